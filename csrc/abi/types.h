@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* The contract's types: what bindings and platforms both include, and all that they share. */
+#ifndef ROCPY_ABI_TYPES_H
+#define ROCPY_ABI_TYPES_H
+
+#include "types_hip.h"
+#include "types_hip_attributes.h"
+#include "types_hipblaslt.h"
+#include "types_extension.h"
+
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// The product engine behind hipblasLtMatmul: what a problem is, which algorithms there are and how one runs. It knows neither HIP nor
+// hipBLASLt; hipblaslt_matmul.cpp translates. The engine is row-major: a column-major product of hipBLASLt arrives transposed, so
+// hipBLASLt's m is `n` here, its A is `b` and its bias along m lies along the columns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rocpy_host::gemm {
+
+enum class Type : uint8_t { f32, f64, f16, bf16 };
+size_t size_of(Type type);
+
+enum class Activation : uint8_t { none, relu, gelu, silu, sigmoid, clamp, drelu, dgelu };
+
+// What happens to the auxiliary matrix: the pre-activation is stored, or read by a gradient.
+enum class Aux : uint8_t { none, store, load };
+
+// A bias gradient: a sum that is written to `bias` (then an output), of the unrounded result's columns, of a's rows, or of b's columns.
+enum class Reduction : uint8_t { none, result_columns, a_rows, b_columns };
+
+// An operand that is read. Strides are in elements and may be anything, zero and negative included.
+struct Matrix {
+  const void *data = nullptr;
+  int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
+  Type type = Type::f32;
+  bool packed = false;  // made by pack(); only for `b`; strides are then ignored and every batch entry uses it
+};
+
+// D = activation(alpha * (a @ b) + beta * c + bias), per batch entry; see facts on order in hipblaslt_matmul.cpp.
+// Pointers may be null while a problem is only ranked: no decision may look at a pointer or at the number of threads.
+struct Problem {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  Type compute = Type::f32;  // of accumulation and epilogue: f32 or f64
+  Matrix a, b;               // m x k and k x n
+  const void *c = nullptr;   // m x n of d's type, columns adjacent; never read when beta is 0; may equal d with equal strides
+  void *d = nullptr;         // m x n, columns adjacent
+  int64_t c_row_stride = 0, c_batch_stride = 0, d_row_stride = 0, d_batch_stride = 0;
+  double alpha = 1.0, beta = 0.0;
+  const void *alpha_vector = nullptr;  // n factors of compute type, in place of alpha
+  void *bias = nullptr;                // n (m if bias_per_row) elements, adjacent; output when reduction is not none
+  int64_t bias_batch_stride = 0;
+  void *aux_data = nullptr;  // m x n, columns adjacent
+  int64_t aux_row_stride = 0, aux_batch_stride = 0;
+  double low = 0.0, high = 0.0;  // of clamp
+  Type d_type = Type::f32, bias_type = Type::f32, aux_type = Type::f32;
+  Activation activation = Activation::none;
+  Aux aux = Aux::none;
+  Reduction reduction = Reduction::none;
+  bool has_bias = false;  // the bias is added (and reduction is none)
+  bool bias_per_row = false;
+};
+
+struct Algorithm {
+  int32_t id;  // stable across builds: recorded in tuning databases
+  const char *name;
+};
+
+struct Candidate {
+  int32_t id;
+  size_t workspace_bytes;
+  float predicted_us;  // one thread, relative worth only
+};
+
+int algorithm_count();
+const Algorithm &algorithm(int index);
+const char *algorithm_name(int32_t id);  // null when there is none with this id
+
+// Whether algorithm `id` takes the problem, and with how much workspace (256-byte aligned by the caller).
+bool supports(int32_t id, const Problem &problem, size_t *workspace_bytes);
+
+// Writes the algorithms that take the problem within the limit, best first; returns how many were written.
+int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates);
+
+// Runs it on the calling thread and the pool. False: the algorithm does not take the problem or the workspace is too small; nothing was
+// written then. Never throws, keeps no state, and leaves the floating-point environment as it was.
+bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes);
+
+// An opaque copy of a k x n operand `b` that run() takes without packing it again.
+size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n);
+void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed);
+
+// The kernel set in use: avx512, avx2, neon or baseline.
+const char *isa_name();
+
+}  // namespace rocpy_host::gemm
