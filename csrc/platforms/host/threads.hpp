@@ -7,7 +7,11 @@
 
 namespace rocpy_host {
 
+// Threads that a call may use, the caller included. Fixed at first use.
 int thread_count();
+
+// Caps the threads of calls made by the calling thread (0: no cap). Returns the cap it replaces.
+int set_thread_limit(int limit);
 
 // Runs task(context, i) for every i in [0, count), on the caller and at most `limit` threads in all. Tasks are independent; which thread
 // runs which is not fixed, so a task's result must not depend on it. Falls back to the caller alone while another call uses the pool.
