@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// hipblasLtMatmul of the host platform: at once when the stream is idle, else queued with copies of all it needs.
+#include <algorithm>
+#include <new>
+
+#include "exports.h"
+#include "gemm.hpp"
+#include "hipblaslt_objects.hpp"
+#include "hipblaslt_problem.hpp"
+#include "queue.hpp"
+
+namespace rocpy_host::lt {
+
+namespace {
+
+struct Launch {
+  Call call;
+  int32_t algorithm = 0;
+  void *workspace = nullptr;   // aligned
+  size_t workspace_bytes = 0;  // from there on
+};
+
+bool run_pointer_array(const Launch &launch) {
+  gemm::Problem entry = launch.call.problem;
+  auto a = static_cast<const void *const *>(entry.a.data), b = static_cast<const void *const *>(entry.b.data);
+  auto c = static_cast<const void *const *>(entry.c);
+  auto d = static_cast<void *const *>(entry.d);
+  for (int32_t i = 0; i < launch.call.batch; ++i) {
+    if (entry.k != 0) {
+      entry.a.data = a[i];
+      entry.b.data = b[i];
+    }
+    entry.c = entry.beta != 0.0 ? c[i] : d[i];
+    entry.d = d[i];
+    if (!gemm::run(launch.algorithm, entry, launch.workspace, launch.workspace_bytes)) return false;
+  }
+  return true;
+}
+
+inline bool run(const Launch &launch) {
+  if (launch.call.pointer_array) return run_pointer_array(launch);
+  return gemm::run(launch.algorithm, launch.call.problem, launch.workspace, launch.workspace_bytes);
+}
+
+// Why the engine would not run it.
+hipblasStatus_t refusal(const Launch &launch) {
+  size_t needed = 0;
+  if (!gemm::supports(launch.algorithm, launch.call.problem, &needed)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  return needed > launch.workspace_bytes ? HIPBLAS_STATUS_INVALID_VALUE : HIPBLAS_STATUS_SUCCESS;
+}
+
+struct MatmulWork final : Work {
+  Launch launch;
+  void run() override;
+};
+
+Pool<MatmulWork> works;
+
+void MatmulWork::run() {
+  // Whether the algorithm takes the problem was asked before it was queued.
+  lt::run(launch);
+  works.release(this);
+}
+
+hipblasStatus_t queue_launch(Stream *stream, const Launch &launch) {
+  hipblasStatus_t status = refusal(launch);
+  if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  MatmulWork *work = works.allocate();
+  if (!work) return HIPBLAS_STATUS_ALLOC_FAILED;
+  work->launch = launch;
+  try {
+    enqueue(stream, work);
+  } catch (const std::bad_alloc &) {
+    works.release(work);
+    return HIPBLAS_STATUS_ALLOC_FAILED;
+  }
+  return HIPBLAS_STATUS_SUCCESS;
+}
+
+// The implicit search of a call without an algorithm, and of one whose product is skipped: the algorithm was chosen for
+// another k.
+bool choose_algorithm(Launch *launch) {
+  gemm::Candidate candidate;
+  if (gemm::rank(launch->call.problem, launch->workspace_bytes, 1, &candidate) != 1) return false;
+  launch->algorithm = candidate.id;
+  return true;
+}
+
+}  // namespace
+}  // namespace rocpy_host::lt
+
+using namespace rocpy_host::lt;
+
+hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t desc, const void *alpha,
+                                           const void *a, hipblasLtMatrixLayout_t a_layout, const void *b,
+                                           hipblasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                                           hipblasLtMatrixLayout_t c_layout, void *d, hipblasLtMatrixLayout_t d_layout,
+                                           const hipblasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
+                                           hipStream_t stream) {
+  const MatmulDesc *found_desc = matmul_descs.find(desc);
+  Layouts found = {layouts.find(a_layout), layouts.find(b_layout), layouts.find(c_layout), layouts.find(d_layout)};
+  if (!handles.find(handle) || !found_desc || !found.a || !found.b || !found.c || !found.d)
+    return HIPBLAS_STATUS_NOT_INITIALIZED;
+  if (!workspace && workspace_bytes != 0) return HIPBLAS_STATUS_INVALID_VALUE;
+
+  Launch launch;
+  Operands operands = {alpha, a, b, beta, c, d};
+  hipblasStatus_t status = translate("hipblasLtMatmul", *found_desc, found, &operands, &launch.call);
+  if (status != HIPBLAS_STATUS_SUCCESS || launch.call.empty) return status;
+
+  launch.workspace = align_workspace(workspace);
+  if (algo) {
+    launch.algorithm = algo_index(algo);
+    launch.workspace_bytes = engine_workspace(std::min<uint64_t>(workspace_bytes, algo_max_workspace_bytes(algo)));
+  } else {
+    launch.workspace_bytes = engine_workspace(workspace_bytes);
+  }
+  if ((!algo || launch.call.skips_product) && !choose_algorithm(&launch)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+
+  rocpy_host::Stream *queue = rocpy_host::resolve(stream);
+  if (!queue) {
+    report("hipblasLtMatmul", "%p is not a live stream", static_cast<const void *>(stream));
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
+  if (!rocpy_host::enter_inline(queue)) return queue_launch(queue, launch);
+  bool done = run(launch);
+  rocpy_host::leave_inline(queue);
+  if (done) return HIPBLAS_STATUS_SUCCESS;
+  status = refusal(launch);
+  return status == HIPBLAS_STATUS_SUCCESS ? HIPBLAS_STATUS_INTERNAL_ERROR : status;
+}

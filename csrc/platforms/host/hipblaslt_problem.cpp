@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: MIT
+// From hipBLASLt's descriptors to the engine's problem: types, shapes, strides, epilogue and scalars, with the
+// library's status codes.
+//
+// The engine is row-major, hipBLASLt column-major: D of m x n in columns is the engine's n x m in rows, its A becomes
+// the engine's b and its B the engine's a, and what runs along m (bias, alpha vector) lies along the engine's columns.
+// A D stored in rows needs no swap.
+#include "hipblaslt_problem.hpp"
+
+#include <cinttypes>
+#include <cstring>
+
+#include "scalar.hpp"
+
+namespace rocpy_host::lt {
+
+namespace {
+
+using gemm::Activation;
+using gemm::Aux;
+using gemm::Reduction;
+
+struct Epilogue {
+  Activation activation = Activation::none;
+  Aux aux = Aux::none;
+  Reduction reduction = Reduction::none;  // in hipBLASLt's terms: a_rows is of op(A)
+  bool bias = false;
+};
+
+// A number that is no epilogue counts as no activation; the library does not refuse it either.
+Epilogue decode(uint32_t epilogue) {
+  switch (epilogue) {
+    case HIPBLASLT_EPILOGUE_RELU:
+      return {Activation::relu, Aux::none, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_BIAS:
+      return {Activation::none, Aux::none, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_RELU_BIAS:
+      return {Activation::relu, Aux::none, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_GELU:
+      return {Activation::gelu, Aux::none, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_GELU_BIAS:
+      return {Activation::gelu, Aux::none, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_RELU_AUX:
+      return {Activation::relu, Aux::store, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_RELU_AUX_BIAS:
+      return {Activation::relu, Aux::store, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_DRELU:
+      return {Activation::drelu, Aux::load, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_DRELU_BGRAD:
+      return {Activation::drelu, Aux::load, Reduction::result_columns, false};
+    case HIPBLASLT_EPILOGUE_GELU_AUX:
+      return {Activation::gelu, Aux::store, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      return {Activation::gelu, Aux::store, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_DGELU:
+      return {Activation::dgelu, Aux::load, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_DGELU_BGRAD:
+      return {Activation::dgelu, Aux::load, Reduction::result_columns, false};
+    case HIPBLASLT_EPILOGUE_BGRADA:
+      return {Activation::none, Aux::none, Reduction::a_rows, false};
+    case HIPBLASLT_EPILOGUE_BGRADB:
+      return {Activation::none, Aux::none, Reduction::b_columns, false};
+    case HIPBLASLT_EPILOGUE_SIGMOID:
+      return {Activation::sigmoid, Aux::none, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_SWISH_EXT:
+      return {Activation::silu, Aux::none, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_SWISH_BIAS_EXT:
+      return {Activation::silu, Aux::none, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_CLAMP_EXT:
+      return {Activation::clamp, Aux::none, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_CLAMP_BIAS_EXT:
+      return {Activation::clamp, Aux::none, Reduction::none, true};
+    case HIPBLASLT_EPILOGUE_CLAMP_AUX_EXT:
+      return {Activation::clamp, Aux::store, Reduction::none, false};
+    case HIPBLASLT_EPILOGUE_CLAMP_AUX_BIAS_EXT:
+      return {Activation::clamp, Aux::store, Reduction::none, true};
+    default:
+      return {};
+  }
+}
+
+bool engine_type(int32_t type, gemm::Type *out) {
+  switch (type) {
+    case HIP_R_32F:
+      *out = gemm::Type::f32;
+      return true;
+    case HIP_R_64F:
+      *out = gemm::Type::f64;
+      return true;
+    case HIP_R_16F:
+      *out = gemm::Type::f16;
+      return true;
+    case HIP_R_16BF:
+      *out = gemm::Type::bf16;
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Which products of these types there are. Reduced-precision modes of float32 run in float32, 16F accumulates in
+// float32.
+bool types_supported(const MatmulDesc &desc, const Layouts &l) {
+  int32_t in = l.a->type, out = l.d->type, compute = desc.compute;
+  if (l.b->type != in) return false;
+  if (in == HIP_R_64F) return out == HIP_R_64F && compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_R_64F;
+  if (desc.scale_type != HIP_R_32F && !(desc.scale_type == HIP_R_16F && compute == HIPBLAS_COMPUTE_16F)) return false;
+  bool plain = compute == HIPBLAS_COMPUTE_32F || compute == HIPBLAS_COMPUTE_32F_FAST_16BF;
+  switch (in) {
+    case HIP_R_32F:
+      return out == HIP_R_32F &&
+             (plain || compute == HIPBLAS_COMPUTE_32F_FAST_16F || compute == HIPBLAS_COMPUTE_32F_FAST_TF32);
+    case HIP_R_16F:
+      if (compute == HIPBLAS_COMPUTE_16F) return out == HIP_R_16F;
+      return (out == HIP_R_16F || out == HIP_R_32F) && (plain || compute == HIPBLAS_COMPUTE_32F_FAST_16F);
+    case HIP_R_16BF:
+      return (out == HIP_R_16BF || out == HIP_R_32F) && plain;
+    default:
+      return false;
+  }
+}
+
+// Of bias and aux: the result's type, the operands', or float32; float64 stays among itself.
+bool vector_type(int32_t wanted, const Layouts &l, gemm::Type *out) {
+  int32_t type = wanted == type_unset ? l.d->type : wanted;
+  if (!engine_type(type, out)) return false;
+  return type == l.d->type || type == l.a->type || (type == HIP_R_32F && l.d->type != HIP_R_64F);
+}
+
+double read_scalar(const void *scalar, int32_t type) {
+  if (type == HIP_R_64F) {
+    double value;
+    std::memcpy(&value, scalar, sizeof(value));
+    return value;
+  }
+  if (type == HIP_R_16F) {
+    uint16_t half;
+    std::memcpy(&half, scalar, sizeof(half));
+    return f16_to_float(half);
+  }
+  float value;
+  std::memcpy(&value, scalar, sizeof(value));
+  return value;
+}
+
+bool plain_order(const Layout &layout) {
+  return layout.order == HIPBLASLT_ORDER_COL || layout.order == HIPBLASLT_ORDER_ROW;
+}
+bool swizzled(const Layout &layout) {
+  return layout.order >= HIPBLASLT_ORDER_COL16_4R32 && layout.order <= HIPBLASLT_ORDER_COL16_4R2;
+}
+
+// Swizzled operands are right for one op and one order per type; right or not, no algorithm here takes them.
+hipblasStatus_t check_swizzle(const Layout &layout, int32_t op, int32_t op_needed) {
+  bool half = layout.type == HIP_R_16F || layout.type == HIP_R_16BF;
+  bool eight = layout.type == HIP_R_8F_E4M3 || layout.type == HIP_R_8F_E4M3_FNUZ;
+  bool matches = (half && layout.order == HIPBLASLT_ORDER_COL16_4R8) ||
+                 (eight && layout.order == HIPBLASLT_ORDER_COL16_4R16) ||
+                 (layout.type == HIP_R_4F_E2M1 && layout.order == HIPBLASLT_ORDER_COL16_4R32);
+  return op != op_needed || !matches ? HIPBLAS_STATUS_INVALID_VALUE : HIPBLAS_STATUS_INTERNAL_ERROR;
+}
+
+// The library reads past a matrix that is smaller than the product needs and overlaps columns when ld is too small;
+// here both are refused. A matrix larger than needed is taken, as there. `rows` and `columns` are what is needed of the
+// matrix as stored.
+bool matrix_fits(const char *function, char name, const Layout &layout, uint64_t rows, uint64_t columns,
+                 bool broadcast) {
+  if (layout.rows < rows || layout.columns < columns) {
+    report(function, "%c is %" PRIu64 " x %" PRIu64 ", the product needs %" PRIu64 " x %" PRIu64, name, layout.rows,
+           layout.columns, rows, columns);
+    return false;
+  }
+  bool by_rows = layout.order == HIPBLASLT_ORDER_ROW;
+  uint64_t adjacent = by_rows ? layout.columns : layout.rows, lines = by_rows ? layout.rows : layout.columns;
+  if (lines > 1 && (layout.ld < 0 || (uint64_t(layout.ld) < adjacent && !(broadcast && layout.ld == 0)))) {
+    report(function, "leading dimension of %c is %" PRId64 ", less than its %" PRIu64 " %s", name, layout.ld, adjacent,
+           by_rows ? "columns" : "rows");
+    return false;
+  }
+  // Beyond this no memory could hold it and offsets would overflow.
+  if (((uint64_t(layout.ld) | lines | adjacent) >> 31) && lines > 1 &&
+      (static_cast<unsigned __int128>(layout.ld) * lines) >> 58) {
+    report(function, "%c spans more than 2^58 elements", name);
+    return false;
+  }
+  return true;
+}
+
+// op(X) of a stored matrix as strides of the engine. `transposed`: the engine sees op(X) transposed.
+void set_strides(const Layout &layout, int32_t op, bool transposed, gemm::Matrix *out) {
+  bool down_columns = layout.order != HIPBLASLT_ORDER_ROW;  // neighbours in memory are neighbours along the row index
+  bool swap = (op != HIPBLAS_OP_N) != transposed;
+  bool adjacent_rows = down_columns != swap;
+  out->row_stride = adjacent_rows ? 1 : layout.ld;
+  out->column_stride = adjacent_rows ? layout.ld : 1;
+  out->batch_stride = layout.batch_stride;
+}
+
+bool misaligned(const void *pointer, gemm::Type type) {
+  return reinterpret_cast<uintptr_t>(pointer) & (gemm::size_of(type) - 1);
+}
+
+hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc, const Layouts &l, bool searching,
+                                   Call *call) {
+  gemm::Problem &p = call->problem;
+  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
+  Epilogue epilogue = decode(desc.epilogue);
+  p.activation = epilogue.activation;
+  p.aux = epilogue.aux;
+  p.has_bias = epilogue.bias;
+  p.bias_type = p.aux_type = p.d_type;
+  if (epilogue.bias || epilogue.reduction != Reduction::none) {
+    if (!desc.bias && !searching) return HIPBLAS_STATUS_INVALID_VALUE;
+    if (!vector_type(desc.bias_type, l, &p.bias_type)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+    if (misaligned(desc.bias, p.bias_type)) {
+      report(function, "the bias is not aligned to its element size");
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    }
+    p.bias = desc.bias;
+    p.bias_batch_stride = desc.bias_batch_stride;
+    p.bias_per_row = by_rows && epilogue.bias;
+  }
+  if (epilogue.reduction != Reduction::none) {
+    if (p.batch > 1 && p.bias_batch_stride == 0) {
+      report(function, "every batch entry would write the same bias gradient: BIAS_BATCH_STRIDE is 0");
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    }
+    if (epilogue.reduction == Reduction::result_columns) {
+      if (by_rows) return HIPBLAS_STATUS_INTERNAL_ERROR;
+      p.reduction = Reduction::result_columns;
+    } else {
+      bool of_a = epilogue.reduction == Reduction::a_rows;
+      p.reduction = of_a == by_rows ? Reduction::a_rows : Reduction::b_columns;
+    }
+  }
+  if (epilogue.aux != Aux::none) {
+    if (!desc.aux) return HIPBLAS_STATUS_INVALID_VALUE;
+    // The default stride comes from the ld as set, not as defaulted: with neither set the check below fails, as it does
+    // in the library.
+    int64_t rows = int64_t(l.d->rows), columns = int64_t(l.d->columns);
+    int64_t ld = desc.aux_ld > 0 ? desc.aux_ld : rows;
+    __int128 stride = desc.aux_batch_stride > 0 ? desc.aux_batch_stride : static_cast<__int128>(desc.aux_ld) * columns;
+    if (ld < rows || stride < static_cast<__int128>(rows) * columns || stride >> 58)
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    // The library takes a batch stride between m * n and ld * n, where entries overlap.
+    if (columns > 1 && l.d->batch_count > 1 && stride < static_cast<__int128>(ld) * (columns - 1) + rows) {
+      report(function, "entries of the aux matrix overlap: batch stride %" PRId64 ", ld %" PRId64, int64_t(stride), ld);
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    }
+    if (by_rows || !vector_type(desc.aux_type, l, &p.aux_type)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+    if (misaligned(desc.aux, p.aux_type)) {
+      report(function, "the aux matrix is not aligned to its element size");
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    }
+    p.aux_data = desc.aux;
+    p.aux_row_stride = ld;
+    p.aux_batch_stride = int64_t(stride);
+  }
+  if (p.activation == Activation::clamp) {
+    p.low = desc.argument_low;
+    p.high = desc.argument_high;
+  }
+  return HIPBLAS_STATUS_SUCCESS;
+}
+
+// Everything after the shapes are known to be sound: scalars and pointers.
+hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc, const Layouts &l,
+                                   const Operands &operands, Call *call) {
+  gemm::Problem &p = call->problem;
+  if (!operands.alpha || !operands.beta || !operands.c || !operands.d) return HIPBLAS_STATUS_INVALID_VALUE;
+  p.beta = read_scalar(operands.beta, desc.scale_type);
+  if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST) {
+    if (l.d->order == HIPBLASLT_ORDER_ROW) return HIPBLAS_STATUS_INTERNAL_ERROR;
+    if (misaligned(operands.alpha, p.compute)) {
+      report(function, "the alpha vector is not aligned to its element size");
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    }
+    p.alpha_vector = operands.alpha;
+  } else {
+    p.alpha = read_scalar(operands.alpha, desc.scale_type);
+    call->skips_product = p.alpha == 0.0 && p.reduction != Reduction::a_rows && p.reduction != Reduction::b_columns;
+    if (call->skips_product) p.k = 0;
+  }
+  if (p.k != 0 && (!operands.a || !operands.b)) return HIPBLAS_STATUS_INVALID_VALUE;
+  if (!call->pointer_array && (misaligned(operands.a, p.a.type) || misaligned(operands.b, p.a.type) ||
+                               misaligned(operands.c, p.d_type) || misaligned(operands.d, p.d_type))) {
+    report(function, "a matrix is not aligned to its element size");
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  if (operands.c == operands.d && p.beta != 0.0 &&
+      ((p.c_row_stride != p.d_row_stride && p.m > 1) || (p.c_batch_stride != p.d_batch_stride && p.batch > 1))) {
+    report(function, "C and D are the same memory with different layouts");
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
+  p.a.data = by_rows ? operands.a : operands.b;
+  p.b.data = by_rows ? operands.b : operands.a;
+  p.c = operands.c;
+  p.d = operands.d;
+  return HIPBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+bool pointer_array_conflict(const MatmulDesc &desc) {
+  return desc.epilogue != HIPBLASLT_EPILOGUE_DEFAULT || desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST ||
+         desc.bias_batch_stride > 0 ||
+         (desc.a_scale && desc.a_scale_mode != HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) ||
+         (desc.b_scale && desc.b_scale_mode != HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+}
+
+hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const Layouts &l, const Operands *operands,
+                          Call *call) {
+  gemm::Problem &p = call->problem;
+  if (l.c->type != l.d->type) return HIPBLAS_STATUS_INVALID_ENUM;
+  if (!types_supported(desc, l)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  int32_t op_a = desc.trans_a, op_b = desc.trans_b;
+  if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C)
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  bool packed = l.a->order == ROCPY_EXT_ORDER_PACKED;
+  if (l.a->batch_stride < 0 || l.b->batch_stride < 0 || l.c->batch_stride < 0 || l.d->batch_stride < 0) {
+    report(function, "a batch stride is negative");
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  int32_t batch = l.d->batch_count;
+  bool a_counts = l.a->batch_count == batch || (packed && l.a->batch_count == 1);
+  if (batch < 1 || !a_counts || l.b->batch_count != batch || l.c->batch_count != batch) {
+    report(function, "batch counts of A, B, C and D are %d, %d, %d and %d: they must be equal and positive",
+           l.a->batch_count, l.b->batch_count, l.c->batch_count, batch);
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  uint64_t m = l.d->rows, n = l.d->columns, k = op_a == HIPBLAS_OP_N ? l.a->columns : l.a->rows;
+  call->empty = m == 0 || n == 0;
+  if (m == 0) return HIPBLAS_STATUS_SUCCESS;
+  // The library's kernels count in 32 bits.
+  if ((m | n | k) >> 31) return HIPBLAS_STATUS_INTERNAL_ERROR;
+
+  if (desc.a_scale_mode != desc.b_scale_mode && desc.a_scale_mode != scale_mode_unset &&
+      desc.b_scale_mode != scale_mode_unset) {
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  call->pointer_array = l.a->batch_mode == HIPBLASLT_BATCH_MODE_POINTER_ARRAY;
+  if (call->pointer_array && pointer_array_conflict(desc)) return HIPBLAS_STATUS_INVALID_VALUE;
+  if (swizzled(*l.a)) return check_swizzle(*l.a, op_a, HIPBLAS_OP_T);
+  if (swizzled(*l.b)) return check_swizzle(*l.b, op_b, HIPBLAS_OP_N);
+  if ((!packed && !plain_order(*l.a)) || !plain_order(*l.b) || !plain_order(*l.d) || l.c->order != l.d->order) {
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
+  // Scales and amax belong to 8-bit types, which have no algorithm here; a scale is never dropped.
+  if (desc.a_scale || desc.b_scale || desc.c_scale || desc.d_scale || desc.aux_scale || desc.amax)
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
+      (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  }
+
+  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
+  if (packed) {
+    if (by_rows || op_a != HIPBLAS_OP_N || l.a->batch_stride != 0 || l.a->rows != m) {
+      report(function, "a packed A needs op N, batch stride 0, D in columns and as many rows as D");
+      return HIPBLAS_STATUS_INVALID_VALUE;
+    }
+  } else if (!matrix_fits(function, 'A', *l.a, op_a == HIPBLAS_OP_N ? m : k, op_a == HIPBLAS_OP_N ? k : m, false)) {
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  if (!matrix_fits(function, 'B', *l.b, op_b == HIPBLAS_OP_N ? k : n, op_b == HIPBLAS_OP_N ? n : k, false) ||
+      !matrix_fits(function, 'C', *l.c, m, n, true) || !matrix_fits(function, 'D', *l.d, m, n, false)) {
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+  if (batch > 1 && l.d->batch_stride == 0 && !call->pointer_array && n != 0) {
+    report(function, "every batch entry would write the same D: its batch stride is 0");
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
+
+  p.m = int64_t(by_rows ? m : n);
+  p.n = int64_t(by_rows ? n : m);
+  p.k = int64_t(k);
+  call->batch = batch;
+  p.batch = call->pointer_array ? 1 : batch;
+  p.compute = l.d->type == HIP_R_64F ? gemm::Type::f64 : gemm::Type::f32;
+  engine_type(l.a->type, &p.a.type);
+  p.b.type = p.a.type;
+  engine_type(l.d->type, &p.d_type);
+  set_strides(by_rows ? *l.a : *l.b, by_rows ? op_a : op_b, !by_rows, &p.a);
+  set_strides(by_rows ? *l.b : *l.a, by_rows ? op_b : op_a, !by_rows, &p.b);
+  p.b.packed = packed;
+  p.c_row_stride = l.c->ld;
+  p.c_batch_stride = l.c->batch_stride;
+  p.d_row_stride = l.d->ld;
+  p.d_batch_stride = l.d->batch_stride;
+
+  hipblasStatus_t status = translate_epilogue(function, desc, l, operands == nullptr, call);
+  if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  if (!operands) {
+    p.beta = 1.0;
+    return desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR
+                                                                       : HIPBLAS_STATUS_SUCCESS;
+  }
+  if (call->empty) return HIPBLAS_STATUS_SUCCESS;
+  return translate_operands(function, desc, l, *operands, call);
+}
+
+}  // namespace rocpy_host::lt
