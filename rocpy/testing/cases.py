@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: MIT
+"""The one list of matrix-product cases, as plain data: tests, self-test, benchmarks and the C ABI driver read it.
+
+It imports nothing beyond the standard library, so that ``python cases.py --tier quick`` writes the list as JSON without
+a built package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+# Those that hipBLASLt has an enumerator for.
+EPILOGUES = (
+    "default",
+    "bias",
+    "relu",
+    "relu_bias",
+    "gelu",
+    "gelu_bias",
+    "silu",
+    "silu_bias",
+    "sigmoid",
+    "clamp",
+    "clamp_bias",
+    "relu_aux",
+    "relu_aux_bias",
+    "gelu_aux",
+    "gelu_aux_bias",
+    "clamp_aux",
+    "clamp_aux_bias",
+    "drelu",
+    "drelu_bgrad",
+    "dgelu",
+    "dgelu_bgrad",
+    "bgrada",
+    "bgradb",
+)
+
+# How an operand lies in memory. n: row-major; t: transposed view; p: row-major with padded rows; q: transposed view
+# with padding; x: every second row and column; r: rows in reverse order.
+LAYOUTS = "ntpqxr"
+
+# Sizes one below, at and above the block and vector sizes of the host platform's algorithms and of hipBLASLt's common
+# tiles.
+EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129)
+LARGE_EDGES = (191, 192, 193, 255, 256, 257, 383, 384, 385, 511, 512, 513)
+
+SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "tiny": ((1, 1, 1), (2, 3, 4), (4, 4, 4), (5, 1, 3), (1, 5, 2), (8, 8, 8), (17, 33, 9)),
+    "transformer": ((64, 3072, 768), (512, 3072, 768)),
+    "square": ((32, 32, 32), (100, 100, 100), (256, 256, 256), (512, 512, 512)),
+    "decode": ((1, 4096, 4096), (8, 4096, 4096)),
+    "skinny": ((1, 300, 200), (2, 513, 129), (300, 1, 200), (513, 3, 65), (1, 1, 1000)),
+    "tall-k": ((4, 4, 4097), (16, 24, 2048), (3, 65, 10001)),
+}
+
+TIERS = ("quick", "full", "slow")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """One product, as plain data.
+
+    Attributes
+    ----------
+    m, n, k : int
+        Extents of one product.
+    dtype, out_dtype : str
+        Of the operands, and of the result.
+    epilogue : str
+        Name as in `rocpy.Epilogue`.
+    layout : str
+        One letter for `a` and one for `b`, out of `LAYOUTS`.
+    batch_a, batch_b : tuple of int
+        Leading extents of `a` and `b`; they broadcast as in numpy.
+    alpha, beta : float
+        Factors; there is a `c` operand when `beta` is not 0.
+    bias : str
+        ``row`` (length N), ``column`` (M, 1) or ``batch`` (batch..., N); only read when the epilogue takes one.
+    data : str
+        ``normal``: standard normal values; ``integers``: small integers, for which the result must be exact.
+    group : str
+        Name of the shape group.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "float32"
+    out_dtype: str = ""
+    epilogue: str = "default"
+    layout: str = "nn"
+    batch_a: tuple[int, ...] = ()
+    batch_b: tuple[int, ...] = ()
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: str = "row"
+    data: str = "normal"
+    group: str = "tiny"
+
+    @property
+    def result_dtype(self) -> str:
+        """Name of the result's dtype."""
+        return self.out_dtype or self.dtype
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Leading extents of the result."""
+        pairs = zip(_padded(self.batch_a, self.batch_b), _padded(self.batch_b, self.batch_a), strict=True)
+        return tuple(y if x == 1 else x for x, y in pairs)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the product."""
+        total = 2 * self.m * self.n * self.k
+        for extent in self.batch:
+            total *= extent
+        return total
+
+    @property
+    def name(self) -> str:
+        """Short unique name, also the seed of the operands."""
+        parts = [f"{self.m}x{self.n}x{self.k}", self.dtype, self.epilogue, self.layout]
+        if self.out_dtype:
+            parts.append("to-" + self.out_dtype)
+        if self.batch_a or self.batch_b:
+            parts.append("batch" + "x".join(map(str, self.batch_a)) + ":" + "x".join(map(str, self.batch_b)))
+        if self.alpha != 1.0 or self.beta != 0.0:
+            parts.append(f"{self.alpha:g},{self.beta:g}")
+        if self.bias != "row":
+            parts.append(self.bias + "-bias")
+        if self.data != "normal":
+            parts.append(self.data)
+        return "-".join(parts)
+
+    @property
+    def seed(self) -> int:
+        """Seed for the operands: the same on every machine."""
+        return zlib.crc32(self.name.encode())
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data, JSON-ready."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, object]) -> Case:
+        """The case that `to_dict` described."""
+        fields = dict(data)
+        fields.pop("name", None)
+        fields.pop("seed", None)
+        for key in ("batch_a", "batch_b"):
+            fields[key] = tuple(fields.get(key, ()))
+        return cls(**fields)
+
+
+def _padded(batch: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * (len(other) - len(batch)) + batch
+
+
+def _cross() -> Iterator[Case]:
+    # Every epilogue x dtype x transposition x batch, on a shape that no vector width divides.
+    batches = (((), ()), ((3,), (3,)), ((3,), ()))
+    for epilogue in EPILOGUES:
+        for dtype in DTYPES:
+            for layout in ("nn", "nt", "tn", "tt"):
+                for batch_a, batch_b in batches:
+                    yield Case(17, 33, 9, dtype, epilogue=epilogue, layout=layout, batch_a=batch_a, batch_b=batch_b)
+
+
+def _variants() -> Iterator[Case]:
+    # alpha, beta and c; biases of other shapes; mixed dtypes; layouts that must be copied or have padding;
+    # broadcasting.
+    for epilogue in EPILOGUES:
+        yield Case(12, 20, 31, epilogue=epilogue, alpha=0.75, beta=-0.5)
+        yield Case(12, 20, 31, "bfloat16", epilogue=epilogue, alpha=-1.5, beta=2.0, batch_a=(2,), batch_b=(2,))
+        yield Case(12, 20, 31, "float16", "float32", epilogue=epilogue)
+        yield Case(12, 20, 31, "bfloat16", "float32", epilogue=epilogue, layout="nt")
+    for layout in LAYOUTS:
+        for other in LAYOUTS:
+            yield Case(13, 22, 19, epilogue="gelu_bias", layout=layout + other)
+    for epilogue in ("bias", "gelu_bias", "clamp_aux_bias"):
+        for dtype in DTYPES:
+            yield Case(13, 22, 19, dtype, epilogue=epilogue, bias="column")
+            yield Case(13, 22, 19, dtype, epilogue=epilogue, bias="batch", batch_a=(4,), batch_b=(4,))
+    for batch_a, batch_b in (
+        ((2, 3), (2, 3)),
+        ((2, 1), (1, 3)),
+        ((), (5,)),
+        ((1,), (4,)),
+        ((2, 3), (3,)),
+        ((3, 1, 2), (2, 1)),
+    ):
+        for epilogue in ("default", "gelu_bias", "gelu_aux"):
+            yield Case(6, 10, 7, epilogue=epilogue, batch_a=batch_a, batch_b=batch_b)
+
+
+def _exact() -> Iterator[Case]:
+    linear = ("default", "bias", "relu", "relu_bias", "clamp", "drelu_bgrad", "bgrada", "bgradb", "relu_aux_bias")
+    for dtype in DTYPES:
+        for epilogue in linear:
+            yield Case(33, 17, 40, dtype, epilogue=epilogue, data="integers", alpha=2.0, beta=-1.0)
+            yield Case(16, 48, 129, dtype, epilogue=epilogue, data="integers", layout="tn", batch_a=(2,))
+
+
+def _edges(sizes: Iterable[int], dtypes: Sequence[str], epilogues: Sequence[str]) -> Iterator[Case]:
+    for size in sizes:
+        for dtype in dtypes:
+            for epilogue in epilogues:
+                for shape in ((size, 33, 17), (17, size, 33), (33, 17, size), (size, size, size)):
+                    yield Case(*shape, dtype, epilogue=epilogue, group="edges")
+                    yield Case(*shape, dtype, epilogue=epilogue, layout="tt", data="integers", group="edges")
+
+
+def _grouped(
+    names: Iterable[str], dtypes: Sequence[str], epilogues: Sequence[str], layouts: Sequence[str]
+) -> Iterator[Case]:
+    for group in names:
+        for shape in SHAPES[group]:
+            for dtype in dtypes:
+                for epilogue in epilogues:
+                    for layout in layouts:
+                        # float64 is half as fast and reaches no code that float32 does not.
+                        if dtype == "float64" and 2 * shape[0] * shape[1] * shape[2] > 2**28:
+                            continue
+                        yield Case(*shape, dtype, epilogue=epilogue, layout=layout, group=group)
+
+
+def _all(tier: str) -> Iterator[Case]:
+    yield from _cross()
+    yield from _variants()
+    yield from _exact()
+    yield from _grouped(("tiny", "skinny", "tall-k"), ("float32", "bfloat16"), ("default", "gelu_bias"), ("nn",))
+    if tier == "quick":
+        yield from _edges(EDGES[::2], ("float32",), ("default", "gelu_aux_bias"))
+        yield Case(64, 3072, 768, epilogue="gelu_bias", layout="nt", group="transformer")
+        return
+    yield from _edges(EDGES, DTYPES, ("default", "gelu_aux_bias", "dgelu_bgrad"))
+    yield from _grouped(SHAPES, DTYPES, ("default", "gelu_bias"), ("nn", "nt"))
+    if tier == "full":
+        return
+    yield from _edges(LARGE_EDGES, DTYPES, ("default", "gelu_aux_bias", "dgelu_bgrad", "relu_bias"))
+    yield from _grouped(SHAPES, DTYPES, EPILOGUES, ("nn", "tt"))
+
+
+@functools.cache
+def cases(tier: str = "quick") -> tuple[Case, ...]:
+    """The case list of a tier, without repetitions.
+
+    Parameters
+    ----------
+    tier : {'quick', 'full', 'slow'}
+        Each contains the one before: seconds, a minute, many minutes on two cores.
+
+    Returns
+    -------
+    tuple of Case
+    """
+    if tier not in TIERS:
+        raise ValueError(f"tier must be one of {', '.join(TIERS)}, not {tier!r}")
+    found: dict[str, Case] = {}
+    for case in _all(tier):
+        found.setdefault(case.name, case)
+    return tuple(found.values())
+
+
+def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
+    """The cases of a tier whose fields equal the given values, e.g. ``select(dtype="float32", group="edges")``."""
+    return tuple(case for case in cases(tier) if all(getattr(case, key) == value for key, value in criteria.items()))
+
+
+def to_json(selection: Iterable[Case]) -> str:
+    """A JSON list of cases, one object a line; `Case.from_dict` reads an entry back."""
+    rows = (json.dumps({"name": case.name, "seed": case.seed, **case.to_dict()}) for case in selection)
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write a tier's cases as JSON to a file or standard output."""
+    parser = argparse.ArgumentParser(description="Write rocpy's case list as JSON.")
+    parser.add_argument("--tier", choices=TIERS, default="quick")
+    parser.add_argument("--output", help="file to write (standard output when left out)")
+    parsed = parser.parse_args(arguments)
+    text = to_json(cases(parsed.tier))
+    if parsed.output:
+        with open(parsed.output, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

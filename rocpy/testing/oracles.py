@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: MIT
+"""The reference: numpy in float64, one row per epilogue; never a platform's own answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Array = np.ndarray
+
+SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
+GELU_CUBIC = 0.044715
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), without overflow on either side."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
+
+
+def gelu(x: Array) -> Array:
+    """GELU in its tanh form, as x * sigmoid(2 u): no digits are lost in the negative tail; limits at the infinities."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        u = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)
+        y = x * sigmoid(2.0 * u)
+    return np.where(np.isneginf(x), -0.0, y)
+
+
+def gelu_gradient(x: Array) -> Array:
+    """Derivative of the tanh GELU; 0 and 1 at the infinities."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        u = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)
+        du = SQRT_2_OVER_PI * (1.0 + 3.0 * GELU_CUBIC * x * x)
+        s = sigmoid(2.0 * u)
+        # 1 - s as sigmoid(-2u) keeps the digits where s is close to one.
+        slope = 2.0 * x * s * sigmoid(-2.0 * u) * du
+    # Beyond 40 the second term is below the smallest float64; left alone it is inf * 0 at the infinities.
+    return s + np.where(np.abs(x) > 40.0, 0.0, slope)
+
+
+def silu(x: Array) -> Array:
+    """x * sigmoid(x), with its limit at minus infinity."""
+    with np.errstate(invalid="ignore"):
+        y = x * sigmoid(x)
+    return np.where(np.isneginf(x), -0.0, y)
+
+
+_normal_cdf = np.vectorize(lambda x: 0.5 * math.erfc(-x / math.sqrt(2.0)), otypes=[np.float64])
+
+
+def gelu_erf(x: Array) -> Array:
+    """GELU by the normal distribution function, with its limit at minus infinity."""
+    with np.errstate(invalid="ignore"):
+        y = x * _normal_cdf(x)
+    return np.where(np.isneginf(x), -0.0, y)
+
+
+def gelu_erf_gradient(x: Array) -> Array:
+    """Derivative of `gelu_erf`; 0 and 1 at the infinities."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        slope = x * np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    return _normal_cdf(x) + np.where(np.abs(x) > 40.0, 0.0, slope)
+
+
+def relu(x: Array) -> Array:
+    """max(x, 0); NaN stays NaN."""
+    return np.maximum(x, 0.0)
+
+
+def identity(x: Array) -> Array:
+    """The argument itself."""
+    return x
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """What one epilogue computes.
+
+    Attributes
+    ----------
+    function : str
+        Key of `FUNCTIONS`: what is applied to the pre-activation, or, for a gradient, to the auxiliary input.
+    bias : bool
+        Whether a bias is added before the function.
+    aux_out, aux_in : str or None
+        Name under which the pre-activation is returned, or expected back.
+    sums : str or None
+        Name of the sums that are returned beside the result: ``bgrad``, ``bgrada`` or ``bgradb``.
+    """
+
+    function: str = "identity"
+    bias: bool = False
+    aux_out: str | None = None
+    aux_in: str | None = None
+    sums: str | None = None
+
+    @property
+    def is_linear(self) -> bool:
+        """True when integer operands give an integer result, so that it must be exact."""
+        return self.function in ("identity", "relu", "clamp", "drelu")
+
+    @property
+    def takes_clamp(self) -> bool:
+        """True when the epilogue reads ``clamp=(low, high)``."""
+        return self.function == "clamp"
+
+
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "identity": identity,
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_erf": gelu_erf,
+    "silu": silu,
+    "sigmoid": sigmoid,
+    "drelu": lambda e: (e > 0).astype(np.float64),
+    "dgelu": gelu_gradient,
+}
+
+ORACLES: dict[str, Oracle] = {
+    "default": Oracle(),
+    "bias": Oracle(bias=True),
+    "relu": Oracle("relu"),
+    "relu_bias": Oracle("relu", bias=True),
+    "gelu": Oracle("gelu"),
+    "gelu_bias": Oracle("gelu", bias=True),
+    "silu": Oracle("silu"),
+    "silu_bias": Oracle("silu", bias=True),
+    "sigmoid": Oracle("sigmoid"),
+    "sigmoid_bias": Oracle("sigmoid", bias=True),
+    "gelu_erf": Oracle("gelu_erf"),
+    "gelu_erf_bias": Oracle("gelu_erf", bias=True),
+    "clamp": Oracle("clamp"),
+    "clamp_bias": Oracle("clamp", bias=True),
+    "relu_aux": Oracle("relu", aux_out="relu_aux"),
+    "relu_aux_bias": Oracle("relu", bias=True, aux_out="relu_aux"),
+    "gelu_aux": Oracle("gelu", aux_out="gelu_aux"),
+    "gelu_aux_bias": Oracle("gelu", bias=True, aux_out="gelu_aux"),
+    "clamp_aux": Oracle("clamp", aux_out="clamp_aux"),
+    "clamp_aux_bias": Oracle("clamp", bias=True, aux_out="clamp_aux"),
+    "drelu": Oracle("drelu", aux_in="relu_aux"),
+    "drelu_bgrad": Oracle("drelu", aux_in="relu_aux", sums="bgrad"),
+    "dgelu": Oracle("dgelu", aux_in="gelu_aux"),
+    "dgelu_bgrad": Oracle("dgelu", aux_in="gelu_aux", sums="bgrad"),
+    "bgrada": Oracle(sums="bgrada"),
+    "bgradb": Oracle(sums="bgradb"),
+}
+
+ALIASES: dict[str, str] = {"swish": "silu", "swish_bias": "silu_bias"}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A product's exact result and what its error bound is made of; every array is float64.
+
+    Attributes
+    ----------
+    result : ndarray
+        D, of numpy.matmul's shape.
+    pre : ndarray
+        The function's argument: alpha A B + beta C + bias, in shape (..., M, N).
+    magnitude : ndarray
+        |alpha| |A| |B| + |beta C| + |bias|, elementwise like `pre`: the scale of the rounding errors made on the way to
+        it.
+    aux : dict of str to ndarray
+        Further outputs by name: the pre-activation, and the sums of the gradient epilogues.
+    aux_in : ndarray or None
+        The auxiliary input of a gradient epilogue.
+    inner, rows : int
+        K and M.
+    sum_magnitude : ndarray or None
+        Sums of absolute values that belong to the returned sums.
+    shape : tuple of int
+        Shape of the result as numpy.matmul gives it.
+    """
+
+    oracle: Oracle
+    result: Array
+    pre: Array
+    magnitude: Array
+    inner: int
+    rows: int
+    shape: tuple[int, ...]
+    clamp: tuple[float, float] | None = None
+    aux: dict[str, Array] = field(default_factory=dict)
+    aux_in: Array | None = None
+    sum_magnitude: Array | None = None
+
+
+def lookup(epilogue: str | None) -> Oracle:
+    """The oracle of an epilogue, by its name or an alias."""
+    name = "default" if epilogue is None else epilogue
+    return ORACLES[ALIASES.get(name, name)]
+
+
+def _as_matrix_bias(bias: Array, rows: int) -> Array:
+    # (M, 1) is a bias per row of the result; everything else has N last and gets a row axis of one. A column bias of a
+    # one-row product is the same number either way.
+    bias = np.asarray(bias, dtype=np.float64)
+    if bias.ndim >= 2 and bias.shape[-1] == 1 and bias.shape[-2] == rows:
+        return bias
+    return bias[..., None, :]
+
+
+def evaluate(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    epilogue: str | None = None,
+    bias: Array | None = None,
+    aux: Array | None = None,
+    clamp: tuple[float, float] | None = None,
+) -> Expected:
+    """Compute D = f(alpha A B + beta C + bias) in float64 from operands that already have their dtype's values.
+
+    Parameters
+    ----------
+    a, b : ndarray
+        Shapes as for numpy.matmul: (..., M, K) and (..., K, N), either may be one-dimensional.
+    c : ndarray, optional
+        Broadcast to (..., M, N). Not read when `beta` is 0; `beta` is 1 when it is None and `c` is given.
+    bias : ndarray, optional
+        Length N, (M, 1), or with batch dimensions in front.
+    aux : ndarray, optional
+        Pre-activation of the forward product, for the gradient epilogues.
+
+    Returns
+    -------
+    Expected
+        Result, further outputs and the magnitudes that `rocpy.testing.bounds` needs.
+    """
+    oracle = lookup(epilogue)
+    a = np.asarray(a).astype(np.float64)
+    b = np.asarray(b).astype(np.float64)
+    shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
+    a2 = a[None, :] if a.ndim == 1 else a
+    b2 = b[:, None] if b.ndim == 1 else b
+    m, k = a2.shape[-2:]
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        pre = alpha * np.matmul(a2, b2)
+        magnitude = abs(alpha) * np.matmul(np.abs(a2), np.abs(b2))
+        if beta is None:
+            beta = 0.0 if c is None else 1.0
+        if c is not None and beta != 0.0:
+            term = beta * np.asarray(c).astype(np.float64)
+            if term.ndim < 2 or term.shape == shape:
+                term = np.broadcast_to(term, shape).reshape(pre.shape)
+            pre = pre + term
+            magnitude = magnitude + np.abs(term)
+        if oracle.bias:
+            row = _as_matrix_bias(bias, m)
+            pre = pre + row
+            magnitude = magnitude + np.abs(row)
+
+        outputs: dict[str, Array] = {}
+        aux_in = None
+        if oracle.aux_out is not None:
+            outputs[oracle.aux_out] = pre.reshape(shape)
+        if oracle.aux_in is not None:
+            aux_in = np.asarray(aux).astype(np.float64).reshape(pre.shape)
+            result = FUNCTIONS[oracle.function](aux_in) * pre
+        elif oracle.takes_clamp:
+            low, high = clamp
+            result = np.maximum(low, np.minimum(pre, high))
+        else:
+            result = FUNCTIONS[oracle.function](pre)
+
+        sum_magnitude = None
+        if oracle.sums is not None:
+            source, axis = {"bgrad": (result, -2), "bgrada": (a2, -1), "bgradb": (b2, -2)}[oracle.sums]
+            outputs[oracle.sums] = source.sum(axis=axis)
+            sum_magnitude = np.abs(source).sum(axis=axis)
+    return Expected(
+        oracle=oracle,
+        result=result.reshape(shape),
+        pre=pre,
+        magnitude=magnitude,
+        inner=k,
+        rows=m,
+        shape=shape,
+        clamp=clamp,
+        aux=outputs,
+        aux_in=aux_in,
+        sum_magnitude=sum_magnitude,
+    )

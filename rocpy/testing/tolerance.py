@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""How far each element may be from the float64 oracle, derived from K, the accumulation dtype and the roundings.
+
+Derivation. Let u be the unit roundoff of the accumulation dtype (2^-24 for float32, 2^-53 for float64).
+
+1. A dot product of length K, summed in any order and with or without fused multiply-add, errs by at most gamma_K |A||B|
+   with gamma_n = n u / (1 - n u) (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). Rounding and
+   applying alpha, rounding and applying beta, adding C and adding the bias put at most six more roundings on any term,
+   so the pre-activation X errs by dX <= gamma_{K+6} (|alpha| |A||B| + |beta C| + |bias|). The oracle, in float64, errs
+   the same way with u = 2^-53; the two are added. Underflow adds half a smallest subnormal for each of the K+6
+   operations.
+2. The function f carries that on by |f'(X)| dX + max|f''| dX^2 / 2, never more than max|f'| dX. For relu and clamp it
+   is dX.
+3. f itself is evaluated with an error of its own. The host platform promises the tanh GELU to 3 ulp of the accumulation
+   dtype for X >= -1 and to 2^-24 absolute below, where the value goes to zero; sigmoid and SiLU are held to 4 ulp and
+   the same absolute figure. In float64 the tail is allowed 2^-50, what the textbook form x (1 + tanh u) / 2 leaves
+   after cancellation. The derivative of GELU is allowed 2^-19 absolute in float32, because hipBLASLt's constants for it
+   have six digits.
+4. The value is rounded once to the output dtype: half an ulp of that dtype, taken at the largest value the errors
+   allow.
+5. A sum over M rows of the unrounded result adds gamma_{M} times the sum of absolute values to the sum of the elements'
+   own bounds; the sums over K of A or B, whose elements are exact, have only their gamma_K. Then rule 4.
+
+Small-integer operands have no rounding before the last one: there the correctly rounded value is demanded bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import oracles
+from .oracles import Expected
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format: explicit fraction bits and the exponent of the smallest normal number."""
+
+    fraction_bits: int
+    min_exponent: int
+    max_value: float
+
+
+FORMATS: dict[str, Format] = {
+    "float64": Format(52, -1022, float(np.finfo(np.float64).max)),
+    "float32": Format(23, -126, float(np.finfo(np.float32).max)),
+    "float16": Format(10, -14, 65504.0),
+    "bfloat16": Format(7, -126, float.fromhex("0x1.fep127")),
+}
+
+
+def compute_dtype(dtype: object) -> str:
+    """Name of the dtype that products of `dtype` accumulate in: float64 for itself, float32 for everything narrower."""
+    return "float64" if np.dtype(dtype).name == "float64" else "float32"
+
+
+def unit_roundoff(dtype: object) -> float:
+    """Largest relative error of one rounding to `dtype`."""
+    return 2.0 ** -(FORMATS[np.dtype(dtype).name].fraction_bits + 1)
+
+
+def ulp(x: Array, dtype: object) -> Array:
+    """Spacing of the numbers of `dtype` at |x|: the subnormal one near zero, infinite where x is not finite."""
+    form = FORMATS[np.dtype(dtype).name]
+    x = np.abs(np.asarray(x, dtype=np.float64))
+    _, exponent = np.frexp(np.where(np.isfinite(x), x, 1.0))
+    exponent = np.where(x == 0.0, form.min_exponent, exponent)
+    spacing = np.ldexp(1.0, np.maximum(exponent - 1, form.min_exponent) - form.fraction_bits)
+    return np.where(np.isfinite(x), spacing, np.inf)
+
+
+def gamma(n: int, u: float) -> float:
+    """Higham's gamma_n = n u / (1 - n u)."""
+    if n * u >= 0.5:
+        raise ValueError(f"gamma: {n} operations of unit roundoff {u:g} have no useful bound")
+    return n * u / (1.0 - n * u)
+
+
+# max|f'| and max|f''| over the real line, rounded up; checked by the library's own tests on a fine grid.
+_DERIVATIVES = {"gelu": (1.13, 0.80), "gelu_erf": (1.13, 0.80), "silu": (1.10, 0.51), "sigmoid": (0.25, 0.0963)}
+_ULPS = {"gelu": 3.0, "gelu_erf": 4.0, "silu": 4.0, "sigmoid": 4.0}
+
+
+def _first_derivative(function: str, x: Array) -> Array:
+    if function == "gelu":
+        return oracles.gelu_gradient(x)
+    if function == "gelu_erf":
+        return oracles.gelu_erf_gradient(x)
+    s = oracles.sigmoid(x)
+    slope = s * oracles.sigmoid(-x)
+    if function == "sigmoid":
+        return slope
+    return s + np.where(np.abs(x) > 800.0, 0.0, x * slope)
+
+
+def _own_error(function: str, x: Array, value: Array, compute: str) -> Array:
+    tail = 2.0**-24 if compute == "float32" else 2.0**-50
+    return np.where(x >= -1.0, _ULPS[function] * ulp(value, compute), tail)
+
+
+def pre_activation_bound(expected: Expected, compute: str) -> Array:
+    """Rule 1: the bound of the unrounded pre-activation."""
+    count = expected.inner + 6
+    relative = gamma(count, unit_roundoff(compute)) + gamma(count, 2.0**-53)
+    form = FORMATS[compute]
+    return relative * expected.magnitude + count * 2.0 ** (form.min_exponent - form.fraction_bits - 1)
+
+
+def _value_bound(expected: Expected, compute: str) -> Array:
+    # Rules 2 and 3, in the shape of `pre`.
+    dx = pre_activation_bound(expected, compute)
+    function, x = expected.oracle.function, expected.pre
+    if function in ("identity", "relu", "clamp"):
+        return dx
+    u = unit_roundoff(compute)
+    if function == "drelu":
+        return dx * (expected.aux_in > 0)
+    if function == "dgelu":
+        factor_error = 2.0**-19 if compute == "float32" else 2.0**-46
+        factor = np.abs(oracles.gelu_gradient(expected.aux_in))
+        return factor * dx + factor_error * (np.abs(x) + dx) + u * factor * np.abs(x)
+    steepest, curvature = _DERIVATIVES[function]
+    carried = np.minimum(steepest * dx, np.abs(_first_derivative(function, x)) * dx + 0.5 * curvature * dx * dx)
+    value = np.abs(expected.result.reshape(x.shape)) + carried
+    return carried + _own_error(function, x - dx, value, compute)
+
+
+def _rounded(value: Array, bound: Array, dtype: object) -> Array:
+    # Rule 4.
+    return bound + 0.5 * ulp(np.abs(value) + bound, dtype)
+
+
+def bounds(
+    expected: Expected, dtype: object, *, compute: str | None = None, aux_dtype: object | None = None
+) -> dict[str, Array]:
+    """Error bounds of a product's outputs.
+
+    Parameters
+    ----------
+    expected : Expected
+        What `evaluate` returned.
+    dtype : dtype
+        Of the result.
+    compute : str, optional
+        Accumulation dtype; by default float64 for float64 results and float32 for the rest.
+    aux_dtype : dtype, optional
+        Of the further outputs; by default `dtype`.
+
+    Returns
+    -------
+    dict of str to ndarray
+        ``"result"`` and one entry per further output, each of that output's shape.
+    """
+    compute = compute_dtype(dtype) if compute is None else compute
+    aux_dtype = dtype if aux_dtype is None else aux_dtype
+    with np.errstate(invalid="ignore", over="ignore"):
+        value = _value_bound(expected, compute)
+        found = {"result": _rounded(expected.result, value.reshape(expected.shape), dtype)}
+        oracle = expected.oracle
+        if oracle.aux_out is not None:
+            dx = pre_activation_bound(expected, compute).reshape(expected.shape)
+            found[oracle.aux_out] = _rounded(expected.aux[oracle.aux_out], dx, aux_dtype)
+        if oracle.sums is not None:
+            terms = expected.rows if oracle.sums == "bgrad" else expected.inner
+            relative = gamma(terms, unit_roundoff(compute)) + gamma(terms, 2.0**-53)
+            error = relative * expected.sum_magnitude
+            if oracle.sums == "bgrad":
+                error = error + (1.0 + relative) * value.sum(axis=-2)
+            found[oracle.sums] = _rounded(expected.aux[oracle.sums], error, aux_dtype)
+    return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How an output compares with its oracle.
+
+    `ratio` is the largest error over its bound: at most 1 when the output is right, NaN or infinite when shapes, dtypes
+    or the places of NaN and infinity differ. `index` is where.
+    """
+
+    ratio: float
+    max_error: float
+    index: tuple[int, ...]
+    message: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether every element is within its bound."""
+        return self.ratio <= 1.0
+
+
+def compare(actual: Array, expected: Array, bound: Array, *, name: str = "result") -> Comparison:
+    """Compare one output with its oracle, element by element; NaN and infinities must be where the oracle has them."""
+    actual = np.asarray(actual)
+    if actual.shape != expected.shape:
+        return Comparison(np.inf, np.inf, (), f"{name}: shape {actual.shape}, expected {expected.shape}")
+    if actual.size == 0:
+        return Comparison(0.0, 0.0, (), "")
+    form = FORMATS.get(actual.dtype.name)
+    value = actual.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        finite = np.isfinite(expected)
+        # A finite value beyond the format's largest may round to infinity of the same sign.
+        overflow = np.isinf(value) & finite & (np.sign(value) == np.sign(expected))
+        overflow &= (np.abs(expected) + bound) > (form.max_value if form else np.inf)
+        same = (value == expected) | (np.isnan(value) & np.isnan(expected))
+        error = np.where(same, 0.0, np.where(finite, np.abs(value - expected), np.inf))
+        error = np.where(overflow, 0.0, error)
+        error = np.where(np.isnan(error), np.inf, error)
+        ratio = np.where(error == 0.0, 0.0, error / np.where(bound > 0, bound, np.finfo(np.float64).tiny))
+    worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    index = tuple(int(i) for i in worst)
+    message = ""
+    if ratio[worst] > 1.0:
+        message = (
+            f"{name}{list(index)}: {value[worst]:.9g}, expected {expected[worst]:.9g}, error {error[worst]:.3g} is"
+            f" {ratio[worst]:.3g} times its bound; {int((ratio > 1).sum())} of {ratio.size} elements are out of bounds"
+        )
+    return Comparison(float(ratio[worst]), float(error[worst]), index, message)
