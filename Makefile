@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+# Developer commands. `make demo` and `make test` do everything from a fresh clone; `make help` lists the rest.
+# Each step leaves a stamp in .venv/.stamps, keyed on the files it depends on, so that a second run starts at once and needs no network.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The first interpreter that is new enough; a version manager's shim for an absent version does not count.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+# Exactly this spec: without a version, pip would fetch a build with gigabytes of CUDA. Empty: no torch, and its tests are skipped.
+TORCH ?= torch==2.13.0
+# Passed to the command that a target runs: make test ARGS='-k matmul'.
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check
+STAMPS := $(VENV)/.stamps
+INSTALL := $(PIP) install --quiet
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
+# A CUDA compiler on the path must not make HIP's tools choose NVIDIA.
+export HIP_PLATFORM := amd
+unexport PYTHONPATH PYTHONHOME
+
+COMPILED := $(shell find csrc cmake rocpy tools/generate_abi.py -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \
+  -o -name '*.def' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.cmake' -o -name CMakeLists.txt -o -name generate_abi.py \) 2>/dev/null)
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: demo test test-slow
+demo: $(STAMPS)/package ## Show the platform and the fused product, against numpy (and torch, where it is installed)
+	$(BIN)/rocpy demo $(ARGS)
+
+test: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests, without the slow ones
+	$(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(ARGS)
+
+test-slow: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the slow tests (ARGS='--time-budget-s 600' to stop early)
+	$(PY) -m pytest -m slow $(if $(strip $(TORCH)),,--without-torch) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
+
+.PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
+check: lint types layout docs cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
+
+lint: $(STAMPS)/lint ## Linters and the spell checker
+	$(PY) tools/lint.py check $(ARGS)
+
+.PHONY: format
+format: $(STAMPS)/lint ## Let the formatters write
+	$(PY) tools/lint.py format $(ARGS)
+
+types: $(STAMPS)/package $(STAMPS)/lint ## Type checker on the package; stubs against the built modules
+	$(BIN)/mypy
+	$(PY) tools/check_stubs.py
+
+layout: $(STAMPS)/test ## The rules of the source tree
+	$(PY) -m pytest -q tests/test_layout.py $(ARGS)
+
+docs: $(STAMPS)/package $(STAMPS)/test ## Run every example of README and docs; check links and generated tables
+	$(PY) tools/environment_table.py --check
+	$(PY) -m pytest -q tests/test_docs.py $(ARGS)
+
+cpp: $(STAMPS)/build ## C++ tests
+	tools/cpp_tests.sh plain $(ARGS)
+
+cpp-address: $(STAMPS)/build ## C++ tests under the address and undefined-behaviour sanitizers
+	tools/cpp_tests.sh address $(ARGS)
+
+cpp-thread: $(STAMPS)/build ## C++ tests under the thread sanitizer
+	tools/cpp_tests.sh thread $(ARGS)
+
+aarch64: $(STAMPS)/lint ## Compile csrc for 64-bit Arm
+	$(PY) tools/check_aarch64.py
+
+wheel: $(STAMPS)/build ## Build sdist and wheel; install and test the wheel in a clean environment outside the tree
+	$(PY) tools/check_wheel.py
+
+.PHONY: bench
+bench: $(STAMPS)/package $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks (ARGS='overhead --json out.json')
+	$(BIN)/rocpy bench $(ARGS)
+
+.PHONY: tables
+tables: $(STAMPS)/package ## Write the generated tables of README and docs again
+	$(PY) tools/environment_table.py
+	$(PY) tools/readme_table.py
+
+.PHONY: clean
+clean: ## Remove the environment and everything built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- the environment, step by step ----
+
+$(STAMPS)/venv:
+	@test -n "$(PYTHON)" || { echo "rocpy needs Python 3.11 or newer; none was found (set PYTHON=/path/to/python)"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(INSTALL) --upgrade pip
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/build: requirements/build.txt requirements/runtime.txt $(STAMPS)/venv
+	$(INSTALL) -r requirements/build.txt
+	@touch $@
+
+$(STAMPS)/test: requirements/test.txt $(STAMPS)/build
+	$(INSTALL) -r requirements/test.txt
+	@touch $@
+
+$(STAMPS)/lint: requirements/lint.txt $(STAMPS)/build
+	$(INSTALL) -r requirements/lint.txt
+	@touch $@
+
+# The stamp holds the spec, so that another TORCH installs again.
+.PHONY: always
+$(STAMPS)/torch: always | $(STAMPS)/build
+	@if [ "$$(cat $@ 2>/dev/null)" != "$(TORCH)" ]; then \
+	  echo "$(INSTALL) $(TORCH)"; $(INSTALL) -r requirements/runtime.txt "$(TORCH)"; echo "$(TORCH)" > $@; fi
+
+# Changes only when a Python file comes or goes: those are found through a list that the editable install made.
+$(STAMPS)/modules: always | $(STAMPS)/venv
+	@find rocpy -name '*.py' | sort > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm $@.new
+
+$(STAMPS)/package: pyproject.toml CMakeLists.txt $(COMPILED) $(STAMPS)/modules $(STAMPS)/build
+	$(INSTALL) --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Options and rules that hold for every tier of the tests: torch tests where there is no torch, and a time budget for the slow ones."""
+
+import importlib.util
+import time
+
+import pytest
+
+
+def pytest_addoption(parser):
+    """Add the options that the Makefile passes."""
+    group = parser.getgroup("rocpy")
+    group.addoption("--without-torch", action="store_true", help="skip the tests that need torch even where it is installed")
+    group.addoption("--time-budget-s", type=float, default=None, help="start no further test after this many seconds")
+
+
+def pytest_configure(config):
+    """Note when the run began."""
+    config.stash[STARTED] = time.monotonic()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skip the tests marked `torch` where torch is absent or not wanted."""
+    if config.getoption("--without-torch"):
+        reason = "torch: not wanted in this run (TORCH= is empty)"
+    elif importlib.util.find_spec("torch") is None:
+        reason = "torch: not installed"
+    else:
+        return
+    waiting = [item for item in items if item.get_closest_marker("torch")]
+    for item in waiting:
+        item.add_marker(pytest.mark.skip(reason=reason))
+    config.stash[WITHOUT_TORCH] = (len(waiting), reason)
+
+
+def pytest_runtest_setup(item):
+    """Skip what would start after the budget is spent, so that a slow machine reports less instead of being killed."""
+    budget = item.config.getoption("--time-budget-s")
+    if budget is not None and time.monotonic() - item.config.stash[STARTED] > budget:
+        pytest.skip(f"time budget of {budget:.0f} s is spent")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say how many tests waited for torch."""
+    count, reason = config.stash.get(WITHOUT_TORCH, (0, ""))
+    if count:
+        terminalreporter.write_line(f"{count} tests skipped; {reason}")
+
+
+STARTED = pytest.StashKey[float]()
+WITHOUT_TORCH = pytest.StashKey[tuple[int, str]]()

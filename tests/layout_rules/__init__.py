@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+"""The rules of the source tree, as functions over a mapping of path to text; test_layout.py runs them and shows that each one bites."""
+
+from layout_rules import documents, house, native, python_layers
+from layout_rules.tree import RULES, Rule, read_tree
+
+__all__ = ["RULES", "Rule", "documents", "house", "native", "python_layers", "read_tree"]

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""The rules of the source tree hold, and each rule reports a violation that is planted for it. Needs no compiler and no package."""
+
+import pytest
+from layout_rules import RULES, read_tree
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return read_tree()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_rule_holds(tree, rule):
+    problems = rule.problems(tree)
+    assert not problems, f"{rule.check.__doc__}\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("rule", "planted"), [pytest.param(rule, planted, id=f"{rule.name}-{i}") for rule in RULES for i, planted in enumerate(rule.planted)]
+)
+def test_rule_reports_a_planted_violation(tree, rule, planted):
+    seeded = rule.problems({**tree, **planted})
+    new = set(seeded) - set(rule.problems(tree))
+    first = next(iter(planted))
+    related = (first, "docs/reference/environment.md")
+    assert any(problem.startswith(related) for problem in new), f"{rule.name} let pass: {planted}"
+
+
+def test_every_rule_has_a_planted_violation():
+    assert [rule.name for rule in RULES if not rule.planted] == []
+
+
+def test_tree_is_read(tree):
+    assert {"pyproject.toml", "csrc/abi/hip.def", "rocpy/CMakeLists.txt"} <= set(tree)
