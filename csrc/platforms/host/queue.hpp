@@ -4,9 +4,12 @@
 
 #include "types.h"
 
+#include <cstdint>
+#include <utility>
+
 namespace rocpy_host {
 
-// Work that owns what it needs. `run` is called once, in stream order, and must delete `this` or recycle it.
+// Work that owns what it needs. `run` is called once, in stream order, and must delete `this` or recycle it; it must not throw.
 struct Work {
   virtual void run() = 0;
   virtual ~Work() = default;
@@ -21,7 +24,58 @@ Stream *resolve(hipStream_t handle);
 bool enter_inline(Stream *stream);
 void leave_inline(Stream *stream);
 
-// Queues the work on the stream; it runs on the stream's worker thread.
-void enqueue(Stream *stream, Work *work);
+// Queues the work on the stream; it runs on a worker thread. The result is the work's ticket: tickets of a stream count up from 1 and are
+// done in that order. Throws std::bad_alloc, the work then still being the caller's.
+uint64_t enqueue(Stream *stream, Work *work);
+
+// Waits until the stream has done everything up to the ticket. False: the process is exiting and the work was abandoned.
+bool wait(Stream *stream, uint64_t ticket);
+bool is_done(const Stream *stream, uint64_t ticket);
+
+int device_of(const Stream *stream);
+
+template <class Function>
+struct Task final : Work {
+  explicit Task(Function body) : function(std::move(body)) {}
+  void run() override {
+    function();
+    delete this;
+  }
+  Function function;
+};
+
+// Queues a function object; what it captures by value lives until it has run.
+template <class Function>
+uint64_t enqueue_function(Stream *stream, Function function) {
+  auto *task = new Task<Function>(std::move(function));
+  try {
+    return enqueue(stream, task);
+  } catch (...) {
+    delete task;
+    throw;
+  }
+}
+
+// Runs a function object in stream order: at once where that is allowed, else from the queue.
+template <class Function>
+void in_order(Stream *stream, Function function) {
+  if (enter_inline(stream)) {
+    function();
+    leave_inline(stream);
+  } else {
+    enqueue_function(stream, std::move(function));
+  }
+}
+
+// The same, and returns when it has run. False: the process is exiting and the work was abandoned.
+template <class Function>
+bool in_order_and_wait(Stream *stream, Function function) {
+  if (enter_inline(stream)) {
+    function();
+    leave_inline(stream);
+    return true;
+  }
+  return wait(stream, enqueue_function(stream, std::move(function)));
+}
 
 }  // namespace rocpy_host

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+# rocpy_platform(<name> SOURCES ... FACADES <library>=<row library> ...): a platform of rocpy's own, laid out like a ROCm install.
+#
+# All code is in librocpy_<name>.so, which exports rocpy_<name>_* and nothing else. A facade lib<library>.so exports the rows of one row
+# library and forwards them. Its SONAME is not AMD's, nothing binds to a symbol of another library by AMD's name (-Bsymbolic), and it
+# finds librocpy_<name>.so beside itself: so it neither captures nor is captured by a real ROCm in the same process.
+find_package(Python REQUIRED COMPONENTS Interpreter)
+
+get_filename_component(ROCPY_SOURCE_ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+set(ROCPY_SANITIZE "" CACHE STRING "Sanitizer of the host platform and the C++ tests: thread or address")
+set_property(CACHE ROCPY_SANITIZE PROPERTY STRINGS "" thread address)
+
+# rocpy_sanitize(<target>): what ROCPY_SANITIZE asks for.
+function(rocpy_sanitize target)
+  if(ROCPY_SANITIZE STREQUAL "thread")
+    set(flags -fsanitize=thread)
+  elseif(ROCPY_SANITIZE STREQUAL "address")
+    set(flags -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+  elseif(ROCPY_SANITIZE)
+    message(FATAL_ERROR "ROCPY_SANITIZE is \"${ROCPY_SANITIZE}\"; it can be empty, thread or address")
+  else()
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE ${flags} -g -fno-omit-frame-pointer)
+  target_link_options(${target} PRIVATE ${flags})
+endfunction()
+
+function(rocpy_platform name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;FACADES")
+  set(folder ${CMAKE_BINARY_DIR}/rocpy/_${name}/lib)
+  set(abi ${ROCPY_SOURCE_ROOT}/csrc/abi)
+  set(generator ${ROCPY_SOURCE_ROOT}/tools/generate_abi.py)
+  file(GLOB rows CONFIGURE_DEPENDS ${abi}/*.def)
+  find_package(Threads REQUIRED)
+
+  # -z nodelete: worker threads may run this code until the process ends.
+  set(link_options -Wl,-Bsymbolic -Wl,--disable-new-dtags -Wl,-z,nodelete)
+  if(NOT ROCPY_SANITIZE)
+    list(APPEND link_options -Wl,-z,defs)
+  endif()
+
+  set(core rocpy_${name})
+  add_library(${core} SHARED ${arg_SOURCES})
+  set_target_properties(${core} PROPERTIES
+    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+  target_include_directories(${core} PRIVATE ${abi} ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/gemm)
+  target_compile_options(${core} PRIVATE -Wall -Wextra)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${core}.map "{ global: rocpy_${name}_*; local: *; };\n")
+  target_link_options(${core} PRIVATE ${link_options} -Wl,--version-script=${CMAKE_CURRENT_BINARY_DIR}/${core}.map)
+  target_link_libraries(${core} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  rocpy_sanitize(${core})
+  install(TARGETS ${core} LIBRARY DESTINATION rocpy/_${name}/lib)
+
+  foreach(facade IN LISTS arg_FACADES)
+    string(REPLACE "=" ";" facade ${facade})
+    list(GET facade 0 library)
+    list(GET facade 1 row_library)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/facade_${library}.c)
+    add_custom_command(
+      OUTPUT ${source}
+      COMMAND Python::Interpreter ${generator} facade ${row_library} ${source}
+      DEPENDS ${generator} ${rows}
+      VERBATIM)
+    set(target rocpy_${name}_${library})
+    add_library(${target} SHARED ${source})
+    set_target_properties(${target} PROPERTIES
+      OUTPUT_NAME ${library} C_VISIBILITY_PRESET hidden
+      LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN" NO_SONAME ON)
+    target_include_directories(${target} PRIVATE ${abi})
+    target_include_directories(${target} INTERFACE ${abi})
+    target_compile_options(${target} PRIVATE -Wall -Wextra)
+    target_link_options(${target} PRIVATE ${link_options} -Wl,-soname,librocpy_${library}.so)
+    target_link_libraries(${target} PRIVATE ${core})
+    install(TARGETS ${target} LIBRARY DESTINATION rocpy/_${name}/lib)
+  endforeach()
+endfunction()

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// What a device of this platform says about itself: one struct, which the attributes are read from.
+#pragma once
+
+#include "types.h"
+
+#include <string>
+
+namespace rocpy_host {
+
+hipDeviceProp_t properties_of(int device);
+std::string bus_id_of(int device);
+
+// False: the attribute is unknown.
+bool attribute_of(const hipDeviceProp_t &properties, hipDeviceAttribute_t attribute, int *value);
+
+// The JSON object of rocpyExtPlatformInfo.
+std::string platform_info();
+
+}  // namespace rocpy_host

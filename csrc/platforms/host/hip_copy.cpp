@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+// HIP rows that copy and fill memory.
+#include "hip_call.hpp"
+#include "hip_memory.hpp"
+#include "runtime.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rocpy_host {
+
+namespace {
+
+enum class Waiting { until_done, no };
+
+// Hands the function over in the stream's order; with Waiting::until_done it has run on return.
+template <class Function>
+hipError_t submit(Stream *stream, Waiting waiting, Function function) {
+  if (waiting == Waiting::no) {
+    in_order(stream, function);
+    return hipSuccess;
+  }
+  return in_order_and_wait(stream, function) ? hipSuccess : hipErrorDeinitialized;
+}
+
+hipError_t check_kind(hipMemcpyKind kind) {
+  const auto number = static_cast<unsigned>(kind);
+  return number <= hipMemcpyDefault || number == hipMemcpyDeviceToDeviceNoCU ? hipSuccess
+                                                                             : hipErrorInvalidMemcpyDirection;
+}
+
+// Where host memory is foreign, a copy that claims a device side must have one.
+bool is_direction_possible(const void *dst, const void *src, hipMemcpyKind kind) {
+  if (kind == hipMemcpyHostToHost || kind == hipMemcpyDefault || is_host_memory_shared()) {
+    return true;
+  }
+  Allocation found;
+  return find_allocation(dst, &found) || find_allocation(src, &found);
+}
+
+hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
+  if (bytes == 0) {
+    return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
+  }
+  if (dst == nullptr || src == nullptr) {
+    return hipErrorInvalidValue;
+  }
+  if (const hipError_t error = check_kind(kind)) {
+    return error;
+  }
+  if (!is_range_valid(dst, bytes) || !is_range_valid(src, bytes) || !is_direction_possible(dst, src, kind)) {
+    return hipErrorInvalidValue;
+  }
+  Stream *stream = resolve(handle);
+  if (stream == nullptr) {
+    return hipErrorContextIsDestroyed;
+  }
+  return submit(stream, waiting, [=] { std::memmove(dst, src, bytes); });
+}
+
+hipError_t copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes, hipStream_t handle,
+                     Waiting waiting) {
+  const int count = runtime().device_count;
+  if (dst_device < 0 || dst_device >= count || src_device < 0 || src_device >= count) {
+    return hipErrorInvalidDevice;
+  }
+  return copy(dst, src, bytes, hipMemcpyDeviceToDevice, handle, waiting);
+}
+
+// Bytes from the first to the last one that `height` rows touch; false if that is no size.
+bool span_of(size_t pitch, size_t width, size_t height, size_t *bytes) {
+  return !__builtin_mul_overflow(pitch, height - 1, bytes) && !__builtin_add_overflow(*bytes, width, bytes);
+}
+
+hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+                   hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
+  if (width == 0 || height == 0) {
+    return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
+  }
+  if (dst == nullptr || src == nullptr) {
+    return hipErrorInvalidValue;
+  }
+  if (const hipError_t error = check_kind(kind)) {
+    return error;
+  }
+  if (dst_pitch < width || src_pitch < width) {
+    return hipErrorInvalidPitchValue;
+  }
+  size_t dst_bytes, src_bytes;
+  if (!span_of(dst_pitch, width, height, &dst_bytes) || !span_of(src_pitch, width, height, &src_bytes) ||
+      !is_range_valid(dst, dst_bytes) || !is_range_valid(src, src_bytes) || !is_direction_possible(dst, src, kind)) {
+    return hipErrorInvalidValue;
+  }
+  Stream *stream = resolve(handle);
+  if (stream == nullptr) {
+    return hipErrorContextIsDestroyed;
+  }
+  return submit(stream, waiting, [=] {
+    for (size_t row = 0; row < height; ++row) {
+      std::memmove(static_cast<char *>(dst) + row * dst_pitch, static_cast<const char *>(src) + row * src_pitch, width);
+    }
+  });
+}
+
+// Memory that may be filled: a device's, or any where host memory is shared.
+bool is_fillable(const void *pointer, size_t bytes) {
+  Allocation found;
+  return is_range_valid(pointer, bytes) && (is_host_memory_shared() || find_allocation(pointer, &found));
+}
+
+template <class Element>
+hipError_t fill(void *dst, Element value, size_t count, hipStream_t handle, Waiting waiting) {
+  Stream *stream = resolve(handle);
+  if (stream == nullptr) {
+    return hipErrorContextIsDestroyed;
+  }
+  if (count == 0) {
+    return hipSuccess;
+  }
+  size_t bytes;
+  if (__builtin_mul_overflow(count, sizeof(Element), &bytes) || !is_fillable(dst, bytes) ||
+      reinterpret_cast<uintptr_t>(dst) % sizeof(Element) != 0) {
+    return hipErrorInvalidValue;
+  }
+  return submit(stream, waiting, [=] { std::fill_n(static_cast<Element *>(dst), count, value); });
+}
+
+hipError_t fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t handle,
+                   Waiting waiting) {
+  Stream *stream = resolve(handle);
+  if (stream == nullptr) {
+    return hipErrorContextIsDestroyed;
+  }
+  if (width == 0 || height == 0) {
+    return hipSuccess;
+  }
+  size_t bytes;
+  if (pitch < width || !span_of(pitch, width, height, &bytes) || !is_fillable(dst, bytes)) {
+    return hipErrorInvalidValue;
+  }
+  return submit(stream, waiting, [=] {
+    for (size_t row = 0; row < height; ++row) {
+      std::memset(static_cast<char *>(dst) + row * pitch, value, width);
+    }
+  });
+}
+
+}  // namespace
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+hipError_t rocpy_host_hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
+  return hip_call([=] { return copy(dst, src, bytes, kind, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                                     hipStream_t stream) {
+  return hip_call([=] { return copy(dst, src, bytes, kind, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpyWithStream(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
+                                          hipStream_t stream) {
+  return hip_call([=] { return copy(dst, src, bytes, kind, stream, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpyHtoD(void *dst, const void *src, size_t bytes) {
+  return hip_call([=] { return copy(dst, src, bytes, hipMemcpyHostToDevice, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpyDtoH(void *dst, void *src, size_t bytes) {
+  return hip_call([=] { return copy(dst, src, bytes, hipMemcpyDeviceToHost, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpyDtoD(void *dst, void *src, size_t bytes) {
+  return hip_call([=] { return copy(dst, src, bytes, hipMemcpyDeviceToDevice, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpyHtoDAsync(void *dst, const void *src, size_t bytes, hipStream_t stream) {
+  return hip_call([=] { return copy(dst, src, bytes, hipMemcpyHostToDevice, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpyDtoHAsync(void *dst, void *src, size_t bytes, hipStream_t stream) {
+  return hip_call([=] { return copy(dst, src, bytes, hipMemcpyDeviceToHost, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpyDtoDAsync(void *dst, void *src, size_t bytes, hipStream_t stream) {
+  return hip_call([=] { return copy(dst, src, bytes, hipMemcpyDeviceToDevice, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpyPeer(void *dst, int dst_device, const void *src, int src_device, size_t bytes) {
+  return hip_call([=] { return copy_peer(dst, dst_device, src, src_device, bytes, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device, size_t bytes,
+                                         hipStream_t stream) {
+  return hip_call([=] { return copy_peer(dst, dst_device, src, src_device, bytes, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
+                                  size_t height, hipMemcpyKind kind) {
+  return hip_call([=] {
+    return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, nullptr, Waiting::until_done);
+  });
+}
+
+hipError_t rocpy_host_hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
+                                       size_t height, hipMemcpyKind kind, hipStream_t stream) {
+  return hip_call(
+      [=] { return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemset(void *dst, int value, size_t bytes) {
+  return hip_call(
+      [=] { return fill(dst, static_cast<unsigned char>(value), bytes, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream) {
+  return hip_call([=] { return fill(dst, static_cast<unsigned char>(value), bytes, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemsetD8(void *dst, unsigned char value, size_t count) {
+  return hip_call([=] { return fill(dst, value, count, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemsetD8Async(void *dst, unsigned char value, size_t count, hipStream_t stream) {
+  return hip_call([=] { return fill(dst, value, count, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemsetD16(void *dst, unsigned short value, size_t count) {
+  return hip_call([=] { return fill(dst, value, count, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemsetD16Async(void *dst, unsigned short value, size_t count, hipStream_t stream) {
+  return hip_call([=] { return fill(dst, value, count, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemsetD32(void *dst, int value, size_t count) {
+  return hip_call([=] { return fill(dst, value, count, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemsetD32Async(void *dst, int value, size_t count, hipStream_t stream) {
+  return hip_call([=] { return fill(dst, value, count, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height) {
+  return hip_call([=] { return fill_2d(dst, pitch, value, width, height, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height,
+                                       hipStream_t stream) {
+  return hip_call([=] { return fill_2d(dst, pitch, value, width, height, stream, Waiting::no); });
+}

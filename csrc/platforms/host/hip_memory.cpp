@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: MIT
+// HIP rows that give out, free and describe memory.
+#include "environment.h"
+#include "hip_call.hpp"
+#include "hip_memory.hpp"
+#include "os.hpp"
+#include "runtime.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <map>
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr size_t alignment = 256;
+
+using AllocationMap = std::map<uintptr_t, Allocation>;
+
+// Under the runtime's mutex; never destroyed, as the runtime.
+struct MemoryTable {
+  AllocationMap allocations;
+  size_t bytes_allocated = 0;  // registrations aside
+  size_t bytes_total = memory_total();
+};
+
+MemoryTable &memory() {
+  static auto *table = new MemoryTable;
+  return *table;
+}
+
+uintptr_t address_of(const void *pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+AllocationMap::iterator holder_of(uintptr_t address) {
+  auto &allocations = memory().allocations;
+  auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) {
+    return allocations.end();
+  }
+  const auto it = std::prev(after);
+  return address - it->second.base < it->second.bytes ? it : allocations.end();
+}
+
+// The budget is kept here and not left to the system, which would promise any amount and kill the process when it is used.
+hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags) {
+  if (bytes == 0) {
+    *pointer = nullptr;
+    return hipSuccess;
+  }
+  MemoryTable &table = memory();
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  if (bytes > table.bytes_total || table.bytes_allocated > table.bytes_total - bytes) {
+    return hipErrorOutOfMemory;
+  }
+  void *made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (made == nullptr) {
+    return hipErrorOutOfMemory;
+  }
+  Allocation allocation;
+  allocation.base = address_of(made);
+  allocation.bytes = bytes;
+  allocation.kind = kind;
+  allocation.device = current_device();
+  allocation.flags = flags;
+  try {
+    table.allocations.emplace(allocation.base, allocation);
+  } catch (...) {
+    std::free(made);
+    throw;
+  }
+  table.bytes_allocated += bytes;
+  *pointer = made;
+  return hipSuccess;
+}
+
+// Takes the allocation out of the table and frees it. It is there: the caller has looked.
+void release(const void *pointer) {
+  {
+    MemoryTable &table = memory();
+    std::lock_guard<std::mutex> lock(runtime().mutex);
+    const auto it = table.allocations.find(address_of(pointer));
+    if (it == table.allocations.end()) {
+      return;
+    }
+    table.bytes_allocated -= it->second.bytes;
+    table.allocations.erase(it);
+  }
+  std::free(const_cast<void *>(pointer));
+}
+
+// Claims an allocation for freeing, so that of two frees one fails. `pointer` must be what the allocation function gave.
+bool claim(const void *pointer, Allocation *found) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  const auto it = memory().allocations.find(address_of(pointer));
+  if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_being_freed) {
+    return false;
+  }
+  it->second.is_being_freed = true;
+  *found = it->second;
+  return true;
+}
+
+void unclaim(const void *pointer) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  const auto it = memory().allocations.find(address_of(pointer));
+  if (it != memory().allocations.end()) {
+    it->second.is_being_freed = false;
+  }
+}
+
+hipError_t free_now(void *pointer, bool host_only) {
+  if (pointer == nullptr) {
+    return hipSuccess;
+  }
+  Allocation found;
+  if (!claim(pointer, &found)) {
+    return hipErrorInvalidValue;
+  }
+  if (host_only && found.kind != MemoryKind::host) {
+    unclaim(pointer);
+    return hipErrorInvalidValue;
+  }
+  if (!wait_device(found.device, false)) {
+    return hipErrorDeinitialized;  // abandoned work may still use the memory, which is left alone
+  }
+  release(pointer);
+  return hipSuccess;
+}
+
+bool is_device_ordinal(int device) { return device >= 0 && device < runtime().device_count; }
+
+// Memory that prefetching and advice apply to.
+bool is_migratable(const void *pointer, size_t bytes) {
+  Allocation found;
+  if (!is_range_valid(pointer, bytes)) {
+    return false;
+  }
+  return find_allocation(pointer, &found) ? found.kind == MemoryKind::managed : is_host_memory_shared();
+}
+
+}  // namespace
+
+bool find_allocation(const void *pointer, Allocation *found) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  const auto it = holder_of(address_of(pointer));
+  if (it == memory().allocations.end()) {
+    return false;
+  }
+  *found = it->second;
+  return true;
+}
+
+bool is_host_memory_shared() { return std::strcmp(rocpy_environment(ROCPY_HOST_STAGING), "1") != 0; }
+
+bool is_range_valid(const void *pointer, size_t bytes) {
+  if (pointer == nullptr || address_of(pointer) + bytes < address_of(pointer)) {
+    return false;
+  }
+  Allocation found;
+  return !find_allocation(pointer, &found) || bytes <= found.bytes - (address_of(pointer) - found.base);
+}
+
+void free_allocations_of(int device) {
+  while (true) {
+    void *pointer = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(runtime().mutex);
+      for (const auto &[base, allocation] : memory().allocations) {
+        if (allocation.device == device && allocation.kind != MemoryKind::registered) {
+          pointer = reinterpret_cast<void *>(base);
+          break;
+        }
+      }
+    }
+    if (pointer == nullptr) {
+      return;
+    }
+    release(pointer);
+  }
+}
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+hipError_t rocpy_host_hipMalloc(void **ptr, size_t size) {
+  return hip_call(
+      [=] { return ptr != nullptr ? allocate(ptr, size, MemoryKind::device, 0) : hipErrorInvalidValue; });
+}
+
+hipError_t rocpy_host_hipFree(void *ptr) {
+  return hip_call([=] { return free_now(ptr, false); });
+}
+
+hipError_t rocpy_host_hipHostMalloc(void **ptr, size_t size, unsigned int flags) {
+  return hip_call([=] {
+    constexpr unsigned uncached = 0x10000000, coherence = hipHostMallocCoherent | hipHostMallocNonCoherent;
+    constexpr unsigned known_flags = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocWriteCombined |
+                                     hipHostMallocNumaUser | coherence | uncached;
+    const bool is_contradiction = (flags & coherence) == coherence || ((flags & uncached) && (flags & coherence));
+    if (ptr == nullptr || (flags & ~known_flags) != 0 || is_contradiction) {
+      return hipErrorInvalidValue;
+    }
+    return allocate(ptr, size, MemoryKind::host, flags);
+  });
+}
+
+hipError_t rocpy_host_hipHostFree(void *ptr) {
+  return hip_call([=] { return free_now(ptr, true); });
+}
+
+hipError_t rocpy_host_hipMallocManaged(void **ptr, size_t size, unsigned int flags) {
+  return hip_call([=] {
+    if (ptr == nullptr || size == 0 || (flags != hipMemAttachGlobal && flags != hipMemAttachHost)) {
+      return hipErrorInvalidValue;
+    }
+    return allocate(ptr, size, MemoryKind::managed, flags);
+  });
+}
+
+hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream) {
+  return hip_call([=] {
+    if (ptr == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    // There from the call on, which is earlier than the stream requires.
+    return resolve(stream) != nullptr ? allocate(ptr, size, MemoryKind::device, 0) : hipErrorContextIsDestroyed;
+  });
+}
+
+hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
+  return hip_call([=] {
+    if (ptr == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    Stream *stream = resolve(handle);
+    if (stream == nullptr) {
+      return hipErrorContextIsDestroyed;
+    }
+    Allocation found;
+    if (!claim(ptr, &found)) {
+      return hipErrorInvalidValue;
+    }
+    if (found.kind != MemoryKind::device) {
+      unclaim(ptr);
+      return hipErrorInvalidValue;
+    }
+    in_order(stream, [ptr] { release(ptr); });
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int flags) {
+  return hip_call([=] {
+    constexpr unsigned known_flags = hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | 0x8u;
+    const uintptr_t base = address_of(host_ptr);
+    if (host_ptr == nullptr || bytes == 0 || base + bytes < base || (flags & ~known_flags) != 0) {
+      return hipErrorInvalidValue;
+    }
+    std::lock_guard<std::mutex> lock(runtime().mutex);
+    auto &allocations = memory().allocations;
+    const auto next = allocations.lower_bound(base);
+    if (holder_of(base) != allocations.end() || (next != allocations.end() && next->second.base - base < bytes)) {
+      return hipErrorHostMemoryAlreadyRegistered;
+    }
+    Allocation allocation;
+    allocation.base = base;
+    allocation.bytes = bytes;
+    allocation.kind = MemoryKind::registered;
+    allocation.device = current_device();
+    allocation.flags = flags;
+    allocations.emplace(base, allocation);
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
+  return hip_call([=] {
+    if (host_ptr == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    Allocation found;
+    if (!find_allocation(host_ptr, &found) || found.kind != MemoryKind::registered ||
+        found.base != address_of(host_ptr)) {
+      return hipErrorHostMemoryNotRegistered;
+    }
+    if (!wait_device(found.device, false)) {
+      return hipErrorDeinitialized;
+    }
+    std::lock_guard<std::mutex> lock(runtime().mutex);
+    return memory().allocations.erase(found.base) != 0 ? hipSuccess : hipErrorHostMemoryNotRegistered;
+  });
+}
+
+hipError_t rocpy_host_hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned int flags) {
+  return hip_call([=] {
+    Allocation found;
+    if (device_ptr == nullptr || flags != 0 || !find_allocation(host_ptr, &found)) {
+      return hipErrorInvalidValue;
+    }
+    *device_ptr = host_ptr;
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipHostGetFlags(unsigned int *flags, void *host_ptr) {
+  return hip_call([=] {
+    Allocation found;
+    if (flags == nullptr || !find_allocation(host_ptr, &found) ||
+        (found.kind != MemoryKind::host && found.kind != MemoryKind::registered)) {
+      return hipErrorInvalidValue;
+    }
+    *flags = found.flags;
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipMemGetInfo(size_t *free, size_t *total) {
+  return hip_call([=] {
+    if (free == nullptr || total == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    const size_t available = memory_available();
+    std::lock_guard<std::mutex> lock(runtime().mutex);
+    const MemoryTable &table = memory();
+    const size_t budget = table.bytes_total - table.bytes_allocated;
+    *free = available < budget ? available : budget;
+    *total = table.bytes_total;
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipMemGetAddressRange(void **base, size_t *size, void *dptr) {
+  return hip_call([=] {
+    Allocation found;
+    if (!find_allocation(dptr, &found)) {
+      return hipErrorInvalidDevicePointer;
+    }
+    if (base != nullptr) {
+      *base = reinterpret_cast<void *>(found.base);
+    }
+    if (size != nullptr) {
+      *size = found.bytes;
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr) {
+  return hip_call([=] {
+    if (attributes == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    *attributes = {};
+    Allocation found;
+    if (ptr == nullptr || !find_allocation(ptr, &found)) {
+      attributes->type = hipMemoryTypeUnregistered;
+      attributes->device = hipInvalidDeviceId;
+      return hipSuccess;
+    }
+    const bool is_managed = found.kind == MemoryKind::managed;
+    attributes->type = is_managed                           ? hipMemoryTypeManaged
+                       : found.kind == MemoryKind::device ? hipMemoryTypeDevice
+                                                            : hipMemoryTypeHost;
+    attributes->device = found.device;
+    attributes->devicePointer = const_cast<void *>(ptr);
+    attributes->hostPointer = found.kind == MemoryKind::device ? nullptr : const_cast<void *>(ptr);
+    attributes->isManaged = is_managed;
+    attributes->allocationFlags = found.flags;
+    return hipSuccess;
+  });
+}
+
+hipError_t rocpy_host_hipMemPrefetchAsync(const void *ptr, size_t count, int device, hipStream_t handle) {
+  return hip_call([=] {
+    if (ptr == nullptr || count == 0) {
+      return hipErrorInvalidValue;
+    }
+    if (device != hipCpuDeviceId && !is_device_ordinal(device)) {
+      return hipErrorInvalidDevice;
+    }
+    if (!is_migratable(ptr, count)) {
+      return hipErrorInvalidValue;
+    }
+    return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
+  });
+}
+
+hipError_t rocpy_host_hipMemAdvise(const void *ptr, size_t count, hipMemoryAdvise advice, int device) {
+  return hip_call([=] {
+    const bool is_known = (advice >= hipMemAdviseSetReadMostly && advice <= hipMemAdviseUnsetAccessedBy) ||
+                          advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
+    if (ptr == nullptr || count == 0 || !is_known) {
+      return hipErrorInvalidValue;
+    }
+    if (device != hipCpuDeviceId && !is_device_ordinal(device)) {
+      return hipErrorInvalidDevice;
+    }
+    return is_migratable(ptr, count) ? hipSuccess : hipErrorInvalidValue;
+  });
+}

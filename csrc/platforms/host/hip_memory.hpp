@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// What is known about memory: every allocation and registration, by address. For the HIP sources only.
+#pragma once
+
+#include "types.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rocpy_host {
+
+enum class MemoryKind { device, host, managed, registered };
+
+struct Allocation {
+  uintptr_t base = 0;
+  size_t bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  int device = 0;
+  unsigned flags = 0;
+  bool is_being_freed = false;  // hipFreeAsync has been called
+};
+
+// The allocation or registration that holds the address. False: memory of the process that HIP knows nothing about.
+bool find_allocation(const void *pointer, Allocation *found);
+
+// Whether memory that HIP knows nothing about may be used by a device (ROCPY_HOST_STAGING=0).
+bool is_host_memory_shared();
+
+// Whether [pointer, pointer + bytes) may be copied or filled: not null, and within its allocation if it is in one.
+bool is_range_valid(const void *pointer, size_t bytes);
+
+// Frees what hipMalloc and its like gave out on the device, as hipDeviceReset does.
+void free_allocations_of(int device);
+
+}  // namespace rocpy_host

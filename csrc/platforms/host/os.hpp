@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// What the platform asks the operating system about the machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace rocpy_host {
+
+std::string cpu_model();
+int cpu_clock_khz();  // the highest that the kernel reports; 0: it does not say
+int l2_cache_bytes();  // of one core; 0: unknown
+
+// Memory this process may use: the machine's, or less if a control group says so.
+size_t memory_total();
+size_t memory_available();
+
+uint32_t host_name_hash();
+
+}  // namespace rocpy_host

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// The runtime's state, for the HIP sources only: devices, streams and their queues, all behind one mutex.
+#pragma once
+
+#include "handles.hpp"
+#include "queue.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace rocpy_host {
+
+constexpr int max_devices = 64;
+
+// A point in a stream: reached when the stream has done everything up to the ticket.
+struct Point {
+  Stream *stream;
+  uint64_t ticket;
+};
+
+struct Item {
+  Work *work = nullptr;
+  Item *next = nullptr;
+  uint64_t ticket = 0;
+  bool host_function = false;  // the user's code: it may block for ever, so process exit does not wait for it
+  std::vector<Point> waits;
+};
+
+// Streams are never freed, only used again, and their tickets go on counting: a Point stays meaningful for ever.
+struct Stream {
+  std::atomic<uint64_t> handle{0};  // 0: not in use, or the null stream
+  uint32_t slot = 0, generation = 0;
+
+  // Fixed while the handle is valid.
+  int device = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  uint64_t id = 0;
+  bool is_null = false;
+  bool is_blocking = true;  // takes part in the null stream's order (the null stream does as well)
+
+  // Written under the mutex, read without it.
+  std::atomic<uint64_t> submitted{0}, completed{0};
+
+  // Under the mutex.
+  Item *head = nullptr, *tail = nullptr;
+  bool is_scheduled = false;  // in the ready list or being run by a worker
+  bool is_waiting = false;    // its first item waits for another stream, which lists it as a waiter
+  bool is_destroyed = false;  // its slot is free again once all its work is done
+  std::vector<Stream *> waiters;
+
+  bool idle() const {
+    return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_relaxed);
+  }
+};
+
+struct Device {
+  Stream null_stream;
+  std::atomic<int64_t> pending{0};  // unfinished work of the null stream and of the blocking ones
+  std::vector<Stream *> streams;    // created and per-thread streams whose slots are in use
+  uint64_t peers = 0;               // a bit per device that this one has enabled access to
+  std::atomic<unsigned> flags{0};
+};
+
+struct Runtime {
+  std::mutex mutex;
+  Device devices[max_devices];
+  int device_count;
+  bool is_stressed;
+  uint64_t random_state;
+  HandleTable<Stream, 'S'> streams;
+  uint64_t next_stream_id = 1;
+
+  // The scheduler.
+  std::vector<Stream *> ready;
+  size_t idle_workers = 0, workers = 0;
+  int host_waiters = 0;
+  int running = 0;  // items being run, host functions aside
+  bool is_exiting = false;
+  std::condition_variable work_available, progress;
+
+  Runtime();
+};
+
+// Made by the first call and never destroyed: worker threads may outlive static destruction.
+Runtime &runtime();
+
+int current_device();
+bool set_current_device(int device);  // false: no such device
+
+Stream *create_stream(int device, unsigned flags, int priority);  // null: too many streams
+bool destroy_stream(const void *handle);                          // at once; queued work still runs. False: no such stream
+
+// Like enter_inline(), but gives the ticket that was taken; 0: not allowed.
+uint64_t begin_inline(Stream *stream);
+
+// enqueue() in full: work that is the user's own function, and work that waits for a point of another stream as well.
+uint64_t enqueue_item(Stream *stream, Work *work, bool is_host_function, const Point *wait_for);
+
+template <class Function>
+uint64_t enqueue_function_item(Stream *stream, Function function, bool is_host_function, const Point *wait_for) {
+  auto *task = new Task<Function>(std::move(function));
+  try {
+    return enqueue_item(stream, task, is_host_function, wait_for);
+  } catch (...) {
+    delete task;
+    throw;
+  }
+}
+
+template <class Function>
+uint64_t enqueue_host_function(Stream *stream, Function function) {
+  return enqueue_function_item(stream, std::move(function), true, nullptr);
+}
+
+// All unfinished work of a device, or that which its null stream is ordered with. False as in wait().
+bool wait_device(int device, bool blocking_only);
+bool is_device_idle(int device, bool blocking_only);
+
+}  // namespace rocpy_host
