@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""DLPack capsules in both directions, versioned and legacy, with each deleter called exactly once."""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+from rocpy.errors import InvalidOperandError, UnsupportedError
+
+
+cdef extern from *:
+    """
+    // Some producers hand over tensors made by other threads' allocators; their deleters take the GIL themselves, so ours does too.
+    #define ROCPY_PYTHON_IS_ALIVE() (Py_IsInitialized())
+    """
+    bint ROCPY_PYTHON_IS_ALIVE() nogil
+
+
+cdef class Import:
+    def __cinit__(self):
+        self.versioned = NULL
+        self.unversioned = NULL
+
+    def __dealloc__(self):
+        cdef DLManagedTensorVersioned* versioned = self.versioned
+        cdef DLManagedTensor* unversioned = self.unversioned
+        self.versioned = NULL
+        self.unversioned = NULL
+        if versioned != NULL and versioned.deleter != NULL:
+            versioned.deleter(versioned)
+        if unversioned != NULL and unversioned.deleter != NULL:
+            unversioned.deleter(unversioned)
+
+    cdef const DLTensor* tensor(self) noexcept nogil:
+        if self.versioned != NULL:
+            return &self.versioned.dl_tensor
+        return &self.unversioned.dl_tensor
+
+    cdef bint read_only(self) noexcept nogil:
+        return self.versioned != NULL and (self.versioned.flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0
+
+
+cdef Import import_capsule(object capsule, str name):
+    """Take the managed tensor out of a capsule. From here on the tensor is ours to delete, also when it is refused."""
+    cdef Import taken = Import.__new__(Import)
+    cdef DLManagedTensorVersioned* versioned
+    if PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+        versioned = <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+        PyCapsule_SetName(capsule, b"used_dltensor_versioned")
+        taken.versioned = versioned
+        if versioned.version.major != DLPACK_MAJOR_VERSION:
+            raise UnsupportedError(
+                f"{name}: the array's producer speaks DLPack {versioned.version.major}.{versioned.version.minor}, and rocpy "
+                f"{DLPACK_MAJOR_VERSION}.{DLPACK_MINOR_VERSION}; pass an array of a framework version that speaks DLPack 1"
+            )
+        return taken
+    if PyCapsule_IsValid(capsule, b"dltensor"):
+        taken.unversioned = <DLManagedTensor*>PyCapsule_GetPointer(capsule, b"dltensor")
+        PyCapsule_SetName(capsule, b"used_dltensor")
+        return taken
+    if PyCapsule_IsValid(capsule, b"used_dltensor_versioned") or PyCapsule_IsValid(capsule, b"used_dltensor"):
+        raise InvalidOperandError(f"{name}: its DLPack capsule has been consumed already; a capsule can be used once, pass the array itself")
+    raise InvalidOperandError(f"{name}: its __dlpack__ gave {type(capsule).__name__}, expected a DLPack capsule")
+
+
+cdef Import import_array(object array, str name):
+    """Ask an array for its capsule: DLPack 1 first, then the form from before versions."""
+    if PyCapsule_CheckExact(array):
+        return import_capsule(array, name)
+    method = array.__dlpack__
+    try:
+        capsule = method(max_version=(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION))
+    except TypeError:
+        capsule = method()
+    return import_capsule(capsule, name)
+
+
+cdef struct Export:
+    DLManagedTensorVersioned versioned
+    DLManagedTensor unversioned
+    void* owner
+    int64_t extents[64]
+
+
+cdef void release(Export* record) noexcept nogil:
+    if not ROCPY_PYTHON_IS_ALIVE():
+        return
+    with gil:
+        Py_DECREF(<object>record.owner)
+        PyMem_Free(record)
+
+
+cdef void delete_versioned(DLManagedTensorVersioned* managed) noexcept nogil:
+    release(<Export*>managed.manager_ctx)
+
+
+cdef void delete_unversioned(DLManagedTensor* managed) noexcept nogil:
+    release(<Export*>managed.manager_ctx)
+
+
+cdef Export* record_of(
+    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, uint64_t flags
+) except NULL:
+    cdef Export* record
+    cdef DLTensor* tensor
+    cdef int64_t step = 1
+    cdef int i
+    if ndim > max_dims:
+        raise UnsupportedError(f"an array of {ndim} dimensions cannot be exported, at most {max_dims} can")
+    record = <Export*>PyMem_Malloc(sizeof(Export))
+    if record == NULL:
+        raise MemoryError()
+    record.owner = <void*>owner
+    tensor = &record.versioned.dl_tensor
+    tensor.data = data
+    tensor.device.device_type = <DLDeviceType>device_type
+    tensor.device.device_id = device_id
+    tensor.ndim = ndim
+    tensor.dtype = dlpack_type(type)
+    tensor.shape = record.extents
+    tensor.strides = record.extents + max_dims
+    tensor.byte_offset = 0
+    for i in range(ndim - 1, -1, -1):
+        record.extents[i] = shape[i]
+        record.extents[max_dims + i] = step
+        step *= shape[i] if shape[i] > 0 else 1
+    record.versioned.version.major = DLPACK_MAJOR_VERSION
+    record.versioned.version.minor = DLPACK_MINOR_VERSION
+    record.versioned.manager_ctx = record
+    record.versioned.deleter = delete_versioned
+    record.versioned.flags = flags
+    record.unversioned.dl_tensor = tensor[0]
+    record.unversioned.manager_ctx = record
+    record.unversioned.deleter = delete_unversioned
+    Py_INCREF(owner)
+    return record
+
+
+cdef DLManagedTensorVersioned* manage(
+    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, uint64_t flags
+) except NULL:
+    """A managed tensor of C-contiguous memory that keeps `owner` alive until its deleter is called."""
+    return &record_of(owner, data, device_type, device_id, type, ndim, shape, flags).versioned
+
+
+cdef void drop_versioned_capsule(object capsule) noexcept:
+    if PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+        delete_versioned(<DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
+
+
+cdef void drop_capsule(object capsule) noexcept:
+    if PyCapsule_IsValid(capsule, b"dltensor"):
+        delete_unversioned(<DLManagedTensor*>PyCapsule_GetPointer(capsule, b"dltensor"))
+
+
+cdef object export_capsule(
+    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, bint versioned, uint64_t flags
+):
+    """A capsule over C-contiguous memory of `owner`, in the form the consumer asked for."""
+    cdef Export* record = record_of(owner, data, device_type, device_id, type, ndim, shape, flags)
+    try:
+        if versioned:
+            return PyCapsule_New(&record.versioned, b"dltensor_versioned", drop_versioned_capsule)
+        return PyCapsule_New(&record.unversioned, b"dltensor", drop_capsule)
+    except BaseException:
+        release(record)
+        raise
+
+
+cdef const DLPackExchangeAPI* exchange_api(object cls) except? NULL:
+    """The exchange table of an array type, or NULL where it has none that we can read."""
+    cdef DLPackExchangeAPIHeader* header
+    capsule = getattr(cls, "__dlpack_c_exchange_api__", None)
+    if capsule is None or not PyCapsule_IsValid(capsule, b"dlpack_exchange_api"):
+        return NULL
+    header = <DLPackExchangeAPIHeader*>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
+    while header != NULL and header.version.major != DLPACK_MAJOR_VERSION:
+        header = header.prev_api
+    return <const DLPackExchangeAPI*>header
+
+
+cdef object describe_type(uint8_t code, uint8_t bits, uint16_t lanes):
+    """Readable name of a DLPack type, for error messages."""
+    cdef const ArrayType* row = array_type_of_dlpack(code, bits, lanes)
+    if row != NULL:
+        return row.name.decode()
+    if code == 6:
+        return "bool"
+    kinds = {0: "int", 1: "uint", 2: "float", 3: "opaque handle", 4: "bfloat", 5: "complex", 15: "float6_e2m3fn", 16: "float6_e3m2fn",
+             17: "float4_e2m1fn"}
+    kind = kinds.get(code, f"type code {code}, bits ")
+    return f"{kind}{bits}" + (f"x{lanes}" if lanes != 1 else "")

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in and out: what the product takes from an array, and how its result is made."""
+
+from rocpy._dlpack cimport (
+    Operand, max_dims, provider_array_interface, provider_buffer, provider_capsule, provider_exchange, provider_numpy, provider_torch,
+)
+
+# Fill *out from an array and give what must stay alive while its memory is used; typed errors name the operand by `name`.
+cdef object parse(object array, str name, Operand* out)
+# The same for an array that will be written: read-only, copied and self-overlapping memory is refused.
+cdef object parse_output(object array, str name, Operand* out)
+# Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.
+cdef object allocate(object prototype, int provider, Operand* out)
+# An array given by the user was written.
+cdef int written(object array, int provider) except -1
+# Why an array must go through torch's dispatcher, as text; None where its memory can be used.
+cdef object dispatch_reason(object array)

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""torch tensors as operands: the fast reading of plain tensors, and what to do about the others."""
+
+from rocpy._dlpack cimport DLPackExchangeAPI, Operand
+
+# Exact types that the fast path takes, and torch's exchange table; NULL until a tensor has been seen.
+cdef void* tensor_type
+cdef void* parameter_type
+cdef const DLPackExchangeAPI* torch_api
+
+cdef bint learn(object cls) except -1
+cdef int parse_plain(object array, Operand* out) except -1
+cdef object parse_other(object array, str name, Operand* out)
+cdef object dispatch_reason(object array)
+cdef int check_writable(object array, str name) except -1
+cdef int raise_version(object array) except -1

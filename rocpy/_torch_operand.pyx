@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: MIT
+"""torch tensors as operands: the fast reading of plain tensors, and what to do about the others.
+
+torch's exchange table hands out raw memory without a word about gradients, lazy conjugation or active transforms, so that each
+tensor is checked here first. The checks call torch's own C getters without going through attribute lookup.
+"""
+
+import sys
+
+from rocpy.errors import InvalidOperandError, UnsupportedError
+
+from cpython.exc cimport PyErr_Clear
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uint64_t
+
+from rocpy._dlpack cimport (
+    DLTensor, array_type_of_hip, describe_type, exchange_api, fault_message, fault_misaligned, fault_none, operand_of_dltensor, provider_torch,
+)
+
+
+cdef extern from "Python.h":
+    ctypedef PyObject* (*getter)(PyObject*, void*) noexcept
+    ctypedef PyObject* (*PyCFunction)(PyObject*, PyObject*) noexcept
+    ctypedef struct PyGetSetDef:
+        getter get
+        void* closure
+    ctypedef struct PyGetSetDescrObject:
+        PyGetSetDef* d_getset
+    ctypedef struct PyMethodDef:
+        PyCFunction ml_meth
+        int ml_flags
+    ctypedef struct PyMethodDescrObject:
+        PyMethodDef* d_method
+    ctypedef struct PyCFunctionObject:
+        PyMethodDef* m_ml
+        PyObject* m_self
+    ctypedef struct PyTypeObject:
+        pass
+
+    PyTypeObject PyGetSetDescr_Type
+    PyTypeObject PyMethodDescr_Type
+    PyTypeObject* Py_TYPE(object)
+    bint PyCFunction_CheckExact(object)
+    int METH_NOARGS
+    PyObject* Py_True
+    PyObject* Py_False
+    void Py_XDECREF(PyObject*)
+
+cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
+    cppclass DispatchKeys:
+        uint64_t included
+        uint64_t excluded
+
+    const DispatchKeys* torch_dispatch_keys()
+    bint torch_state_open(const void* function)
+    void torch_state_close()
+    bint torch_state_is_clear()
+    void torch_state_mark_clear()
+
+
+cdef class GetSet:
+    """One attribute of torch's tensor type, read through its C getter."""
+
+    cdef object kept
+    cdef PyGetSetDef* definition
+
+    def __init__(self, descriptor):
+        if Py_TYPE(descriptor) != &PyGetSetDescr_Type:
+            raise UnsupportedError(f"torch's attribute {descriptor!r} is not the C getter that rocpy expects; please report this torch version")
+        self.kept = descriptor
+        self.definition = (<PyGetSetDescrObject*><PyObject*>descriptor).d_getset
+
+    cdef inline PyObject* read(self, object array) noexcept:
+        return self.definition.get(<PyObject*>array, self.definition.closure)
+
+
+cdef class Method:
+    """One method without arguments, of torch's tensor type or of its C module, called through its C function."""
+
+    cdef object kept
+    cdef PyCFunction function
+    cdef PyObject* owner
+
+    def __init__(self, target):
+        cdef PyMethodDef* definition
+        self.kept = target
+        self.owner = NULL
+        if Py_TYPE(target) == &PyMethodDescr_Type:
+            definition = (<PyMethodDescrObject*><PyObject*>target).d_method
+        elif PyCFunction_CheckExact(target):
+            definition = (<PyCFunctionObject*><PyObject*>target).m_ml
+            self.owner = (<PyCFunctionObject*><PyObject*>target).m_self
+        else:
+            raise UnsupportedError(f"torch's {target!r} is not the C function that rocpy expects; please report this torch version")
+        if definition.ml_flags != METH_NOARGS:
+            raise UnsupportedError(f"torch's {target!r} has other parameters than rocpy expects; please report this torch version")
+        self.function = definition.ml_meth
+
+    cdef inline PyObject* call_on(self, object array) noexcept:
+        return self.function(<PyObject*>array, NULL)
+
+    cdef inline PyObject* call(self) noexcept:
+        return self.function(self.owner, NULL)
+
+
+tensor_type = NULL
+parameter_type = NULL
+torch_api = NULL
+cdef object torch = None
+cdef GetSet requires_grad = None
+cdef Method is_neg = None
+cdef Method is_conj = None
+cdef Method grad_enabled = None
+
+
+cdef inline int truth(PyObject* value) noexcept:
+    """1 or 0 for True or False; -1 for anything else, an exception included (which is cleared)."""
+    if value == NULL:
+        PyErr_Clear()
+        return -1
+    Py_XDECREF(value)
+    if value == Py_False:
+        return 0
+    return 1 if value == Py_True else -1
+
+
+cdef bint state_proven():
+    """Whether the masks that were found move as torch says they do, in two states that torch's own functions set."""
+    cdef const DispatchKeys* keys = torch_dispatch_keys()
+    cdef DispatchKeys plain
+    included_set = getattr(torch._C, "_dispatch_tls_local_include_set", None)
+    excluded_set = getattr(torch._C, "_dispatch_tls_local_exclude_set", None)
+    if included_set is None or excluded_set is None or keys == NULL:
+        return False
+    plain = keys[0]
+    included, excluded = included_set().raw_repr(), excluded_set().raw_repr()
+    for change in (lambda: torch.autocast("cpu", dtype=torch.bfloat16, enabled=not torch.is_autocast_enabled("cpu")),
+                   lambda: torch.inference_mode(not torch.is_inference_mode_enabled())):
+        with change():
+            if keys.included == plain.included and keys.excluded == plain.excluded:
+                return False
+            if (keys.included ^ plain.included) != <uint64_t>(included_set().raw_repr() ^ included):
+                return False
+            if (keys.excluded ^ plain.excluded) != <uint64_t>(excluded_set().raw_repr() ^ excluded):
+                return False
+    return keys.included == plain.included and keys.excluded == plain.excluded
+
+
+cdef bint learn(object cls) except -1:
+    """Get to know torch at the sight of its first tensor type. False where `cls` is no tensor type of an imported torch."""
+    global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, grad_enabled
+    module = sys.modules.get("torch")
+    base = getattr(module, "Tensor", None)
+    if base is None or not isinstance(base, type) or not issubclass(cls, base):
+        return False
+    if tensor_type != NULL:
+        return True
+    torch = module
+    api = exchange_api(base)
+    if api == NULL or api.dltensor_from_py_object_no_sync == NULL:
+        raise UnsupportedError(f"torch {module.__version__} has no DLPack exchange table on torch.Tensor; rocpy needs torch 2.10 or later")
+    parameter = module.nn.Parameter
+    attributes = module._C.TensorBase.__dict__
+    requires_grad = GetSet(attributes["requires_grad"])
+    is_neg = Method(attributes["is_neg"])
+    is_conj = Method(attributes["is_conj"])
+    grad_enabled = Method(module.is_grad_enabled)
+    if torch_state_open(<const void*>api.dltensor_from_py_object_no_sync) and not state_proven():
+        torch_state_close()
+    torch_api = api
+    Py_INCREF(parameter)
+    parameter_type = <void*>parameter
+    Py_INCREF(base)
+    tensor_type = <void*>base
+    return True
+
+
+cdef int parse_plain(object array, Operand* out) except -1:
+    """Read an exact Tensor or Parameter. 1: done; 0: something about it or about torch's state needs a closer look."""
+    cdef DLTensor tensor
+    if not torch_state_is_clear() and not state_harmless(array):
+        return 0
+    if torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor) != 0:
+        PyErr_Clear()
+        return 0
+    if operand_of_dltensor(tensor, out) != fault_none:
+        return 0
+    if truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
+        return 0
+    if truth(is_neg.call_on(array)) != 0:
+        return 0
+    if array_type_of_hip(out.type).code == 5 and truth(is_conj.call_on(array)) != 0:
+        return 0
+    out.provider = provider_torch
+    out.read_only = False
+    return 1
+
+
+cdef object state_reason(object array):
+    """What is active in this thread that must see the product, as text; None where nothing is."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a torch.func transform (vmap, grad, ...) is active"
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace is recording"
+    if torch.is_autocast_enabled(array.device.type):
+        return f"autocast is on for {array.device.type}"
+    return None
+
+
+cdef bint state_harmless(object array):
+    if state_reason(array) is not None:
+        return False
+    # The masks do not say for which device autocast is on, so that only a state without any is worth remembering.
+    if not torch._C._is_any_autocast_enabled():
+        torch_state_mark_clear()
+    return True
+
+
+cdef object dispatch_reason(object array):
+    """Why a tensor must go through torch's dispatcher rather than by its memory, as text; None where it need not."""
+    cls = type(array)
+    if not learn(cls):
+        return None
+    functorch = torch._C._functorch
+    if <void*>cls != tensor_type and <void*>cls != parameter_type:
+        return f"it is a {cls.__module__}.{cls.__qualname__}, a subclass of torch.Tensor"
+    if functorch.is_functorch_wrapped_tensor(array):
+        return "it is wrapped by a torch.func transform (vmap, grad, ...)"
+    if torch._is_functional_tensor(array):
+        return "it is a functional tensor of a compiler"
+    reason = state_reason(array)
+    if reason is not None:
+        return reason
+    if array.is_meta:
+        return "it is a meta tensor, which has no memory"
+    if array.requires_grad and torch.is_grad_enabled():
+        return "it requires grad and grad mode is on"
+    return None
+
+
+cdef object advice(object reason):
+    if "requires grad" in reason:
+        return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never dropped in silence"
+    if "autocast" in reason:
+        return "leave the autocast region, or convert the operands and use torch.autocast(..., enabled=False) around the call"
+    if "subclass" in reason:
+        return "pass tensor.as_subclass(torch.Tensor) if its plain memory is meant"
+    if "meta" in reason:
+        return "pass a tensor with memory"
+    return "call it outside of the transform or the tracing"
+
+
+cdef object refuse_layout(object array, str name):
+    """Raise for tensors that have no plain memory at all."""
+    seen, do = None, None
+    if array.is_nested:
+        seen, do = "a nested tensor", "pass its .to_padded_tensor(...) or its components"
+    elif array.layout is not torch.strided:
+        seen, do = f"a tensor of layout {array.layout}", "pass its .to_dense()"
+    elif array.is_quantized:
+        seen, do = f"a quantized tensor ({array.dtype})", "pass its .dequantize() or .int_repr()"
+    if seen is not None:
+        raise InvalidOperandError(f"{name}: got {seen}, a matrix product needs dense memory; {do}")
+
+
+cdef object parse_other(object array, str name, Operand* out):
+    """Read a tensor that the fast path left: resolve what can be resolved, refuse the rest by name. Gives what to keep alive."""
+    cdef DLTensor tensor
+    cdef bint copied = False
+    cdef int fault
+    reason = dispatch_reason(array)
+    if reason is not None:
+        from rocpy._operand import TorchLayerRequired
+
+        raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
+    refuse_layout(array, name)
+    with torch.no_grad():
+        if array.is_conj() or array.is_neg():
+            array, copied = array.resolve_conj().resolve_neg(), True
+        if array._is_zerotensor():
+            array, copied = array.clone(), True
+    if torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor) != 0:
+        try:
+            raise_pending()
+        except Exception as error:
+            raise InvalidOperandError(
+                f"{name}: torch.Tensor of {tuple(array.shape)}, {array.dtype} on {array.device} cannot be read as memory: {error}"
+            ) from error
+    fault = operand_of_dltensor(tensor, out)
+    if fault == fault_misaligned:
+        with torch.no_grad():
+            array, copied = array.clone(), True
+        torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor)
+        fault = operand_of_dltensor(tensor, out)
+    if fault != fault_none:
+        why = fault_message(fault).decode()
+        raise InvalidOperandError(
+            f"{name}: torch.Tensor of {tuple(array.shape)}, {describe_type(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)} "
+            f"on {array.device}: {why}"
+        )
+    out.provider = provider_torch
+    out.copied = copied
+    out.read_only = copied
+    return array
+
+
+cdef int raise_pending() except -1:
+    """Let the exception that a C call left come out."""
+    return -1
+
+
+cdef int check_writable(object array, str name) except -1:
+    """Refuse a tensor that torch itself would not let anyone write to here."""
+    if array.is_inference() and not torch.is_inference_mode_enabled():
+        raise InvalidOperandError(
+            f"{name}: it is an inference tensor, which can only be written inside torch.inference_mode(); pass its .clone()"
+        )
+    return 0
+
+
+cdef int raise_version(object array) except -1:
+    """Tell autograd that the tensor was written; inference tensors have no version to raise."""
+    if not array.is_inference():
+        torch._C._increment_version((array,))
+    return 0
