@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Results: C-contiguous arrays made by the framework of an operand."""
 
-import sys
-
 import numpy
 
 from rocpy.errors import InvalidProblemError, LibraryError, OutOfMemoryError, UnsupportedError

@@ -8,12 +8,8 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 
-cdef extern from *:
-    """
-    // Some producers hand over tensors made by other threads' allocators; their deleters take the GIL themselves, so ours does too.
-    #define ROCPY_PYTHON_IS_ALIVE() (Py_IsInitialized())
-    """
-    bint ROCPY_PYTHON_IS_ALIVE() nogil
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
 
 
 cdef class Import:
@@ -83,7 +79,8 @@ cdef struct Export:
 
 
 cdef void release(Export* record) noexcept nogil:
-    if not ROCPY_PYTHON_IS_ALIVE():
+    # A consumer may drop its tensor in any thread, and as late as after the interpreter's end.
+    if not Py_IsInitialized():
         return
     with gil:
         Py_DECREF(<object>record.owner)

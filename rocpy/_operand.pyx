@@ -5,7 +5,7 @@ import sys
 
 import numpy
 
-from rocpy.errors import InvalidOperandError, OutOfMemoryError, UnsupportedError
+from rocpy.errors import InvalidOperandError, UnsupportedError
 
 cimport numpy as cnp
 from cpython.buffer cimport PyObject_CheckBuffer
@@ -444,13 +444,13 @@ def _time(array, int count, *, bint allocation=False):
     from time import perf_counter_ns
 
     cdef Operand out
-    cdef int i
+    cdef int _i
     kept = parse(array, "array", &out)
     start = perf_counter_ns()
     if allocation:
-        for i in range(count):
+        for _i in range(count):
             kept = allocate(array, out.provider, &out)
     else:
-        for i in range(count):
+        for _i in range(count):
             kept = parse(array, "array", &out)
     return (perf_counter_ns() - start) / count

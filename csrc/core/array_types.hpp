@@ -17,7 +17,7 @@ struct ArrayType {
   uint8_t code;   // DLDataTypeCode
   uint8_t bits;
   bool in_numpy;  // a type of numpy itself; the others come from ml_dtypes
-  const char* name;
+  const char *name;
 };
 
 // Types of less than a byte are absent: producers disagree on how they are packed.
@@ -43,21 +43,21 @@ constexpr ArrayType array_types[] = {
     {HIP_R_8F_UE8M0, 0, kDLFloat8_e8m0fnu, 8, false, "float8_e8m0fnu"},
 };
 
-inline const ArrayType* array_type_of_hip(int32_t type) {
-  for (const ArrayType& row : array_types)
+inline const ArrayType *array_type_of_hip(int32_t type) {
+  for (const ArrayType &row : array_types)
     if (row.type == type) return &row;
   return nullptr;
 }
 
-inline const ArrayType* array_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes) {
+inline const ArrayType *array_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes) {
   if (lanes != 1) return nullptr;
-  for (const ArrayType& row : array_types)
+  for (const ArrayType &row : array_types)
     if (row.code == code && row.bits == bits) return &row;
   return nullptr;
 }
 
-inline const ArrayType* array_type_of_name(const char* name) {
-  for (const ArrayType& row : array_types)
+inline const ArrayType *array_type_of_name(const char *name) {
+  for (const ArrayType &row : array_types)
     if (std::strcmp(row.name, name) == 0) return &row;
   return nullptr;
 }

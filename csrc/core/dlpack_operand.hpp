@@ -19,16 +19,24 @@ enum Fault : int {
   fault_misaligned,
 };
 
-inline const char* fault_message(int fault) {
+inline const char *fault_message(int fault) {
   switch (fault) {
-    case fault_dims: return "its number of dimensions is negative or above 32";
-    case fault_null_shape: return "its shape pointer is null";
-    case fault_negative_extent: return "an extent of its shape is negative";
-    case fault_too_large: return "its extents or strides exceed the address space";
-    case fault_type: return "its element type has no place in a matrix product";
-    case fault_null_data: return "its data pointer is null although it has elements";
-    case fault_misaligned: return "its data pointer is not a multiple of the element size";
-    default: return "";
+    case fault_dims:
+      return "its number of dimensions is negative or above 32";
+    case fault_null_shape:
+      return "its shape pointer is null";
+    case fault_negative_extent:
+      return "an extent of its shape is negative";
+    case fault_too_large:
+      return "its extents or strides exceed the address space";
+    case fault_type:
+      return "its element type has no place in a matrix product";
+    case fault_null_data:
+      return "its data pointer is null although it has elements";
+    case fault_misaligned:
+      return "its data pointer is not a multiple of the element size";
+    default:
+      return "";
   }
 }
 
@@ -36,7 +44,7 @@ inline const char* fault_message(int fault) {
 constexpr int64_t max_reach = int64_t(1) << 62;
 
 // Checks extents and strides already in *out and fills compact strides when asked. Sets *elements.
-inline int check_extents(Operand* out, int64_t bytes, bool compact, int64_t* elements) {
+inline int check_extents(Operand *out, int64_t bytes, bool compact, int64_t *elements) {
   int64_t count = 1;
   bool empty = false;
   for (int i = 0; i < out->ndim; ++i) {
@@ -71,14 +79,14 @@ inline int check_extents(Operand* out, int64_t bytes, bool compact, int64_t* ele
 }
 
 // Everything but provider and read_only, which the caller knows.
-inline int operand_of_dltensor(const DLTensor& tensor, Operand* out) {
+inline int operand_of_dltensor(const DLTensor &tensor, Operand *out) {
   out->copied = false;
   out->device_type = static_cast<int32_t>(tensor.device.device_type);
   out->device_id = tensor.device.device_id;
   out->ndim = 0;
   if (tensor.ndim < 0 || tensor.ndim > max_dims) return fault_dims;
   if (tensor.ndim > 0 && tensor.shape == nullptr) return fault_null_shape;
-  const ArrayType* row = array_type_of_dlpack(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes);
+  const ArrayType *row = array_type_of_dlpack(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes);
   if (row == nullptr) return fault_type;
   out->type = row->type;
   out->ndim = tensor.ndim;
@@ -94,12 +102,12 @@ inline int operand_of_dltensor(const DLTensor& tensor, Operand* out) {
   if (tensor.data == nullptr) return elements == 0 ? fault_none : fault_null_data;
   const uintptr_t address = reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
   if (elements != 0 && address % uintptr_t(bytes < 8 ? bytes : 8) != 0) return fault_misaligned;
-  out->data = reinterpret_cast<void*>(address);
+  out->data = reinterpret_cast<void *>(address);
   return fault_none;
 }
 
 inline DLDataType dlpack_type(int32_t type) {
-  const ArrayType* row = array_type_of_hip(type);
+  const ArrayType *row = array_type_of_hip(type);
   if (row == nullptr) return DLDataType{0, 0, 0};
   return DLDataType{row->code, row->bits, 1};
 }

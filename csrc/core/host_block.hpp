@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One allocation that holds a managed tensor and its 64-byte aligned CPU memory, so that a result costs a single malloc.
+// One allocation that holds a managed tensor and its 64-byte aligned CPU memory, so that a result costs a single
+// malloc.
 #ifndef ROCPY_CORE_HOST_BLOCK_HPP
 #define ROCPY_CORE_HOST_BLOCK_HPP
 
@@ -9,20 +10,21 @@
 
 namespace rocpy {
 
-inline void free_host_block(DLManagedTensorVersioned* managed) { std::free(managed); }
+inline void free_host_block(DLManagedTensorVersioned *managed) { std::free(managed); }
 
-// A C-contiguous tensor of the operand's type and shape on the CPU, or null without memory. The operand's strides must be filled.
-inline DLManagedTensorVersioned* new_host_block(const Operand& operand) {
+// A C-contiguous tensor of the operand's type and shape on the CPU, or null without memory. The operand's strides must
+// be filled.
+inline DLManagedTensorVersioned *new_host_block(const Operand &operand) {
   constexpr uint64_t alignment = 64;
   const uint64_t ndim = static_cast<uint64_t>(operand.ndim);
   uint64_t header = sizeof(DLManagedTensorVersioned) + 2 * ndim * sizeof(int64_t);
   header = (header + alignment - 1) / alignment * alignment;
   uint64_t bytes = uint64_t(1) << array_type_of_hip(operand.type)->shift;
   for (uint64_t i = 0; i < ndim; ++i) bytes *= static_cast<uint64_t>(operand.shape[i]);
-  void* memory = nullptr;
+  void *memory = nullptr;
   if (posix_memalign(&memory, alignment, header + (bytes == 0 ? 1 : bytes)) != 0) return nullptr;
-  auto* managed = static_cast<DLManagedTensorVersioned*>(memory);
-  auto* extents = reinterpret_cast<int64_t*>(managed + 1);
+  auto *managed = static_cast<DLManagedTensorVersioned *>(memory);
+  auto *extents = reinterpret_cast<int64_t *>(managed + 1);
   for (uint64_t i = 0; i < ndim; ++i) {
     extents[i] = operand.shape[i];
     extents[ndim + i] = operand.strides[i];
@@ -31,8 +33,8 @@ inline DLManagedTensorVersioned* new_host_block(const Operand& operand) {
   managed->manager_ctx = nullptr;
   managed->deleter = free_host_block;
   managed->flags = 0;
-  DLTensor& tensor = managed->dl_tensor;
-  tensor.data = static_cast<char*>(memory) + header;
+  DLTensor &tensor = managed->dl_tensor;
+  tensor.data = static_cast<char *>(memory) + header;
   tensor.device = {kDLCPU, 0};
   tensor.ndim = operand.ndim;
   tensor.dtype = dlpack_type(operand.type);

@@ -20,7 +20,7 @@ enum Provider : int32_t {
 };
 
 struct Operand {
-  void* data;
+  void *data;
   int32_t type;         // number of hipDataType
   int32_t device_type;  // number of DLDeviceType
   int32_t device_id;

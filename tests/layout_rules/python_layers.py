@@ -14,7 +14,7 @@ LAYERS = (
     {"platform"},
     {"_dlpack"},
     {"runtime"},
-    {"_operand"},
+    {"_allocate", "_torch_operand", "_operand"},
     {"blaslt", "epilogues", "tuning", "rccl", "cooperative"},
     {"torch", "jax", "distributed", "compat"},
     {"testing"},
