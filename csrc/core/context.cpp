@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// The pool of stream contexts: found by (device, stream), made on first use, dropped when idle and too many.
+#include "context.hpp"
+
+#include <pthread.h>
+
+#include <vector>
+
+#include "table.hpp"
+
+namespace rocpy {
+namespace {
+
+constexpr size_t max_contexts = 64;
+// A handle takes 25 MiB of device memory in ROCm 10.0 and 8 MiB more in 10.1 (facts of its source); the margin is for its kernels.
+constexpr size_t handle_bytes = size_t{64} << 20;
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<StreamContext *> contexts;
+};
+
+// Never destroyed: at exit the platform's libraries may already be gone, and the process gives everything back anyway.
+Pool *pool = new Pool;
+
+// A child of fork() has the parent's bookkeeping but none of its threads; a lock may be held by one that is gone.
+void abandon_in_child() { pool = new Pool; }
+const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
+
+Status destroy(StreamContext *context) {
+  DeviceScope scope(context->device);
+  Status status{};
+  if (context->workspace) status = Status{Library::hip, table.hipFree(context->workspace), "hipFree"};
+  if (context->handle) {
+    Status destroyed{Library::hipblaslt, table.hipblasLtDestroy(context->handle), "hipblasLtDestroy"};
+    if (status.ok()) status = destroyed;
+  }
+  delete context;
+  return status;
+}
+
+Status create(int device, hipStream_t stream, StreamContext **out) {
+  DeviceScope scope(device);
+  if (!scope.status().ok()) return scope.status();
+  size_t free_bytes = 0, total = 0;
+  hipError_t error = table.hipMemGetInfo(&free_bytes, &total);
+  if (error != hipSuccess) return Status{Library::hip, error, "hipMemGetInfo"};
+  if (free_bytes < handle_bytes) return Status{Library::hipblaslt, HIPBLAS_STATUS_ALLOC_FAILED, "hipblasLtCreate"};
+  hipblasLtHandle_t handle = nullptr;
+  hipblasStatus_t status = table.hipblasLtCreate(&handle);
+  if (status != HIPBLAS_STATUS_SUCCESS) return Status{Library::hipblaslt, status, "hipblasLtCreate"};
+  auto *context = new StreamContext;
+  context->device = device;
+  context->stream = stream;
+  context->handle = handle;
+  *out = context;
+  return Status{};
+}
+
+// The idle contexts that put the pool over its limit, taken out of it.
+std::vector<StreamContext *> take_surplus(size_t limit) {
+  std::vector<StreamContext *> surplus;
+  for (size_t i = 0; i < pool->contexts.size() && pool->contexts.size() > limit;) {
+    StreamContext *context = pool->contexts[i];
+    if (context->users.load(std::memory_order_acquire) == 0) {
+      surplus.push_back(context);
+      pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
+    } else {
+      ++i;
+    }
+  }
+  return surplus;
+}
+
+}  // namespace
+
+DeviceScope::DeviceScope(int device) {
+  int current = -1;
+  hipError_t error = table.hipGetDevice(&current);
+  if (error == hipSuccess && current != device) {
+    error = table.hipSetDevice(device);
+    if (error == hipSuccess) previous_ = current;
+    status_ = Status{Library::hip, error, "hipSetDevice"};
+  } else {
+    status_ = Status{Library::hip, error, "hipGetDevice"};
+  }
+}
+
+DeviceScope::~DeviceScope() {
+  if (previous_ >= 0) table.hipSetDevice(previous_);
+}
+
+Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
+  std::unique_lock<std::mutex> lock(pool->mutex);
+  for (StreamContext *context : pool->contexts) {
+    if (context->stream == stream && context->device == device) {
+      context->users.fetch_add(1, std::memory_order_acquire);
+      *out = context;
+      return Status{};
+    }
+  }
+  StreamContext *made = nullptr;
+  Status status = create(device, stream, &made);
+  if (!status.ok()) return status;
+  std::vector<StreamContext *> surplus = take_surplus(max_contexts - 1);
+  made->users.store(1, std::memory_order_release);
+  pool->contexts.push_back(made);
+  lock.unlock();
+  for (StreamContext *context : surplus) destroy(context);
+  *out = made;
+  return Status{};
+}
+
+void release_context(StreamContext *context) { context->users.fetch_sub(1, std::memory_order_release); }
+
+Status reserve_workspace(StreamContext *context, size_t bytes) {
+  if (bytes <= context->workspace_bytes) return Status{};
+  // Rounded up so that a run of growing problems does not reallocate at each step.
+  size_t wanted = size_t{1} << 20;
+  while (wanted < bytes) wanted += wanted / 2;
+  wanted = (wanted + 255) / 256 * 256;
+  void *fresh = nullptr;
+  hipError_t error = table.hipMalloc(&fresh, wanted);
+  if (error == hipErrorOutOfMemory) {
+    wanted = (bytes + 255) / 256 * 256;
+    error = table.hipMalloc(&fresh, wanted);
+  }
+  if (error != hipSuccess) return Status{Library::hip, error, "hipMalloc"};
+  if (context->workspace) {
+    error = table.hipFree(context->workspace);
+    if (error != hipSuccess) {
+      table.hipFree(fresh);
+      return Status{Library::hip, error, "hipFree"};
+    }
+  }
+  context->workspace = fresh;
+  context->workspace_bytes = wanted;
+  return Status{};
+}
+
+void forget_stream(int device, hipStream_t stream) {
+  StreamContext *found = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(pool->mutex);
+    for (size_t i = 0; i < pool->contexts.size(); ++i) {
+      StreamContext *context = pool->contexts[i];
+      if (context->stream == stream && context->device == device && context->users.load(std::memory_order_acquire) == 0) {
+        found = context;
+        pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
+        break;
+      }
+    }
+  }
+  if (found) destroy(found);
+}
+
+size_t drop_contexts() {
+  std::vector<StreamContext *> idle;
+  {
+    std::lock_guard<std::mutex> lock(pool->mutex);
+    idle = take_surplus(0);
+  }
+  for (StreamContext *context : idle) destroy(context);
+  return idle.size();
+}
+
+size_t context_count() {
+  std::lock_guard<std::mutex> lock(pool->mutex);
+  return pool->contexts.size();
+}
+
+}  // namespace rocpy

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What a stream lends to a product: a hipBLASLt handle and a workspace. One context for each (device, stream), because a handle is not safe
+// across concurrent streams and a workspace is ordered by its stream alone.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+
+#include "status.hpp"
+#include "types.h"
+
+namespace rocpy {
+
+struct StreamContext {
+  int device = 0;
+  hipStream_t stream = nullptr;
+  hipblasLtHandle_t handle = nullptr;
+  void *workspace = nullptr;
+  size_t workspace_bytes = 0;
+  std::atomic<int> users{0};  // calls that hold it now; an idle one may be dropped when there are too many
+  std::mutex launch;          // one launch at a time on a handle
+};
+
+// Borrows the context of a stream, making it on first use with `device` current; release_context() gives it back. Checks free device memory
+// first, since hipblasLtCreate ends the process when its own allocation fails.
+Status borrow_context(int device, hipStream_t stream, StreamContext **out);
+void release_context(StreamContext *context);
+
+// Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block is freed after its work.
+Status reserve_workspace(StreamContext *context, size_t bytes);
+
+// Drops the context of a stream that is about to be destroyed.
+void forget_stream(int device, hipStream_t stream);
+
+// Drops every idle context and gives what was freed: for rocpy.plan_cache.clear() and for tests.
+size_t drop_contexts();
+size_t context_count();
+
+// Sets the calling thread's HIP device for a scope when it differs.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope &) = delete;
+  DeviceScope &operator=(const DeviceScope &) = delete;
+  Status status() const { return status_; }
+
+ private:
+  int previous_ = -1;
+  Status status_;
+};
+
+}  // namespace rocpy

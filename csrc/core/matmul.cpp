@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// Makes plans (descriptors, layouts, heuristic query) and launches them.
+#include "matmul.hpp"
+
+#include <pthread.h>
+
+#include <cstring>
+#include <new>
+
+#include "table.hpp"
+
+namespace rocpy {
+namespace {
+
+std::atomic<int64_t> live_plans{0};
+
+Status lt(hipblasStatus_t status, const char *function) { return Status{Library::hipblaslt, status, function}; }
+
+template <class T>
+Status set(hipblasLtMatmulDesc_t desc, hipblasLtMatmulDescAttributes_t attribute, T value) {
+  return lt(table.hipblasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "hipblasLtMatmulDescSetAttribute");
+}
+
+template <class T>
+Status set(hipblasLtMatrixLayout_t layout, hipblasLtMatrixLayoutAttribute_t attribute, T value) {
+  return lt(table.hipblasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "hipblasLtMatrixLayoutSetAttribute");
+}
+
+Status make_layout(const LayoutSpec &spec, int32_t batch_count, hipblasLtMatrixLayout_t *out) {
+  Status status = lt(table.hipblasLtMatrixLayoutCreate(out, static_cast<hipDataType>(spec.type), static_cast<uint64_t>(spec.rows),
+                                                       static_cast<uint64_t>(spec.columns), spec.ld),
+                     "hipblasLtMatrixLayoutCreate");
+  if (!status.ok()) return status;
+  if (spec.order != HIPBLASLT_ORDER_COL) {
+    status = set(*out, HIPBLASLT_MATRIX_LAYOUT_ORDER, static_cast<int32_t>(spec.order));
+    if (!status.ok()) return status;
+  }
+  if (batch_count == 1) return Status{};
+  status = set(*out, HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batch_count);
+  if (!status.ok()) return status;
+  return set(*out, HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, spec.batch_stride);
+}
+
+char *advance(const void *pointer, int64_t bytes) {
+  // A null operand (not given, or nothing in it) stays null.
+  return pointer ? const_cast<char *>(static_cast<const char *>(pointer)) + bytes : nullptr;
+}
+
+}  // namespace
+
+MatmulPlan::MatmulPlan(const MatmulSpec &spec) : spec_(spec) { live_plans.fetch_add(1, std::memory_order_relaxed); }
+
+MatmulPlan::~MatmulPlan() {
+  // Nothing can be raised from here, and nothing of this can be given back twice: a failure leaks.
+  for (Descriptor &descriptor : descriptors_) table.hipblasLtMatmulDescDestroy(descriptor.handle);
+  for (hipblasLtMatrixLayout_t layout : {layout_a_, layout_b_, layout_c_, layout_d_}) {
+    if (layout) table.hipblasLtMatrixLayoutDestroy(layout);
+  }
+  live_plans.fetch_sub(1, std::memory_order_relaxed);
+}
+
+int64_t MatmulPlan::live() { return live_plans.load(std::memory_order_relaxed); }
+
+double MatmulPlan::flops() const {
+  double outer = 1;
+  for (int i = 0; i < spec_.outer_ndim; ++i) outer *= static_cast<double>(spec_.outer_shape[i]);
+  const int64_t k = spec_.op_a == HIPBLAS_OP_N ? spec_.a.columns : spec_.a.rows;
+  return 2.0 * outer * spec_.batch_count * static_cast<double>(spec_.d.rows) * static_cast<double>(spec_.d.columns) * static_cast<double>(k);
+}
+
+Status MatmulPlan::make_layouts() {
+  Status status = make_layout(spec_.a, spec_.batch_count, &layout_a_);
+  if (status.ok()) status = make_layout(spec_.b, spec_.batch_count, &layout_b_);
+  if (status.ok()) status = make_layout(spec_.c, spec_.batch_count, &layout_c_);
+  if (status.ok()) status = make_layout(spec_.d, spec_.batch_count, &layout_d_);
+  return status;
+}
+
+Status MatmulPlan::make_descriptor(void *bias, void *aux, Descriptor *out) const {
+  hipblasLtMatmulDesc_t desc = nullptr;
+  Status status = lt(table.hipblasLtMatmulDescCreate(&desc, static_cast<hipblasComputeType_t>(spec_.compute),
+                                                     static_cast<hipDataType>(spec_.scale_type)),
+                     "hipblasLtMatmulDescCreate");
+  if (!status.ok()) return status;
+  auto apply = [&](auto attribute, auto value) {
+    if (status.ok()) status = set(desc, attribute, value);
+  };
+  apply(HIPBLASLT_MATMUL_DESC_TRANSA, spec_.op_a);
+  apply(HIPBLASLT_MATMUL_DESC_TRANSB, spec_.op_b);
+  if (spec_.epilogue != HIPBLASLT_EPILOGUE_DEFAULT) apply(HIPBLASLT_MATMUL_DESC_EPILOGUE, spec_.epilogue);
+  if (spec_.uses_bias) {
+    // Always set: the default is not D's type everywhere.
+    apply(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, spec_.bias_type);
+    apply(HIPBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (spec_.bias_batch_stride) apply(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, static_cast<int32_t>(spec_.bias_batch_stride));
+  }
+  if (spec_.uses_aux) {
+    // Pointer, ld and stride before the heuristic runs: without them it finds nothing, and says nothing.
+    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec_.aux_ld);
+    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, spec_.aux_batch_stride);
+    if (spec_.aux_type != spec_.d.type) apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, spec_.aux_type);
+  }
+  if (spec_.has_activation_arguments) {
+    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, spec_.activation_low);
+    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, spec_.activation_high);
+  }
+  if (!status.ok()) {
+    table.hipblasLtMatmulDescDestroy(desc);
+    return status;
+  }
+  out->handle = desc;
+  out->bias = bias;
+  out->aux = aux;
+  return Status{};
+}
+
+Status MatmulPlan::take_descriptor(void *bias, void *aux, Descriptor *out) {
+  {
+    std::lock_guard<std::mutex> lock(descriptors_mutex_);
+    if (!descriptors_.empty()) {
+      *out = descriptors_.back();
+      descriptors_.pop_back();
+    }
+  }
+  return out->handle ? Status{} : make_descriptor(bias, aux, out);
+}
+
+void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
+  std::lock_guard<std::mutex> lock(descriptors_mutex_);
+  descriptors_.push_back(descriptor);
+}
+
+Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int requested) {
+  // The heuristic asks only whether pointers are there; the launch sets the real ones. 64 is aligned as any operand may be.
+  void *const somewhere = reinterpret_cast<void *>(uintptr_t{64});
+  Descriptor descriptor;
+  Status status = take_descriptor(spec_.uses_bias ? somewhere : nullptr, spec_.uses_aux ? somewhere : nullptr, &descriptor);
+  if (!status.ok()) return status;
+  hipblasLtMatmulPreference_t preference = nullptr;
+  status = lt(table.hipblasLtMatmulPreferenceCreate(&preference), "hipblasLtMatmulPreferenceCreate");
+  if (status.ok()) {
+    uint64_t limit = max_workspace_bytes;
+    status = lt(table.hipblasLtMatmulPreferenceSetAttribute(preference, HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit),
+                "hipblasLtMatmulPreferenceSetAttribute");
+    std::vector<hipblasLtMatmulHeuristicResult_t> results(static_cast<size_t>(requested));
+    int returned = 0;
+    if (status.ok()) {
+      std::lock_guard<std::mutex> lock(context->launch);
+      status = lt(table.hipblasLtMatmulAlgoGetHeuristic(context->handle, descriptor.handle, layout_a_, layout_b_, layout_c_, layout_d_,
+                                                        preference, requested, results.data(), &returned),
+                  "hipblasLtMatmulAlgoGetHeuristic");
+    }
+    for (int i = 0; status.ok() && i < returned; ++i) {
+      char name[256] = "";
+      if (has("rocpyExtAlgoName")) table.rocpyExtAlgoName(context->handle, &results[i].algo, name, sizeof name);
+      algorithms_.push_back({results[i].algo, results[i].workspaceSize, results[i].wavesCount, name});
+    }
+    table.hipblasLtMatmulPreferenceDestroy(preference);
+  }
+  give_descriptor(descriptor);
+  return status;
+}
+
+Status MatmulPlan::create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested, MatmulPlan **out) {
+  MatmulPlan *plan = nullptr;
+  try {
+    plan = new MatmulPlan(spec);
+    DeviceScope scope(context->device);
+    Status status = scope.status();
+    if (status.ok()) status = plan->make_layouts();
+    if (status.ok()) status = plan->query(context, max_workspace_bytes, requested);
+    if (status.ok()) {
+      *out = plan;
+      return status;
+    }
+    plan->release();
+    return status;
+  } catch (const std::bad_alloc &) {
+    if (plan) plan->release();
+    return lt(HIPBLAS_STATUS_ALLOC_FAILED, "hipblasLtMatmulDescCreate");
+  }
+}
+
+Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm) {
+  const MatmulAlgorithm &chosen = algorithms_[algorithm];
+  DeviceScope scope(context->device);
+  if (!scope.status().ok()) return scope.status();
+  Descriptor descriptor;
+  Status status = take_descriptor(pointers.bias, pointers.aux, &descriptor);
+  if (!status.ok()) return status;
+
+  const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+  const bool wide = spec_.scale_type == HIP_R_64F;
+  const void *alpha_pointer = wide ? static_cast<const void *>(&alpha) : &alpha32;
+  const void *beta_pointer = wide ? static_cast<const void *>(&beta) : &beta32;
+
+  int64_t position[max_outer] = {};
+  int64_t offset[operand_count] = {};
+  std::unique_lock<std::mutex> lock(context->launch);
+  if (chosen.workspace_bytes > context->workspace_bytes) status = reserve_workspace(context, chosen.workspace_bytes);
+  while (status.ok()) {
+    void *bias = spec_.uses_bias ? advance(pointers.bias, offset[operand_bias]) : nullptr;
+    void *aux = spec_.uses_aux ? advance(pointers.aux, offset[operand_aux]) : nullptr;
+    if (descriptor.bias != bias) {
+      status = set(descriptor.handle, HIPBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      if (!status.ok()) break;
+      descriptor.bias = bias;
+    }
+    if (descriptor.aux != aux) {
+      status = set(descriptor.handle, HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+      if (!status.ok()) break;
+      descriptor.aux = aux;
+    }
+    void *d = advance(pointers.d, offset[operand_d]);
+    // C must be a pointer even where beta is 0 and it is not read.
+    const void *c = pointers.c ? advance(pointers.c, offset[operand_c]) : d;
+    // A product with workspace 0 passes a null pointer: a pointer with size 0 is legal, a size without a pointer is not.
+    status = lt(table.hipblasLtMatmul(context->handle, descriptor.handle, alpha_pointer, advance(pointers.a, offset[operand_a]), layout_a_,
+                                      advance(pointers.b, offset[operand_b]), layout_b_, beta_pointer, c, layout_c_, d, layout_d_,
+                                      &chosen.algo, chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes,
+                                      context->stream),
+                "hipblasLtMatmul");
+    int axis = spec_.outer_ndim - 1;
+    for (; axis >= 0; --axis) {
+      ++position[axis];
+      for (int i = 0; i < operand_count; ++i) offset[i] += spec_.outer_stride_bytes[i][axis];
+      if (position[axis] < spec_.outer_shape[axis]) break;
+      for (int i = 0; i < operand_count; ++i) offset[i] -= spec_.outer_stride_bytes[i][axis] * spec_.outer_shape[axis];
+      position[axis] = 0;
+    }
+    if (axis < 0) break;
+  }
+  lock.unlock();
+  give_descriptor(descriptor);
+  return status;
+}
+
+}  // namespace rocpy

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// An open-addressing index over a vector of entries: lookups touch two cache lines, and eviction, which is rare, rebuilds the index.
+#include "plan_cache.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "environment.h"
+
+namespace rocpy {
+
+uint64_t PlanKey::hash() const {
+  uint64_t state = 0x9e3779b97f4a7c15u ^ static_cast<uint64_t>(size);
+  for (int i = 0; i < size; ++i) {
+    state = (state ^ static_cast<uint64_t>(words[i])) * 0xff51afd7ed558ccdu;
+    state ^= state >> 32;
+  }
+  return state;
+}
+
+PlanCache::PlanCache() {
+  char *end = nullptr;
+  const char *text = rocpy_environment(ROCPY_PLAN_CACHE);
+  const long long value = std::strtoll(text, &end, 10);
+  capacity_ = end != text && *end == '\0' && value >= 0 ? std::min<long long>(value, 1 << 20) : 1024;
+  rebuild(64);
+}
+
+size_t PlanCache::slot_of(uint64_t hash, const int64_t *words, int size) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash & mask;
+  for (; slots_[slot] >= 0; slot = (slot + 1) & mask) {
+    const Entry &entry = entries_[static_cast<size_t>(slots_[slot])];
+    if (entry.hash == hash && entry.words.size() == static_cast<size_t>(size) &&
+        std::memcmp(entry.words.data(), words, static_cast<size_t>(size) * sizeof *words) == 0) {
+      break;
+    }
+  }
+  return slot;
+}
+
+void PlanCache::rebuild(size_t slots) {
+  slots_.assign(slots, -1);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry &entry = entries_[i];
+    slots_[slot_of(entry.hash, entry.words.data(), static_cast<int>(entry.words.size()))] = static_cast<int32_t>(i);
+  }
+}
+
+std::shared_ptr<CachedCall> PlanCache::find(const PlanKey &key) {
+  const uint64_t hash = key.hash();
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int32_t index = slots_[slot_of(hash, key.words, key.size)];
+  if (index < 0) {
+    ++misses_;
+    return nullptr;
+  }
+  Entry &entry = entries_[static_cast<size_t>(index)];
+  entry.last_used = ++clock_;
+  ++hits_;
+  return entry.call;
+}
+
+void PlanCache::evict(int64_t keep) {
+  if (static_cast<int64_t>(entries_.size()) <= keep) return;
+  std::sort(entries_.begin(), entries_.end(), [](const Entry &x, const Entry &y) { return x.last_used > y.last_used; });
+  entries_.resize(static_cast<size_t>(keep));
+  rebuild(slots_.size());
+}
+
+void PlanCache::insert(const PlanKey &key, std::shared_ptr<CachedCall> call) {
+  const uint64_t hash = key.hash();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (capacity_ == 0) return;
+  size_t slot = slot_of(hash, key.words, key.size);
+  if (slots_[slot] >= 0) {  // another thread planned the same problem meanwhile
+    entries_[static_cast<size_t>(slots_[slot])].call = std::move(call);
+    return;
+  }
+  if (static_cast<int64_t>(entries_.size()) >= capacity_) {
+    evict(capacity_ - std::max<int64_t>(1, capacity_ / 8));  // several at once, so that a full cache does not sort at each miss
+  }
+  entries_.push_back({hash, ++clock_, std::vector<int64_t>(key.words, key.words + key.size), std::move(call)});
+  if (entries_.size() * 2 > slots_.size()) {
+    rebuild(slots_.size() * 2);
+  } else {
+    slot = slot_of(hash, key.words, key.size);
+    slots_[slot] = static_cast<int32_t>(entries_.size() - 1);
+  }
+}
+
+void PlanCache::clear() {
+  std::vector<Entry> dropped;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    dropped.swap(entries_);
+    rebuild(64);
+    hits_ = misses_ = 0;
+  }
+}
+
+void PlanCache::resize(int64_t capacity) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  capacity_ = std::max<int64_t>(0, capacity);
+  evict(capacity_);
+}
+
+PlanCacheInfo PlanCache::info() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {hits_, misses_, static_cast<int64_t>(entries_.size()), capacity_};
+}
+
+namespace {
+// Never destroyed: plans belong to libraries that may be gone at exit. A child of fork() starts with an empty one, because a lock of the
+// parent's may be held by a thread that the child does not have.
+PlanCache *cache = nullptr;
+void abandon_in_child() { cache = new PlanCache; }
+std::once_flag cache_once;
+}  // namespace
+
+PlanCache &plan_cache() {
+  std::call_once(cache_once, [] {
+    cache = new PlanCache;
+    pthread_atfork(nullptr, nullptr, abandon_in_child);
+  });
+  return *cache;
+}
+
+}  // namespace rocpy

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// The plans that the function form keeps: least recently used out first, found by a key of plain words, safe under threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "matmul.hpp"
+
+namespace rocpy {
+
+// Everything that decides a plan, as words: shapes, strides, types, device, epilogue, flags. Built anew for each call on the stack.
+struct PlanKey {
+  static constexpr int capacity = 480;  // five operands of 32 axes with shape and stride each, and a margin
+  int size = 0;
+  int64_t words[capacity];
+  void add(int64_t word) {
+    if (size < capacity) words[size] = word;
+    ++size;
+  }
+  bool fits() const { return size <= capacity; }
+  uint64_t hash() const;
+};
+
+// What a call of one key does. Shared by the cache and by calls that run now.
+struct CachedCall {
+  MatmulPlan *plan = nullptr;  // null: nothing to launch (an empty result)
+  bool swapped = true;         // the library's A is the user's b
+  bool synchronous = false;    // small enough that the GIL stays held for the launch
+  uint32_t copies = 0;         // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan
+  int32_t result_type = 0, result_ndim = 0;
+  int64_t result_shape[32];
+  // The output beside the result, if any: the auxiliary matrix or a bias gradient, of the result's type. No output: ndim -1.
+  bool extra_is_aux = false;
+  int32_t extra_ndim = -1;
+  int64_t extra_shape[32];
+  ~CachedCall() {
+    if (plan) plan->release();
+  }
+};
+
+struct PlanCacheInfo {
+  int64_t hits, misses, size, capacity;
+};
+
+class PlanCache {
+ public:
+  PlanCache();
+  std::shared_ptr<CachedCall> find(const PlanKey &key);
+  void insert(const PlanKey &key, std::shared_ptr<CachedCall> call);
+  void clear();  // counters too
+  void resize(int64_t capacity);
+  PlanCacheInfo info() const;
+
+ private:
+  struct Entry {
+    uint64_t hash;
+    uint64_t last_used;
+    std::vector<int64_t> words;
+    std::shared_ptr<CachedCall> call;
+  };
+  void evict(int64_t keep);
+  void rebuild(size_t slots);
+  size_t slot_of(uint64_t hash, const int64_t *words, int size) const;
+
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;
+  std::vector<int32_t> slots_;  // open addressing: index into entries_, or -1
+  uint64_t clock_ = 0;
+  int64_t hits_ = 0, misses_ = 0, capacity_ = 0;
+};
+
+// The process's one cache; its size comes from ROCPY_PLAN_CACHE.
+PlanCache &plan_cache();
+
+}  // namespace rocpy

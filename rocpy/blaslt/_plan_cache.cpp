@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// rocpy.plan_cache: the plan cache of librocpy_core as Python sees it. Policy, not the per-call path, hence pybind11.
+#include "plan_cache.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include "context.hpp"
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_plan_cache, module) {
+  module.doc() = "The plans that the function form keeps.";
+
+  module.def(
+      "info",
+      [] {
+        const rocpy::PlanCacheInfo info = rocpy::plan_cache().info();
+        py::dict result;
+        result["hits"] = info.hits;
+        result["misses"] = info.misses;
+        result["size"] = info.size;
+        result["capacity"] = info.capacity;
+        return result;
+      },
+      "Return hits, misses, size and capacity as a dict.\n\n"
+      "Examples\n--------\n>>> import rocpy\n>>> sorted(rocpy.plan_cache.info())\n['capacity', 'hits', 'misses', 'size']\n");
+  module.def(
+      "clear",
+      [] {
+        py::gil_scoped_release released;  // dropping a plan calls into the platform
+        rocpy::plan_cache().clear();
+        rocpy::drop_contexts();
+      },
+      "Drop every plan, and the handles and workspaces that no call uses now; counters start again at 0.");
+  module.def(
+      "resize", [](int64_t capacity) { rocpy::plan_cache().resize(capacity); }, py::arg("capacity"),
+      "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
+  module.def("live_plans", &rocpy::MatmulPlan::live, "Return how many plans exist, in the cache and outside it.");
+}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+# The planned product of csrc/core as Cython sees it, and what the per-call path shares with Matmul and Weight.
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libcpp cimport bool as c_bool
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from rocpy._core cimport Status
+from rocpy._operand cimport Operand, hipStream_t
+
+
+cdef extern from "context.hpp" namespace "rocpy" nogil:
+    cdef cppclass StreamContext:
+        int device
+        hipStream_t stream
+        void *handle
+    Status borrow_context(int device, hipStream_t stream, StreamContext **out)
+    void release_context(StreamContext *context)
+
+
+cdef extern from "matmul.hpp" namespace "rocpy" nogil:
+    cdef struct LayoutSpec:
+        int32_t type
+        int32_t order
+        int64_t rows
+        int64_t columns
+        int64_t ld
+        int64_t batch_stride
+    const int max_outer
+    cdef enum OperandIndex:
+        operand_a
+        operand_b
+        operand_c
+        operand_d
+        operand_bias
+        operand_aux
+        operand_count
+    cdef struct MatmulSpec:
+        int32_t compute
+        int32_t scale_type
+        int32_t op_a
+        int32_t op_b
+        LayoutSpec a
+        LayoutSpec b
+        LayoutSpec c
+        LayoutSpec d
+        int32_t batch_count
+        uint32_t epilogue
+        c_bool uses_bias
+        c_bool uses_aux
+        int32_t bias_type
+        int32_t aux_type
+        int64_t bias_batch_stride
+        int64_t aux_ld
+        int64_t aux_batch_stride
+        float activation_low
+        float activation_high
+        c_bool has_activation_arguments
+        int32_t outer_ndim
+        int64_t outer_shape[32]
+        int64_t outer_stride_bytes[6][32]
+    cdef struct MatmulPointers:
+        const void *a
+        const void *b
+        const void *c
+        void *d
+        void *bias
+        void *aux
+    cdef struct hipblasLtMatmulAlgo_t:
+        pass
+    cdef cppclass MatmulAlgorithm:
+        hipblasLtMatmulAlgo_t algo
+        size_t workspace_bytes
+        float waves
+        string name
+    cdef cppclass MatmulPlan:
+        @staticmethod
+        Status create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested, MatmulPlan **out)
+        void release()
+        Status launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm)
+        const vector[MatmulAlgorithm] &algorithms()
+        double flops()
+
+
+cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
+    cdef cppclass PlanKey:
+        int size
+        void add(int64_t word)
+        c_bool fits()
+    cdef cppclass CachedCall:
+        MatmulPlan *plan
+        c_bool swapped
+        c_bool synchronous
+        uint32_t copies
+        int32_t result_type
+        int32_t result_ndim
+        int64_t result_shape[32]
+        c_bool extra_is_aux
+        int32_t extra_ndim
+        int64_t extra_shape[32]
+    cdef cppclass PlanCache:
+        shared_ptr[CachedCall] find(const PlanKey &key)
+        void insert(const PlanKey &key, shared_ptr[CachedCall] call)
+    PlanCache &plan_cache()
+
+
+# The operands of one call. Absent ones have ndim -1.
+cdef struct Operands:
+    Operand a
+    Operand b
+    Operand c
+    Operand bias
+    Operand aux
+    Operand out
+    bint packed
+
+
+cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp)
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *
+cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
+cdef object execute(CachedCall *call, Operands *operands, object owner, object out, tuple held, double alpha, double beta, size_t algorithm,
+                    int device, hipStream_t c_stream, bint wait)

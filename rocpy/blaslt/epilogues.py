@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""The epilogues that hipBLASLt fuses: one row for each, with what it reads, what it writes, and its enumerator."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+__all__ = ["EPILOGUES", "Epilogue", "EpilogueRow", "find_epilogue"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueRow:
+    """One epilogue, as data.
+
+    Parameters
+    ----------
+    name
+        The string that :func:`rocpy.matmul` takes.
+    enumerator
+        Its ``hipblasLtEpilogue_t``, or ``None`` where hipBLASLt has none.
+    formula
+        The result as a formula of ``y``, the product with bias, and of ``aux``.
+    bias
+        Whether a bias is read.
+    aux
+        ``"none"``, ``"store"`` (the pre-activation is an output) or ``"load"`` (it is an input).
+    aux_name
+        Key of the stored auxiliary matrix in the dict that is returned.
+    gradient
+        Key of a bias gradient that is written, or ``""``; ``"bgrad"`` and ``"bgradb"`` have length N, ``"bgrada"`` length M.
+    clamp
+        Whether ``clamp=(low, high)`` is required.
+    """
+
+    name: str
+    enumerator: int | None
+    formula: str
+    bias: bool = False
+    aux: str = "none"
+    aux_name: str = ""
+    gradient: str = ""
+    clamp: bool = False
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Keys of the dict returned beside the result, in order; empty when the result comes alone."""
+        return tuple(key for key in (self.aux_name, self.gradient) if key)
+
+
+_GELU = "y/2 (1 + tanh(sqrt(2/pi) (y + 0.044715 y^3)))"
+_CLAMP = "min(max(y, low), high)"
+
+# Numbers: hipblasLtEpilogue_t of hipBLASLt 1.4.1.
+_ROWS = (
+    EpilogueRow("default", 1, "y"),
+    EpilogueRow("bias", 4, "y", bias=True),
+    EpilogueRow("relu", 2, "max(y, 0)"),
+    EpilogueRow("relu_bias", 6, "max(y, 0)", bias=True),
+    EpilogueRow("gelu", 32, _GELU),
+    EpilogueRow("gelu_bias", 36, _GELU, bias=True),
+    EpilogueRow("silu", 65536, "y / (1 + exp(-y))"),
+    EpilogueRow("silu_bias", 65540, "y / (1 + exp(-y))", bias=True),
+    EpilogueRow("sigmoid", 1024, "1 / (1 + exp(-y))"),
+    EpilogueRow("sigmoid_bias", None, "1 / (1 + exp(-y))", bias=True),
+    EpilogueRow("gelu_erf", None, "y/2 (1 + erf(y / sqrt(2)))"),
+    EpilogueRow("gelu_erf_bias", None, "y/2 (1 + erf(y / sqrt(2)))", bias=True),
+    EpilogueRow("clamp", 131072, _CLAMP, clamp=True),
+    EpilogueRow("clamp_bias", 131076, _CLAMP, bias=True, clamp=True),
+    EpilogueRow("relu_aux", 130, "max(y, 0), and y", aux="store", aux_name="relu_aux"),
+    EpilogueRow("relu_aux_bias", 134, "max(y, 0), and y", bias=True, aux="store", aux_name="relu_aux"),
+    EpilogueRow("gelu_aux", 160, _GELU + ", and y", aux="store", aux_name="gelu_aux"),
+    EpilogueRow("gelu_aux_bias", 164, _GELU + ", and y", bias=True, aux="store", aux_name="gelu_aux"),
+    EpilogueRow("clamp_aux", 131200, _CLAMP + ", and y", aux="store", aux_name="clamp_aux", clamp=True),
+    EpilogueRow("clamp_aux_bias", 131204, _CLAMP + ", and y", bias=True, aux="store", aux_name="clamp_aux", clamp=True),
+    EpilogueRow("drelu", 136, "y where aux > 0, else 0", aux="load"),
+    EpilogueRow("drelu_bgrad", 152, "y where aux > 0, else 0, and its column sums", aux="load", gradient="bgrad"),
+    EpilogueRow("dgelu", 192, "y gelu'(aux)", aux="load"),
+    EpilogueRow("dgelu_bgrad", 208, "y gelu'(aux), and its column sums", aux="load", gradient="bgrad"),
+    EpilogueRow("bgrada", 256, "y, and the row sums of a", gradient="bgrada"),
+    EpilogueRow("bgradb", 512, "y, and the column sums of b", gradient="bgradb"),
+)
+
+EPILOGUES: dict[str, EpilogueRow] = {row.name: row for row in _ROWS}
+_ALIASES = {"swish": "silu", "swish_bias": "silu_bias", "none": "default", "identity": "default"}
+
+
+class Epilogue(enum.StrEnum):
+    """The epilogues by name; a member may be given wherever the string is.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.Epilogue.GELU_BIAS == "gelu_bias"
+    True
+    """
+
+    DEFAULT = "default"
+    BIAS = "bias"
+    RELU = "relu"
+    RELU_BIAS = "relu_bias"
+    GELU = "gelu"
+    GELU_BIAS = "gelu_bias"
+    SILU = "silu"
+    SILU_BIAS = "silu_bias"
+    SIGMOID = "sigmoid"
+    SIGMOID_BIAS = "sigmoid_bias"
+    GELU_ERF = "gelu_erf"
+    GELU_ERF_BIAS = "gelu_erf_bias"
+    CLAMP = "clamp"
+    CLAMP_BIAS = "clamp_bias"
+    RELU_AUX = "relu_aux"
+    RELU_AUX_BIAS = "relu_aux_bias"
+    GELU_AUX = "gelu_aux"
+    GELU_AUX_BIAS = "gelu_aux_bias"
+    CLAMP_AUX = "clamp_aux"
+    CLAMP_AUX_BIAS = "clamp_aux_bias"
+    DRELU = "drelu"
+    DRELU_BGRAD = "drelu_bgrad"
+    DGELU = "dgelu"
+    DGELU_BGRAD = "dgelu_bgrad"
+    BGRADA = "bgrada"
+    BGRADB = "bgradb"
+
+
+def find_epilogue(epilogue: object) -> EpilogueRow:
+    """Return the row of an epilogue given by name, member or ``None``.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is no epilogue of that name; the message lists those there are.
+    UnsupportedError
+        If hipBLASLt has no such epilogue, so that it cannot be fused natively.
+    """
+    if epilogue is None:
+        return EPILOGUES["default"]
+    if not isinstance(epilogue, str):
+        raise InvalidProblemError(
+            f"epilogue must be a name or a rocpy.Epilogue member, not {type(epilogue).__name__}; names: {', '.join(EPILOGUES)}"
+        )
+    name = _ALIASES.get(str(epilogue), str(epilogue))
+    row = EPILOGUES.get(name)
+    if row is None:
+        raise InvalidProblemError(f"there is no epilogue {str(epilogue)!r}; names: {', '.join(EPILOGUES)}")
+    if row.enumerator is None:
+        raise UnsupportedError(
+            f"epilogue {row.name!r}: hipBLASLt has no such epilogue, and rocpy does not compose it yet; "
+            f"apply it to the result of epilogue={'bias' if row.bias else 'default'!r}"
+        )
+    return row

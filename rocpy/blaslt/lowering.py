@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: MIT
+"""From a problem to hipBLASLt's own terms: column-major layouts, operations, one strided batch and the loop around it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from rocpy import dtypes
+from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
+
+__all__ = ["Layout", "Lowered", "lower"]
+
+# hipblasOperation_t, hipblasComputeType_t and hipDataType numbers.
+OP_N, OP_T = 111, 112
+_COMPUTE = {"float32": 2, "tf32": 6, "float64": 7}
+ORDER_COLUMN = 0
+OPERANDS = ("a", "b", "c", "d", "bias", "aux")
+
+
+@dataclass(slots=True)
+class Layout:
+    """A matrix as ``hipblasLtMatrixLayoutCreate`` takes it: column-major, extents and strides in elements."""
+
+    rows: int
+    columns: int
+    ld: int
+    batch_stride: int = 0
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A problem in the library's terms, or the operands that must be copied before it can be.
+
+    Parameters
+    ----------
+    copies
+        Names of operands whose layout the library cannot take; ``"out"`` means that the result is computed aside and copied into it.
+        When there are any, nothing else is filled in.
+    swapped
+        Whether the transposed product is computed, so that the library's A is the user's b.
+    """
+
+    copies: tuple[str, ...] = ()
+    swapped: bool = True
+    op_a: int = OP_N
+    op_b: int = OP_N
+    a: Layout = field(default_factory=lambda: Layout(0, 0, 1))
+    b: Layout = field(default_factory=lambda: Layout(0, 0, 1))
+    c: Layout = field(default_factory=lambda: Layout(0, 0, 1))
+    d: Layout = field(default_factory=lambda: Layout(0, 0, 1))
+    batch_count: int = 1
+    epilogue: int = 1
+    compute: int = 2
+    scale_type: int = 0
+    bias_batch_stride: int = 0
+    aux_ld: int = 0
+    aux_batch_stride: int = 0
+    outer_shape: tuple[int, ...] = ()
+    outer_strides: dict[str, tuple[int, ...]] = field(default_factory=dict)  # elements, for each operand
+
+
+def _matrix(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
+    """Return how a matrix lies, ``("row" | "column", ld)``, or ``None`` when the library cannot take it."""
+    (rows, columns), (row_stride, column_stride) = shape, strides
+    if rows == 0 or columns == 0:
+        return "row", max(1, columns)
+    if rows == 1:  # its row stride means nothing
+        row_stride = columns if column_stride == 1 or columns == 1 else 1
+    if columns == 1:
+        column_stride = 1
+        if row_stride == 0:
+            return None if rows > 1 else ("row", 1)
+    if column_stride == 1 and row_stride >= columns:
+        return "row", row_stride
+    if row_stride == 1 and column_stride >= rows:
+        return "column", column_stride
+    return None
+
+
+def _view(operand: OperandInfo, matrix_first: bool, batch_ndim: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, ...], tuple[int, ...]]:
+    """Return matrix shape and strides, and batch shape and strides aligned to ``batch_ndim`` axes; 1-D operands are promoted."""
+    shape, strides = operand.shape, operand.strides
+    if len(shape) == 1:
+        if matrix_first:
+            return (1, shape[0]), (max(1, shape[0]), strides[0]), (1,) * batch_ndim, (0,) * batch_ndim
+        return (shape[0], 1), (strides[0], 1), (1,) * batch_ndim, (0,) * batch_ndim
+    pad = batch_ndim - (len(shape) - 2)
+    batch_shape = (1,) * pad + tuple(shape[:-2])
+    batch_strides = (0,) * pad + tuple(s if e != 1 else 0 for e, s in zip(shape[:-2], strides[:-2], strict=True))
+    return (shape[-2], shape[-1]), (strides[-2], strides[-1]), batch_shape, batch_strides
+
+
+def _result_view(operand: OperandInfo, problem: Problem) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Return matrix strides and batch strides of an operand that has the result's shape."""
+    strides = list(operand.strides)
+    n_stride = strides.pop() if len(problem.b.shape) > 1 else 1
+    m_stride = strides.pop() if len(problem.a.shape) > 1 else max(1, problem.n)
+    return (m_stride, n_stride), tuple(s if e != 1 else 0 for e, s in zip(problem.batch_shape, strides, strict=True))
+
+
+def _unusable_batch(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return any(stride < 0 and extent > 1 for extent, stride in zip(shape, strides, strict=True))
+
+
+def lower(problem: Problem) -> Lowered:
+    """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first."""
+    row = problem.row
+    batch_ndim = len(problem.batch_shape)
+    copies: list[str] = []
+
+    a_shape, a_strides, a_batch_shape, a_batch = _view(problem.a, True, batch_ndim)
+    a_lies = _matrix(a_shape, a_strides)
+    if a_lies is None or _unusable_batch(a_batch_shape, a_batch):
+        copies.append("a")
+    b_shape, b_strides, b_batch_shape, b_batch = _view(problem.b, False, batch_ndim)
+    b_lies = ("row", max(1, problem.n)) if problem.b.packed else _matrix(b_shape, b_strides)
+    if b_lies is None or _unusable_batch(b_batch_shape, b_batch):
+        copies.append("b")
+
+    # The result's orientation decides everything else; its own batch strides may not repeat or run backwards.
+    fresh = OperandInfo(problem.result_shape, dense_strides(problem.result_shape), problem.dtype)
+    d_matrix, d_batch = _result_view(problem.out or fresh, problem)
+    d_lies = _matrix((problem.m, problem.n), d_matrix)
+    bound_to_rows = row.bias or row.aux != "none" or row.gradient == "bgrad" or problem.b.packed
+    if d_lies is None or not _separate(problem, d_matrix, d_batch) or (d_lies[0] == "column" and bound_to_rows):
+        copies.append("out")
+        d_matrix, d_batch = _result_view(fresh, problem)
+        d_lies = _matrix((problem.m, problem.n), d_matrix)
+    assert d_lies is not None  # a dense result always lies in rows
+    swapped = d_lies[0] == "row"
+
+    c_matrix, c_batch, c_lies = d_matrix, d_batch, d_lies
+    if problem.c is not None:
+        if problem.c.shape != problem.result_shape:
+            copies.append("c")
+        else:
+            c_matrix, c_batch = _result_view(problem.c, problem)
+            lies = _matrix((problem.m, problem.n), c_matrix)
+            if lies is not None and lies[0] != d_lies[0] and min(problem.m, problem.n) == 1:
+                lies = _as(d_lies[0], (problem.m, problem.n), c_matrix)
+            if lies is None or lies[0] != d_lies[0] or _unusable_batch(problem.batch_shape, c_batch):
+                copies.append("c")
+            else:
+                c_lies = lies
+
+    bias_batch: tuple[int, ...] = (0,) * batch_ndim
+    if problem.bias is not None:
+        if problem.bias.strides[-1] != 1 and problem.n > 1:
+            copies.append("bias")
+        pad = batch_ndim - (len(problem.bias.shape) - 1)
+        extents = problem.bias.shape[:-1]
+        bias_batch = (0,) * pad + tuple(s if e != 1 else 0 for e, s in zip(extents, problem.bias.strides[:-1], strict=True))
+        if _unusable_batch((1,) * pad + extents, bias_batch) and "bias" not in copies:
+            copies.append("bias")
+    elif row.gradient:
+        bias_batch = tuple(s if e != 1 else 0 for e, s in zip(problem.batch_shape, dense_strides(problem.gradient_shape)[:-1], strict=True))
+
+    aux_matrix, aux_batch = _result_view(fresh, problem)
+    aux_lies: tuple[str, int] | None = ("row", max(1, problem.n))
+    if problem.aux is not None:
+        aux_matrix, aux_batch = _result_view(problem.aux, problem)
+        aux_lies = _as("row", (problem.m, problem.n), aux_matrix)
+        # hipBLASLt wants whole matrices apart: a batch stride under M x N is refused.
+        if aux_lies is None or any(0 <= s < aux_lies[1] * problem.m and e > 1 for e, s in zip(problem.batch_shape, aux_batch, strict=True)):
+            copies.append("aux")
+        elif _unusable_batch(problem.batch_shape, aux_batch):
+            copies.append("aux")
+    if copies:
+        return Lowered(copies=tuple(copies))
+    assert a_lies is not None and b_lies is not None and aux_lies is not None
+
+    strides = {"a": list(a_batch), "b": list(b_batch), "c": list(c_batch), "d": list(d_batch), "bias": list(bias_batch), "aux": list(aux_batch)}
+    extents, strides = _collapse(list(problem.batch_shape), strides)
+    m = problem.m
+    if not row.gradient and len(extents) == 1:
+        if m == 1:
+            # A matrix of one row may have any ld: let it be the step from one batch entry to the next.
+            a_lies, c_lies, d_lies, aux_lies = (
+                ("row", strides[name][0]) if strides[name][0] >= columns and _as("row", (1, columns), matrix) else lies
+                for name, columns, matrix, lies in (
+                    ("a", problem.k, a_strides, a_lies),
+                    ("c", problem.n, c_matrix, c_lies),
+                    ("d", problem.n, d_matrix, d_lies),
+                    ("aux", problem.n, aux_matrix, aux_lies),
+                )
+            )
+        whole = a_lies[0] == d_lies[0] == "row"
+        whole = whole and all(strides[x][0] == lies[1] * m for x, lies in (("a", a_lies), ("c", c_lies), ("d", d_lies)))
+        whole = whole and strides["b"][0] == 0 and strides["bias"][0] == 0
+        whole = whole and (row.aux == "none" or strides["aux"][0] == aux_lies[1] * m)
+        if whole and extents[0] * m <= 2**31 - 1:
+            # One weight for every batch entry, entries one after the other: a single taller product.
+            m *= extents[0]
+            extents, strides = [], {name: [] for name in OPERANDS}
+
+    inner = max(range(len(extents)), key=lambda axis: extents[axis], default=None)
+    out = Lowered(swapped=swapped)
+    batch_of = {name: strides[name][inner] if inner is not None else 0 for name in OPERANDS}
+    out.batch_count = extents[inner] if inner is not None else 1
+    out.outer_shape = tuple(e for axis, e in enumerate(extents) if axis != inner)
+    out.outer_strides = {name: tuple(s for axis, s in enumerate(strides[name]) if axis != inner) for name in OPERANDS}
+
+    a_rows = Layout(problem.k, m, a_lies[1], batch_of["a"]) if a_lies[0] == "row" else Layout(m, problem.k, a_lies[1], batch_of["a"])
+    b_rows = Layout(problem.n, problem.k, b_lies[1], batch_of["b"]) if b_lies[0] == "row" else Layout(problem.k, problem.n, b_lies[1], batch_of["b"])
+    if swapped:
+        out.a, out.op_a = b_rows, OP_N if b_lies[0] == "row" else OP_T
+        out.b, out.op_b = a_rows, OP_N if a_lies[0] == "row" else OP_T
+        out.c, out.d = Layout(problem.n, m, c_lies[1], batch_of["c"]), Layout(problem.n, m, d_lies[1], batch_of["d"])
+    else:
+        out.a, out.op_a = a_rows, OP_T if a_lies[0] == "row" else OP_N
+        out.b, out.op_b = b_rows, OP_T if b_lies[0] == "row" else OP_N
+        out.c, out.d = Layout(m, problem.n, c_lies[1], batch_of["c"]), Layout(m, problem.n, d_lies[1], batch_of["d"])
+    for layout in (out.a, out.b, out.c, out.d):
+        layout.ld = max(layout.ld, layout.rows, 1)
+    enumerator = row.enumerator
+    assert enumerator is not None  # find_epilogue refuses the others
+    if swapped and row.gradient in ("bgrada", "bgradb"):
+        # The library's A is the user's b: what it calls the gradient along A is the one along b.
+        enumerator = 512 if row.gradient == "bgrada" else 256
+    out.epilogue = enumerator
+    out.compute = _COMPUTE[problem.compute]
+    out.scale_type = dtypes.dtype("float64" if problem.compute == "float64" else "float32").hip
+    out.bias_batch_stride = batch_of["bias"]
+    out.aux_ld = max(1, aux_lies[1])
+    # Never the default, which hipBLASLt takes from an unset ld.
+    out.aux_batch_stride = batch_of["aux"] if out.batch_count > 1 else out.aux_ld * m
+    return out
+
+
+def _as(orientation: str, shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
+    """Return how a matrix lies if it can be taken in this orientation; a vector can be taken in both."""
+    (rows, columns), (row_stride, column_stride) = shape, strides
+    if rows == 0 or columns == 0:
+        return orientation, max(1, columns if orientation == "row" else rows)
+    if orientation == "column":
+        turned = _as("row", (columns, rows), (column_stride, row_stride))
+        return None if turned is None else ("column", turned[1])
+    if columns > 1 and column_stride != 1:
+        return None
+    if rows > 1 and row_stride < columns:
+        return None
+    return "row", max(columns, row_stride if rows > 1 else columns)
+
+
+def _separate(problem: Problem, matrix: tuple[int, int], batch: tuple[int, ...]) -> bool:
+    """Whether no two elements of a result share memory, as far as strides tell: each axis steps over all that lie within it."""
+    axes = [(s, e) for e, s in zip((*problem.batch_shape, problem.m, problem.n), (*batch, *matrix), strict=True) if e > 1]
+    reach = 1
+    for stride, extent in sorted(axes):
+        if stride < reach:
+            return False
+        reach = stride * (extent - 1) + reach
+    return True
+
+
+def _collapse(extents: list[int], strides: dict[str, list[int]]) -> tuple[list[int], dict[str, list[int]]]:
+    """Drop batch axes of extent 1 and merge neighbours that every operand steps through evenly."""
+    kept = [axis for axis, extent in enumerate(extents) if extent != 1]
+    extents = [extents[axis] for axis in kept]
+    strides = {name: [values[axis] for axis in kept] for name, values in strides.items()}
+    axis = len(extents) - 2
+    while axis >= 0:
+        if all(values[axis] == values[axis + 1] * extents[axis + 1] for values in strides.values()):
+            extents[axis : axis + 2] = [math.prod(extents[axis : axis + 2])]
+            for values in strides.values():
+                del values[axis]
+        axis -= 1
+    return extents, strides

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: MIT
+"""A product as plain data: what the operands are, what must hold between them, and what the result will be. Needs no device."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rocpy import dtypes
+from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+__all__ = ["OperandInfo", "Problem"]
+
+# Result types for each type of a and b (hipBLASLt's table of types); the first is the default.
+RESULT_TYPES: dict[str, tuple[str, ...]] = {
+    "float64": ("float64",),
+    "float32": ("float32",),
+    "float16": ("float16", "float32"),
+    "bfloat16": ("bfloat16", "float32"),
+}
+# Largest extent: hipBLASLt's kernels take m, n, k and batch as 32-bit numbers.
+MAX_EXTENT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OperandInfo:
+    """What a problem knows of an operand.
+
+    Parameters
+    ----------
+    shape
+        Extents.
+    strides
+        Distances between neighbours along each axis, in elements.
+    dtype
+        Name of the element type.
+    packed
+        Whether it is a :class:`rocpy.Weight` in the platform's own layout.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    packed: bool = False
+
+    @property
+    def text(self) -> str:
+        """Shape, strides and dtype, as error messages show them."""
+        return f"shape {self.shape}, strides {self.strides}, {self.dtype}"
+
+    @classmethod
+    def dense(cls, shape: tuple[int, ...], dtype: str) -> OperandInfo:
+        """Return a C-contiguous operand."""
+        return cls(tuple(shape), dense_strides(shape), dtype)
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a C-contiguous array, in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
+    return tuple(strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A validated product ``epilogue(alpha * a @ b + beta * c + bias)``.
+
+    Made by :meth:`make`, which checks everything that can be checked without a device.
+
+    Parameters
+    ----------
+    a, b, c, bias, aux, out
+        The operands; ``aux`` is an input of a gradient epilogue.
+    epilogue
+        Name of the epilogue.
+    dtype
+        Element type of the result.
+    compute
+        Type of the accumulation: ``"float64"``, ``"float32"`` or ``"tf32"``.
+    clamp
+        Bounds of a clamp epilogue.
+    m, n, k
+        Extents of one product.
+    batch_shape
+        Broadcast batch axes.
+    result_shape
+        Shape of the result, promoted axes dropped.
+
+    Examples
+    --------
+    >>> from rocpy.blaslt.problem import OperandInfo, Problem
+    >>> p = Problem.make(OperandInfo.dense((5, 2, 3), "float32"), OperandInfo.dense((3, 4), "float32"))
+    >>> p.result_shape, p.flops
+    ((5, 2, 4), 240)
+    >>> Problem.from_json(p.to_json()) == p
+    True
+    """
+
+    a: OperandInfo
+    b: OperandInfo
+    c: OperandInfo | None
+    bias: OperandInfo | None
+    aux: OperandInfo | None
+    out: OperandInfo | None
+    epilogue: str
+    dtype: str
+    compute: str
+    clamp: tuple[float, float] | None
+    m: int
+    n: int
+    k: int
+    batch_shape: tuple[int, ...]
+    result_shape: tuple[int, ...]
+
+    @classmethod
+    def make(
+        cls,
+        a: OperandInfo,
+        b: OperandInfo,
+        c: OperandInfo | None = None,
+        *,
+        bias: OperandInfo | None = None,
+        aux: OperandInfo | None = None,
+        out: OperandInfo | None = None,
+        epilogue: str = "default",
+        dtype: str | None = None,
+        compute: str | None = None,
+        clamp: tuple[float, float] | None = None,
+    ) -> Problem:
+        """Check the operands against each other and return the problem.
+
+        Raises
+        ------
+        InvalidProblemError
+            If shapes do not fit, an operand that the epilogue needs is missing, or one that it does not take is given.
+        UnsupportedError
+            If hipBLASLt has no kernel family for the types.
+        """
+        row = EPILOGUES[epilogue]
+        m, n, k, batch_shape, result_shape = _extents(a, b)
+        result_type, compute_type = _types(a, b, out, dtype, compute)
+        problem = cls(a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape)
+        _check_epilogue(problem, row)
+        _check_extents(problem)
+        if c is not None:
+            _check_c(problem, c)
+        if bias is not None:
+            _check_bias(problem, bias)
+        if aux is not None:
+            _check_aux(problem, aux)
+        if out is not None and out.shape != result_shape:
+            raise InvalidProblemError(f"out: shape {out.shape}, but the result has shape {result_shape}; pass out= of that shape")
+        return problem
+
+    @property
+    def row(self) -> EpilogueRow:
+        """The epilogue's row."""
+        return EPILOGUES[self.epilogue]
+
+    @property
+    def batch(self) -> int:
+        """Number of products."""
+        return math.prod(self.batch_shape)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the products alone: 2 m n k for each."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result, each counted once."""
+        operands = [x for x in (self.a, self.b, self.c, self.bias, self.aux) if x is not None]
+        total = sum(_distinct(x) * dtypes.dtype(x.dtype).bits // 8 for x in operands)
+        size = dtypes.dtype(self.dtype).bits // 8
+        total += math.prod(self.result_shape) * size
+        if self.row.aux == "store":
+            total += math.prod(self.result_shape) * size
+        if self.row.gradient:
+            total += math.prod(self.gradient_shape) * size
+        return total
+
+    @property
+    def gradient_shape(self) -> tuple[int, ...]:
+        """Shape of the bias gradient: M or N, behind the batch axes."""
+        return (*self.batch_shape, self.m if self.row.gradient == "bgrada" else self.n)
+
+    def to_json(self) -> str:
+        """Return the problem as a JSON object."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Problem:
+        """Return the problem that :meth:`to_json` wrote; it is checked again."""
+        data: dict[str, Any] = json.loads(text)
+        operands = {name: _operand_from(data[name]) for name in ("a", "b", "c", "bias", "aux", "out")}
+        clamp = data["clamp"]
+        a, b = operands.pop("a"), operands.pop("b")
+        if a is None or b is None:
+            raise InvalidProblemError("a problem needs operands a and b")
+        return cls.make(
+            a,
+            b,
+            epilogue=data["epilogue"],
+            dtype=data["dtype"],
+            compute=data["compute"],
+            clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
+            **operands,
+        )
+
+    def __str__(self) -> str:
+        """Return one readable line."""
+        batch = "x".join(map(str, self.batch_shape))
+        return (
+            f"{batch + ' of ' if batch else ''}({self.m} x {self.k}) @ ({self.k} x {self.n}), "
+            f"{self.a.dtype} -> {self.dtype}, epilogue {self.epilogue}"
+        )
+
+
+def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:
+    if data is None:
+        return None
+    return OperandInfo(tuple(data["shape"]), tuple(data["strides"]), data["dtype"], bool(data["packed"]))
+
+
+def _distinct(operand: OperandInfo) -> int:
+    return math.prod(extent for extent, stride in zip(operand.shape, operand.strides, strict=True) if stride or extent == 0)
+
+
+def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape that two shapes broadcast to, or ``None`` when they do not."""
+    result = []
+    for i in range(1, max(len(x), len(y)) + 1):
+        p = x[-i] if i <= len(x) else 1
+        q = y[-i] if i <= len(y) else 1
+        if p != q and p != 1 and q != 1:
+            return None
+        result.append(q if p == 1 else p)
+    return tuple(reversed(result))
+
+
+def _extents(a: OperandInfo, b: OperandInfo) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
+    for name, operand in (("a", a), ("b", b)):
+        if not operand.shape:
+            raise InvalidProblemError(f"{name}: a scalar (shape ()); matmul needs one axis or more: multiply by alpha= instead")
+    m, k = (1, a.shape[0]) if len(a.shape) == 1 else a.shape[-2:]
+    kb, n = (b.shape[0], 1) if len(b.shape) == 1 else b.shape[-2:]
+    if k != kb:
+        side = "first" if len(b.shape) == 1 else "last but one"
+        hint = f"; b.T would fit (shape {(*b.shape[:-2], n, kb)})" if len(b.shape) > 1 and n == k else ""
+        raise InvalidProblemError(
+            f"a and b: the last axis of a has {k} elements and the {side} of b has {kb} "
+            f"(a: shape {a.shape}, b: shape {b.shape}); they must be equal{hint}"
+        )
+    batch_shape = broadcast(a.shape[:-2], b.shape[:-2])
+    if batch_shape is None:
+        raise InvalidProblemError(
+            f"a and b: batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast (a: shape {a.shape}, b: shape {b.shape})"
+        )
+    matrix = (() if len(a.shape) == 1 else (m,)) + (() if len(b.shape) == 1 else (n,))
+    return m, n, k, batch_shape, (*batch_shape, *matrix)
+
+
+def _types(a: OperandInfo, b: OperandInfo, out: OperandInfo | None, dtype: str | None, compute: str | None) -> tuple[str, str]:
+    if a.dtype != b.dtype:
+        raise InvalidProblemError(f"a is {a.dtype} and b is {b.dtype}; cast one, so that both have one dtype")
+    results = RESULT_TYPES.get(a.dtype)
+    if results is None:
+        raise UnsupportedError(f"a, b: products of {a.dtype} are not supported; supported: {', '.join(RESULT_TYPES)}")
+    if out is not None and dtype is not None and out.dtype != dtype:
+        raise InvalidProblemError(f"out is {out.dtype}, but dtype={dtype!r} was asked for; leave one of them away")
+    result = dtype or (out.dtype if out is not None else results[0])
+    if result not in results:
+        raise UnsupportedError(
+            f"{'out' if dtype is None else 'dtype'}: a {a.dtype} product cannot give {result}; it gives {' or '.join(results)}"
+        )
+    natural = "float64" if a.dtype == "float64" else "float32"
+    allowed = (natural, "tf32") if a.dtype == "float32" else (natural,)
+    if compute is not None and compute not in allowed:
+        raise UnsupportedError(f"compute={compute!r}: a {a.dtype} product computes in {' or '.join(allowed)}")
+    return result, compute or natural
+
+
+def _check_extents(problem: Problem) -> None:
+    for name, extent in (("m", problem.m), ("n", problem.n), ("k", problem.k), ("batch", problem.batch)):
+        if extent > MAX_EXTENT:
+            raise UnsupportedError(f"{name} = {extent}: hipBLASLt takes extents up to {MAX_EXTENT}; split the product")
+    if math.prod(problem.result_shape) * dtypes.dtype(problem.dtype).bits // 8 >= 2**62:
+        raise InvalidProblemError(f"the result, shape {problem.result_shape}, would not fit in any memory")
+
+
+def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
+    if row.bias and problem.bias is None:
+        raise InvalidProblemError(
+            f"epilogue {row.name!r} adds a bias and there is none: pass bias= of length N = {problem.n}, or a Weight that carries one"
+        )
+    if problem.bias is not None and not row.bias:
+        other = f"{row.name}_bias" if row.name != "default" else "bias"
+        hint = f"use epilogue={other!r}" if other in EPILOGUES else "leave it away"
+        raise InvalidProblemError(f"bias: epilogue {row.name!r} takes no bias; {hint}")
+    if row.aux == "load" and problem.aux is None:
+        raise InvalidProblemError(
+            f"epilogue {row.name!r} needs aux=, the pre-activation that an epilogue with _aux gave, of shape {problem.result_shape}"
+        )
+    if problem.aux is not None and row.aux != "load":
+        raise InvalidProblemError(f"aux: epilogue {row.name!r} takes no aux; it is an input of {_names(lambda r: r.aux == 'load')}")
+    if row.clamp and problem.clamp is None:
+        raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
+    if problem.clamp is not None and not row.clamp:
+        raise InvalidProblemError(f"clamp: epilogue {row.name!r} takes no bounds; they belong to {_names(lambda r: r.clamp)}")
+
+
+def _names(wanted: Any) -> str:
+    return ", ".join(row.name for row in EPILOGUES.values() if wanted(row))
+
+
+def _check_c(problem: Problem, c: OperandInfo) -> None:
+    if c.dtype != problem.dtype:
+        raise InvalidProblemError(f"c is {c.dtype} and the result is {problem.dtype}; they must be equal: cast c")
+    if broadcast(c.shape, problem.result_shape) != problem.result_shape:
+        raise InvalidProblemError(f"c: shape {c.shape} does not broadcast to the result's {problem.result_shape}")
+
+
+def _check_bias(problem: Problem, bias: OperandInfo) -> None:
+    if bias.dtype not in (problem.dtype, "float32") or (problem.dtype == "float64" and bias.dtype != "float64"):
+        wanted = dict.fromkeys((problem.dtype,) if problem.dtype == "float64" else (problem.dtype, "float32"))
+        raise InvalidProblemError(f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(wanted)}: cast it")
+    if bias.shape and bias.shape[-1] == problem.n and broadcast(bias.shape[:-1], problem.batch_shape) == problem.batch_shape:
+        return
+    if bias.shape == (problem.m, 1):
+        raise UnsupportedError(f"bias: shape {bias.shape} is a column bias, which is not supported yet; add it to the result")
+    raise InvalidProblemError(
+        f"bias: shape {bias.shape}; it must have length N = {problem.n}, the last axis of the result"
+        + (f", or shape {(*problem.batch_shape, problem.n)}" if problem.batch_shape else "")
+    )
+
+
+def _check_aux(problem: Problem, aux: OperandInfo) -> None:
+    if aux.shape != problem.result_shape:
+        raise InvalidProblemError(f"aux: shape {aux.shape}; it must have the result's shape {problem.result_shape}")
+    if aux.dtype != problem.dtype:
+        raise InvalidProblemError(f"aux is {aux.dtype} and the result is {problem.dtype}; they must be equal")
