@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The planned product of csrc/core as Cython sees it, and what the per-call path shares with Matmul and Weight.
+# The planned product of csrc/core as Cython sees it: planning and launching, shared by the function form, Matmul and Weight.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as c_bool
 from libcpp.memory cimport shared_ptr
@@ -105,19 +105,8 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
     PlanCache &plan_cache()
 
 
-# The operands of one call. Absent ones have ndim -1.
-cdef struct Operands:
-    Operand a
-    Operand b
-    Operand c
-    Operand bias
-    Operand aux
-    Operand out
-    bint packed
-
-
-cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp)
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
-cdef object execute(CachedCall *call, Operands *operands, object owner, object out, tuple held, double alpha, double beta, size_t algorithm,
-                    int device, hipStream_t c_stream, bint wait)
+cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
+                    const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
+                    hipStream_t c_stream, bint wait)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+# The operands of one product call, shared by the function form and Matmul.
+from libc.stdint cimport int32_t
+
+from rocpy._operand cimport Operand
+from rocpy.blaslt._launch cimport PlanKey
+
+
+# Absent operands have ndim -1.
+cdef struct Operands:
+    Operand a
+    Operand b
+    Operand c
+    Operand bias
+    Operand aux
+    Operand out
+    bint packed
+
+
+cdef int epilogue_index(object epilogue) except -1
+cdef int dtype_code(object dtype) except -2
+cdef double real(object value, str name) except? -1.0
+cdef void describe(PlanKey *key, const Operand *operand) noexcept nogil
+cdef object info(const Operand *operand, bint packed=*)
+cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp)
+cdef object sole_aux(object aux)
+cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
+cdef int parse_out(Operands *operands, object out) except -1

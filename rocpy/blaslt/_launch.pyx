@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Plans from problems, and the launch of a plan: allocate the result, enqueue, keep what the stream still reads."""
+
+from libc.string cimport memcpy
+
+from rocpy cimport _core
+from rocpy cimport _operand
+from rocpy.runtime.stream cimport hold
+
+from rocpy.blaslt import lowering as _lowering
+from rocpy.blaslt import matmul as _policy
+from rocpy.dtypes import dtype as _dtype
+from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
+from rocpy.errors import UnsupportedError
+
+cdef extern from "table.hpp" namespace "rocpy" nogil:
+    struct Table:
+        int (*hipGetDevice)(int *device)
+        int (*hipStreamQuery)(hipStream_t stream)
+        int (*hipStreamSynchronize)(hipStream_t stream)
+        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream)
+    Table table
+
+cdef extern from *:
+    """
+    static inline rocpy::Status hip_status(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
+    """
+    Status hip_status(int code, const char *function) nogil
+
+# Products under this many floating-point operations are launched with the GIL held: giving it up and back costs more than they take.
+cdef double _SYNCHRONOUS_FLOPS = 2e5
+cdef int _CPU = 1  # kDLCPU
+cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
+
+
+cdef int fill_layout(LayoutSpec *spec, object layout, int32_t type) except -1:
+    spec.type = type
+    spec.order = 0
+    spec.rows = layout.rows
+    spec.columns = layout.columns
+    spec.ld = layout.ld
+    spec.batch_stride = layout.batch_stride
+    return 0
+
+
+cdef int fill_shape(int32_t *ndim, int64_t *extents, tuple shape) except -1:
+    cdef int axis
+    ndim[0] = <int32_t>len(shape)
+    for axis in range(len(shape)):
+        extents[axis] = shape[axis]
+    return 0
+
+
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *:
+    """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind."""
+    cdef shared_ptr[CachedCall] result
+    cdef CachedCall *call = new CachedCall()
+    result.reset(call)
+    cdef object row = problem.row
+    cdef int32_t d_type = _dtype(problem.dtype).hip
+    cdef int32_t in_type = _dtype(problem.a.dtype).hip
+    call.result_type = d_type
+    fill_shape(&call.result_ndim, call.result_shape, problem.result_shape)
+    if row.aux == "store":
+        call.extra_is_aux = True
+        fill_shape(&call.extra_ndim, call.extra_shape, problem.result_shape)
+    elif row.gradient:
+        fill_shape(&call.extra_ndim, call.extra_shape, problem.gradient_shape)
+    if problem.m == 0 or problem.n == 0 or problem.batch == 0:
+        return result
+
+    cdef object lowered = _lowering.lower(problem)
+    cdef str name
+    if lowered.copies:
+        for name in lowered.copies:
+            call.copies |= 1 << _policy.COPY_BITS[name]
+        return result
+
+    cdef MatmulSpec spec
+    spec = MatmulSpec()
+    cdef object axis
+    cdef int i, j
+    cdef int32_t left, right
+    spec.compute = lowered.compute
+    spec.scale_type = lowered.scale_type
+    spec.op_a = lowered.op_a
+    spec.op_b = lowered.op_b
+    fill_layout(&spec.a, lowered.a, in_type)
+    fill_layout(&spec.b, lowered.b, in_type)
+    fill_layout(&spec.c, lowered.c, d_type)
+    fill_layout(&spec.d, lowered.d, d_type)
+    if packed:
+        spec.a.order = _policy.ORDER_PACKED
+    spec.batch_count = lowered.batch_count
+    spec.epilogue = lowered.epilogue
+    spec.uses_bias = row.bias or bool(row.gradient)
+    spec.bias_type = _dtype(problem.bias.dtype).hip if problem.bias is not None else d_type
+    spec.bias_batch_stride = lowered.bias_batch_stride
+    spec.uses_aux = row.aux != "none"
+    spec.aux_type = d_type
+    spec.aux_ld = lowered.aux_ld
+    spec.aux_batch_stride = lowered.aux_batch_stride
+    if row.clamp:
+        spec.has_activation_arguments = True
+        spec.activation_low, spec.activation_high = problem.clamp
+    # The operands' places in the library's order; sizes in bytes for the loop over batch axes.
+    cdef dict places = {
+        "a": <int>operand_b if lowered.swapped else <int>operand_a,
+        "b": <int>operand_a if lowered.swapped else <int>operand_b,
+        "c": <int>operand_c, "d": <int>operand_d, "bias": <int>operand_bias, "aux": <int>operand_aux,
+    }
+    cdef dict sizes = {
+        "a": in_type, "b": in_type, "c": d_type, "d": d_type, "bias": spec.bias_type, "aux": d_type,
+    }
+    spec.outer_ndim = <int32_t>len(lowered.outer_shape)
+    for j in range(spec.outer_ndim):
+        spec.outer_shape[j] = lowered.outer_shape[j]
+    for name, strides in lowered.outer_strides.items():
+        i = places[name]
+        for j in range(spec.outer_ndim):
+            spec.outer_stride_bytes[i][j] = strides[j] * (_dtype_of_hip(sizes[name]).bits // 8)
+
+    cdef size_t limit = options.max_workspace_bytes
+    cdef Status status
+    with nogil:
+        status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
+    _core.check(status)
+    if call.plan.algorithms().empty():
+        raise UnsupportedError(_policy.nothing_found(problem, options))
+    call.swapped = lowered.swapped
+    call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
+    return result
+
+
+cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t ndim, const int64_t *shape) noexcept nogil:
+    out.type = type
+    out.device_type = like.device_type
+    out.device_id = like.device_id
+    out.ndim = ndim
+    memcpy(out.shape, shape, <size_t>ndim * sizeof(int64_t))
+
+
+cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
+                    const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
+                    hipStream_t c_stream, bint wait):
+    """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
+    cdef Operand fresh, extra
+    cdef object result = out, extra_result = None
+    cdef MatmulPointers pointers
+    cdef StreamContext *context = NULL
+    cdef Status status
+    cdef int code
+    if out is None:
+        set_up(&fresh, a, call.result_type, call.result_ndim, call.result_shape)
+        result = _operand.allocate(owner, a.provider, &fresh)
+        pointers.d = fresh.data
+    else:
+        pointers.d = d.data
+    pointers.bias = bias.data if bias.ndim >= 0 else NULL
+    pointers.aux = aux.data if aux.ndim >= 0 else NULL
+    if call.extra_ndim >= 0:
+        set_up(&extra, a, call.result_type, call.extra_ndim, call.extra_shape)
+        extra_result = _operand.allocate(owner, a.provider, &extra)
+        if call.extra_is_aux:
+            pointers.aux = extra.data
+        else:
+            pointers.bias = extra.data
+    if call.plan == NULL:
+        # No elements in the result, but perhaps in a bias gradient: a sum of nothing.
+        if call.extra_ndim >= 0:
+            clear(&extra, c_stream)
+        return result if extra_result is None else (result, extra_result)
+    if call.swapped:
+        pointers.a = b.data
+        pointers.b = a.data
+    else:
+        pointers.a = a.data
+        pointers.b = b.data
+    pointers.c = c.data if c.ndim >= 0 else NULL
+
+    if call.synchronous:
+        status = borrow_context(device, c_stream, &context)
+        if status.ok():
+            status = call.plan.launch(context, pointers, alpha, beta, algorithm)
+            release_context(context)
+    else:
+        with nogil:
+            status = borrow_context(device, c_stream, &context)
+            if status.ok():
+                status = call.plan.launch(context, pointers, alpha, beta, algorithm)
+                release_context(context)
+    _core.check(status)
+    if wait:
+        if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
+            with nogil:
+                code = table.hipStreamSynchronize(c_stream)
+            _core.check(hip_status(code, b"hipStreamSynchronize"))
+    elif a.device_type == _CPU:
+        # CPU memory is freed at once, not in stream order.
+        hold(c_stream, device, (held, result, extra_result))
+    return result if extra_result is None else (result, extra_result)
+
+
+cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
+    cdef size_t bytes = _dtype_of_hip(operand.type).bits // 8
+    cdef int axis
+    for axis in range(operand.ndim):
+        bytes *= <size_t>operand.shape[axis]
+    if bytes:
+        _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
+        _core.check(hip_status(table.hipStreamSynchronize(c_stream), b"hipStreamSynchronize"))
+    return 0
+
+
+cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1:
+    """Resolve device and stream of a call. Returns 1 when the call must be done on return: CPU arrays and no stream given."""
+    _operand.stream_of(stream, like, out)
+    if like.device_type == _CPU:
+        _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
+        return stream is None
+    device[0] = like.device_id
+    return 0
