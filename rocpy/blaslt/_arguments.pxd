@@ -25,4 +25,5 @@ cdef object info(const Operand *operand, bint packed=*)
 cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp)
 cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
-cdef int parse_out(Operands *operands, object out) except -1
+cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
+cdef int check_out(Operands *operands, const Operand *out) except -1

@@ -120,19 +120,22 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
         kept_b = _operand.parse(b, "b", &operands.b)
     same_place(&operands.a, &operands.b, "b")
     if c is not None:
-        kept_c = _operand.parse(c, "c", &operands.c)
-        same_place(&operands.a, &operands.c, "c")
+        kept_c = parse_one(c, "c", &operands.c, &operands.a)
     if bias is not None:
-        kept_bias = _operand.parse(bias, "bias", &operands.bias)
-        same_place(&operands.a, &operands.bias, "bias")
+        kept_bias = parse_one(bias, "bias", &operands.bias, &operands.a)
     if aux is not None:
-        kept_aux = _operand.parse(aux, "aux", &operands.aux)
-        same_place(&operands.a, &operands.aux, "aux")
+        kept_aux = parse_one(aux, "aux", &operands.aux, &operands.a)
     if out is not None:
-        kept_out = _operand.parse(out, "out", &operands.out)
-        same_place(&operands.a, &operands.out, "out")
-        check_out(operands)
+        kept_out = parse_one(out, "out", &operands.out, &operands.a)
+        check_out(operands, &operands.out)
     return (kept_a, kept_b, kept_c, kept_bias, kept_aux, kept_out)
+
+
+cdef object parse_one(object array, str name, Operand *operand, const Operand *a):
+    """Parse an operand that must lie where a lies; returns what must be kept alive."""
+    cdef object kept = _operand.parse(array, name, operand) if name != "out" else _operand.parse_output(array, name, operand)
+    same_place(a, operand, name)
+    return kept
 
 
 cdef int same_place(const Operand *a, const Operand *other, str name) except -1:
@@ -165,15 +168,13 @@ cdef inline size_t size_of(int32_t type) noexcept nogil:
     return 8 if type == 1 else 4 if type == 0 else 2
 
 
-cdef int check_out(Operands *operands) except -1:
+cdef int check_out(Operands *operands, const Operand *out) except -1:
     cdef size_t low, high, other_low, other_high
     cdef const Operand *others[4]
     cdef int i
     cdef bint same
-    if operands.out.read_only:
-        raise InvalidOperandError("out is read-only; pass a writable array")
     others[0], others[1], others[2], others[3] = &operands.a, &operands.b, &operands.aux, &operands.bias
-    span(&operands.out, &low, &high)
+    span(out, &low, &high)
     for i in range(4):
         if others[i].ndim < 0 or (i == 1 and operands.packed):
             continue
@@ -184,9 +185,9 @@ cdef int check_out(Operands *operands) except -1:
     if operands.c.ndim >= 0:
         span(&operands.c, &other_low, &other_high)
         if other_low < high and low < other_high:
-            same = operands.c.data == operands.out.data and operands.c.ndim == operands.out.ndim
+            same = operands.c.data == out.data and operands.c.ndim == out.ndim
             for i in range(operands.c.ndim):
-                same = same and operands.c.shape[i] == operands.out.shape[i] and operands.c.strides[i] == operands.out.strides[i]
+                same = same and operands.c.shape[i] == out.shape[i] and operands.c.strides[i] == out.strides[i]
             if not same:
                 raise InvalidOperandError("out overlaps c without being c; pass c itself or another array")
     return 0

@@ -110,3 +110,4 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
                     hipStream_t c_stream, bint wait)
+cdef int settle(hipStream_t c_stream) except -1

@@ -8,7 +8,7 @@ from rocpy cimport _operand
 from rocpy.runtime.stream cimport hold
 
 from rocpy.blaslt import lowering as _lowering
-from rocpy.blaslt import matmul as _policy
+from rocpy.blaslt import _policy
 from rocpy.dtypes import dtype as _dtype
 from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
 from rocpy.errors import UnsupportedError
@@ -18,6 +18,7 @@ cdef extern from "table.hpp" namespace "rocpy" nogil:
         int (*hipGetDevice)(int *device)
         int (*hipStreamQuery)(hipStream_t stream)
         int (*hipStreamSynchronize)(hipStream_t stream)
+        int (*hipDeviceSynchronize)()
         int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream)
     Table table
 
@@ -220,3 +221,13 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
         return stream is None
     device[0] = like.device_id
     return 0
+
+
+cdef int settle(hipStream_t c_stream) except -1:
+    """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order."""
+    cdef int code
+    with nogil:
+        code = table.hipStreamSynchronize(c_stream)
+        if code == 0:
+            code = table.hipDeviceSynchronize()
+    return _core.check(hip_status(code, b"hipStreamSynchronize"))

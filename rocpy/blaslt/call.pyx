@@ -8,15 +8,15 @@ from libcpp.memory cimport shared_ptr
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
-from rocpy._operand cimport hipStream_t
-from rocpy.blaslt._arguments cimport Operands, describe, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
+from rocpy._operand cimport Operand, hipStream_t
+from rocpy.blaslt._arguments cimport Operands, describe, info, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
-    CachedCall, PlanKey, StreamContext, borrow_context, build, execute, place_of, plan_cache, release_context,
+    CachedCall, PlanKey, StreamContext, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
 )
 from rocpy.blaslt.weight cimport Weight
 
-from rocpy.blaslt import matmul as _policy
-from rocpy.blaslt import options as _options
+from rocpy.blaslt import _policy
+from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
@@ -104,10 +104,11 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         if resolved is None:
             resolved = _options.resolve_options(options)
         return _policy.copied_product(
-            product_again, found.copies, resolved, (a, b, c, bias, aux, out), held,
+            product_again, found.copies, resolved, (a, b, c, bias, aux, out),
+            (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
             tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), _dtype_of_hip(found.result_type).name,
             dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream),
-            wait,
+            (lambda: None) if wait else Settle(<size_t>c_stream),
         )
     cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out, held,
                                    c_alpha, c_beta, 0, device, c_stream, wait)
@@ -118,8 +119,24 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     return result
 
 
+cdef str layout(const Operand *operand):
+    return info(operand).text if operand.ndim >= 0 else ""
+
+
+cdef class Settle:
+    """Waits for one stream when called."""
+
+    cdef hipStream_t c_stream
+
+    def __cinit__(self, size_t handle):
+        self.c_stream = <hipStream_t>handle
+
+    def __call__(self):
+        settle(self.c_stream)
+
+
 def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream):
-    """Run a product whose operands were copied; for rocpy.blaslt.matmul."""
+    """Run a product whose operands were copied; for rocpy.blaslt._policy."""
     return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)
 
 
@@ -200,5 +217,6 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         _policy.refuse_later(epilogue_inputs=epilogue_inputs, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
                              amax=amax, autotune=autotune)
     if algorithm is not None:
-        return _policy.forced_product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, algorithm, stream)
+        return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
+            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options))
     return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rocpy import dtypes
 from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
 
-__all__ = ["Layout", "Lowered", "lower"]
+__all__ = ["Layout", "Lowered", "lower", "matrix_layout"]
 
 # hipblasOperation_t, hipblasComputeType_t and hipDataType numbers.
 OP_N, OP_T = 111, 112
@@ -60,7 +60,7 @@ class Lowered:
     outer_strides: dict[str, tuple[int, ...]] = field(default_factory=dict)  # elements, for each operand
 
 
-def _matrix(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
+def matrix_layout(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
     """Return how a matrix lies, ``("row" | "column", ld)``, or ``None`` when the library cannot take it."""
     (rows, columns), (row_stride, column_stride) = shape, strides
     if rows == 0 or columns == 0:
@@ -110,23 +110,23 @@ def lower(problem: Problem) -> Lowered:
     copies: list[str] = []
 
     a_shape, a_strides, a_batch_shape, a_batch = _view(problem.a, True, batch_ndim)
-    a_lies = _matrix(a_shape, a_strides)
+    a_lies = matrix_layout(a_shape, a_strides)
     if a_lies is None or _unusable_batch(a_batch_shape, a_batch):
         copies.append("a")
     b_shape, b_strides, b_batch_shape, b_batch = _view(problem.b, False, batch_ndim)
-    b_lies = ("row", max(1, problem.n)) if problem.b.packed else _matrix(b_shape, b_strides)
+    b_lies = ("row", max(1, problem.n)) if problem.b.packed else matrix_layout(b_shape, b_strides)
     if b_lies is None or _unusable_batch(b_batch_shape, b_batch):
         copies.append("b")
 
     # The result's orientation decides everything else; its own batch strides may not repeat or run backwards.
     fresh = OperandInfo(problem.result_shape, dense_strides(problem.result_shape), problem.dtype)
     d_matrix, d_batch = _result_view(problem.out or fresh, problem)
-    d_lies = _matrix((problem.m, problem.n), d_matrix)
+    d_lies = matrix_layout((problem.m, problem.n), d_matrix)
     bound_to_rows = row.bias or row.aux != "none" or row.gradient == "bgrad" or problem.b.packed
     if d_lies is None or not _separate(problem, d_matrix, d_batch) or (d_lies[0] == "column" and bound_to_rows):
         copies.append("out")
         d_matrix, d_batch = _result_view(fresh, problem)
-        d_lies = _matrix((problem.m, problem.n), d_matrix)
+        d_lies = matrix_layout((problem.m, problem.n), d_matrix)
     assert d_lies is not None  # a dense result always lies in rows
     swapped = d_lies[0] == "row"
 
@@ -136,7 +136,7 @@ def lower(problem: Problem) -> Lowered:
             copies.append("c")
         else:
             c_matrix, c_batch = _result_view(problem.c, problem)
-            lies = _matrix((problem.m, problem.n), c_matrix)
+            lies = matrix_layout((problem.m, problem.n), c_matrix)
             if lies is not None and lies[0] != d_lies[0] and min(problem.m, problem.n) == 1:
                 lies = _as(d_lies[0], (problem.m, problem.n), c_matrix)
             if lies is None or lies[0] != d_lies[0] or _unusable_batch(problem.batch_shape, c_batch):

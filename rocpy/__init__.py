@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""Matrix products with fused epilogues over hipBLASLt, on AMD GPUs and, through the same C ABIs, on any CPU.
+
+Semantic versioning covers the names in ``__all__``, here and in the public sub-packages. Importing rocpy opens no library.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from rocpy import errors, platform
+from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
+from rocpy.blaslt import _plan_cache as plan_cache
+from rocpy.errors import (
+    ClosedError,
+    InvalidOperandError,
+    InvalidProblemError,
+    LibraryError,
+    OutOfMemoryError,
+    RocpyError,
+    RocpyWarning,
+    UnsupportedError,
+)
+from rocpy.runtime.device import Device
+from rocpy.runtime.event import Event
+from rocpy.runtime.memory import Buffer
+from rocpy.runtime.stream import Stream
+
+try:
+    __version__ = version("rocpy")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "Buffer",
+    "ClosedError",
+    "Device",
+    "Epilogue",
+    "Event",
+    "InvalidOperandError",
+    "InvalidProblemError",
+    "LibraryError",
+    "Matmul",
+    "Options",
+    "OutOfMemoryError",
+    "RocpyError",
+    "RocpyWarning",
+    "Stream",
+    "UnsupportedError",
+    "Weight",
+    "errors",
+    "explain",
+    "matmul",
+    "options",
+    "plan_cache",
+    "platform",
+]

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""What the per-call path leaves to Python: copies of layouts that the library cannot take, forced algorithms, explanations, refusals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rocpy import platform
+from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt._options import Options
+from rocpy.blaslt.problem import Problem
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+__all__ = ["Explanation", "explain"]
+
+# Bits of a call whose operands must be copied, by the user's names.
+COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5}
+# ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
+ORDER_PACKED = 7498593
+_COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2}
+
+
+def compute_code(compute: object) -> int:
+    """Return the key's number of a compute type; an unknown one is refused here, before it can share a key."""
+    code = _COMPUTE_CODES.get(compute) if isinstance(compute, str) else None
+    if code is None:
+        raise InvalidProblemError(f"compute={compute!r}; it may be {', '.join(map(repr, _COMPUTE_CODES))}")
+    return code
+
+
+def clamp_bounds(clamp: object) -> tuple[float, float]:
+    """Return the bounds of a clamp epilogue as two floats."""
+    try:
+        low, high = clamp  # type: ignore[misc]
+        return float(low), float(high)
+    except (TypeError, ValueError):
+        raise InvalidProblemError(f"clamp={clamp!r}; it must be a pair of numbers (low, high)") from None
+
+
+def nothing_found(problem: Problem, options: Options) -> str:
+    """Return the message for a problem that the platform has no algorithm for."""
+    chosen = platform.current()
+    return (
+        f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes of workspace; "
+        "try another dtype, epilogue='default' with the epilogue applied afterwards, or a larger options(max_workspace_bytes=...)"
+    )
+
+
+def refuse_later(**arguments: object) -> None:
+    """Refuse the arguments that matmul takes by name and cannot serve yet."""
+    given = [name for name, value in arguments.items() if value is not None and value is not False]
+    raise UnsupportedError(f"{', '.join(given)}: not supported yet; leave {'it' if len(given) == 1 else 'them'} away")
+
+
+def copy_refused(name: str, layout: str) -> UnsupportedError:
+    """Return the error for a copy that the options forbid."""
+    return UnsupportedError(
+        f"{name}: {layout}: the library cannot take this layout, and options(copies='error') forbids the copy; "
+        "pass an array whose last or last but one axis is contiguous"
+    )
+
+
+def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Return a C-contiguous copy of an array by its own framework, broadcast to ``shape`` if one is given."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array if shape is None else np.broadcast_to(array, shape)).copy()
+    if hasattr(array, "contiguous"):  # torch's name for it
+        source = array if shape is None else array.expand(shape)
+        return source.contiguous() if not source.is_contiguous() else source.clone()
+    module = sys.modules.get(type(array).__module__.partition(".")[0])
+    if module is not None and hasattr(module, "ascontiguousarray"):
+        return module.ascontiguousarray(array if shape is None else module.broadcast_to(array, shape))
+    if hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] == 1:
+        return contiguous(np.from_dlpack(array), shape)
+    try:
+        return contiguous(np.asarray(memoryview(array)), shape)
+    except TypeError:
+        raise UnsupportedError(
+            f"a {type(array).__module__}.{type(array).__name__} of this layout must be copied, and rocpy does not know how; "
+            "pass a contiguous array"
+        ) from None
+
+
+def assign(out: Any, result: Any) -> None:
+    """Write a result that was computed aside into ``out``, by out's own framework."""
+    if hasattr(out, "copy_"):
+        out.copy_(result)
+    elif hasattr(out, "__setitem__"):
+        out[...] = result
+    else:
+        raise InvalidOperandError(f"out: a {type(out).__name__} of this layout cannot be written; pass a row-major array")
+
+
+def copied_product(
+    run: Callable[..., Any],
+    bits: int,
+    options: Options,
+    operands: tuple[Any, ...],
+    layouts: tuple[str, ...],
+    result_shape: tuple[int, ...],
+    result_dtype: str,
+    arguments: dict[str, Any],
+    settle: Callable[[], None],
+) -> Any:
+    """Copy what the library cannot take as it lies, run, and put the result where the user wants it.
+
+    ``settle`` waits until a stream that the user gave is idle: copies are made by the operands' framework, outside that stream's order.
+    """
+    named = dict(zip(COPY_BITS, operands, strict=True))
+    chosen = [name for name, bit in COPY_BITS.items() if bits >> bit & 1]
+    if options.copies == "error":
+        raise copy_refused(chosen[0], layouts[COPY_BITS[chosen[0]]])
+    settle()
+    for name in chosen:
+        if name != "out":
+            named[name] = contiguous(named[name], result_shape if name == "c" else None)
+    if "out" not in chosen:
+        settle()
+        return run(**named, **arguments)
+    out, named["out"] = named["out"], None
+    settle()
+    result = run(**named, **{**arguments, "dtype": result_dtype})
+    settle()
+    assign(out, result[0] if isinstance(result, tuple) else result)
+    return (out, result[1]) if isinstance(result, tuple) else out
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a product would be computed; its ``str`` is meant to be read.
+
+    Parameters
+    ----------
+    platform, device
+        Where it runs.
+    problem
+        The validated problem.
+    algorithm
+        The algorithm that the function form takes, ``None`` for an empty result.
+    candidates
+        How many algorithms there were to choose from.
+    source
+        Where the choice came from: ``"heuristic"``, or ``"nothing to compute"``.
+    copies
+        Operands that are copied first, because the library cannot take them as they lie.
+    packed
+        Whether b is a packed :class:`rocpy.Weight`.
+    """
+
+    platform: str
+    device: str
+    problem: Problem
+    algorithm: Algorithm | None
+    candidates: int
+    source: str
+    copies: tuple[str, ...]
+    packed: bool
+
+    def __str__(self) -> str:
+        """Return one line for each fact."""
+        algorithm = self.algorithm
+        lines = [f"problem    {self.problem}", f"platform   {self.platform} ({self.device})"]
+        if algorithm is not None:
+            lines += [
+                f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), first of {self.candidates}",
+                f"lowering   {algorithm.lowering}",
+                f"workspace  {algorithm.workspace_bytes} bytes",
+            ]
+        lines.append(f"chosen by  {self.source}")
+        if self.packed:
+            lines.append("weights    packed for the platform")
+        if self.copies:
+            lines.append(f"copies     {', '.join(self.copies)}")
+        return "\n".join(lines)
+
+
+def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
+    """Return how ``rocpy.matmul`` with these arguments would be computed, without computing it.
+
+    Parameters
+    ----------
+    a, b, c
+        Operands as for :func:`rocpy.matmul`.
+    **arguments
+        Keyword arguments of :func:`rocpy.matmul`.
+
+    Returns
+    -------
+    Explanation
+        Platform, algorithm, lowering, workspace in bytes, and where the choice came from.
+
+    Raises
+    ------
+    RocpyError
+        What the product itself would raise.
+
+    References
+    ----------
+    ``hipblasLtMatmulAlgoGetHeuristic``.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> x = np.ones((8, 16), np.float32)
+    >>> print(rocpy.explain(x, rocpy.Weight(np.ones((16, 4), np.float32))).algorithm.lowering)
+    native
+    """
+    from rocpy.blaslt.plan import Matmul
+
+    arguments.pop("autotune", None)
+    arguments.pop("algorithm", None)
+    with Matmul(a, b, c, **arguments) as product:
+        algorithms = product.plan()
+        chosen = platform.current()
+        return Explanation(
+            platform=chosen.name,
+            device=product.device_name,
+            problem=product.problem,
+            algorithm=algorithms[0] if algorithms else None,
+            candidates=len(algorithms),
+            source="heuristic" if algorithms else "nothing to compute",
+            copies=product.copies,
+            packed=product.packed,
+        )
+
+
+def forced_product(a: Any, b: Any, c: Any, algorithm: object, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
+    """Run a product by the algorithm that the user names."""
+    from rocpy.blaslt.plan import Matmul
+
+    with Matmul(a, b, c, stream=stream, **arguments) as product:
+        product.plan()
+        return product.execute(out=out, algorithm=algorithm)

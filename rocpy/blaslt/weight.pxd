@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+# A weight as the per-call path reads it.
+from rocpy._operand cimport Operand
+
+
+cdef class Weight:
+    cdef readonly object source
+    cdef readonly object bias
+    cdef readonly str layout
+    cdef readonly bint packed
+    cdef Operand operand
+    cdef object kept  # owns the memory of operand when it is not ours
+    cdef object version
+    cdef void *memory
+    cdef int device
+    cdef object __weakref__
+
+    cdef int current(self) except -1
+    cdef int load(self) except -1
+    cdef int drop(self) except -1

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+"""Weight: a right operand that is used again and again, packed once for the platform."""
+
+from libc.string cimport memcpy
+
+from rocpy cimport _core
+from rocpy cimport _operand
+from rocpy._core cimport Status
+from rocpy._operand cimport hipStream_t
+from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
+
+import warnings
+
+import numpy as np
+
+from rocpy.blaslt import lowering as _lowering
+from rocpy.blaslt import _policy
+from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+
+cdef extern from "types.h" nogil:
+    ctypedef void *hipblasLtMatrixLayout_t
+
+cdef extern from "table.hpp" namespace "rocpy" nogil:
+    bint has(const char *function)
+
+cdef extern from *:
+    """
+    #include "table.hpp"
+    namespace {
+    using rocpy::Library;
+    using rocpy::Status;
+    using rocpy::table;
+
+    // Packs op(A), the m x k view of the weight that the library sees, into memory of the platform.
+    Status pack_weight(void *handle, hipStream_t stream, int32_t type, int32_t op, int64_t rows, int64_t columns, int64_t ld, const void *data,
+                       int64_t m, int64_t k, void **packed) {
+      const hipblasComputeType_t compute = type == HIP_R_64F ? HIPBLAS_COMPUTE_64F : HIPBLAS_COMPUTE_32F;
+      const auto element = static_cast<hipDataType>(type);
+      size_t bytes = 0;
+      hipblasStatus_t status = table.rocpyExtPackBytes(handle, element, compute, static_cast<uint64_t>(m), static_cast<uint64_t>(k), &bytes);
+      if (status != HIPBLAS_STATUS_SUCCESS) return {Library::hipblaslt, status, "rocpyExtPackBytes"};
+      hipError_t error = table.hipMalloc(packed, bytes);
+      if (error != hipSuccess) return {Library::hip, error, "hipMalloc"};
+      hipblasLtMatrixLayout_t layout = nullptr;
+      status = table.hipblasLtMatrixLayoutCreate(&layout, element, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld);
+      const char *function = "hipblasLtMatrixLayoutCreate";
+      if (status == HIPBLAS_STATUS_SUCCESS) {
+        status = table.rocpyExtPack(handle, static_cast<hipblasOperation_t>(op), compute, data, layout, *packed, bytes, stream);
+        function = "rocpyExtPack";
+        table.hipblasLtMatrixLayoutDestroy(layout);
+      }
+      if (status == HIPBLAS_STATUS_SUCCESS) {
+        error = table.hipStreamSynchronize(stream);
+        if (error == hipSuccess) return {};
+        table.hipFree(*packed);
+        *packed = nullptr;
+        return {Library::hip, error, "hipStreamSynchronize"};
+      }
+      table.hipFree(*packed);
+      *packed = nullptr;
+      return {Library::hipblaslt, status, function};
+    }
+
+    Status free_weight(void *packed) { return {Library::hip, table.hipFree(packed), "hipFree"}; }
+    int current_device() {
+      int device = 0;
+      table.hipGetDevice(&device);
+      return device;
+    }
+    }  // namespace
+    """
+    Status pack_weight(void *handle, hipStream_t stream, int type, int op, long rows, long columns, long ld, const void *data, long m,
+                       long k, void **packed) nogil
+    Status free_weight(void *packed) nogil
+    int current_device() nogil
+
+cdef int _CPU = 1  # kDLCPU
+
+
+cdef class Weight:
+    """A weight matrix, with its bias, packed once for the platform.
+
+    Parameters
+    ----------
+    w
+        Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. It is kept for export and for repacking.
+    bias
+        Length N; used by epilogues that take a bias when the call gives none.
+    layout
+        ``"kn"`` or ``"nk"``.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``w`` is not an array.
+    InvalidProblemError
+        If it does not have two axes, or the bias is not of length N.
+
+    Notes
+    -----
+    A torch tensor that changes is noticed by its version counter and packed again. Other arrays are copied here; after changing one,
+    call :meth:`refresh`. Pickles as the arrays themselves.
+
+    References
+    ----------
+    ``rocpyExtPack`` where the platform has it; elsewhere the weight stays as it is.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> w = rocpy.Weight(np.ones((3, 4), np.float32), bias=np.arange(4, dtype=np.float32))
+    >>> rocpy.matmul(np.ones((1, 3), np.float32), w, epilogue="relu_bias")
+    array([[3., 4., 5., 6.]], dtype=float32)
+    """
+
+    def __cinit__(self, w, bias=None, *, str layout="kn"):
+        self.memory = NULL
+        self.device = 0
+
+    def __init__(self, w, bias=None, *, str layout="kn"):
+        if layout not in ("kn", "nk"):
+            raise InvalidProblemError(f"layout={layout!r}; it may be 'kn' for (K, N) or 'nk' for (N, K)")
+        if type(w) is Weight:
+            raise InvalidOperandError("w: a Weight already; pass the array it was made of (its .source)")
+        _core.ensure()
+        self.layout = layout
+        self.source = w
+        self.bias = bias
+        self.load()
+        cdef Operand b
+        if bias is not None:
+            _operand.parse(bias, "bias", &b)
+            if b.ndim != 1 or b.shape[0] != self.operand.shape[1]:
+                shape = tuple([b.shape[i] for i in range(b.ndim)])
+                self.drop()
+                raise InvalidProblemError(f"bias: shape {shape}; it must have length N = {self.operand.shape[1]}, the columns of w")
+
+    @classmethod
+    def from_linear(cls, module):
+        """Return the weight of a ``torch.nn.Linear``, with its bias.
+
+        Parameters
+        ----------
+        module
+            Anything with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``.
+
+        Examples
+        --------
+        >>> import types, numpy as np, rocpy
+        >>> linear = types.SimpleNamespace(weight=np.ones((4, 3), np.float32), bias=None)
+        >>> rocpy.Weight.from_linear(linear).shape
+        (3, 4)
+        """
+        weight, bias = module.weight, module.bias
+        if hasattr(weight, "detach"):  # a Parameter requires grad; products with a Weight are for inference
+            weight, bias = weight.detach(), None if bias is None else bias.detach()
+        return cls(weight, bias=bias, layout="nk")
+
+    cdef int load(self) except -1:
+        """Read the source: pack it where the platform packs, else take its memory or a copy of it."""
+        cdef Operand view
+        cdef StreamContext *context = NULL
+        cdef hipStream_t stream = NULL
+        cdef Status status
+        cdef void *packed = NULL
+        cdef int i
+        cdef object source = self.source
+        cdef object kept = _operand.parse(source, "w", &view)
+        if view.ndim != 2:
+            raise InvalidProblemError(f"w: shape {tuple([view.shape[i] for i in range(view.ndim)])}; a weight has two axes")
+        cdef object version = getattr(source, "_version", None)
+        cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and view.type in (0, 1, 2, 14)
+        cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
+        if lies is None or (version is None and not packs):
+            source = _policy.contiguous(source)
+            kept = _operand.parse(source, "w", &view)
+            lies = ("row", max(1, view.shape[1]))
+        if self.layout == "nk":
+            view.shape[0], view.shape[1] = view.shape[1], view.shape[0]
+            view.strides[0], view.strides[1] = view.strides[1], view.strides[0]
+            lies = ("column" if lies[0] == "row" else "row", lies[1])
+        cdef long k = view.shape[0], n = view.shape[1], ld = max(lies[1], n if lies[0] == "row" else k)
+        cdef int op = 111 if lies[0] == "row" else 112
+        cdef int device
+        if packs:
+            device = current_device() if view.device_type == _CPU else view.device_id
+            _operand.stream_of(None, &view, &stream)
+            with nogil:
+                status = borrow_context(device, stream, &context)
+                if status.ok():
+                    # The library's A is this matrix: row-major (K, N) is column-major n x k.
+                    status = pack_weight(context.handle, stream, view.type, op, n if op == 111 else k, k if op == 111 else n, ld,
+                                         view.data, n, k, &packed)
+                    release_context(context)
+            _core.check(status)
+            self.drop()
+            self.memory = packed
+            self.device = device
+            view.data = packed
+            view.strides[0], view.strides[1] = n, 1
+            kept = None
+        self.packed = packs
+        self.kept = kept
+        self.version = version
+        memcpy(&self.operand, &view, sizeof(Operand))
+        return 0
+
+    cdef int drop(self) except -1:
+        cdef void *memory = self.memory
+        if memory != NULL:
+            self.memory = NULL
+            _core.check(free_weight(memory))
+        return 0
+
+    cdef int current(self) except -1:
+        """Make sure that the packed copy is that of the source as it is now."""
+        if self.operand.ndim == 0:
+            raise ClosedError("w: this Weight was closed")
+        if self.version is not None and self.source._version != self.version:
+            self.load()
+        return 0
+
+    def refresh(self):
+        """Read the source again, after it was changed in a way that carries no version counter.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> source = np.zeros((2, 2), np.float32)
+        >>> w = rocpy.Weight(source)
+        >>> source[:] = 1
+        >>> w.refresh()
+        >>> rocpy.matmul(np.ones((1, 2), np.float32), w)
+        array([[2., 2.]], dtype=float32)
+        """
+        if self.operand.ndim == 0:
+            raise ClosedError("w: this Weight was closed")
+        self.load()
+
+    @property
+    def shape(self):
+        """``(K, N)``."""
+        return (self.operand.shape[0], self.operand.shape[1])
+
+    @property
+    def dtype(self):
+        """Name of the element type."""
+        return _dtype_of_hip(self.operand.type).name
+
+    def close(self):
+        """Free the packed copy. Closing twice is harmless; using the weight afterwards raises ClosedError."""
+        self.operand.ndim = 0
+        self.kept = None
+        self.drop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def __reduce__(self):
+        return (_rebuild, (self.source, self.bias, self.layout))
+
+    def __repr__(self):
+        if self.operand.ndim == 0:
+            return "<rocpy.Weight, closed>"
+        return f"<rocpy.Weight {self.shape} {self.dtype}{', packed' if self.packed else ''}{', with bias' if self.bias is not None else ''}>"
+
+    def __dealloc__(self):
+        if self.memory != NULL:
+            status = free_weight(self.memory)
+            if not status.ok():
+                warnings.warn("a Weight's packed memory could not be freed; it is leaked", RocpyWarning)
+
+
+def _rebuild(source, bias, layout):
+    """Make a Weight again from what it pickles as."""
+    return Weight(source, bias, layout=layout)
