@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The operands of a call: parsed, checked against each other, and described as plan keys and as problems."""
 
+from libc.stdint cimport int32_t, int64_t
+
 from rocpy cimport _operand
+from rocpy._operand cimport Operand
+from rocpy.blaslt._launch cimport PlanKey
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue

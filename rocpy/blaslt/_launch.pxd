@@ -36,7 +36,8 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         operand_bias
         operand_aux
         operand_count
-    cdef struct MatmulSpec:
+    cdef cppclass MatmulSpec:
+        MatmulSpec()
         int32_t compute
         int32_t scale_type
         int32_t op_a

@@ -15,11 +15,11 @@ from rocpy.errors import UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
-        int (*hipGetDevice)(int *device)
-        int (*hipStreamQuery)(hipStream_t stream)
-        int (*hipStreamSynchronize)(hipStream_t stream)
-        int (*hipDeviceSynchronize)()
-        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream)
+        int (*hipGetDevice)(int *device) noexcept nogil
+        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
+        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
+        int (*hipDeviceSynchronize)() noexcept nogil
+        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream) noexcept nogil
     Table table
 
 cdef extern from *:
@@ -77,8 +77,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             call.copies |= 1 << _policy.COPY_BITS[name]
         return result
 
-    cdef MatmulSpec spec
-    spec = MatmulSpec()
+    cdef MatmulSpec spec = MatmulSpec()
     cdef object axis
     cdef int i, j
     cdef int32_t left, right
