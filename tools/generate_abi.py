@@ -2,7 +2,8 @@
 """Turns the rows of csrc/abi/*.def into source text.
 
 ``generate_abi.py facade LIBRARY OUTPUT`` writes the C source of one of the host platform's facades: each row of the library forwards to
-the function of the same name in librocpy_host.so. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows.
+the function of the same name in librocpy_host.so. ``generate_abi.py pxd OUTPUT`` writes the Cython declarations and checked calls of
+every row. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import abi_pxd
 
 ABI = Path(__file__).resolve().parent.parent / "csrc" / "abi"
 DEFINITIONS = ("hip.def", "hipblaslt.def", "extension.def")
@@ -140,11 +143,15 @@ def main(argv: list[str] | None = None) -> int:
     mode = modes.add_parser("facade", help="C source of a host facade")
     mode.add_argument("library")
     mode.add_argument("output", type=Path)
+    mode = modes.add_parser("pxd", help="Cython declarations and checked calls of all rows")
+    mode.add_argument("output", type=Path)
     mode = modes.add_parser("rows", help="names of a library's rows, one a line")
     mode.add_argument("library")
     arguments = parser.parse_args(argv)
     if arguments.mode == "facade":
         arguments.output.write_text(facade(arguments.library), encoding="utf-8")
+    elif arguments.mode == "pxd":
+        arguments.output.write_text(abi_pxd.pxd([ABI / name for name in abi_pxd.HEADERS], all_rows()), encoding="utf-8")
     else:
         print("\n".join(row.name for row in all_rows() if row.library == arguments.library))
     return 0

@@ -11,6 +11,8 @@ from layout_rules.tree import Tree, matching, rule
 LAYERS = (
     {"errors", "dtypes", "typing"},
     {"_core"},
+    {"_search"},
+    {"_hip_python"},
     {"platform"},
     {"_dlpack"},
     {"runtime"},

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Names of libraries and of status codes.
+#include "status.hpp"
+
+#include <cstring>
+
+#include "table.hpp"
+
+namespace rocpy {
+namespace {
+
+struct LibraryRow {
+  const char *name;
+  const char *stem;
+  int32_t not_supported;
+};
+
+constexpr LibraryRow libraries[] = {
+#define LIBRARY(name, stem, not_supported) {#name, stem, not_supported},
+    ROCPY_LIBRARIES(LIBRARY)
+#undef LIBRARY
+};
+
+// hipBLASLt itself has no function for this.
+const char *hipblaslt_status_name(int32_t code) noexcept {
+  switch (code) {
+#define CODE(name) \
+  case name:       \
+    return #name;
+    CODE(HIPBLAS_STATUS_SUCCESS)
+    CODE(HIPBLAS_STATUS_NOT_INITIALIZED)
+    CODE(HIPBLAS_STATUS_ALLOC_FAILED)
+    CODE(HIPBLAS_STATUS_INVALID_VALUE)
+    CODE(HIPBLAS_STATUS_MAPPING_ERROR)
+    CODE(HIPBLAS_STATUS_EXECUTION_FAILED)
+    CODE(HIPBLAS_STATUS_INTERNAL_ERROR)
+    CODE(HIPBLAS_STATUS_NOT_SUPPORTED)
+    CODE(HIPBLAS_STATUS_ARCH_MISMATCH)
+    CODE(HIPBLAS_STATUS_HANDLE_IS_NULLPTR)
+    CODE(HIPBLAS_STATUS_INVALID_ENUM)
+    CODE(HIPBLAS_STATUS_UNKNOWN)
+#undef CODE
+    default:
+      return nullptr;
+  }
+}
+
+const char *hip_status_name(int32_t code) noexcept {
+  if (code == hipErrorNotSupported) return "hipErrorNotSupported";  // what trampolines answer, also while nothing is loaded
+  if (!has("hipGetErrorName")) return nullptr;
+  const char *name = table.hipGetErrorName(static_cast<hipError_t>(code));
+  // HIP answers codes it does not know with a sentence or with its code for "unknown".
+  bool known = name && *name && !std::strchr(name, ' ') && (code == hipErrorUnknown || std::strcmp(name, "hipErrorUnknown") != 0);
+  return known ? name : nullptr;
+}
+
+const LibraryRow &row(Library library) noexcept { return libraries[static_cast<int>(library)]; }
+
+}  // namespace
+
+const char *library_name(Library library) noexcept { return row(library).name; }
+const char *library_stem(Library library) noexcept { return row(library).stem; }
+int32_t not_supported(Library library) noexcept { return row(library).not_supported; }
+
+const char *status_name(Library library, int32_t code) noexcept {
+  switch (library) {
+    case Library::hip:
+      return hip_status_name(code);
+    case Library::hipblaslt:
+      return hipblaslt_status_name(code);
+  }
+  return nullptr;
+}
+
+const char *status_text(Library library, int32_t code) noexcept {
+  return library == Library::hip && has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code)) : nullptr;
+}
+
+void clear_last_error(Library library) noexcept {
+  if (library == Library::hip) table.hipGetLastError();
+}
+
+}  // namespace rocpy

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// The table's storage, its trampolines, and which rows the loaded library has.
+#include "table.hpp"
+
+#include <atomic>
+#include <cstring>
+
+namespace rocpy {
+namespace {
+
+// What a missing function answers, by the row's result type.
+template <class Result>
+constexpr Result refusal();
+template <>
+constexpr hipError_t refusal<hipError_t>() {
+  return hipErrorNotSupported;
+}
+template <>
+constexpr hipblasStatus_t refusal<hipblasStatus_t>() {
+  return HIPBLAS_STATUS_NOT_SUPPORTED;
+}
+template <>
+constexpr const char *refusal<const char *>() {
+  return "not available: the platform's library lacks this function";
+}
+
+constexpr Table trampolines = {
+#define ROCPY_FUNCTION(library, result, name, parameters, since) [] parameters -> result { return refusal<result>(); },
+#include "functions.def"
+#undef ROCPY_FUNCTION
+};
+
+constexpr Row rows[] = {
+#define ROCPY_FUNCTION(library, result, name, parameters, since) {Library::library, #name, since, since == 1},
+#include "functions.def"
+#undef ROCPY_FUNCTION
+};
+constexpr int rows_total = sizeof rows / sizeof rows[0];
+
+std::atomic<bool> present[rows_total];
+
+}  // namespace
+
+Table table = trampolines;
+
+int row_count() noexcept { return rows_total; }
+const Row &row_at(int index) noexcept { return rows[index]; }
+
+bool has(const char *function) noexcept {
+  for (int i = 0; i < rows_total; ++i) {
+    if (std::strcmp(rows[i].function, function) == 0) return present[i].load(std::memory_order_relaxed);
+  }
+  return false;
+}
+
+std::vector<const char *> missing(Library library) {
+  std::vector<const char *> names;
+  for (int i = 0; i < rows_total; ++i) {
+    if (rows[i].library == library && !rows[i].optional && !present[i].load(std::memory_order_relaxed)) names.push_back(rows[i].function);
+  }
+  return names;
+}
+
+void fill_table(Lookup lookup, void *context) noexcept {
+  int index = 0;
+#define ROCPY_FUNCTION(library, result, name, parameters, since)                      \
+  {                                                                                   \
+    void *address = lookup(Library::library, #name, context);                         \
+    table.name = address ? reinterpret_cast<decltype(table.name)>(address) : trampolines.name; \
+    present[index++].store(address != nullptr, std::memory_order_relaxed);            \
+  }
+#include "functions.def"
+#undef ROCPY_FUNCTION
+}
+
+void reset_table() noexcept {
+  for (auto &flag : present) flag.store(false, std::memory_order_relaxed);
+  table = trampolines;
+}
+
+}  // namespace rocpy

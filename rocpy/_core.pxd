@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""What other extension modules take from the core: a checked status, and the platform chosen before the first call."""
+
+from libc.stdint cimport int32_t
+from libcpp cimport bool as cpp_bool
+
+
+cdef extern from "status.hpp" namespace "rocpy" nogil:
+    cdef enum class Library(int32_t):
+        hip
+        hipblaslt
+
+    cdef cppclass Status:
+        Status()
+        Library library
+        int32_t code
+        const char* function
+        cpp_bool ok()
+
+
+cdef extern from "platform.hpp" namespace "rocpy" nogil:
+    cpp_bool loaded()
+
+
+# The slow halves of the two functions below; both take the GIL.
+cdef int raise_status(Library library, int32_t code, const char* function) except -1 nogil
+cdef int select_platform() except -1 nogil
+
+
+cdef inline int check(const Status& status) except -1 nogil:
+    """Raise the exception of a status that is not a success."""
+    if status.code == 0:
+        return 0
+    return raise_status(status.library, status.code, status.function)
+
+
+cdef inline int ensure() except -1 nogil:
+    """Choose and load the platform unless that has been done."""
+    if loaded():
+        return 0
+    return select_platform()

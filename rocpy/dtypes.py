@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""The dtypes that rocpy knows, one row each: what every library and framework calls them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from rocpy.errors import InvalidOperandError
+
+__all__ = ["DTYPES", "DType", "from_dlpack", "from_hip", "lookup"]
+
+# DLPack's type codes, dlpack.h 1.1 and later.
+_INT, _FLOAT, _BFLOAT, _COMPLEX = 0, 2, 4, 5
+_E4M3FN, _E4M3FNUZ, _E5M2, _E5M2FNUZ, _E8M0FNU = 10, 11, 12, 13, 14
+_E2M3FN, _E3M2FN, _E2M1FN = 15, 16, 17
+
+
+@dataclass(frozen=True)
+class DType:
+    """A type of elements.
+
+    Attributes
+    ----------
+    name
+        Its name: numpy's or ml_dtypes' own.
+    bits
+        Bits of one element. Elements of fewer than eight are packed in rocpy, one to a byte in ml_dtypes.
+    kind
+        ``"float"``, ``"int"``, ``"complex"`` or ``"scale"`` (powers of two that scale blocks).
+    module
+        ``"numpy"`` or ``"ml_dtypes"``: who has the scalar type of this name.
+    dlpack
+        DLPack's type code and bits.
+    hip
+        The number of its ``hipDataType``; hipBLASLt 1.4.1.
+    torch
+        torch's name for it; empty where torch has none.
+
+    Examples
+    --------
+    >>> from rocpy import dtypes
+    >>> dtypes.lookup("bfloat16").bits
+    16
+    """
+
+    name: str
+    bits: int
+    kind: str
+    module: str
+    dlpack: tuple[int, int]
+    hip: int
+    torch: str
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element that stands alone."""
+        return (self.bits + 7) // 8
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy dtype, ml_dtypes' for the types that numpy lacks."""
+        return _numpy_dtype(self)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"rocpy.dtypes.{self.name}"
+
+
+def _row(name: str, bits: int, kind: str, code: int, hip: int, torch: str | None = None) -> DType:
+    module = "numpy" if code in (_INT, _FLOAT, _COMPLEX) else "ml_dtypes"
+    return DType(name, bits, kind, module, (code, bits), hip, name if torch is None else torch)
+
+
+float64 = _row("float64", 64, "float", _FLOAT, 1)
+float32 = _row("float32", 32, "float", _FLOAT, 0)
+float16 = _row("float16", 16, "float", _FLOAT, 2)
+bfloat16 = _row("bfloat16", 16, "float", _BFLOAT, 14)
+float8_e4m3fn = _row("float8_e4m3fn", 8, "float", _E4M3FN, 28)
+float8_e5m2 = _row("float8_e5m2", 8, "float", _E5M2, 29)
+float8_e4m3fnuz = _row("float8_e4m3fnuz", 8, "float", _E4M3FNUZ, 1000)
+float8_e5m2fnuz = _row("float8_e5m2fnuz", 8, "float", _E5M2FNUZ, 1001)
+float8_e8m0fnu = _row("float8_e8m0fnu", 8, "scale", _E8M0FNU, 30)
+float6_e2m3fn = _row("float6_e2m3fn", 6, "float", _E2M3FN, 31, torch="")
+float6_e3m2fn = _row("float6_e3m2fn", 6, "float", _E3M2FN, 32, torch="")
+float4_e2m1fn = _row("float4_e2m1fn", 4, "float", _E2M1FN, 33, torch="float4_e2m1fn_x2")
+int8 = _row("int8", 8, "int", _INT, 3)
+int32 = _row("int32", 32, "int", _INT, 10)
+complex64 = _row("complex64", 64, "complex", _COMPLEX, 4)
+complex128 = _row("complex128", 128, "complex", _COMPLEX, 5)
+
+DTYPES = MappingProxyType({row.name: row for row in tuple(globals().values()) if isinstance(row, DType)})
+"""Every dtype, by name."""
+
+_BY_HIP = {row.hip: row for row in DTYPES.values()}
+_BY_DLPACK = {row.dlpack: row for row in DTYPES.values()}
+_BY_TORCH = {f"torch.{row.torch}": row for row in DTYPES.values() if row.torch}
+
+
+@functools.cache
+def _numpy_dtype(row: DType) -> np.dtype[Any]:
+    if row.module == "numpy":
+        return np.dtype(row.name)
+    # Imported when one of its types is met: half the users never need it.
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, row.name))
+
+
+def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
+    row = DTYPES.get(dtype.name)
+    # The name alone does not do: structured and byte-swapped dtypes have names too.
+    if row is None or not dtype.isnative or (row.module == "ml_dtypes" and "ml_dtypes" not in sys.modules):
+        return None
+    return row if dtype == row.numpy else None
+
+
+def _as_numpy(value: Any) -> np.dtype[Any] | None:
+    try:
+        return np.dtype(value)
+    except TypeError:
+        return None
+
+
+def lookup(value: Any) -> DType:
+    """Return the row of a dtype, whoever's it is.
+
+    Parameters
+    ----------
+    value
+        A :class:`DType`, its name, numpy's or ml_dtypes' dtype or scalar type (by which jax names its own), or torch's dtype.
+
+    Returns
+    -------
+    DType
+        The row.
+
+    Raises
+    ------
+    InvalidOperandError
+        If rocpy has no such dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import dtypes
+    >>> dtypes.lookup(np.float32) is dtypes.lookup("float32") is dtypes.float32
+    True
+    """
+    if isinstance(value, DType):
+        return value
+    row: DType | None = None
+    if isinstance(value, str):
+        row = DTYPES.get(value) or _BY_TORCH.get(value)
+    elif type(value).__module__ == "torch":
+        row = _BY_TORCH.get(str(value))
+    if row is None and value is not None and type(value).__module__ != "torch":
+        dtype = _as_numpy(value)
+        row = None if dtype is None else _from_numpy(dtype)
+    if row is None:
+        raise InvalidOperandError(f"dtype {value!r} is none of rocpy's: {', '.join(DTYPES)}")
+    return row
+
+
+def from_hip(number: int) -> DType:
+    """Return the row of a ``hipDataType``.
+
+    Parameters
+    ----------
+    number
+        The enumerator's number.
+
+    Returns
+    -------
+    DType
+        The row.
+
+    Raises
+    ------
+    InvalidOperandError
+        If rocpy has no such dtype.
+
+    Examples
+    --------
+    >>> from rocpy import dtypes
+    >>> dtypes.from_hip(14)
+    rocpy.dtypes.bfloat16
+    """
+    try:
+        return _BY_HIP[number]
+    except KeyError:
+        raise InvalidOperandError(f"hipDataType {number} is none of rocpy's dtypes") from None
+
+
+def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
+    """Return the row of a DLPack type.
+
+    Parameters
+    ----------
+    code
+        DLPack's type code.
+    bits
+        Bits of one lane.
+    lanes
+        Elements that make one; rocpy takes 1, and 2 for the four-bit type, which torch packs so.
+
+    Returns
+    -------
+    DType
+        The row.
+
+    Raises
+    ------
+    InvalidOperandError
+        If rocpy has no such dtype.
+
+    Examples
+    --------
+    >>> from rocpy import dtypes
+    >>> dtypes.from_dlpack(2, 16)
+    rocpy.dtypes.float16
+    """
+    row = _BY_DLPACK.get((code, bits))
+    if row is None or (lanes != 1 and (lanes, bits) != (2, 4)):
+        raise InvalidOperandError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) is none of rocpy's dtypes")
+    return row

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+"""Exceptions and warnings of rocpy, and the one table that picks the exception for a library's status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "ClosedError",
+    "CollectiveMismatchError",
+    "CollectiveTimeoutError",
+    "InvalidArgumentError",
+    "InvalidOperandError",
+    "InvalidProblemError",
+    "InvalidUsageError",
+    "LibraryError",
+    "OutOfMemoryError",
+    "RcclError",
+    "RcclInternalError",
+    "RcclSystemError",
+    "RemoteError",
+    "RocpyError",
+    "RocpyWarning",
+    "UnsupportedError",
+]
+
+
+class RocpyError(Exception):
+    """Root of every exception that rocpy defines."""
+
+
+class _CallError(RocpyError):
+    """What the exceptions for a failed library call share.
+
+    Parameters
+    ----------
+    message
+        What happened and what to do, for a person.
+    function
+        C function that failed, ``None`` if no call was made.
+    library
+        Library of that function, as the rows name it (``"hip"``, ``"hipblaslt"``).
+    status
+        Number that the function returned.
+    status_name
+        The library's name for that number, ``None`` if it has none.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        function: str | None = None,
+        library: str | None = None,
+        status: int | None = None,
+        status_name: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.function = function
+        self.library = library
+        self.status = status
+        self.status_name = status_name
+
+
+class LibraryError(_CallError, RuntimeError):
+    """A platform's library failed, or none could be loaded.
+
+    ``function``, ``library``, ``status`` and ``status_name`` tell which call returned what; they are ``None`` where no call was made.
+    """
+
+
+class OutOfMemoryError(_CallError, MemoryError):
+    """A device or its host memory has no room for an allocation."""
+
+
+class UnsupportedError(_CallError, NotImplementedError):
+    """The platform, or this version of rocpy, does not provide what was asked for."""
+
+
+class InvalidProblemError(RocpyError, ValueError):
+    """Values or shapes that do not make a valid problem."""
+
+
+class InvalidOperandError(RocpyError, TypeError):
+    """An operand of the wrong kind: type, device, dtype, writability, layout."""
+
+
+class ClosedError(RocpyError, RuntimeError):
+    """An object was used after its ``close()``."""
+
+
+class RcclError(_CallError):
+    """A collective, or the communicator it runs on, failed."""
+
+
+class CollectiveTimeoutError(RcclError, TimeoutError):
+    """A wait on a collective passed its deadline.
+
+    Parameters
+    ----------
+    message
+        What happened and what to do, for a person.
+    waiting_for
+        Ranks that had not arrived.
+    op
+        Operation that was waited for.
+    seq
+        Its number in the order of the communicator's operations.
+    """
+
+    def __init__(self, message: str = "", *, waiting_for: Iterable[int] = (), op: str | None = None, seq: int | None = None) -> None:
+        super().__init__(message)
+        self.waiting_for = tuple(waiting_for)
+        self.op = op
+        self.seq = seq
+
+
+class CollectiveMismatchError(RcclError):
+    """The ranks of a communicator do not agree on an operation, its dtype, count or root."""
+
+
+class RemoteError(RcclError):
+    """Another rank failed or is gone.
+
+    Parameters
+    ----------
+    message
+        What happened, for a person.
+    rank
+        The rank that failed.
+    """
+
+    def __init__(self, message: str = "", *, rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class InvalidUsageError(RcclError):
+    """A call that the communicator's state does not allow."""
+
+
+class InvalidArgumentError(RcclError, ValueError):
+    """An argument that the collective does not take."""
+
+
+class RcclSystemError(RcclError):
+    """The system under the collectives failed: sockets, shared memory, a driver."""
+
+
+class RcclInternalError(RcclError):
+    """A fault inside the collectives' library."""
+
+
+class RocpyWarning(RuntimeWarning):
+    """Something failed where nothing can be raised, as in a destructor, or works in a way that may surprise."""
+
+
+# (library, status) to class; every other status is a LibraryError.
+_CLASS_OF_STATUS: dict[tuple[str, int], type[_CallError]] = {
+    ("hip", 2): OutOfMemoryError,  # hipErrorOutOfMemory
+    ("hip", 701): OutOfMemoryError,  # hipErrorLaunchOutOfResources
+    ("hip", 209): UnsupportedError,  # hipErrorNoBinaryForGpu
+    ("hip", 215): UnsupportedError,  # hipErrorUnsupportedLimit
+    ("hip", 217): UnsupportedError,  # hipErrorPeerAccessUnsupported
+    ("hip", 801): UnsupportedError,  # hipErrorNotSupported
+    ("hip", 900): UnsupportedError,  # hipErrorStreamCaptureUnsupported
+    ("hipblaslt", 2): OutOfMemoryError,  # HIPBLAS_STATUS_ALLOC_FAILED
+    ("hipblaslt", 7): UnsupportedError,  # HIPBLAS_STATUS_NOT_SUPPORTED
+    ("hipblaslt", 8): UnsupportedError,  # HIPBLAS_STATUS_ARCH_MISMATCH
+}
+
+
+def error_for_status(
+    library: str, function: str, status: int, status_name: str | None = None, detail: str | None = None
+) -> RocpyError:
+    """Return the exception for a failed library call; raising it is the caller's part.
+
+    Parameters
+    ----------
+    library
+        Library as the rows name it, ``"hip"`` or ``"hipblaslt"``.
+    function
+        C function that failed.
+    status
+        Number that it returned.
+    status_name
+        The library's name for that number, if it has one.
+    detail
+        What else is known, as the library's own description of the status.
+
+    Returns
+    -------
+    RocpyError
+        A :class:`LibraryError`, :class:`OutOfMemoryError` or :class:`UnsupportedError` that carries the arguments.
+
+    Examples
+    --------
+    >>> from rocpy.errors import error_for_status
+    >>> error_for_status("hip", "hipMalloc", 2, "hipErrorOutOfMemory")
+    OutOfMemoryError('hipMalloc (hip) failed: hipErrorOutOfMemory (2)')
+    """
+    shown = f"{status_name} ({status})" if status_name else f"status {status}"
+    message = f"{function} ({library}) failed: {shown}"
+    if detail:
+        message += f": {detail}"
+    chosen = _CLASS_OF_STATUS.get((library, status), LibraryError)
+    return chosen(message, function=function, library=library, status=status, status_name=status_name)
+
+
+def error_for_missing(library: str, function: str, status: int, status_name: str | None, text: str) -> UnsupportedError:
+    """Return the exception for a function that the loaded library lacks.
+
+    Parameters
+    ----------
+    library
+        Library as the rows name it.
+    function
+        C function that is missing.
+    status
+        The "not supported" number that stands in for it.
+    status_name
+        The library's name for that number.
+    text
+        The message, with the library's path and version.
+
+    Returns
+    -------
+    UnsupportedError
+        The exception, for the caller to raise.
+    """
+    return UnsupportedError(text, function=function, library=library, status=status, status_name=status_name)

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: MIT
+"""Which platform rocpy runs on: the policy of the choice, what was chosen and why, and every read of a ``ROCPY_*`` variable in Python."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocpy import _core, _hip_python, _search
+from rocpy.errors import InvalidProblemError, LibraryError
+
+__all__ = ["DeviceInfo", "LibraryInfo", "Platform", "Variable", "available", "current", "environment", "missing", "use", "variables"]
+
+CHOICES = ("auto", "amd", "host")
+# An AMD device of this machine shows as one of these: the kernel driver's node on Linux, the paravirtual GPU under WSL.
+DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
+
+_lock = threading.RLock()
+_requested: str | None = None
+_current: Platform | None = None
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that rocpy reads.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    default
+        What an unset or empty one stands for.
+    value
+        What it stands for now.
+    meaning
+        What it does, in a sentence.
+    """
+
+    name: str
+    default: str
+    value: str
+    meaning: str
+
+
+@functools.cache
+def _rows() -> dict[str, tuple[str, str, str]]:
+    return {name: (default, reader, meaning) for name, default, reader, meaning in _core.environment_table()}
+
+
+def environment(name: str) -> str:
+    """Return the value of a ``ROCPY_*`` variable.
+
+    Parameters
+    ----------
+    name
+        One of the names in ``csrc/abi/environment.def``.
+
+    Returns
+    -------
+    str
+        Its value, or its default when it is unset or empty.
+
+    Raises
+    ------
+    InvalidProblemError
+        If rocpy has no such variable.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.environment("ROCPY_PLAN_CACHE")
+    '1024'
+    """
+    try:
+        default = _rows()[name][0]
+    except KeyError:
+        raise InvalidProblemError(f"{name} is no variable of rocpy; there are {', '.join(_rows())}") from None
+    return os.environ.get(name) or default
+
+
+def variables() -> list[Variable]:
+    """Return every environment variable that rocpy reads, with its value now.
+
+    Returns
+    -------
+    list of Variable
+        In the order of ``csrc/abi/environment.def``.
+    """
+    return [Variable(name, default, environment(name), meaning) for name, (default, _, meaning) in _rows().items()]
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """A library of the chosen platform.
+
+    Attributes
+    ----------
+    name
+        Its name in rocpy: ``"hip"``, ``"hipblaslt"``.
+    path
+        The file that is mapped.
+    version
+        As the library reports it, or as its file is named; empty while unknown.
+    missing
+        C functions that it lacks; calling one raises UnsupportedError.
+    """
+
+    name: str
+    path: str
+    version: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device of the chosen platform.
+
+    Attributes
+    ----------
+    index
+        Its number.
+    name
+        Its name for people.
+    arch
+        Its architecture: ``"gfx942:sramecc+:xnack-"``, ``"host-avx512"``.
+    memory_bytes
+        Size of its memory.
+    """
+
+    index: int
+    name: str
+    arch: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What this process runs on.
+
+    Attributes
+    ----------
+    name
+        ``"amd"`` or ``"host"``.
+    origin
+        The tree that its libraries come from, for people.
+    reason
+        Why it was chosen, for people.
+    libraries
+        Its libraries, by name.
+    info
+        What it says about itself; empty on AMD's libraries.
+    hip_python
+        How hip-python was given the same files, for people.
+    """
+
+    name: str
+    origin: str
+    reason: str
+    libraries: Mapping[str, LibraryInfo]
+    info: Mapping[str, Any]
+    hip_python: str
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether a CPU stands in for the GPU."""
+        return bool(self.info.get("emulated", False))
+
+    @property
+    def host_memory(self) -> bool:
+        """Whether arrays in CPU memory are operands as they are; they are copied to the device otherwise."""
+        return self.info.get("host_memory") == "shared"
+
+    @property
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """The devices, in order."""
+        return tuple(DeviceInfo(index, *facts) for index, facts in enumerate(_core.devices()))
+
+
+def _host_directory() -> str:
+    # Beside the extension module, not beside this file: after an editable install the two are in different folders.
+    return str(Path(_core.__file__).resolve().parent / "_host" / "lib")
+
+
+def _checked(choice: str, source: str) -> str:
+    if choice not in CHOICES:
+        raise InvalidProblemError(f"{source} is {choice!r}; it can be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+    return choice
+
+
+def _device_node() -> str | None:
+    return next((node for node in DEVICE_NODES if Path(node).exists()), None)
+
+
+def _load_amd() -> tuple[_search.Tree | None, list[str]]:
+    """Load the first tree that serves. Gives it, or why each was refused."""
+    refusals: list[str] = []
+    for tree in _search.rocm_trees(_host_directory()):
+        outcome, reason = _core.load(tree.directories, need_device=True)
+        if outcome == "loaded":
+            return tree, refusals
+        refusals.append(f"{tree.origin}: {reason}")
+        if outcome == "no_device":
+            break  # no other tree will see more devices, and a second HIP runtime must not be opened beside this one
+    return None, refusals
+
+
+def _load_host() -> _search.Tree:
+    tree = _search.Tree("the package itself", (_host_directory(),))
+    outcome, reason = _core.load(tree.directories)
+    if outcome != "loaded":
+        raise LibraryError(f"the host platform of this installation cannot be loaded: {reason}")
+    return tree
+
+
+def _choose(choice: str) -> tuple[str, _search.Tree, str]:
+    """Load a platform and give its name, its tree, and the reason."""
+    wanted = f"{choice} was asked for"
+    if choice == "host":
+        return "host", _load_host(), wanted
+    if choice == "auto":
+        node = _device_node()
+        if node is None:
+            return "host", _load_host(), f"there is no {' or '.join(DEVICE_NODES)}, so no AMD GPU"
+        wanted = f"there is {node}, and a device answers"
+    tree, refusals = _load_amd()
+    if tree is not None:
+        return "amd", tree, wanted + "".join(f"; refused {refusal}" for refusal in refusals)
+    if choice == "amd":
+        raise LibraryError("no usable ROCm: " + "; ".join(refusals))
+    return "host", _load_host(), f"there is {_device_node()}, but no usable ROCm: " + "; ".join(refusals)
+
+
+def _version_text(name: str, version: int, file_version: str) -> str:
+    if not version:
+        return file_version
+    if name == "hip":
+        return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
+    return f"{version // 100_000}.{version // 100 % 1000}.{version % 100}"
+
+
+def _libraries() -> dict[str, LibraryInfo]:
+    return {
+        name: LibraryInfo(name, path, _version_text(name, version, file_version), missing_functions)
+        for name, path, file_version, version, missing_functions in _core.library_facts()
+    }
+
+
+def _select() -> Platform:
+    global _current
+    with _lock:
+        if _current is not None:
+            return _current
+        choice = _requested or _checked(environment("ROCPY_PLATFORM"), "ROCPY_PLATFORM")
+        stems = _core.library_files()
+        mapped_before = {stem: _search.mapped(stem) for stem in stems.values()}
+        name, tree, reason = _choose(choice)
+        libraries = _libraries()
+        files = {stem: libraries[library].path for library, stem in stems.items()}
+        arrangement = _hip_python.Arrangement(files, tree.directories)
+        error = _hip_python.conflict(files, mapped_before)
+        if error is not None:
+            arrangement.undo()
+            _core.unload()
+            raise error
+        info = json.loads(_core.platform_info() or "{}")
+        _current = Platform(name, tree.origin, reason, libraries, info, arrangement.how)
+        return _current
+
+
+def current() -> Platform:
+    """Return the platform of this process, choosing it on the first call.
+
+    The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes AMD's libraries when the
+    machine shows an AMD device and one answers, else the CPU.
+
+    Returns
+    -------
+    Platform
+        What was chosen, from where, and why.
+
+    Raises
+    ------
+    LibraryError
+        If the platform asked for cannot be loaded, or hip-python already uses another one's files.
+    InvalidProblemError
+        If ``ROCPY_PLATFORM`` is none of the choices.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.current().name in ("amd", "host")
+    True
+    """
+    return _current if _current is not None else _select()
+
+
+def use(name: str) -> None:
+    """Ask for a platform in place of ``ROCPY_PLATFORM``, before the first call that needs one.
+
+    Parameters
+    ----------
+    name
+        ``"auto"``, ``"amd"`` or ``"host"``.
+
+    Raises
+    ------
+    LibraryError
+        If the process already runs on another platform.
+    InvalidProblemError
+        If `name` is none of the choices.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.use("auto")
+    """
+    global _requested
+    _checked(name, "the platform")
+    with _lock:
+        if _current is not None and name not in ("auto", _current.name):
+            raise LibraryError(
+                f"this process already runs on the platform {_current.name!r} ({_current.reason}); "
+                f"call rocpy.platform.use({name!r}) before the first product, or set ROCPY_PLATFORM={name}"
+            )
+        _requested = name
+
+
+def available() -> tuple[str, ...]:
+    """Return the platforms that this machine seems to offer, found without opening a library.
+
+    Returns
+    -------
+    tuple of str
+        Names for :func:`use`. AMD's is among them when the machine shows a device and some tree has both libraries; whether the device answers
+        is known only once it is chosen.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> "host" in rocpy.platform.available()
+    True
+    """
+    stems = _core.library_files().values()
+
+    def is_complete(directories: tuple[str, ...]) -> bool:
+        return all(any(_search.holds(Path(directory), stem) for directory in directories) for stem in stems)
+
+    found = []
+    if _device_node() is not None and any(is_complete(tree.directories) for tree in _search.rocm_trees(_host_directory())):
+        found.append("amd")
+    if is_complete((_host_directory(),)):
+        found.append("host")
+    return tuple(found)
+
+
+def missing() -> dict[str, tuple[str, ...]]:
+    """Return the C functions that the chosen platform's libraries lack, by library.
+
+    Returns
+    -------
+    dict of str to tuple of str
+        Empty tuples where nothing is missing.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> sorted(rocpy.platform.missing())
+    ['hip', 'hipblaslt']
+    """
+    return {name: library.missing for name, library in current().libraries.items()}
+
+
+_core.set_selector(_select)
