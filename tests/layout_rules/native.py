@@ -10,7 +10,8 @@ from layout_rules.tree import Tree, matching, numbered, rule
 C_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".def", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 VENDOR = re.compile(
-    r"^(hip|hipblas|hipblaslt|hipblas-common|rccl|rocblas|rocprim|hiprtc|hsa|nccl|cuda|cublas|cublasLt)(/|_|\.h|Lt\.h)"
+    r"^(?:(?:hip|hipblas|hipblaslt|hipblas-common|rccl|rocblas|rocprim|hiprtc|hsa|nccl)/"
+    r"|(?:hip_runtime|hip_runtime_api|hipblas|hipblaslt|rccl|rocblas|nccl|cuda|cuda_runtime|cublas_v2|cublasLt)\.h$)"
 )
 PYTHON_HEADERS = re.compile(r"^(Python\.h|pybind11/|numpy/|nanobind/)")
 LOADER = re.compile(r"^csrc/core/(platform|loader|search)\w*\.(cpp|hpp|h)$")

@@ -174,7 +174,7 @@ def one_python_place_reads_our_variables(tree: Tree) -> Iterator[str]:
             continue
         for number, line in enumerate(text.splitlines(), 1):
             code = line.split("#")[0]
-            if not re.search(r"\b(environ|getenv)\b", code):
+            if not re.search(r"\bos\.(environb?|getenvb?)\b|\bfrom os import\b.*\b(environ|getenv)", code):
                 continue
             key = re.search(r"(?:environ\s*\[|environ\.get\(|getenv\()\s*([\"'])(\w+)\1", code) or re.search(r"([\"'])(\w+)\1 (?:not )?in os\.environ", code)
             if key is None:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""What `import rocpy` does and does not do, seen from another folder in a fresh interpreter."""
+
+import json
+
+
+def test_import_loads_no_framework_and_no_library(python):
+    program = """
+import json, sys
+import numpy
+import rocpy
+maps = open('/proc/self/maps').read()
+print(json.dumps({
+    'modules': [name for name in ('torch', 'jax', 'cupy', 'numba', 'triton', 'rocm', 'hip', 'rich', 'typer') if name in sys.modules],
+    'libraries': [name for name in ('amdhip64', 'hipblaslt', 'rocpy_host', 'rccl') if f'lib{name}' in maps],
+}))
+"""
+    assert json.loads(python(program)) == {"modules": [], "libraries": []}
+
+
+def test_import_is_quick_after_numpy(python):
+    program = """
+import time
+import numpy, ml_dtypes
+begun = time.perf_counter()
+import rocpy
+print(time.perf_counter() - begun)
+"""
+    assert min(float(python(program)) for _ in range(5)) < 0.1
+
+
+def test_product_from_another_folder(python):
+    program = """
+import numpy, rocpy
+a = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+print(rocpy.matmul(a, a.T).tolist())
+"""
+    assert json.loads(python(program, ROCPY_PLATFORM="host")) == [[5.0, 14.0], [14.0, 50.0]]
+
+
+def test_version_is_the_distributions(python):
+    program = "import rocpy; from importlib import metadata; print(rocpy.__version__ == metadata.version('rocpy'))"
+    assert python(program).strip() == "True"
+
+
+def test_every_public_name_can_be_had(python):
+    program = """
+import rocpy
+for name in rocpy.__all__:
+    getattr(rocpy, name)
+assert set(rocpy.__all__) <= set(dir(rocpy)), set(rocpy.__all__) - set(dir(rocpy))
+print(len(rocpy.__all__))
+"""
+    assert int(python(program)) > 10

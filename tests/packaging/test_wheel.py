@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""What is in the wheel: our libraries alone, needing nothing but the C and C++ runtimes, no sources of theirs, a few MB."""
+
+import io
+import re
+import zipfile
+
+import pytest
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+# The dynamic loader goes by several names; everything else is glibc, gcc's runtime, or ours.
+ALLOWED_NEEDED = re.compile(
+    r"^(libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|librt\.so\.1|libstdc\+\+\.so\.6|libgcc_s\.so\.1|ld-linux[\w.-]*\.so\.\d|librocpy_\w+\.so)$"
+)
+MAXIMUM_BYTES = 8 << 20
+
+
+@pytest.fixture(scope="module")
+def archive(wheel):
+    with zipfile.ZipFile(wheel) as opened:
+        yield opened
+
+
+def libraries(archive):
+    return [name for name in archive.namelist() if re.search(r"\.so(\.\d+)*$", name)]
+
+
+def dynamic(archive, name):
+    elf = ELFFile(io.BytesIO(archive.read(name)))
+    section = elf.get_section_by_name(".dynamic")
+    assert isinstance(section, DynamicSection), name
+    return list(section.iter_tags())
+
+
+def test_libraries_are_ours(archive):
+    names = libraries(archive)
+    assert names
+    assert all(name.startswith("rocpy/") for name in names), names
+    assert any("_lib/librocpy_core.so" in name for name in names), names
+    assert any("librocpy_host.so" in name for name in names), names
+
+
+def test_libraries_need_only_the_language_runtimes(archive):
+    foreign = {
+        name: [tag.needed for tag in dynamic(archive, name) if tag.entry.d_tag == "DT_NEEDED" and not ALLOWED_NEEDED.match(tag.needed)]
+        for name in libraries(archive)
+    }
+    assert {name: needed for name, needed in foreign.items() if needed} == {}
+
+
+def test_run_paths_are_relative(archive):
+    for name in libraries(archive):
+        for tag in dynamic(archive, name):
+            path = getattr(tag, "runpath", None) or getattr(tag, "rpath", None) or ""
+            assert all(part.startswith("$ORIGIN") for part in path.split(":") if part), (name, path)
+
+
+def test_libraries_do_not_pose_as_amds(archive):
+    # Equal sonames would be taken for AMD's by the dynamic loader, in both directions.
+    sonames = {tag.soname for name in libraries(archive) for tag in dynamic(archive, name) if tag.entry.d_tag == "DT_SONAME"}
+    assert sonames
+    assert not [soname for soname in sonames if not soname.startswith("librocpy_")]
+
+
+def test_no_sources_of_extension_modules(archive):
+    wrong = [name for name in archive.namelist() if re.search(r"\.(pyx|c|cpp|hpp|h|def|o|a)$", name) or name.endswith("CMakeLists.txt")]
+    # A .pxd is no source: Cython code of others can cimport our nouns.
+    assert wrong == []
+
+
+def test_typing_and_licences(archive, wheel):
+    names = archive.namelist()
+    assert "rocpy/py.typed" in names
+    assert any(name.endswith(".pyi") for name in names)
+    licences = [name for name in names if ".dist-info/licenses/" in name]
+    assert any(name.endswith("licenses/LICENSE") for name in licences), licences
+    assert any("dlpack" in name for name in licences), licences
+    metadata = next(archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
+    assert "License-Expression: MIT" in metadata
+
+
+def test_top_level_is_the_package(archive):
+    tops = {name.split("/")[0] for name in archive.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"rocpy"}
+
+
+def test_size(wheel):
+    assert wheel.stat().st_size < MAXIMUM_BYTES

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Every Python block of README and docs runs, page by page, on the platform at hand."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text):
+    """Return (first line, code) of each block."""
+    return [(text[: match.start(1)].count("\n"), match[1]) for match in BLOCK.finditer(text)]
+
+
+def pages():
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        code = blocks(path.read_text(encoding="utf-8"))
+        if code:
+            marks = [pytest.mark.torch] if any("import torch" in block for _, block in code) else []
+            yield pytest.param(path, code, id=str(path.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize(("path", "code"), pages())
+def test_page_runs(path, code, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__page__"}
+    for line, block in code:
+        # Line numbers of a failure are those of the page.
+        exec(compile("\n" * line + block, str(path), "exec"), names)
+
+
+def test_pages_are_found():
+    found = {parameter.id for parameter in pages()}
+    assert {"README.md", "docs/getting-started.md", "docs/guides/matmul.md"} <= found
+
+
+def test_a_wrong_example_fails():
+    ((line, code),) = blocks("text\n\n```python\nassert 1 + 1 == 3\n```\n")
+    assert line == 3
+    with pytest.raises(AssertionError):
+        exec(code, {})
