@@ -82,7 +82,9 @@ def environment_table_matches_the_rows(tree: Tree) -> Iterator[str]:
 @rule({"docs/bad.md": "Set `ROCPY_NO_SUCH_THING=1`.\n"}, {"rocpy/cli/bad.py": '# SPDX\nHINT = "set ROCPY_NO_SUCH_THING=1"\n'})
 def variables_that_are_named_exist(tree: Tree) -> Iterator[str]:
     """A text that tells the reader to set a variable names one that is read."""
-    known = {name for name, *_ in environment_table.rows(tree[ENVIRONMENT_ROWS])} | NOT_VARIABLES
+    # The contract's own constants begin with the same letters.
+    contract = {name for _, text in matching(tree, "csrc/abi/", suffixes=(".h",)) for name in re.findall(r"\bROCPY_\w+", text)}
+    known = {name for name, *_ in environment_table.rows(tree[ENVIRONMENT_ROWS])} | contract | NOT_VARIABLES
     for path, text in [*matching(tree, suffixes=(".md",)), *matching(tree, "rocpy/", suffixes=(".py", ".pyx"))]:
         for number, line in numbered(text):
             for name in re.findall(r"\bROCPY_[A-Z_]+[A-Z]\b", line):

@@ -176,7 +176,7 @@ def one_python_place_reads_our_variables(tree: Tree) -> Iterator[str]:
             code = line.split("#")[0]
             if not re.search(r"\bos\.(environb?|getenvb?)\b|\bfrom os import\b.*\b(environ|getenv)", code):
                 continue
-            key = re.search(r"(?:environ\s*\[|environ\.get\(|getenv\()\s*([\"'])(\w+)\1", code) or re.search(r"([\"'])(\w+)\1 (?:not )?in os\.environ", code)
+            key = re.search(r"(?:environ\s*\[|environ\.(?:get|pop|setdefault)\(|getenv\()\s*([\"'])(\w+)\1", code) or re.search(r"([\"'])(\w+)\1 (?:not )?in os\.environ", code)
             if key is None:
                 yield f"{path}:{number}: reads the environment by no literal name; rocpy/platform.py is the place"
             elif key[2].startswith("ROCPY_"):
