@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Types of the core extension module: the loader, and statuses as exceptions."""
+# Types of the core extension module: the loader, and statuses as exceptions.
 
 from collections.abc import Callable, Iterable
 from typing import Any
-
-__file__: str
 
 OUTCOMES: tuple[str, ...]
 

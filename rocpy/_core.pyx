@@ -173,7 +173,7 @@ def unload():
 def library_facts():
     """Return one ``(library, path, file_version, version, missing)`` for each library of the loaded platform.
 
-    ``version`` is the number that the library reports, 0 while unknown; ``file_version`` is taken from the name of its file.
+    ``version`` is the number that the library reports, 0 while unknown; ``file_version`` comes from the name of its file.
     """
     return [
         (

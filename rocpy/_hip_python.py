@@ -7,17 +7,19 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocpy import _core
 from rocpy._search import DEFAULT_ROCM, folders_of, spec_of
 from rocpy.errors import LibraryError, RocpyWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
 _PATHS = "rocm.bindings.util.paths"
 
@@ -71,7 +73,9 @@ class Preset(MetaPathFinder):
             self._module.get_library_path = self._original  # type: ignore[attr-defined]
         self._module = None
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Find hip-python's module of paths, and nothing else."""
         if fullname != _PATHS:
             return None
@@ -112,7 +116,9 @@ def _path_variable_suffices(files: Mapping[str, str], root: Path) -> bool:
     if spec_of("rocm_sdk") is not None:
         return False  # and rocm-sdk's second
     wanted = {stem: root / "lib" / f"lib{stem}.so" for stem in stems}
-    if not all(path.exists() and os.path.realpath(path) == os.path.realpath(files[stem]) for stem, path in wanted.items()):
+    if not all(
+        path.exists() and os.path.realpath(path) == os.path.realpath(files[stem]) for stem, path in wanted.items()
+    ):
         return False
     # A value that somebody set is theirs: it steers compilers and other programs too.
     named = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME")
@@ -195,8 +201,8 @@ def _hip_conflict() -> str | None:
         return None
     if not _has_library(hip, "hipGetErrorName"):
         warnings.warn(
-            "hip-python looked for libamdhip64 before rocpy chose a platform, and keeps a path that cannot be opened; call "
-            "rocpy.platform.current() before the first call through hip-python",
+            "hip-python looked for libamdhip64 before rocpy chose a platform, and keeps a path that cannot be opened; "
+            "call rocpy.platform.current() before the first call through hip-python",
             RocpyWarning,
             stacklevel=2,
         )
@@ -208,8 +214,8 @@ def _hip_conflict() -> str | None:
 def _other_conflict(stem: str, module_name: str, symbol: str, chosen: str, mapped_before: Sequence[str]) -> str | None:
     """Return the file of a library that hip-python opened before rocpy chose, if it is not the chosen one.
 
-    hip-python does not tell what it opened. It held the library before if it does not look for it now, and then the library is one of those
-    that were mapped before rocpy opened any.
+    hip-python does not tell what it opened. It held the library before if it does not look for it now, and then the
+    library is one of those that were mapped before rocpy opened any.
     """
     module = sys.modules.get(module_name)
     if module is None:
@@ -244,15 +250,20 @@ def conflict(files: Mapping[str, str], mapped_before: Mapping[str, Sequence[str]
         (
             "hipblaslt",
             _other_conflict(
-                "hipblaslt", "rocm.bindings.hipblaslt", "hipblasLtCreate", files["hipblaslt"], mapped_before.get("hipblaslt", ())
+                "hipblaslt",
+                "rocm.bindings.hipblaslt",
+                "hipblasLtCreate",
+                files["hipblaslt"],
+                mapped_before.get("hipblaslt", ()),
             ),
         ),
     )
     for stem, other in checks:
         if other is not None:
             return LibraryError(
-                f"hip-python already uses {other} as lib{stem}, and rocpy chose {files[stem]}: a process can have only one. Import rocpy and "
-                "call rocpy.platform.current() before the first call through hip-python, or make both choose the same (ROCPY_PLATFORM, ROCM_PATH)",
+                f"hip-python already uses {other} as lib{stem}, and rocpy chose {files[stem]}: a process can have only "
+                "one. Call rocpy.platform.current() before the first call through hip-python, or make both choose the "
+                "same tree (ROCPY_PLATFORM, ROCM_PATH)",
                 library="hip" if stem == "amdhip64" else stem,
             )
     return None

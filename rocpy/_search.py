@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Where a ROCm may be installed: the trees, in the order in which they are tried. Looks at files only; imports and opens nothing."""
+"""Where a ROCm may be installed: the trees, in the order in which they are tried. Imports and opens nothing."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.machinery import ModuleSpec
 
 DEFAULT_ROCM = Path("/opt/rocm")
 _HIP_OF_TORCH = re.compile(r"^hip\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
@@ -76,12 +79,18 @@ def torch_hip_version(folder: Path) -> str | None:
 
 
 def sdk_directories() -> tuple[str, ...]:
-    """Return the library folders of the pip packages that ``rocm-sdk`` consists of: the core first, then the maths libraries."""
+    """Return the library folders of the pip packages of ``rocm-sdk``: the core first, then the maths libraries."""
     core = folders_of("_rocm_sdk_core")
     if not core:
         return ()
     parents = dict.fromkeys([*(folder.parent for folder in core), *(Path(entry) for entry in sys.path if entry)])
-    libraries = [folder for parent in parents if parent.is_dir() for folder in sorted(parent.glob("_rocm_sdk_libraries*")) if folder.is_dir()]
+    libraries = [
+        folder
+        for parent in parents
+        if parent.is_dir()
+        for folder in sorted(parent.glob("_rocm_sdk_libraries*"))
+        if folder.is_dir()
+    ]
     return tuple(dict.fromkeys(str(folder / "lib") for folder in [*core, *libraries]))
 
 
@@ -119,7 +128,7 @@ def rocm_trees(excluded: str) -> list[Tree]:
     Parameters
     ----------
     excluded
-        A library folder that is never one: the one rocpy brings along. A parent process may have named it in ``ROCM_PATH``.
+        A library folder that is never one: rocpy's own, which a parent process may have named in ``ROCM_PATH``.
 
     Returns
     -------

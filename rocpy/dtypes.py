@@ -65,7 +65,8 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype, ml_dtypes' for the types that numpy lacks."""
-        return _numpy_dtype(self)
+        dtype: np.dtype[Any] = _numpy_dtype(self)
+        return dtype
 
     def __str__(self) -> str:
         return self.name
@@ -106,12 +107,14 @@ _BY_TORCH = {f"torch.{row.torch}": row for row in DTYPES.values() if row.torch}
 
 @functools.cache
 def _numpy_dtype(row: DType) -> np.dtype[Any]:
+    scalar: type
     if row.module == "numpy":
-        return np.dtype(row.name)
-    # Imported when one of its types is met: half the users never need it.
-    import ml_dtypes
+        scalar = getattr(np, row.name)
+    else:
+        import ml_dtypes  # when one of its types is met: half the users never need it
 
-    return np.dtype(getattr(ml_dtypes, row.name))
+        scalar = getattr(ml_dtypes, row.name)
+    return np.dtype(scalar)
 
 
 def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
@@ -119,7 +122,8 @@ def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
     # The name alone does not do: structured and byte-swapped dtypes have names too.
     if row is None or not dtype.isnative or (row.module == "ml_dtypes" and "ml_dtypes" not in sys.modules):
         return None
-    return row if dtype == row.numpy else None
+    same: bool = dtype == row.numpy
+    return row if same else None
 
 
 def _as_numpy(value: Any) -> np.dtype[Any] | None:
@@ -135,7 +139,7 @@ def lookup(value: Any) -> DType:
     Parameters
     ----------
     value
-        A :class:`DType`, its name, numpy's or ml_dtypes' dtype or scalar type (by which jax names its own), or torch's dtype.
+        A :class:`DType`, its name, a dtype or scalar type of numpy or ml_dtypes (jax uses those), or torch's dtype.
 
     Returns
     -------

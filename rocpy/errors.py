@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "ClosedError",
@@ -65,7 +68,8 @@ class _CallError(RocpyError):
 class LibraryError(_CallError, RuntimeError):
     """A platform's library failed, or none could be loaded.
 
-    ``function``, ``library``, ``status`` and ``status_name`` tell which call returned what; they are ``None`` where no call was made.
+    ``function``, ``library``, ``status`` and ``status_name`` tell which call returned what; they are ``None`` where no
+    call was made.
     """
 
 
@@ -108,7 +112,9 @@ class CollectiveTimeoutError(RcclError, TimeoutError):
         Its number in the order of the communicator's operations.
     """
 
-    def __init__(self, message: str = "", *, waiting_for: Iterable[int] = (), op: str | None = None, seq: int | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, waiting_for: Iterable[int] = (), op: str | None = None, seq: int | None = None
+    ) -> None:
         super().__init__(message)
         self.waiting_for = tuple(waiting_for)
         self.op = op

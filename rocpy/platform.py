@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which platform rocpy runs on: the policy of the choice, what was chosen and why, and every read of a ``ROCPY_*`` variable in Python."""
+"""Which platform rocpy runs on: its choice, what was chosen and why; Python's reads of ``ROCPY_*`` variables."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ import functools
 import json
 import os
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocpy import _core, _hip_python, _search
 from rocpy.errors import InvalidProblemError, LibraryError
 
-__all__ = ["DeviceInfo", "LibraryInfo", "Platform", "Variable", "available", "current", "environment", "missing", "use", "variables"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "DeviceInfo",
+    "LibraryInfo",
+    "Platform",
+    "Variable",
+    "available",
+    "current",
+    "environment",
+    "missing",
+    "use",
+    "variables",
+]
 
 CHOICES = ("auto", "amd", "host")
 # An AMD device of this machine shows as one of these: the kernel driver's node on Linux, the paravirtual GPU under WSL.
@@ -276,8 +289,8 @@ def _select() -> Platform:
 def current() -> Platform:
     """Return the platform of this process, choosing it on the first call.
 
-    The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes AMD's libraries when the
-    machine shows an AMD device and one answers, else the CPU.
+    The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes AMD's
+    libraries when the machine shows an AMD device and one answers, else the CPU.
 
     Returns
     -------
@@ -337,8 +350,8 @@ def available() -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Names for :func:`use`. AMD's is among them when the machine shows a device and some tree has both libraries; whether the device answers
-        is known only once it is chosen.
+        Names for :func:`use`. AMD's is among them when the machine shows a device and some tree has both libraries;
+        whether the device answers is known only once it is chosen.
 
     Examples
     --------
@@ -352,7 +365,9 @@ def available() -> tuple[str, ...]:
         return all(any(_search.holds(Path(directory), stem) for directory in directories) for stem in stems)
 
     found = []
-    if _device_node() is not None and any(is_complete(tree.directories) for tree in _search.rocm_trees(_host_directory())):
+    if _device_node() is not None and any(
+        is_complete(tree.directories) for tree in _search.rocm_trees(_host_directory())
+    ):
         found.append("amd")
     if is_complete((_host_directory(),)):
         found.append("host")

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Turns the types and rows of csrc/abi into abi.pxd: extern declarations, and a call for each row that raises on a bad status."""
+"""Turns the types and rows of csrc/abi into abi.pxd: extern declarations, and for each row a call that raises."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
     from generate_abi import Row
 
 HEADERS = ("types_hip.h", "types_hip_attributes.h", "types_hipblaslt.h", "types_extension.h")
@@ -93,8 +94,11 @@ def declarations(source: str) -> Iterator[str]:
 
 
 def _parameters(row: Row) -> str:
-    # A const in front of a handle passed by value says nothing to a caller, and Cython would take it for a pointer to const.
-    shown = [(kind.removeprefix("const ") if kind.startswith("const ") and "*" not in kind else kind, name) for kind, name in row.parameters]
+    # A const before a handle passed by value says nothing to a caller; to Cython it would be a pointer to const.
+    shown = [
+        (kind.removeprefix("const ") if kind.startswith("const ") and "*" not in kind else kind, name)
+        for kind, name in row.parameters
+    ]
     return ", ".join(f"{kind} {name}" for kind, name in shown)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Turns the rows of csrc/abi/*.def into source text.
 
-``generate_abi.py facade LIBRARY OUTPUT`` writes the C source of one of the host platform's facades: each row of the library forwards to
-the function of the same name in librocpy_host.so. ``generate_abi.py pxd OUTPUT`` writes the Cython declarations and checked calls of
-every row. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows.
+``generate_abi.py facade LIBRARY OUTPUT`` writes the C source of one of the host platform's facades: each row of the
+library forwards to the function of the same name in librocpy_host.so. ``generate_abi.py pxd OUTPUT`` writes the Cython
+declarations and checked calls of every row. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows.
 """
 
 from __future__ import annotations

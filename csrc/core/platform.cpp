@@ -24,7 +24,8 @@ std::array<LibraryFacts, library_count> facts;
 using Handles = std::array<void *, library_count>;
 
 std::string hip_version_text(int version) {
-  return std::to_string(version / 10000000) + "." + std::to_string(version / 100000 % 100) + "." + std::to_string(version % 100000);
+  return std::to_string(version / 10000000) + "." + std::to_string(version / 100000 % 100) + "." +
+         std::to_string(version % 100000);
 }
 
 std::string file_name_of(Library library) { return std::string("lib") + library_stem(library) + ".so"; }
@@ -43,7 +44,8 @@ std::vector<long> version_numbers(const std::string &text) {
   return numbers;
 }
 
-// lib<stem>.so, then lib<stem>.so.N with the highest version first: an install without the development package has only those.
+// lib<stem>.so, then lib<stem>.so.N with the highest version first: an install without the development package has only
+// those.
 std::vector<std::string> files_in(const std::string &directory, Library library) {
   std::string plain = file_name_of(library);
   std::vector<std::pair<std::vector<long>, std::string>> versioned;
@@ -69,7 +71,8 @@ std::vector<std::string> files_in(const std::string &directory, Library library)
 std::vector<std::string> bare_names(Library library) {
   constexpr int highest_soname = 12;
   std::vector<std::string> names{file_name_of(library)};
-  for (int version = highest_soname; version >= 0; --version) names.push_back(names.front() + "." + std::to_string(version));
+  for (int version = highest_soname; version >= 0; --version)
+    names.push_back(names.front() + "." + std::to_string(version));
   return names;
 }
 
@@ -113,18 +116,21 @@ void *open_library(const Tree &tree, Library library, Attempt *attempt) {
     if (first_error.empty() && error) first_error = error;
   }
   attempt->outcome = tree.directories.empty() ? Outcome::not_found : Outcome::unusable;
-  attempt->reason = (tree.directories.empty() ? "the system's loader finds no " : "cannot open ") + file_name_of(library) + ": " + first_error;
+  attempt->reason = (tree.directories.empty() ? "the system's loader finds no " : "cannot open ") +
+                    file_name_of(library) + ": " + first_error;
   return nullptr;
 }
 
-// A library over HIP that is already bound to another HIP runtime would work on memory that the table's runtime does not know. dlsym on a handle
-// searches what the library was linked with, so it tells which runtime that is; a library not linked with HIP answers nothing.
+// A library over HIP that is already bound to another HIP runtime would work on memory that the table's runtime does
+// not know. dlsym on a handle searches what the library was linked with, so it tells which runtime that is; a library
+// not linked with HIP answers nothing.
 bool bound_to_other_runtime(void *handle, void *hip_handle, Attempt *attempt, const std::string &path) {
   void *theirs = dlsym(handle, "hipGetDeviceCount");
   void *ours = dlsym(hip_handle, "hipGetDeviceCount");
   if (!theirs || theirs == ours) return false;
   attempt->outcome = Outcome::unusable;
-  attempt->reason = path + " is bound to another HIP runtime of this process, " + file_of_address(theirs) + ", not to " + file_of_address(ours);
+  attempt->reason = path + " is bound to another HIP runtime of this process, " + file_of_address(theirs) +
+                    ", not to " + file_of_address(ours);
   return true;
 }
 
@@ -139,7 +145,8 @@ bool accept_hip(void *handle, const Tree &tree, LibraryFacts *hip, Attempt *atte
   auto get_count = symbol<decltype(table.hipGetDeviceCount)>(handle, "hipGetDeviceCount");
   if (!get_version || !get_count) {
     attempt->outcome = Outcome::unusable;
-    attempt->reason = hip->path + " is not a HIP runtime: it has no " + (get_version ? "hipGetDeviceCount" : "hipRuntimeGetVersion");
+    attempt->reason =
+        hip->path + " is not a HIP runtime: it has no " + (get_version ? "hipGetDeviceCount" : "hipRuntimeGetVersion");
     return false;
   }
   *called = true;
@@ -151,7 +158,8 @@ bool accept_hip(void *handle, const Tree &tree, LibraryFacts *hip, Attempt *atte
   }
   if (error != hipSuccess) {
     attempt->outcome = Outcome::unusable;
-    attempt->reason = hip->path + ": hipRuntimeGetVersion failed with status " + std::to_string(static_cast<int>(error));
+    attempt->reason =
+        hip->path + ": hipRuntimeGetVersion failed with status " + std::to_string(static_cast<int>(error));
     return false;
   }
   if (hip->version < oldest_hip_version) {
@@ -163,14 +171,16 @@ bool accept_hip(void *handle, const Tree &tree, LibraryFacts *hip, Attempt *atte
   if (error != hipSuccess) attempt->device_count = 0;
   if (tree.need_device && attempt->device_count < 1) {
     attempt->outcome = Outcome::no_device;
-    attempt->reason = hip->path + ": no device answers (hipGetDeviceCount: status " + std::to_string(static_cast<int>(error)) + ", " +
-                      std::to_string(attempt->device_count) + " devices)";
+    attempt->reason = hip->path + ": no device answers (hipGetDeviceCount: status " +
+                      std::to_string(static_cast<int>(error)) + ", " + std::to_string(attempt->device_count) +
+                      " devices)";
     return false;
   }
   return true;
 }
 
-bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, library_count> *found, Attempt *attempt, bool *called) {
+bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, library_count> *found, Attempt *attempt,
+               bool *called) {
   for (int i = 0; i < library_count; ++i) {
     auto library = static_cast<Library>(i);
     void *handle = (*handles)[i] = open_library(tree, library, attempt);
@@ -183,7 +193,8 @@ bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, libr
     if (bound_to_other_runtime(handle, handles->front(), attempt, fact.path)) return false;
     if (tree.directories.empty() && directory_of_real_file(fact.path) != directory_of_real_file(found->front().path)) {
       attempt->outcome = Outcome::unusable;
-      attempt->reason = "the system's loader takes " + found->front().path + " and " + fact.path + " from different folders";
+      attempt->reason =
+          "the system's loader takes " + found->front().path + " and " + fact.path + " from different folders";
       return false;
     }
   }
@@ -243,8 +254,8 @@ std::string missing_text(Library library, const char *function) {
   if (library == Library::hip) {
     text += ", HIP " + hip_version_text(fact.version) + ",";
   } else if (fact.version) {
-    text += ", version " + std::to_string(fact.version / 100000) + "." + std::to_string(fact.version / 100 % 1000) + "." +
-            std::to_string(fact.version % 100) + ",";
+    text += ", version " + std::to_string(fact.version / 100000) + "." + std::to_string(fact.version / 100 % 1000) +
+            "." + std::to_string(fact.version % 100) + ",";
   } else {
     text += fact.file_version.empty() ? ", of unknown version," : ", version " + fact.file_version + ",";
   }
@@ -253,7 +264,8 @@ std::string missing_text(Library library, const char *function) {
 
 std::string platform_info() {
   size_t needed = 0;
-  if (!has("rocpyExtPlatformInfo") || table.rocpyExtPlatformInfo(nullptr, 0, &needed) != hipSuccess || needed == 0) return {};
+  if (!has("rocpyExtPlatformInfo") || table.rocpyExtPlatformInfo(nullptr, 0, &needed) != hipSuccess || needed == 0)
+    return {};
   std::string text(needed, '\0');
   if (table.rocpyExtPlatformInfo(&text[0], text.size(), &needed) != hipSuccess) return {};
   return text.c_str();

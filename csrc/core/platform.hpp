@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loader: opens a platform's libraries from one tree and fills the table. Which trees are tried, and in which order, is the policy of
-// rocpy/platform.py.
+// The loader: opens a platform's libraries from one tree and fills the table. Which trees are tried, and in which
+// order, is the policy of rocpy/platform.py.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,17 @@ constexpr int oldest_hip_version = 60000000;
 // What was found out about one library of the loaded platform.
 struct LibraryFacts {
   Library library = Library::hip;
-  std::string path;               // of the mapped file, as the dynamic linker names it
-  std::string file_version;       // what follows ".so." in the name of the file behind the links, or empty
-  int version = 0;                // as the library reports it, 0 while unknown
+  std::string path;          // of the mapped file, as the dynamic linker names it
+  std::string file_version;  // what follows ".so." in the name of the file behind the links, or empty
+  int version = 0;           // as the library reports it, 0 while unknown
   std::vector<const char *> missing;
 };
 
 // What a tree is asked for.
 struct Tree {
-  std::vector<std::string> directories;  // searched in this order for each library; empty: the system's loader is asked by bare name
-  bool need_device = false;              // refuse the tree when hipGetDeviceCount answers none
+  std::vector<std::string>
+      directories;  // searched in this order for each library; empty: the system's loader is asked by bare name
+  bool need_device = false;  // refuse the tree when hipGetDeviceCount answers none
 };
 
 enum class Outcome : int32_t {
@@ -45,8 +46,8 @@ struct Attempt {
   int device_count = 0;
 };
 
-// Opens hip, then the libraries over it, from the tree, and makes it this process's platform. Libraries of a refused tree that were never
-// called are closed; one that was called stays open, since HIP runtimes do not survive unloading.
+// Opens hip, then the libraries over it, from the tree, and makes it this process's platform. Libraries of a refused
+// tree that were never called are closed; one that was called stays open, since HIP runtimes do not survive unloading.
 Attempt load_platform(const Tree &tree);
 
 extern std::atomic<bool> platform_loaded;  // set after the table is filled
@@ -78,8 +79,8 @@ const void *error_name_address(int32_t code);
 // The file whose mapping holds the address, or empty.
 std::string file_of_address(const void *address);
 
-// Takes back the choice, for a choice that turns out to clash with another user of HIP in the process, and for tests. Nothing made through the
-// table may be alive. The libraries stay open.
+// Takes back the choice, for a choice that turns out to clash with another user of HIP in the process, and for tests.
+// Nothing made through the table may be alive. The libraries stay open.
 void unload_platform();
 
 }  // namespace rocpy

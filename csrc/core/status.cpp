@@ -46,11 +46,13 @@ const char *hipblaslt_status_name(int32_t code) noexcept {
 }
 
 const char *hip_status_name(int32_t code) noexcept {
-  if (code == hipErrorNotSupported) return "hipErrorNotSupported";  // what trampolines answer, also while nothing is loaded
+  if (code == hipErrorNotSupported)
+    return "hipErrorNotSupported";  // what trampolines answer, also while nothing is loaded
   if (!has("hipGetErrorName")) return nullptr;
   const char *name = table.hipGetErrorName(static_cast<hipError_t>(code));
   // HIP answers codes it does not know with a sentence or with its code for "unknown".
-  bool known = name && *name && !std::strchr(name, ' ') && (code == hipErrorUnknown || std::strcmp(name, "hipErrorUnknown") != 0);
+  bool known = name && *name && !std::strchr(name, ' ') &&
+               (code == hipErrorUnknown || std::strcmp(name, "hipErrorUnknown") != 0);
   return known ? name : nullptr;
 }
 
@@ -73,7 +75,8 @@ const char *status_name(Library library, int32_t code) noexcept {
 }
 
 const char *status_text(Library library, int32_t code) noexcept {
-  return library == Library::hip && has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code)) : nullptr;
+  return library == Library::hip && has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code))
+                                                             : nullptr;
 }
 
 void clear_last_error(Library library) noexcept {

@@ -56,18 +56,19 @@ bool has(const char *function) noexcept {
 std::vector<const char *> missing(Library library) {
   std::vector<const char *> names;
   for (int i = 0; i < rows_total; ++i) {
-    if (rows[i].library == library && !rows[i].optional && !present[i].load(std::memory_order_relaxed)) names.push_back(rows[i].function);
+    if (rows[i].library == library && !rows[i].optional && !present[i].load(std::memory_order_relaxed))
+      names.push_back(rows[i].function);
   }
   return names;
 }
 
 void fill_table(Lookup lookup, void *context) noexcept {
   int index = 0;
-#define ROCPY_FUNCTION(library, result, name, parameters, since)                      \
-  {                                                                                   \
-    void *address = lookup(Library::library, #name, context);                         \
+#define ROCPY_FUNCTION(library, result, name, parameters, since)                               \
+  {                                                                                            \
+    void *address = lookup(Library::library, #name, context);                                  \
     table.name = address ? reinterpret_cast<decltype(table.name)>(address) : trampolines.name; \
-    present[index++].store(address != nullptr, std::memory_order_relaxed);            \
+    present[index++].store(address != nullptr, std::memory_order_relaxed);                     \
   }
 #include "functions.def"
 #undef ROCPY_FUNCTION

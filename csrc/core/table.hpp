@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The function table: one pointer per row of csrc/abi. A slot can always be called: what the loaded library lacks, and everything while nothing
-// is loaded, is a trampoline that answers the library's "not supported".
+// The function table: one pointer per row of csrc/abi. A slot can always be called: what the loaded library lacks, and
+// everything while nothing is loaded, is a trampoline that answers the library's "not supported".
 #pragma once
 
 #include <vector>
