@@ -60,7 +60,7 @@ cdef extern from "platform.hpp" namespace "rocpy" nogil:
 
     Attempt load_platform(const Tree& tree)
     vector[LibraryFacts] c_library_facts "rocpy::library_facts"()
-    void c_note_version "rocpy::note_version"(Library library, int version)
+    void c_probe_versions "rocpy::probe_versions"()
     string missing_text(Library library, const char* function)
     string c_platform_info "rocpy::platform_info"()
     vector[DeviceFacts] c_devices "rocpy::devices"()
@@ -214,12 +214,10 @@ def status_name(library, code):
     raise ValueError(f"unknown library {library!r}")
 
 
-def note_version(library, version):
-    """Note the version of a library that only one of its handles can tell."""
-    cdef int i
-    for i in range(library_count):
-        if library_name(<Library>i).decode() == library:
-            c_note_version(<Library>i, version)
+def probe_versions():
+    """Ask the libraries whose version only a handle can tell, where a device has room for one."""
+    with nogil:
+        c_probe_versions()
 
 
 def platform_info():
@@ -232,7 +230,10 @@ def devices():
     cdef vector[DeviceFacts] found
     with nogil:
         found = c_devices()
-    return [(fact.name.decode("utf-8", "replace"), fact.arch.decode("utf-8", "replace"), fact.memory_bytes) for fact in found]
+    return [
+        (fact.name.decode("utf-8", "replace"), fact.arch.decode("utf-8", "replace"), fact.memory_bytes)
+        for fact in found
+    ]
 
 
 def shares_runtime(capsule):

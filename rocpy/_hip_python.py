@@ -13,8 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocpy import _core
-from rocpy._search import DEFAULT_ROCM, folders_of, spec_of
+from rocpy import _core, _search
 from rocpy.errors import LibraryError, RocpyWarning
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _PATHS = "rocm.bindings.util.paths"
 
 
 def _folders() -> list[Path]:
-    return [folder for folder in folders_of("rocm") if (folder / "bindings" / "util" / "paths.py").is_file()]
+    return [folder for folder in _search.folders_of("rocm") if (folder / "bindings" / "util" / "paths.py").is_file()]
 
 
 class _PresetLoader(SourceFileLoader):
@@ -113,7 +112,7 @@ def _path_variable_suffices(files: Mapping[str, str], root: Path) -> bool:
     stems = files.keys()
     if any(next(folder.rglob(f"lib{stem}.so"), None) for folder in _folders() for stem in stems):
         return False  # a library inside its own package comes first
-    if spec_of("rocm_sdk") is not None:
+    if _search.spec_of("rocm_sdk") is not None:
         return False  # and rocm-sdk's second
     wanted = {stem: root / "lib" / f"lib{stem}.so" for stem in stems}
     if not all(
@@ -147,12 +146,12 @@ class Arrangement:
         self._variable_set = False
         if not _folders():
             return
-        root = Path(directories[0]).parent if directories else DEFAULT_ROCM
+        root = Path(directories[0]).parent if directories else _search.DEFAULT_ROCM
         if not _path_variable_suffices(files, root):
             self.how = "its loader is preset with the chosen files"
             self._preset = Preset(files, directories)
             self._preset.install()
-        elif os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or root == DEFAULT_ROCM:
+        elif os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or root == _search.DEFAULT_ROCM:
             self.how = f"it finds the chosen files in {root} by itself"
         else:
             self.how = f"ROCM_PATH is set to {root}"
@@ -204,7 +203,7 @@ def _hip_conflict() -> str | None:
             "hip-python looked for libamdhip64 before rocpy chose a platform, and keeps a path that cannot be opened; "
             "call rocpy.platform.current() before the first call through hip-python",
             RocpyWarning,
-            stacklevel=2,
+            stacklevel=5,
         )
         return None
     same, file = _core.shares_runtime(cyhip.__pyx_capi__["hipGetErrorName"])

@@ -164,8 +164,6 @@ class Platform:
         The tree that its libraries come from, for people.
     reason
         Why it was chosen, for people.
-    libraries
-        Its libraries, by name.
     info
         What it says about itself; empty on AMD's libraries.
     hip_python
@@ -175,7 +173,6 @@ class Platform:
     name: str
     origin: str
     reason: str
-    libraries: Mapping[str, LibraryInfo]
     info: Mapping[str, Any]
     hip_python: str
 
@@ -188,6 +185,12 @@ class Platform:
     def host_memory(self) -> bool:
         """Whether arrays in CPU memory are operands as they are; they are copied to the device otherwise."""
         return self.info.get("host_memory") == "shared"
+
+    @property
+    def libraries(self) -> dict[str, LibraryInfo]:
+        """The libraries, by name. The first read makes a handle of each library that tells its version to handles alone."""
+        _core.probe_versions()
+        return _libraries()
 
     @property
     def devices(self) -> tuple[DeviceInfo, ...]:
@@ -282,7 +285,7 @@ def _select() -> Platform:
             _core.unload()
             raise error
         info = json.loads(_core.platform_info() or "{}")
-        _current = Platform(name, tree.origin, reason, libraries, info, arrangement.how)
+        _current = Platform(name, tree.origin, reason, info, arrangement.how)
         return _current
 
 
@@ -290,7 +293,7 @@ def current() -> Platform:
     """Return the platform of this process, choosing it on the first call.
 
     The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes AMD's
-    libraries when the machine shows an AMD device and one answers, else the CPU.
+    AMD's libraries when the machine shows an AMD device and one answers, else the CPU.
 
     Returns
     -------

@@ -240,9 +240,19 @@ std::vector<LibraryFacts> library_facts() {
   return {facts.begin(), facts.end()};
 }
 
-void note_version(Library library, int version) {
+void probe_versions() {
+  // hipblasLtCreate ends the process when its own allocation fails, so it is called only where there is room.
+  constexpr size_t room_for_handle = size_t{64} << 20;
+  LibraryFacts &fact = facts[static_cast<int>(Library::hipblaslt)];
   std::lock_guard<std::mutex> lock(mutex);
-  facts[static_cast<int>(library)].version = version;
+  size_t free_bytes = 0, total_bytes = 0;
+  if (!loaded() || fact.version || !has("hipblasLtCreate") || !has("hipblasLtGetVersion")) return;
+  if (table.hipMemGetInfo(&free_bytes, &total_bytes) != hipSuccess || free_bytes < room_for_handle) return;
+  hipblasLtHandle_t handle = nullptr;
+  if (table.hipblasLtCreate(&handle) != HIPBLAS_STATUS_SUCCESS) return;
+  int version = 0;
+  if (table.hipblasLtGetVersion(handle, &version) == HIPBLAS_STATUS_SUCCESS) fact.version = version;
+  table.hipblasLtDestroy(handle);
 }
 
 std::string missing_text(Library library, const char *function) {

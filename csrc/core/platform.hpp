@@ -55,8 +55,8 @@ inline bool loaded() noexcept { return platform_loaded.load(std::memory_order_ac
 
 std::vector<LibraryFacts> library_facts();
 
-// Notes a version that only a handle of the library can tell.
-void note_version(Library library, int version);
+// Asks the libraries whose version only a handle can tell, once, where a device has room for a handle.
+void probe_versions();
 
 // The text that a missing function's error carries: function, library, path, version.
 std::string missing_text(Library library, const char *function);
