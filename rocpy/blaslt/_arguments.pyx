@@ -4,14 +4,14 @@
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy cimport _operand
+from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt._launch cimport PlanKey
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
 from rocpy.blaslt.problem import OperandInfo, Problem
-from rocpy.dtypes import dtype as _dtype
-from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
+from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 cdef dict _EPILOGUE_INDEX = {}
@@ -36,7 +36,11 @@ cdef int dtype_code(object dtype) except -2:
     """Return the hipDataType of a dtype given in any spelling, -1 for None."""
     if dtype is None:
         return -1
-    cdef object code = _DTYPE_CODES.get(dtype)
+    cdef object code
+    try:
+        code = _DTYPE_CODES.get(dtype)
+    except TypeError:  # not hashable: no dtype
+        code = None
     if code is None:
         code = _dtype(dtype).hip
         _DTYPE_CODES[dtype] = code
@@ -74,7 +78,7 @@ cdef object info(const Operand *operand, bint packed=False):
     return OperandInfo(
         tuple([operand.shape[axis] for axis in range(operand.ndim)]),
         tuple([operand.strides[axis] for axis in range(operand.ndim)]),
-        _dtype_of_hip(operand.type).name,
+        array_type_of_hip(operand.type).name.decode(),
         packed,
     )
 

@@ -5,12 +5,12 @@ from libc.string cimport memcpy
 
 from rocpy cimport _core
 from rocpy cimport _operand
+from rocpy._dlpack cimport array_type_of_hip
 from rocpy.runtime.stream cimport hold
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
-from rocpy.dtypes import dtype as _dtype
-from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
+from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
@@ -118,7 +118,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     for name, strides in lowered.outer_strides.items():
         i = places[name]
         for j in range(spec.outer_ndim):
-            spec.outer_stride_bytes[i][j] = strides[j] * (_dtype_of_hip(sizes[name]).bits // 8)
+            spec.outer_stride_bytes[i][j] = strides[j] * (array_type_of_hip(sizes[name]).bits // 8)
 
     cdef size_t limit = options.max_workspace_bytes
     cdef Status status
@@ -202,7 +202,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
 
 
 cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
-    cdef size_t bytes = _dtype_of_hip(operand.type).bits // 8
+    cdef size_t bytes = array_type_of_hip(operand.type).bits // 8
     cdef int axis
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]

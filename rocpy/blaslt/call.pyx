@@ -8,6 +8,7 @@ from libcpp.memory cimport shared_ptr
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
+from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand, hipStream_t
 from rocpy.blaslt._arguments cimport Operands, describe, info, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
@@ -15,14 +16,16 @@ from rocpy.blaslt._launch cimport (
 )
 from rocpy.blaslt.weight cimport Weight
 
+from rocpy import platform
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
 from rocpy.errors import InvalidProblemError
 
 cdef int _CPU = 1  # kDLCPU
+# Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
+cdef int _staged = -1
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
@@ -38,7 +41,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef double c_alpha, c_beta, low, high
     cdef int64_t word
     cdef StreamContext *context = NULL
-    cdef object row = None, resolved = None
+    cdef object resolved = None
+    global _staged
     _core.ensure()
     index = epilogue_index(epilogue)
     if aux is not None:
@@ -46,8 +50,11 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if bias is None and type(b) is Weight and _TAKES_BIAS[index]:
         bias = (<Weight>b).bias
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
-    if _policy.staged and operands.a.device_type == _CPU:
-        return _policy.staged_product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)
+    if _staged < 0:
+        _staged = not platform.current().host_memory
+    if _staged and operands.a.device_type == _CPU:
+        return staged.product(product_again, (a, b, c, bias, aux, out), dict(
+            alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream))
     c_alpha = real(alpha, "alpha")
     if beta is None:
         c_beta = 1.0 if c is not None else 0.0
@@ -106,7 +113,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         return _policy.copied_product(
             product_again, found.copies, resolved, (a, b, c, bias, aux, out),
             (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
-            tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), _dtype_of_hip(found.result_type).name,
+            tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), array_type_of_hip(found.result_type).name.decode(),
             dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream),
             (lambda: None) if wait else Settle(<size_t>c_stream),
         )

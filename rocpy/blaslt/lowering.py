@@ -220,7 +220,7 @@ def lower(problem: Problem) -> Lowered:
         enumerator = 512 if row.gradient == "bgrada" else 256
     out.epilogue = enumerator
     out.compute = _COMPUTE[problem.compute]
-    out.scale_type = dtypes.dtype("float64" if problem.compute == "float64" else "float32").hip
+    out.scale_type = dtypes.lookup("float64" if problem.compute == "float64" else "float32").hip
     out.bias_batch_stride = batch_of["bias"]
     out.aux_ld = max(1, aux_lies[1])
     # Never the default, which hipBLASLt takes from an unset ld.

@@ -176,8 +176,8 @@ class Problem:
     def bytes(self) -> int:
         """Bytes of the operands and the result, each counted once."""
         operands = [x for x in (self.a, self.b, self.c, self.bias, self.aux) if x is not None]
-        total = sum(_distinct(x) * dtypes.dtype(x.dtype).bits // 8 for x in operands)
-        size = dtypes.dtype(self.dtype).bits // 8
+        total = sum(_distinct(x) * dtypes.lookup(x.dtype).bits // 8 for x in operands)
+        size = dtypes.lookup(self.dtype).bits // 8
         total += math.prod(self.result_shape) * size
         if self.row.aux == "store":
             total += math.prod(self.result_shape) * size
@@ -290,7 +290,7 @@ def _check_extents(problem: Problem) -> None:
     for name, extent in (("m", problem.m), ("n", problem.n), ("k", problem.k), ("batch", problem.batch)):
         if extent > MAX_EXTENT:
             raise UnsupportedError(f"{name} = {extent}: hipBLASLt takes extents up to {MAX_EXTENT}; split the product")
-    if math.prod(problem.result_shape) * dtypes.dtype(problem.dtype).bits // 8 >= 2**62:
+    if math.prod(problem.result_shape) * dtypes.lookup(problem.dtype).bits // 8 >= 2**62:
         raise InvalidProblemError(f"the result, shape {problem.result_shape}, would not fit in any memory")
 
 

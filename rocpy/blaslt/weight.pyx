@@ -6,6 +6,7 @@ from libc.string cimport memcpy
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
+from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport hipStream_t
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
 
@@ -15,7 +16,6 @@ import numpy as np
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
-from rocpy.dtypes import dtype_of_hip as _dtype_of_hip
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
 
 cdef extern from "types.h" nogil:
@@ -246,7 +246,7 @@ cdef class Weight:
     @property
     def dtype(self):
         """Name of the element type."""
-        return _dtype_of_hip(self.operand.type).name
+        return array_type_of_hip(self.operand.type).name.decode()
 
     def close(self):
         """Free the packed copy. Closing twice is harmless; using the weight afterwards raises ClosedError."""
