@@ -177,7 +177,7 @@ cdef inline size_t size_of(int32_t type) noexcept nogil:
 
 
 cdef int check_out(Operands *operands, const Operand *out) except -1:
-    cdef size_t low, high, other_low, other_high
+    cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
     cdef const Operand *others[4]
     cdef int i
     cdef bint same

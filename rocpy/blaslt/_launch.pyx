@@ -78,9 +78,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         return result
 
     cdef MatmulSpec spec = MatmulSpec()
-    cdef object axis
     cdef int i, j
-    cdef int32_t left, right
     spec.compute = lowered.compute
     spec.scale_type = lowered.scale_type
     spec.op_a = lowered.op_a

@@ -18,6 +18,7 @@ from rocpy.blaslt.weight cimport Weight
 
 from rocpy import platform
 from rocpy.blaslt import _policy
+from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
@@ -33,6 +34,7 @@ cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPI
 cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
                     object dtype, object compute, object out, object options, object stream):
     """One product from start to end. Calls itself at most once, with the operands that had to be copied."""
+    global _staged
     cdef Operands operands
     cdef PlanKey key
     cdef shared_ptr[CachedCall] call
@@ -53,7 +55,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if _staged < 0:
         _staged = not platform.current().host_memory
     if _staged and operands.a.device_type == _CPU:
-        return staged.product(product_again, (a, b, c, bias, aux, out), dict(
+        return _staging.product(product_again, (a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream))
     c_alpha = real(alpha, "alpha")
     if beta is None:

@@ -199,7 +199,7 @@ cdef class Matmul:
         cdef hipStream_t c_stream = NULL
         cdef size_t i
         cdef const MatmulAlgorithm *algorithm
-        cdef int32_t index
+        cdef int32_t index = 0
         place_of(&self.operands.a, self.stream, &device, &c_stream)
         with nogil:
             status = borrow_context(device, c_stream, &context)
