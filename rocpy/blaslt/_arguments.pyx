@@ -52,6 +52,8 @@ cdef double real(object value, str name) except? -1.0:
     if type(value) is float:
         return <double>value
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidOperandError(

@@ -4,6 +4,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 #include "context.hpp"
 
 namespace py = pybind11;
@@ -33,7 +35,13 @@ PYBIND11_MODULE(_plan_cache, module) {
       },
       "Drop every plan, and the handles and workspaces that no call uses now; counters start again at 0.");
   module.def(
-      "resize", [](int64_t capacity) { rocpy::plan_cache().resize(capacity); }, py::arg("capacity"),
+      "resize",
+      [](int64_t capacity) {
+        if (capacity < 0) throw py::value_error("capacity = " + std::to_string(capacity) + "; it must be 0 or more");
+        py::gil_scoped_release released;
+        rocpy::plan_cache().resize(capacity);
+      },
+      py::arg("capacity"),
       "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
   module.def("live_plans", &rocpy::MatmulPlan::live, "Return how many plans exist, in the cache and outside it.");
 }

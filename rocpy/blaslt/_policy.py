@@ -19,7 +19,7 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedEr
 __all__ = ["Explanation", "explain"]
 
 # Bits of a call whose operands must be copied, by the user's names.
-COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5}
+COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "transpose": 6}
 # ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
 ORDER_PACKED = 7498593
 _COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2}
@@ -111,11 +111,14 @@ def copied_product(
 
     ``settle`` waits until a stream that the user gave is idle: copies are made by the operands' framework, outside that stream's order.
     """
-    named = dict(zip(COPY_BITS, operands, strict=True))
+    named = dict(zip(COPY_BITS, operands, strict=False))
     chosen = [name for name, bit in COPY_BITS.items() if bits >> bit & 1]
     if options.copies == "error":
-        raise copy_refused(chosen[0], layouts[COPY_BITS[chosen[0]]])
+        name = "bias" if chosen[0] == "transpose" else chosen[0]
+        raise copy_refused(name, layouts[COPY_BITS[name]])
     settle()
+    if "transpose" in chosen:
+        return transposed_product(run, named, result_shape, result_dtype, arguments, settle)
     for name in chosen:
         if name != "out":
             named[name] = contiguous(named[name], result_shape if name == "c" else None)
@@ -128,6 +131,55 @@ def copied_product(
     settle()
     assign(out, result[0] if isinstance(result, tuple) else result)
     return (out, result[1]) if isinstance(result, tuple) else out
+
+
+def transposed_product(
+    run: Callable[..., Any],
+    named: dict[str, Any],
+    result_shape: tuple[int, ...],
+    result_dtype: str,
+    arguments: dict[str, Any],
+    settle: Callable[[], None],
+) -> Any:
+    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis, and turn the result around."""
+    a, b, c, out = named["a"], named["b"], named["c"], named["out"]
+    if type(b).__name__ == "Weight":
+        raise UnsupportedError("bias: one per row, of shape (M, 1), cannot be added to a product with a Weight; pass the array itself")
+    turned_c = None if c is None else contiguous(c, result_shape).swapaxes(-1, -2)
+    result = run(
+        b.swapaxes(-1, -2),
+        a.swapaxes(-1, -2),
+        turned_c,
+        named["bias"].reshape(-1),
+        None,
+        None,
+        **{**arguments, "dtype": result_dtype},
+    )
+    settle()
+    result, extra = result if isinstance(result, tuple) else (result, None)
+    turned = contiguous(result.swapaxes(-1, -2))
+    if out is not None:
+        assign(out, turned)
+        turned = out
+    return turned if extra is None else (turned, {key: contiguous(value.swapaxes(-1, -2)) for key, value in extra.items()})
+
+
+def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any) -> Any:
+    """Return the sums of one operand for a product whose result is empty: the library sees no work there and writes none."""
+    if name == "bgrada":
+        return run(a, ones_like(a, (a.shape[-1], 1)))[..., 0] if len(a.shape) > 1 else run(a, ones_like(a, (a.shape[0], 1)))
+    if type(b).__name__ == "Weight":
+        b = b.source if b.layout == "kn" else b.source.swapaxes(-1, -2)
+    if len(b.shape) == 1:
+        return run(b, ones_like(b, (b.shape[0], 1)))
+    return run(ones_like(b, (1, b.shape[-2])), b)[..., 0, :]
+
+
+def ones_like(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of ones of another array's framework, dtype and device."""
+    if hasattr(array, "new_ones"):  # torch's name for it
+        return array.new_ones(shape)
+    return np.ones(shape, array.dtype)
 
 
 @dataclass(frozen=True, slots=True)

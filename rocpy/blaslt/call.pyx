@@ -124,7 +124,10 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if out is not None:
         _operand.written(out, operands.out.provider)
     if found.extra_ndim >= 0:
-        return result[0], {_EXTRA_NAMES[index]: result[1]}
+        name = _EXTRA_NAMES[index]
+        if found.plan == NULL and name in ("bgrada", "bgradb"):
+            return result[0], {name: _policy.lonely_gradient(matmul, name, a, b)}
+        return result[0], {name: result[1]}
     return result
 
 

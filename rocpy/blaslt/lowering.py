@@ -35,8 +35,8 @@ class Lowered:
     Parameters
     ----------
     copies
-        Names of operands whose layout the library cannot take; ``"out"`` means that the result is computed aside and copied into it.
-        When there are any, nothing else is filled in.
+        Names of operands whose layout the library cannot take; ``"out"`` means that the result is computed aside and copied into it,
+        ``"transpose"`` that the transposed product is. When there are any, nothing else is filled in.
     swapped
         Whether the transposed product is computed, so that the library's A is the user's b.
     """
@@ -108,6 +108,9 @@ def lower(problem: Problem) -> Lowered:
     row = problem.row
     batch_ndim = len(problem.batch_shape)
     copies: list[str] = []
+    if problem.column_bias:
+        # hipBLASLt's bias runs along the rows of its D, which a row-major result has for columns.
+        return Lowered(copies=("transpose",))
 
     a_shape, a_strides, a_batch_shape, a_batch = _view(problem.a, True, batch_ndim)
     a_lies = matrix_layout(a_shape, a_strides)
@@ -154,7 +157,9 @@ def lower(problem: Problem) -> Lowered:
         if _unusable_batch((1,) * pad + extents, bias_batch) and "bias" not in copies:
             copies.append("bias")
     elif row.gradient:
-        bias_batch = tuple(s if e != 1 else 0 for e, s in zip(problem.batch_shape, dense_strides(problem.gradient_shape)[:-1], strict=True))
+        extents = problem.gradient_shape[:-1]
+        steps = dense_strides(problem.gradient_shape)[:-1]
+        bias_batch = (0,) * (batch_ndim - len(extents)) + tuple(s if e != 1 else 0 for e, s in zip(extents, steps, strict=True))
 
     aux_matrix, aux_batch = _result_view(fresh, problem)
     aux_lies: tuple[str, int] | None = ("row", max(1, problem.n))
@@ -173,7 +178,7 @@ def lower(problem: Problem) -> Lowered:
     strides = {"a": list(a_batch), "b": list(b_batch), "c": list(c_batch), "d": list(d_batch), "bias": list(bias_batch), "aux": list(aux_batch)}
     extents, strides = _collapse(list(problem.batch_shape), strides)
     m = problem.m
-    if not row.gradient and len(extents) == 1:
+    if row.gradient != "bgrad" and len(extents) == 1:
         if m == 1:
             # A matrix of one row may have any ld: let it be the step from one batch entry to the next.
             a_lies, c_lies, d_lies, aux_lies = (
@@ -187,14 +192,16 @@ def lower(problem: Problem) -> Lowered:
             )
         whole = a_lies[0] == d_lies[0] == "row"
         whole = whole and all(strides[x][0] == lies[1] * m for x, lies in (("a", a_lies), ("c", c_lies), ("d", d_lies)))
-        whole = whole and strides["b"][0] == 0 and strides["bias"][0] == 0
+        whole = whole and strides["b"][0] == 0 and strides["bias"][0] == (m if row.gradient == "bgrada" else 0)
         whole = whole and (row.aux == "none" or strides["aux"][0] == aux_lies[1] * m)
         if whole and extents[0] * m <= 2**31 - 1:
             # One weight for every batch entry, entries one after the other: a single taller product.
             m *= extents[0]
             extents, strides = [], {name: [] for name in OPERANDS}
 
-    inner = max(range(len(extents)), key=lambda axis: extents[axis], default=None)
+    # Entries that write one gradient vector together must not run together.
+    together = [axis for axis in range(len(extents)) if not row.gradient or strides["bias"][axis]]
+    inner = max(together, key=lambda axis: extents[axis], default=None)
     out = Lowered(swapped=swapped)
     batch_of = {name: strides[name][inner] if inner is not None else 0 for name in OPERANDS}
     out.batch_count = extents[inner] if inner is not None else 1

@@ -22,9 +22,10 @@ from rocpy.blaslt import _policy
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo, dense_strides
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
 # Algorithms that plan() asks for. hipBLASLt walks its whole library when asked for more than it ranked, which takes milliseconds.
@@ -133,6 +134,11 @@ cdef class Matmul:
             self.copies = _lowering.lower(self.problem).copies
         if not self.copies:
             return 0
+        if "transpose" in self.copies:
+            raise UnsupportedError(
+                f"bias: shape {self.problem.bias.shape}, one per row, is added by the transposed product; use rocpy.matmul, or make a Matmul "
+                "of b.T and a.T with the bias as a vector"
+            )
         if self.options.copies == "error":
             raise _policy.copy_refused(self.copies[0], getattr(self.problem, self.copies[0]).text)
         dense = {}
@@ -288,6 +294,8 @@ cdef class Matmul:
             extra = None
             if self.extra_name is not None:
                 result, extra = result
+                if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
+                    extra = _policy.lonely_gradient(_matmul, self.extra_name, self.given["a"], self.given["b"])
             if out is not None:
                 if not direct:
                     if not wait:
@@ -373,14 +381,16 @@ cdef class Matmul:
                     raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
             given.update(changes)
             held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
-            problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
+            operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
+                        "aux": info(&fresh.aux)}
             for name in changes:
-                old, new = getattr(self.problem, name), getattr(problem, name)
+                old, new = getattr(self.problem, name), operands[name]
                 if old.shape != new.shape or old.dtype != new.dtype or old.packed != new.packed:
                     raise InvalidProblemError(
                         f"{name}: it was shape {old.shape}, {old.dtype}{', packed' if old.packed else ''} and would become shape "
                         f"{new.shape}, {new.dtype}{', packed' if new.packed else ''}; make a new Matmul for another problem"
                     )
+            problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
             new_alpha = self.alpha if alpha is None else real(alpha, "alpha")
             if beta is not None:
                 self.set_beta(beta, given["c"])

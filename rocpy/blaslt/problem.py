@@ -187,8 +187,17 @@ class Problem:
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
-        """Shape of the bias gradient: M or N, behind the batch axes."""
-        return (*self.batch_shape, self.m if self.row.gradient == "bgrada" else self.n)
+        """Shape of the bias gradient: M or N, behind the batch axes of what is summed: the result, a, or b."""
+        if self.row.gradient == "bgrada":
+            return (*self.a.shape[:-2], self.m)
+        return (*(self.b.shape[:-2] if self.row.gradient == "bgradb" else self.batch_shape), self.n)
+
+    @property
+    def column_bias(self) -> bool:
+        """Whether the bias is one for each row of the result, of shape (M, 1)."""
+        if self.bias is None or self.bias.shape != (self.m, 1) or min(len(self.a.shape), len(self.b.shape)) < 2:
+            return False
+        return self.n != 1 or (self.m != 1 and self.batch_shape != (self.m,))
 
     def to_json(self) -> str:
         """Return the problem as a JSON object."""
@@ -330,13 +339,14 @@ def _check_bias(problem: Problem, bias: OperandInfo) -> None:
     if bias.dtype not in (problem.dtype, "float32") or (problem.dtype == "float64" and bias.dtype != "float64"):
         wanted = dict.fromkeys((problem.dtype,) if problem.dtype == "float64" else (problem.dtype, "float32"))
         raise InvalidProblemError(f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(wanted)}: cast it")
+    if problem.column_bias:
+        return
     if bias.shape and bias.shape[-1] == problem.n and broadcast(bias.shape[:-1], problem.batch_shape) == problem.batch_shape:
         return
-    if bias.shape == (problem.m, 1):
-        raise UnsupportedError(f"bias: shape {bias.shape} is a column bias, which is not supported yet; add it to the result")
     raise InvalidProblemError(
         f"bias: shape {bias.shape}; it must have length N = {problem.n}, the last axis of the result"
-        + (f", or shape {(*problem.batch_shape, problem.n)}" if problem.batch_shape else "")
+        + (f", or shape {(*problem.batch_shape, problem.n)} for one per batch entry" if problem.batch_shape else "")
+        + f", or shape {(problem.m, 1)} for one per row"
     )
 
 
