@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options and rules that hold for every tier of the tests: torch tests where there is no torch, and a time budget for the slow ones."""
+"""What holds for every tier of the tests: torch tests where there is no torch, a time budget for the slow ones."""
 
 import importlib.util
 import time
@@ -10,7 +10,9 @@ import pytest
 def pytest_addoption(parser):
     """Add the options that the Makefile passes."""
     group = parser.getgroup("rocpy")
-    group.addoption("--without-torch", action="store_true", help="skip the tests that need torch even where it is installed")
+    group.addoption(
+        "--without-torch", action="store_true", help="skip the tests that need torch even where it is installed"
+    )
     group.addoption("--time-budget-s", type=float, default=None, help="start no further test after this many seconds")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rules of the source tree hold, and each rule reports a violation that is planted for it. Needs no compiler and no package."""
+"""The rules of the source tree hold, and each reports a violation planted for it. Needs no compiler, no package."""
 
 import pytest
 from layout_rules import RULES, read_tree
@@ -17,7 +17,8 @@ def test_rule_holds(tree, rule):
 
 
 @pytest.mark.parametrize(
-    ("rule", "planted"), [pytest.param(rule, planted, id=f"{rule.name}-{i}") for rule in RULES for i, planted in enumerate(rule.planted)]
+    ("rule", "planted"),
+    [pytest.param(rule, planted, id=f"{rule.name}-{i}") for rule in RULES for i, planted in enumerate(rule.planted)],
 )
 def test_rule_reports_a_planted_violation(tree, rule, planted):
     seeded = rule.problems({**tree, **planted})

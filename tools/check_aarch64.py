@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compile every C and C++ source of the core library and of the host platform for 64-bit Arm, with ziglang as CMake's cross compiler.
+"""Compile the core library and the host platform for 64-bit Arm, with ziglang as CMake's cross compiler.
 
 The libraries are linked too, so that a kernel set that exists on x86 alone is noticed.
 """
@@ -28,15 +28,33 @@ def main() -> int:
     shutil.rmtree(tools, ignore_errors=True)
     tools.mkdir(parents=True)
     toolchain = tools / "toolchain.cmake"
-    compilers = {name: write_compiler(tools, name, mode) for name, mode in
-                 {"cc": f"cc -target {TARGET}", "c++": f"c++ -target {TARGET}", "ar": "ar", "ranlib": "ranlib"}.items()}
+    compilers = {
+        name: write_compiler(tools, name, mode)
+        for name, mode in {
+            "cc": f"cc -target {TARGET}",
+            "c++": f"c++ -target {TARGET}",
+            "ar": "ar",
+            "ranlib": "ranlib",
+        }.items()
+    }
     toolchain.write_text(
         "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR aarch64)\n"
         f'set(CMAKE_C_COMPILER "{compilers["cc"]}")\nset(CMAKE_CXX_COMPILER "{compilers["c++"]}")\n'
         f'set(CMAKE_AR "{compilers["ar"]}")\nset(CMAKE_RANLIB "{compilers["ranlib"]}")\n'
     )
-    configure = ["cmake", "-S", ".", "-B", str(build), "-G", "Ninja", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DROCPY_PYTHON=OFF",
-                 "-DCMAKE_BUILD_TYPE=Release", "--log-level=WARNING"]
+    configure = [
+        "cmake",
+        "-S",
+        ".",
+        "-B",
+        str(build),
+        "-G",
+        "Ninja",
+        f"-DCMAKE_TOOLCHAIN_FILE={toolchain}",
+        "-DROCPY_PYTHON=OFF",
+        "-DCMAKE_BUILD_TYPE=Release",
+        "--log-level=WARNING",
+    ]
     for command in (configure, ["cmake", "--build", str(build), "--", "--quiet"]):
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if status:

@@ -9,12 +9,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Run stubtest on every extension module; one without a stub is an error, since the types of the public API end there."""
-    sources = sorted(path for path in (ROOT / "rocpy").rglob("*") if path.suffix == ".pyx" or path.name.startswith("_") and path.suffix == ".cpp")
+    """Run stubtest on every extension module; one without a stub is an error: the public types would end there."""
+    sources = sorted(
+        path
+        for path in (ROOT / "rocpy").rglob("*")
+        if path.suffix == ".pyx" or (path.name.startswith("_") and path.suffix == ".cpp")
+    )
     missing = [str(path.relative_to(ROOT)) for path in sources if not path.with_suffix(".pyi").is_file()]
     if missing:
         print("no stub (.pyi) beside:", ", ".join(missing), file=sys.stderr)
-    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources if path.with_suffix(".pyi").is_file()]
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources if path.with_suffix(".pyi").is_file()
+    ]
     print("stubtest:", ", ".join(modules), flush=True)
     command = [sys.executable, "-m", "mypy.stubtest", "--concise", "--mypy-config-file", "pyproject.toml", *modules]
     # From another folder, or `rocpy` would be the source tree without its extension modules.

@@ -20,7 +20,9 @@ BUILD_SDIST = "import sys; from scikit_build_core.build import build_sdist; buil
 def run(*command: str | Path, cwd: Path, **environ: str) -> None:
     """Print and run a command; its failure ends the check."""
     print("+", *command, flush=True)
-    inherited = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+    }
     subprocess.run([str(word) for word in command], cwd=cwd, check=True, env={**inherited, **environ})
 
 
@@ -31,7 +33,19 @@ def build(folder: Path) -> tuple[Path, Path]:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "source", filter="data")
     (source,) = (folder / "source").iterdir()
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder, source, cwd=folder)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        source,
+        cwd=folder,
+    )
     (wheel,) = folder.glob("*.whl")
     return sdist, wheel
 
@@ -42,7 +56,9 @@ def install(folder: Path, wheel: Path) -> Path:
     python = folder / "environment" / "bin" / "python"
     pins = ROOT / "requirements"
     run(python, "-m", "pip", "install", "--quiet", "--constraint", pins / "runtime.txt", wheel, cwd=folder)
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", pins / "test.txt", "pytest", "pyelftools", cwd=folder)
+    run(
+        python, "-m", "pip", "install", "--quiet", "--constraint", pins / "test.txt", "pytest", "pyelftools", cwd=folder
+    )
     run(python, "-m", "pip", "check", cwd=folder)
     return python
 
@@ -56,8 +72,26 @@ def main() -> int:
             python = install(folder, wheel)
             elsewhere = folder / "elsewhere"
             shutil.copytree(ROOT / "tests" / "packaging", elsewhere / "packaging")
-            run(python, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--rootdir", elsewhere, "packaging",
-                "--wheel", wheel, "--sdist", sdist, "--checkout", ROOT, cwd=elsewhere)
+            run(
+                python,
+                "-m",
+                "pytest",
+                "-q",
+                "-W",
+                "error",
+                "-p",
+                "no:cacheprovider",
+                "--rootdir",
+                elsewhere,
+                "packaging",
+                "--wheel",
+                wheel,
+                "--sdist",
+                sdist,
+                "--checkout",
+                ROOT,
+                cwd=elsewhere,
+            )
             script = python.with_name("rocpy")
             run(script, "info", cwd=elsewhere)
             run(script, "doctor", "-r", "3", cwd=elsewhere)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Write docs/reference/environment.md's table from csrc/abi/environment.def; with --check, only say whether it is up to date."""
+"""Write the table of docs/reference/environment.md from its rows; with --check, say whether it is up to date."""
 
 import re
 import sys
@@ -19,7 +19,9 @@ def rows(source: str) -> list[tuple[str, str, str, str]]:
 def table(source: str) -> str:
     """Return the Markdown table of the rows."""
     lines = ["| variable | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |" for name, default, _, meaning in rows(source)]
+    lines += [
+        f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |" for name, default, _, meaning in rows(source)
+    ]
     return "\n".join(lines)
 
 

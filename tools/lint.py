@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Run the linters that requirements/lint.txt pins over the tracked files: `lint.py check` reports, `lint.py format` rewrites."""
+"""Run the linters of requirements/lint.txt over the tracked files: `check` reports, `format` rewrites."""
 
 import subprocess
 import sys
@@ -11,10 +11,16 @@ ROOT = Path(__file__).resolve().parent.parent
 def tracked(*suffixes: str) -> list[str]:
     """Return the files with one of these endings that git knows or would add; vendored files are left alone."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.split("\0")
     return sorted(
-        path for path in listed if path.endswith(suffixes) and "third_party" not in path.split("/") and (ROOT / path).is_file()
+        path
+        for path in listed
+        if path.endswith(suffixes) and "third_party" not in path.split("/") and (ROOT / path).is_file()
     )
 
 
@@ -23,7 +29,23 @@ def commands(mode: str) -> list[list[str]]:
     python = tracked(".py", ".pyi")
     c_files = tracked(".c", ".h", ".cpp", ".hpp")
     cython = tracked(".pyx", ".pxd")
-    text = tracked(".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".cpp", ".hpp", ".def", ".md", ".toml", ".cmake", ".sh", ".yaml", "Makefile")
+    text = tracked(
+        ".py",
+        ".pyi",
+        ".pyx",
+        ".pxd",
+        ".c",
+        ".h",
+        ".cpp",
+        ".hpp",
+        ".def",
+        ".md",
+        ".toml",
+        ".cmake",
+        ".sh",
+        ".yaml",
+        "Makefile",
+    )
     if mode == "format":
         return [
             ["ruff", "check", "--fix-only", "--quiet", *python],

@@ -22,7 +22,11 @@ def platform(machine: Machine) -> Iterator[Finding]:
         return
     yield Finding("ok", f"{current.name}: {current.reason}")
     if current.is_emulated and (machine.amd_gpus() or machine.path("/dev/kfd").exists()):
-        yield Finding("problem", "there is an AMD GPU, but rocpy runs on the CPU", "ROCPY_PLATFORM=amd says why AMD's libraries are not taken")
+        yield Finding(
+            "problem",
+            "there is an AMD GPU, but rocpy runs on the CPU",
+            "ROCPY_PLATFORM=amd says why AMD's libraries are not taken",
+        )
 
 
 @check(level=2)
@@ -40,7 +44,7 @@ def one_hip_runtime(machine: Machine) -> Iterator[Finding]:
 
 
 @check(level=3)
-def product(machine: Machine) -> Iterator[Finding]:
+def product(_machine: Machine) -> Iterator[Finding]:
     """Compute one fused product per device and compare it with numpy."""
     import numpy as np
 
@@ -53,11 +57,19 @@ def product(machine: Machine) -> Iterator[Finding]:
     try:
         found = rocpy.matmul(a, b, epilogue="relu_bias", bias=bias)
     except RocpyError as error:
-        yield Finding("problem", f"a product failed: {type(error).__name__}: {error}", "run `rocpy doctor --selftest` and report its file")
+        yield Finding(
+            "problem",
+            f"a product failed: {type(error).__name__}: {error}",
+            "run `rocpy doctor --selftest` and report its file",
+        )
         return
     worst = float(np.max(np.abs(found - wanted)))
     # 40 products of order 1, each rounded to 2**-24, and the sums: far below this; TF32 and a wrong kernel far above.
     if worst <= 1e-4:
         yield Finding("ok", f"relu(a @ b + bias) agrees with numpy (largest difference {worst:.1e})")
     else:
-        yield Finding("problem", f"relu(a @ b + bias) differs from numpy by {worst:.1e}", "run `rocpy doctor --selftest` and report its file")
+        yield Finding(
+            "problem",
+            f"relu(a @ b + bias) differs from numpy by {worst:.1e}",
+            "run `rocpy doctor --selftest` and report its file",
+        )

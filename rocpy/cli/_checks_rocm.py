@@ -21,9 +21,17 @@ def rocm_path(machine: Machine) -> Iterator[Finding]:
         return
     folder = machine.path(named)
     if not folder.is_dir():
-        yield Finding("problem", f"ROCM_PATH is {named!r}, which is no folder", "unset it, or name the folder that holds lib/libamdhip64.so")
+        yield Finding(
+            "problem",
+            f"ROCM_PATH is {named!r}, which is no folder",
+            "unset it, or name the folder that holds lib/libamdhip64.so",
+        )
     elif not any(tree.origin == "ROCM_PATH" for tree in machine.rocm_trees()):
-        yield Finding("problem", f"ROCM_PATH is {named!r}, but it has no lib/libamdhip64.so*", "unset it, or name ROCm's own folder")
+        yield Finding(
+            "problem",
+            f"ROCM_PATH is {named!r}, but it has no lib/libamdhip64.so*",
+            "unset it, or name ROCm's own folder",
+        )
     else:
         yield Finding("ok", f"ROCM_PATH is {named}")
 
@@ -33,21 +41,32 @@ def rocm_installs(machine: Machine) -> Iterator[Finding]:
     """List the ROCm installs, find too old ones and those without development links."""
     trees = list(machine.rocm_trees())
     if not trees and machine.amd_gpus():
-        yield Finding("problem", "there is an AMD GPU but no ROCm", "install ROCm 6.0 or newer (packages hip-runtime-amd and hipblaslt)")
+        yield Finding(
+            "problem",
+            "there is an AMD GPU but no ROCm",
+            "install ROCm 6.0 or newer (packages hip-runtime-amd and hipblaslt)",
+        )
     for tree in trees:
         major = tree.hip_major()
         if major is not None and major < OLDEST_HIP:
-            yield Finding("problem", f"{tree.path} holds HIP {major}; rocpy takes 6.0 and newer", "install a newer ROCm, and set ROCM_PATH to it")
+            yield Finding(
+                "problem",
+                f"{tree.path} holds HIP {major}; rocpy takes 6.0 and newer",
+                "install a newer ROCm, and set ROCM_PATH to it",
+            )
             continue
         yield Finding("ok", f"{tree.path} (from {tree.origin}){f', HIP {major}' if major else ''}")
         for stem in ("amdhip64", "hipblaslt"):
             libraries = tree.libraries(stem)
             if not libraries:
-                yield Finding("problem", f"{tree.path} has no lib{stem}.so*", "install the package hipblaslt of the same ROCm")
+                yield Finding(
+                    "problem", f"{tree.path} has no lib{stem}.so*", "install the package hipblaslt of the same ROCm"
+                )
             elif all(not path.name.endswith(".so") for path in libraries):
                 yield Finding(
                     "note",
-                    f"{tree.path} has {libraries[0].name} but no lib{stem}.so: rocpy takes it, hip-python by itself would not",
+                    f"{tree.path} has {libraries[0].name} but no lib{stem}.so: "
+                    "rocpy takes it, hip-python by itself would not",
                     f"install the -dev package of {stem} if another program needs it",
                 )
 
@@ -73,7 +92,11 @@ def hipblaslt_kernels(machine: Machine) -> Iterator[Finding]:
             files = [file.name for file in folders[0].rglob("*") if file.is_file()]
             missing = [name for name in machine.architectures() if not any(name in file for file in files)]
             if missing:
-                yield Finding("problem", f"{folders[0]} has no kernels for {', '.join(missing)}", "install a hipblaslt built for this GPU")
+                yield Finding(
+                    "problem",
+                    f"{folders[0]} has no kernels for {', '.join(missing)}",
+                    "install a hipblaslt built for this GPU",
+                )
             else:
                 yield Finding("ok", f"{len(files)} kernel files in {folders[0]}")
 
@@ -96,7 +119,7 @@ def visible_devices(machine: Machine) -> Iterator[Finding]:
 def steering_variables(machine: Machine) -> Iterator[Finding]:
     """Point at variables that change results or speed unseen."""
     told = {
-        "HSA_OVERRIDE_GFX_VERSION": "the GPU poses as another one: kernels may be wrong or crash; unset it unless AMD's list says so",
+        "HSA_OVERRIDE_GFX_VERSION": "the GPU poses as another one: kernels may be wrong or crash",
         "HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32": "float32 products are computed in TF32",
         "HIPBLASLT_TUNING_OVERRIDE_FILE": "hipBLASLt takes its algorithms from this file, not from rocpy's choice",
         "AMD_SERIALIZE_KERNEL": "every kernel waits for the one before: for debugging only",
@@ -106,7 +129,11 @@ def steering_variables(machine: Machine) -> Iterator[Finding]:
             status = "problem" if name == "HSA_OVERRIDE_GFX_VERSION" else "note"
             yield Finding(status, f"{name}={value!r}: {meaning}", f"unset {name}")  # type: ignore[arg-type]
     if machine.environ.get("HIP_PLATFORM", "amd") not in {"amd", "hcc"}:
-        yield Finding("note", f"HIP_PLATFORM={machine.environ['HIP_PLATFORM']!r}: AMD's compiler drivers build for another vendor", "unset it")
+        yield Finding(
+            "note",
+            f"HIP_PLATFORM={machine.environ['HIP_PLATFORM']!r}: AMD's compiler drivers build for another vendor",
+            "unset it",
+        )
 
 
 @check(level=1)
@@ -121,7 +148,8 @@ def torch_build(machine: Machine) -> Iterator[Finding]:
     elif machine.amd_gpus():
         yield Finding(
             "problem",
-            f"torch {version} is a build without ROCm, beside an AMD GPU: its tensors stay in CPU memory and rocpy copies them",
+            f"torch {version} is a build without ROCm, beside an AMD GPU: "
+            "its tensors stay in CPU memory and rocpy copies them",
             "install torch's ROCm build (the selector on torch's site names the command)",
         )
     else:
@@ -139,6 +167,10 @@ def hip_python(machine: Machine) -> Iterator[Finding]:
         # hip-python 10 follows ROCm's number, whose HIP libraries are named .so.7.
         bound = {10: 7}.get(int(version.split(".")[0]), int(version.split(".")[0]))
         if major is not None and major != bound:
-            yield Finding("note", f"hip-python {version} is made for HIP {bound}, {tree.path} holds HIP {major}", "install the hip-python of your ROCm")
+            yield Finding(
+                "note",
+                f"hip-python {version} is made for HIP {bound}, {tree.path} holds HIP {major}",
+                "install the hip-python of your ROCm",
+            )
         return
     yield Finding("ok", f"hip-python {version}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks of the system: driver, device files, permissions, kernel module, Windows Subsystem for Linux, room for the database."""
+"""Checks of the system: driver, device files and who may use them, kernel module, WSL, room for the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def amd_gpu(machine: Machine) -> Iterator[Finding]:
     if by_driver:
         yield Finding("ok", f"the driver presents {', '.join(by_driver)}")
     elif on_bus:
-        yield Finding("note", f"AMD GPU on the PCI bus at {', '.join(on_bus)}, but the driver presents none (see the next checks)")
+        yield Finding(
+            "note", f"AMD GPU on the PCI bus at {', '.join(on_bus)}, but the driver presents none (see the next checks)"
+        )
     elif machine.is_wsl():
         yield Finding("note", "Windows Subsystem for Linux lists no GPU on its PCI bus; /dev/dxg stands for it")
     else:
@@ -41,7 +43,8 @@ def kernel_driver(machine: Machine) -> Iterator[Finding]:
             yield Finding(
                 "problem",
                 "there is an AMD GPU but no /dev/kfd",
-                "load the driver (`sudo modprobe amdgpu`, or install amdgpu-dkms); in a container add `--device /dev/kfd --device /dev/dri`",
+                "load the driver (`sudo modprobe amdgpu`, or install amdgpu-dkms); "
+                "in a container add `--device /dev/kfd --device /dev/dri`",
             )
         return
     if os.access(kfd, os.R_OK | os.W_OK):
@@ -50,7 +53,8 @@ def kernel_driver(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "problem",
             "/dev/kfd exists, but this user may not read and write it",
-            "`sudo usermod -aG render,video $USER` and log in again; in a container add `--group-add render --group-add video`",
+            "`sudo usermod -aG render,video $USER` and log in again; "
+            "in a container add `--group-add render --group-add video`",
         )
 
 
@@ -65,7 +69,9 @@ def render_nodes(machine: Machine) -> Iterator[Finding]:
         yield Finding("problem", "/dev/kfd exists, but no /dev/dri/renderD*", "in a container add `--device /dev/dri`")
     elif closed:
         yield Finding(
-            "problem", f"this user may not read and write {', '.join(closed)}", "`sudo usermod -aG render,video $USER` and log in again"
+            "problem",
+            f"this user may not read and write {', '.join(closed)}",
+            "`sudo usermod -aG render,video $USER` and log in again",
         )
     else:
         yield Finding("ok", f"{len(nodes)} render node{'s' if len(nodes) > 1 else ''} can be read and written")
@@ -80,7 +86,9 @@ def kernel_module(machine: Machine) -> Iterator[Finding]:
         return
     if numbers < OLDEST_MODULE:
         yield Finding(
-            "problem", f"the amdgpu module is version {text}, older than ROCm 6.0's", "install the amdgpu-dkms of your ROCm, then restart"
+            "problem",
+            f"the amdgpu module is version {text}, older than ROCm 6.0's",
+            "install the amdgpu-dkms of your ROCm, then restart",
         )
     else:
         yield Finding("ok", f"amdgpu module {text}")
@@ -114,6 +122,10 @@ def cache_folder(machine: Machine) -> Iterator[Finding]:
         return
     free = shutil.disk_usage(existing).free
     if free < ROOM_BYTES:
-        yield Finding("problem", f"{free >> 20} MiB are free for {machine.cache}", "make room, or set XDG_CACHE_HOME to another disk")
+        yield Finding(
+            "problem",
+            f"{free >> 20} MiB are free for {machine.cache}",
+            "make room, or set XDG_CACHE_HOME to another disk",
+        )
     else:
         yield Finding("ok", f"{machine.cache} can be written")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the doctor looks at: files below a root, environment, groups and installed packages. A test gives it a made-up machine."""
+"""What the doctor looks at: files below a root, environment and packages. A test gives it a made-up machine."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Machine:
         return "microsoft" in self.text("/proc/version").lower()
 
     def torch_hip(self) -> str | None:
-        """Return the HIP version that torch was built for, ``None`` for a build without HIP, read without importing torch."""
+        """Return the HIP version that torch was built for, ``None`` without HIP; torch is not imported."""
         for place in self.site_packages:
             try:
                 text = (place / "torch" / "version.py").read_text(encoding="utf-8")

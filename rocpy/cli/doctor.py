@@ -19,12 +19,19 @@ SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
 def doctor(
     level: Annotated[
-        int, typer.Option("--run-level", "-r", min=1, max=3, help="1: files and variables only; 2: load the platform; 3: compute.")
+        int,
+        typer.Option(
+            "--run-level", "-r", min=1, max=3, help="1: files and variables only; 2: load the platform; 3: compute."
+        ),
     ] = 2,
     process: Annotated[str, typer.Option("--pid", help="Look at the libraries that this process has mapped.")] = "self",
-    selftest: Annotated[bool, typer.Option("--selftest", help="Compare the platform with the oracles, case by case.")] = False,
+    selftest: Annotated[
+        bool, typer.Option("--selftest", help="Compare the platform with the oracles, case by case.")
+    ] = False,
     tier: Annotated[str, typer.Option("--tier", help="Size of the self-test: quick or full.")] = "quick",
-    report: Annotated[Path, typer.Option("--report", help="File for the self-test's report.")] = Path("rocpy-selftest.json"),
+    report: Annotated[Path, typer.Option("--report", help="File for the self-test's report.")] = Path(
+        "rocpy-selftest.json"
+    ),
     as_json: JsonFlag = False,
 ) -> None:
     """Check what commonly goes wrong on ROCm, and say how to mend it.
@@ -79,7 +86,11 @@ def _run_selftest(tier: str, report: Path, *, quiet: bool, findings: list[dict[s
 
 
 def _show_selftest(outcome: dict[str, Any], report: Path) -> None:
-    bad = [(row["status"], row["name"], row.get("message", "")) for row in outcome["cases"] if row["status"] in {"failed", "error"}]
+    bad = [
+        (row["status"], row["name"], row.get("message", ""))
+        for row in outcome["cases"]
+        if row["status"] in {"failed", "error"}
+    ]
     if bad:
         console().print(table("self-test: cases that failed", ("", "case", "message"), bad))
     summary = ", ".join(f"{count} {name}" for name, count in outcome["summary"].items())

@@ -28,7 +28,10 @@ def info(as_json: JsonFlag = False) -> None:
     out.print(f"because {platform['reason']}", markup=False)
     out.print(f"hip-python: {platform['hip_python']}", markup=False)
     out.print()
-    devices = [(row["index"], row["name"], row["arch"], f"{row['memory_bytes'] / 2**30:.1f} GiB") for row in described["devices"]]
+    devices = [
+        (row["index"], row["name"], row["arch"], f"{row['memory_bytes'] / 2**30:.1f} GiB")
+        for row in described["devices"]
+    ]
     out.print(table("devices", ("", "name", "arch", "memory"), _folded(devices)))
     out.print()
     libraries = [(row["name"], row["version"], row["path"], _count(row["missing"])) for row in described["libraries"]]
@@ -40,7 +43,10 @@ def info(as_json: JsonFlag = False) -> None:
         out.print()
         out.print(table("the platform about itself", ("", ""), sorted(platform["info"].items())))
     out.print()
-    variables = [(row["name"], row["value"] or "(empty)", "" if row["value"] == row["default"] else "set") for row in described["environment"]]
+    variables = [
+        (row["name"], row["value"] or "(empty)", "" if row["value"] == row["default"] else "set")
+        for row in described["environment"]
+    ]
     out.print(table("environment", ("variable", "value", ""), variables))
     out.print()
     out.print(table("packages", ("name", "version"), described["packages"].items()))

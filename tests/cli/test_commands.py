@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,12 +53,12 @@ def test_info_for_programs():
     assert document["platform"]["is_emulated"] is True
     assert len(document["devices"]) == 3
     assert {row["name"] for row in document["libraries"]} >= {"hip", "hipblaslt"}
-    assert all(os.path.isfile(row["path"]) for row in document["libraries"])
+    assert all(Path(row["path"]).is_file() for row in document["libraries"])
     values = {row["name"]: row["value"] for row in document["environment"]}
     assert values["ROCPY_HOST_DEVICES"] == "3"
 
 
-@pytest.mark.skipif(os.path.exists("/dev/kfd"), reason="the machine may have a usable AMD GPU")
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="the machine may have a usable AMD GPU")
 def test_no_platform_has_its_exit_code():
     done = rocpy("info", expect=3, ROCPY_PLATFORM="amd")
     assert "LibraryError" in done.stderr
@@ -74,7 +75,10 @@ def test_wrong_platform_name():
 def test_doctor_levels(level):
     done = subprocess.run(
         [sys.executable, "-m", "rocpy", "doctor", "-r", level, "--json"],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "ROCPY_PLATFORM": "host"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "ROCPY_PLATFORM": "host"},
     )
     findings = json.loads(done.stdout)["findings"]
     problems = [row for row in findings if row["status"] == "problem"]

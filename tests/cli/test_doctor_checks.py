@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each check of the doctor on a machine made of files: it reports what is wrong there, with a fix, and is silent where nothing is."""
+"""Each check of the doctor on a machine made of files: it reports what is wrong, with a fix, and nothing else."""
 
 import os
 
@@ -80,7 +80,9 @@ def test_healthy_machine(make):
     assert make.machine().architectures() == ["gfx942"]
 
 
-@pytest.mark.parametrize(("number", "name"), [(90010, "gfx90a"), (110000, "gfx1100"), (120001, "gfx1201"), (90500, "gfx950")])
+@pytest.mark.parametrize(
+    ("number", "name"), [(90010, "gfx90a"), (110000, "gfx1100"), (120001, "gfx1201"), (90500, "gfx950")]
+)
 def test_architecture_names(make, number, name):
     make.driver(number)
     assert make.machine().architectures() == [name]
@@ -106,7 +108,9 @@ def test_no_permission(make, monkeypatch):
     make.driver()
     make.rocm()
     access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith(("kfd", "renderD128")) and access(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).endswith(("kfd", "renderD128")) and access(path, mode)
+    )
     rows = make.problems()
     assert [row["check"] for row in rows] == ["kernel driver", "render nodes"]
     assert all("render,video" in row["fix"] for row in rows)
@@ -215,6 +219,22 @@ def test_two_runtimes_in_one_process(make):
 
 def test_every_problem_of_the_catalogue_has_a_test():
     # What a check can find is worth a test here: keep the two in step.
-    tested = {"amd gpu", "kernel driver", "render nodes", "kernel module", "windows subsystem", "cache folder", "rocm path", "rocm installs",
-              "hipblaslt kernels", "visible devices", "steering variables", "torch build", "hip python", "platform", "one hip runtime", "product"}
+    tested = {
+        "amd gpu",
+        "kernel driver",
+        "render nodes",
+        "kernel module",
+        "windows subsystem",
+        "cache folder",
+        "rocm path",
+        "rocm installs",
+        "hipblaslt kernels",
+        "visible devices",
+        "steering variables",
+        "torch build",
+        "hip python",
+        "platform",
+        "one hip runtime",
+        "product",
+    }
     assert {check.name for check in CHECKS} == tested

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rules of the source tree, as functions over a mapping of path to text; test_layout.py runs them and shows that each one bites."""
+"""The rules of the source tree, as functions of path and text; test_layout.py runs them and shows that each bites."""
 
 from layout_rules import documents, house, native, python_layers
 from layout_rules.tree import RULES, Rule, read_tree

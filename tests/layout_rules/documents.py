@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Rules of README and docs: they begin where they should, their links lead somewhere, and their tables match their sources."""
+"""Rules of README and docs: links lead somewhere, tables match their sources."""
 
 import posixpath
 import re
 from collections.abc import Iterator
 
 import environment_table
+
 from layout_rules.tree import Tree, matching, numbered, rule
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -36,7 +37,11 @@ def anchors(text: str) -> set[str]:
     return found
 
 
-@rule({"docs/bad.md": "[x](nowhere.md)\n"}, {"docs/bad.md": "[x](#no-such-heading)\n"}, {"docs/bad.md": "# A\n[x](../README.md#no-such-heading)\n"})
+@rule(
+    {"docs/bad.md": "[x](nowhere.md)\n"},
+    {"docs/bad.md": "[x](#no-such-heading)\n"},
+    {"docs/bad.md": "# A\n[x](../README.md#no-such-heading)\n"},
+)
 def links_lead_somewhere(tree: Tree) -> Iterator[str]:
     """A relative link names a file of the tree, and its anchor a heading there."""
     for path, text in matching(tree, suffixes=(".md",)):
@@ -79,11 +84,16 @@ def environment_table_matches_the_rows(tree: Tree) -> Iterator[str]:
         yield f"{ENVIRONMENT_PAGE}: differs from {ENVIRONMENT_ROWS}; run tools/environment_table.py"
 
 
-@rule({"docs/bad.md": "Set `ROCPY_NO_SUCH_THING=1`.\n"}, {"rocpy/cli/bad.py": '# SPDX\nHINT = "set ROCPY_NO_SUCH_THING=1"\n'})
+@rule(
+    {"docs/bad.md": "Set `ROCPY_NO_SUCH_THING=1`.\n"},
+    {"rocpy/cli/bad.py": '# SPDX\nHINT = "set ROCPY_NO_SUCH_THING=1"\n'},
+)
 def variables_that_are_named_exist(tree: Tree) -> Iterator[str]:
     """A text that tells the reader to set a variable names one that is read."""
     # The contract's own constants begin with the same letters.
-    contract = {name for _, text in matching(tree, "csrc/abi/", suffixes=(".h",)) for name in re.findall(r"\bROCPY_\w+", text)}
+    contract = {
+        name for _, text in matching(tree, "csrc/abi/", suffixes=(".h",)) for name in re.findall(r"\bROCPY_\w+", text)
+    }
     known = {name for name, *_ in environment_table.rows(tree[ENVIRONMENT_ROWS])} | contract | NOT_VARIABLES
     for path, text in [*matching(tree, suffixes=(".md",)), *matching(tree, "rocpy/", suffixes=(".py", ".pyx"))]:
         for number, line in numbered(text):

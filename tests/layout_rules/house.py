@@ -8,11 +8,37 @@ from collections.abc import Iterator
 from layout_rules.tree import Tree, matching, numbered, rule
 
 MAXIMUM_LINES = 500
-SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".cpp", ".hpp", ".def", ".cmake", ".sh", "CMakeLists.txt", "Makefile", ".ci/run")
+SOURCES = (
+    ".py",
+    ".pyi",
+    ".pyx",
+    ".pxd",
+    ".c",
+    ".h",
+    ".cpp",
+    ".hpp",
+    ".def",
+    ".cmake",
+    ".sh",
+    "CMakeLists.txt",
+    "Makefile",
+    ".ci/run",
+)
 SPDX = "SPDX-License-Identifier: MIT"
-# Written in two parts, so that these lines do not report themselves.
-MACHINE_PATH = re.compile(r"(?<![\w.}$)*~-])/(?:" + "|".join(["work", "root", "home", "tmp", "Users", "mnt"]) + r")/[\w$]")
-HOSTS = re.compile("|".join(["pypi" + r"\.org", "python" + r"hosted\.", "anaconda" + r"\.(?:org|com)", "pytorch" + r"\.org/whl", "radeon" + r"\.com"]))
+# Written in parts, so that these lines do not report themselves.
+FOLDERS = ("work", "root", "home", "tmp", "Users", "mnt")
+MACHINE_PATH = re.compile(r"(?<![\w.}$)*~-])/(?:" + "|".join(FOLDERS) + r")/[\w$]")
+HOSTS = re.compile(
+    "|".join(
+        [
+            "pypi" + r"\.org",
+            "python" + r"hosted\.",
+            "anaconda" + r"\.(?:org|com)",
+            "pytorch" + r"\.org/whl",
+            "radeon" + r"\.com",
+        ]
+    )
+)
 OUTSIDE = re.compile(r"\.\./" + "shared")
 LATER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 
@@ -52,8 +78,10 @@ def head_sentence(path: str, lines: list[str]) -> bool:
         text = line.strip()
         if text in {"", "*", "*/", "/*", "#", "#pragma once"} or text.startswith(("#!", "# cython:", "# distutils:")):
             continue
-        comment = text.startswith(("#", '"""', 'r"""')) if path.endswith((".py", ".pyi", ".pyx", ".pxd", ".cmake", ".sh", ".txt", "Makefile", "run")) else (
-            text.startswith(("//", "/*", "*"))
+        comment = (
+            text.startswith(("#", '"""', 'r"""'))
+            if path.endswith((".py", ".pyi", ".pyx", ".pxd", ".cmake", ".sh", ".txt", "Makefile", "run"))
+            else (text.startswith(("//", "/*", "*")))
         )
         return comment and len(re.findall(r"[A-Za-z]{2,}", text)) >= 3
     return False
@@ -99,7 +127,10 @@ def nothing_left_for_later(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: {match[0]}"
 
 
-@rule({"tests/unit/test_bad.py": "from conftest import helper\n"}, {"tests/unit/test_bad.py": "from tests.conftest import helper\n"})
+@rule(
+    {"tests/unit/test_bad.py": "from conftest import helper\n"},
+    {"tests/unit/test_bad.py": "from tests.conftest import helper\n"},
+)
 def nothing_imports_conftest(tree: Tree) -> Iterator[str]:
     """Helpers that tests share live in modules; conftest.py holds fixtures."""
     for path, text in matching(tree, "tests/", "benchmarks/", suffixes=(".py",)):
@@ -108,7 +139,10 @@ def nothing_imports_conftest(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: imports from conftest"
 
 
-@rule({"rocpy/bad.py": "def f(x):\n    assert x > 0, 'x must be positive'\n"}, {"rocpy/bad.pyx": "def f(x):\n    assert x > 0\n"})
+@rule(
+    {"rocpy/bad.py": "def f(x):\n    assert x > 0, 'x must be positive'\n"},
+    {"rocpy/bad.pyx": "def f(x):\n    assert x > 0\n"},
+)
 def users_mistakes_are_not_asserted(tree: Tree) -> Iterator[str]:
     """An assert vanishes under -O: a user's mistake raises a typed error."""
     for path, text in matching(tree, "rocpy/", suffixes=(".py", ".pyx")):

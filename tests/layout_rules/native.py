@@ -15,7 +15,9 @@ VENDOR = re.compile(
 )
 PYTHON_HEADERS = re.compile(r"^(Python\.h|pybind11/|numpy/|nanobind/)")
 LOADER = re.compile(r"^csrc/core/(platform|loader|search)\w*\.(cpp|hpp|h)$")
-PLATFORM_NAMES = re.compile(r'"(amd|host)"|\brocpy_host\w*|platforms/\w+|\blib(amdhip64|hipblaslt|rccl|rocpy_host)\b|/opt/rocm')
+PLATFORM_NAMES = re.compile(
+    r'"(amd|host)"|\brocpy_host\w*|platforms/\w+|\blib(amdhip64|hipblaslt|rccl|rocpy_host)\b|/opt/rocm'
+)
 ENVIRONMENT_READER = "csrc/abi/environment.h"
 GETENV = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 
@@ -104,7 +106,10 @@ def core_names_no_platform_outside_its_loader(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: names a platform ({match[0]}); only the loader may"
 
 
-@rule({"csrc/platforms/host/bad.cpp": 'const char *value = std::getenv("ROCPY_NUM_THREADS");\n'}, {"csrc/core/bad.cpp": "extern char **environ;\n"})
+@rule(
+    {"csrc/platforms/host/bad.cpp": 'const char *value = std::getenv("ROCPY_NUM_THREADS");\n'},
+    {"csrc/core/bad.cpp": "extern char **environ;\n"},
+)
 def one_native_place_reads_the_environment(tree: Tree) -> Iterator[str]:
     """C and C++ read the environment through csrc/abi/environment.h."""
     if tree.get(ENVIRONMENT_READER) is not None and not GETENV.search(tree[ENVIRONMENT_READER]):
@@ -117,13 +122,15 @@ def one_native_place_reads_the_environment(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: reads the environment; {ENVIRONMENT_READER} is the place"
 
 
-@rule({"csrc/abi/bad.def": "ROCPY_FUNCTION(hip, hipError_t, hipMalloc, (void** p), 60000)\nROCPY_FUNCTION(hip, hipError_t, hipMalloc, (void** p), 60000)\n"})
+@rule({"csrc/abi/bad.def": "ROCPY_FUNCTION(hip, hipError_t, hipMalloc, (void** p), 60000)\n" * 2})
 def rows_are_unique(tree: Tree) -> Iterator[str]:
     """A C function is one row of one table."""
     seen: dict[str, str] = {}
     for path, text in matching(tree, "csrc/abi/", suffixes=(".def",)):
         for number, line in numbered(text):
-            match = re.match(r"ROCPY_\w+\(\s*\w+\s*,\s*[^,]+,\s*(\w+)\s*,\s*\(", line) or re.match(r"ROCPY_VARIABLE\(\s*(\w+)", line)
+            match = re.match(r"ROCPY_\w+\(\s*\w+\s*,\s*[^,]+,\s*(\w+)\s*,\s*\(", line) or re.match(
+                r"ROCPY_VARIABLE\(\s*(\w+)", line
+            )
             if not match:
                 continue
             if match[1] in seen:

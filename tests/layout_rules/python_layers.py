@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rules of the Python layers: who imports whom, which optional packages may be imported where, who reads the environment."""
+"""Rules of the Python layers: who imports whom, where optional packages are imported, who reads the environment."""
 
 import ast
 import re
@@ -79,7 +79,9 @@ def python_imports(path: str, text: str) -> Iterator[tuple[int, str]]:
 def cython_imports(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Read the imports and cimports of a .pyx or .pxd file."""
     # A parenthesised list of names spans lines: join it first, keeping the count of lines.
-    joined = re.sub(r"(c?import\s*)\(([^)]*)\)", lambda m: m[1] + m[2].replace("\n", " ") + "\n" * m[2].count("\n"), text)
+    joined = re.sub(
+        r"(c?import\s*)\(([^)]*)\)", lambda m: m[1] + m[2].replace("\n", " ") + "\n" * m[2].count("\n"), text
+    )
     for number, line in enumerate(joined.splitlines(), 1):
         match = CYTHON_IMPORT.match(line.split("#")[0])
         if not match:
@@ -176,7 +178,9 @@ def one_python_place_reads_our_variables(tree: Tree) -> Iterator[str]:
             code = line.split("#")[0]
             if not re.search(r"\bos\.(environb?|getenvb?)\b|\bfrom os import\b.*\b(environ|getenv)", code):
                 continue
-            key = re.search(r"(?:environ\s*\[|environ\.(?:get|pop|setdefault)\(|getenv\()\s*([\"'])(\w+)\1", code) or re.search(r"([\"'])(\w+)\1 (?:not )?in os\.environ", code)
+            key = re.search(
+                r"(?:environ\s*\[|environ\.(?:get|pop|setdefault)\(|getenv\()\s*([\"'])(\w+)\1", code
+            ) or re.search(r"([\"'])(\w+)\1 (?:not )?in os\.environ", code)
             if key is None:
                 yield f"{path}:{number}: reads the environment by no literal name; rocpy/platform.py is the place"
             elif key[2].startswith("ROCPY_"):

@@ -63,7 +63,11 @@ def read_tree() -> dict[str, str]:
 def matching(tree: Tree, *prefixes: str, suffixes: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     """Yield (path, text) of files under one of the folders and with one of the endings; vendored files are left out."""
     for path, text in tree.items():
-        if "third_party" not in path.split("/") and path.startswith(prefixes or "") and (not suffixes or path.endswith(suffixes)):
+        if (
+            "third_party" not in path.split("/")
+            and path.startswith(prefixes or "")
+            and (not suffixes or path.endswith(suffixes))
+        ):
             yield path, text
 
 

@@ -9,7 +9,7 @@ import pytest
 
 
 def pytest_addoption(parser):
-    """Add the options that tools/check_wheel.py passes; the tests that need a file are left out where it is not given."""
+    """Add the options of tools/check_wheel.py; the tests that need a file are left out where it is not given."""
     for name in ("--wheel", "--sdist", "--checkout"):
         parser.addoption(name, type=Path, default=None)
 
@@ -45,7 +45,11 @@ def python(tmp_path):
         import os
 
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **environ}
+            [sys.executable, "-W", "error", "-c", program],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environ},
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -11,7 +11,7 @@ import numpy
 import rocpy
 maps = open('/proc/self/maps').read()
 print(json.dumps({
-    'modules': [name for name in ('torch', 'jax', 'cupy', 'numba', 'triton', 'rocm', 'hip', 'rich', 'typer') if name in sys.modules],
+    'modules': sorted({'torch', 'jax', 'cupy', 'numba', 'triton', 'rocm', 'hip', 'rich', 'typer'} & set(sys.modules)),
     'libraries': [name for name in ('amdhip64', 'hipblaslt', 'rocpy_host', 'rccl') if f'lib{name}' in maps],
 }))
 """

@@ -13,7 +13,9 @@ MADE = {"PKG-INFO"}
 @pytest.fixture(scope="module")
 def members(sdist):
     with tarfile.open(sdist) as archive:
-        return {name.split("/", 1)[1] for name in archive.getnames() if "/" in name and archive.getmember(name).isfile()}
+        return {
+            name.split("/", 1)[1] for name in archive.getnames() if "/" in name and archive.getmember(name).isfile()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,11 @@ def test_nothing_is_missing(members, tracked):
 
 def test_nothing_is_added(members, tracked, checkout):
     untracked = subprocess.run(
-        ["git", "ls-files", "--others", "--exclude-standard", "-z"], cwd=checkout, capture_output=True, text=True, check=True
+        ["git", "ls-files", "--others", "--exclude-standard", "-z"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split("\0")
     # A file that is about to be committed is in the folder that is being tested.
     assert sorted(members - tracked - MADE - set(untracked)) == []

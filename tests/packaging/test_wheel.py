@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is in the wheel: our libraries alone, needing nothing but the C and C++ runtimes, no sources of theirs, a few MB."""
+"""What is in the wheel: our libraries alone, which need nothing but the C and C++ runtimes; no sources; a few MB."""
 
 import io
 import re
@@ -43,7 +43,11 @@ def test_libraries_are_ours(archive):
 
 def test_libraries_need_only_the_language_runtimes(archive):
     foreign = {
-        name: [tag.needed for tag in dynamic(archive, name) if tag.entry.d_tag == "DT_NEEDED" and not ALLOWED_NEEDED.match(tag.needed)]
+        name: [
+            tag.needed
+            for tag in dynamic(archive, name)
+            if tag.entry.d_tag == "DT_NEEDED" and not ALLOWED_NEEDED.match(tag.needed)
+        ]
         for name in libraries(archive)
     }
     assert {name: needed for name, needed in foreign.items() if needed} == {}
@@ -58,13 +62,19 @@ def test_run_paths_are_relative(archive):
 
 def test_libraries_do_not_pose_as_amds(archive):
     # Equal sonames would be taken for AMD's by the dynamic loader, in both directions.
-    sonames = {tag.soname for name in libraries(archive) for tag in dynamic(archive, name) if tag.entry.d_tag == "DT_SONAME"}
+    sonames = {
+        tag.soname for name in libraries(archive) for tag in dynamic(archive, name) if tag.entry.d_tag == "DT_SONAME"
+    }
     assert sonames
     assert not [soname for soname in sonames if not soname.startswith("librocpy_")]
 
 
 def test_no_sources_of_extension_modules(archive):
-    wrong = [name for name in archive.namelist() if re.search(r"\.(pyx|c|cpp|hpp|h|def|o|a)$", name) or name.endswith("CMakeLists.txt")]
+    wrong = [
+        name
+        for name in archive.namelist()
+        if re.search(r"\.(pyx|c|cpp|hpp|h|def|o|a)$", name) or name.endswith("CMakeLists.txt")
+    ]
     # A .pxd is no source: Cython code of others can cimport our nouns.
     assert wrong == []
 
