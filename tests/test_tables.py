@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Every row has an oracle and every public name a docstring with an example; each check is shown to notice what is missing."""
+
+import inspect
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+import rocpy
+from rocpy.blaslt import EPILOGUES
+from rocpy.blaslt.problem import RESULT_TYPES
+from rocpy.testing.cases import cases
+from rocpy.testing.oracles import ALIASES, ORACLES
+from rocpy.testing.tolerance import FORMATS
+
+GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "matmul.md"
+EXAMPLE = re.compile(r"^\s*>>> ", re.MULTILINE)
+# Tables of data, and a flag: they are described where they stand.
+DATA = {"EPILOGUES", "ORACLES"}
+
+
+def rows_without(rows, oracles):
+    """Return the rows that no oracle covers."""
+    return sorted(set(rows) - set(oracles))
+
+
+def undocumented(module, names):
+    """Return the public names whose docstring is missing or, for functions and classes, has no example."""
+    wrong = []
+    for name in names:
+        value = getattr(module, name)
+        if name in DATA:
+            continue
+        text = inspect.getdoc(value) or ""
+        if isinstance(value, types.ModuleType) or (isinstance(value, type) and issubclass(value, (BaseException, Warning))):
+            complete = bool(text)
+        else:
+            complete = bool(text) and bool(EXAMPLE.search(text))
+        if not complete:
+            wrong.append(name)
+    return wrong
+
+
+def epilogues_of_the_guide(text):
+    """Return the names in the first column of the guide's table of epilogues, `relu_aux` and its like spelt out."""
+    section = text.split("## Epilogues")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    names = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    if any("_aux_bias" in cell for cell in cells):
+        names += [f"{name}_bias" for name in names if name.endswith("_aux")]
+    return set(names)
+
+
+def test_every_epilogue_has_an_oracle():
+    assert rows_without(EPILOGUES, ORACLES) == []
+    assert rows_without(ORACLES, EPILOGUES) == [], "an oracle without a row"
+
+
+def test_a_missing_oracle_is_noticed():
+    assert rows_without([*EPILOGUES, "mish"], ORACLES) == ["mish"]
+
+
+def test_every_dtype_has_bounds_and_cases():
+    assert rows_without(RESULT_TYPES, FORMATS) == []
+    assert rows_without(RESULT_TYPES, {case.dtype for case in cases("quick")}) == []
+
+
+def test_every_epilogue_is_in_the_case_list():
+    assert rows_without(EPILOGUES, {case.epilogue or "default" for case in cases("quick")}) == []
+
+
+def test_every_alias_leads_to_a_row():
+    for alias, name in ALIASES.items():
+        assert rocpy.Epilogue(name) == name
+        assert name in EPILOGUES
+        assert alias not in EPILOGUES
+
+
+def test_the_guide_lists_every_epilogue():
+    listed = epilogues_of_the_guide(GUIDE.read_text(encoding="utf-8"))
+    assert listed - set(ALIASES) == set(EPILOGUES)
+
+
+def test_an_epilogue_missing_from_the_guide_is_noticed():
+    text = GUIDE.read_text(encoding="utf-8").replace("`bgrada`, ", "")
+    assert epilogues_of_the_guide(text) != epilogues_of_the_guide(GUIDE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", [rocpy, rocpy.blaslt, rocpy.errors, rocpy.platform], ids=lambda module: module.__name__)
+def test_public_names_are_documented(module):
+    assert undocumented(module, module.__all__) == []
+
+
+def test_a_missing_docstring_is_noticed():
+    module = types.ModuleType("sample")
+
+    def bare():
+        pass
+
+    def wordy():
+        """Return nothing."""
+
+    def shown():
+        """Return nothing.
+
+        >>> shown()
+        """
+
+    module.bare, module.wordy, module.shown = bare, wordy, shown
+    assert undocumented(module, ["bare", "wordy", "shown"]) == ["bare", "wordy"]
