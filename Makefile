@@ -63,6 +63,7 @@ layout: $(STAMPS)/test ## The rules of the source tree
 
 docs: $(STAMPS)/package $(STAMPS)/test ## Run every example of README and docs; check links and generated tables
 	$(PY) tools/environment_table.py --check
+	$(PY) tools/readme_table.py --check
 	$(PY) -m pytest -q tests/test_docs.py $(ARGS)
 
 cpp: $(STAMPS)/build ## C++ tests

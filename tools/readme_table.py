@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""Write the README's table of times from the JSON that the benchmarks wrote; with --check, say whether it is up to date."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- begin: benchmark -->", "<!-- end: benchmark -->"
+
+# Benchmark, the cases of it that the README shows, what they are called there, and the rival that stands for rocpy.
+SHOWN = (
+    ("overhead", r"^4x4x4 float32, (\w+) operands$", r"one call, 4x4x4 float32, \1 arrays", r"^rocpy matmul$"),
+    ("epilogue", r"^(\w+) (float32|bfloat16) gelu_bias$", r"gelu(x @ w + bias), \1 \2", r"^rocpy gelu_bias$"),
+    ("matmul", r"^(1024x1024x1024|2048x2048x2048) float32$", r"a @ b, \1 float32", r"^rocpy( matmul)?$"),
+)
+
+
+def best(rows: list[dict[str, Any]], pattern: str, *, others: bool = False) -> dict[str, Any] | None:
+    """Return the fastest row whose label matches, or with `others` the fastest that is not rocpy's."""
+    chosen = [
+        row for row in rows if (not row["label"].startswith("rocpy") if others else re.search(pattern, row["label"]))
+    ]
+    return min(chosen, key=lambda row: row["median_us"], default=None)
+
+
+def lines(documents: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the table, one line a case, for the results that are there."""
+    made = ["| | rocpy | fastest other | times faster |", "|---|---|---|---|"]
+    for benchmark, cases, title, own in SHOWN:
+        rows = [row for row in documents.get(benchmark, {}).get("rows", []) if row["threads"] == 1]
+        for case in dict.fromkeys(row["case"] for row in rows if re.search(cases, row["case"])):
+            group = [row for row in rows if row["case"] == case]
+            ours, other = best(group, own), best(group, own, others=True)
+            if ours is None or other is None:
+                continue
+            ratio = other["median_us"] / ours["median_us"]
+            name = re.sub(cases, title, case)
+            cells = (name, duration(ours), f"{duration(other)} ({other['label']})", f"{ratio:.2f}")
+            made.append("| " + " | ".join(cells) + " |")
+    return made
+
+
+def duration(row: dict[str, Any]) -> str:
+    """Return a row's median with its unit."""
+    value = row["median_us"]
+    return f"{value / 1e3:.1f} ms" if value >= 1e4 else f"{value:.0f} µs" if value >= 100 else f"{value:.2f} µs"
+
+
+def footer(documents: dict[str, dict[str, Any]]) -> str:
+    """Return where the numbers come from."""
+    row = next(row for document in documents.values() for row in document["rows"])
+    versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
+    return (
+        f"Medians of interleaved rounds on one thread; {row['device']}, platform {row['platform']}; {versions}; commit {row['commit']}. "
+        "Made by `make bench` and `make tables`."
+    )
+
+
+def table(folder: Path) -> str:
+    """Return the text between the markers."""
+    documents = {}
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document.get("rows") and not document.get("quick"):
+            documents[document["benchmark"]] = document
+    made = lines(documents)
+    if len(made) == 2:
+        return "No results yet: `make bench`, then `make tables`."
+    return "\n".join([*made, "", footer(documents)])
+
+
+def replace(page: str, text: str) -> str:
+    """Return the page with `text` between its markers."""
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        raise ValueError(f"the page needs one '{BEGIN}' and one '{END}'")
+    head, rest = page.split(BEGIN)
+    return f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or compare it."""
+    page = README.read_text(encoding="utf-8")
+    fresh = replace(page, table(RESULTS))
+    if "--check" in arguments:
+        if fresh != page:
+            print("README.md is out of date: run tools/readme_table.py", file=sys.stderr)
+        return int(fresh != page)
+    README.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
