@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Write the README's table of times from the JSON that the benchmarks wrote; with --check, say whether it is up to date."""
+"""Write the README's table of times from the benchmarks' JSON; with --check, say whether it is up to date."""
 
 import json
 import re
@@ -56,8 +56,8 @@ def footer(documents: dict[str, dict[str, Any]]) -> str:
     row = next(row for document in documents.values() for row in document["rows"])
     versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
     return (
-        f"Medians of interleaved rounds on one thread; {row['device']}, platform {row['platform']}; {versions}; commit {row['commit']}. "
-        "Made by `make bench` and `make tables`."
+        f"Medians of interleaved rounds on one thread; {row['device']}, platform {row['platform']}; {versions}; "
+        f"commit {row['commit']}. Made by `make bench` and `make tables`."
     )
 
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""The tools that write tables into README and docs: what they make of rows, and what they refuse."""
+
+import json
+
+import environment_table
+import pytest
+import readme_table
+
+
+def row(label, median_us, case="4x4x4 float32, numpy operands", threads=1):
+    return {
+        "case": case,
+        "label": label,
+        "median_us": median_us,
+        "threads": threads,
+        "device": "a CPU",
+        "platform": "host",
+        "commit": "abc",
+        "versions": {"numpy": "2"},
+    }
+
+
+def write(folder, name, rows, quick=False):
+    (folder / f"{name}.json").write_text(json.dumps({"benchmark": name, "quick": quick, "rows": rows}))
+
+
+def test_readme_table_compares_with_the_fastest_other(tmp_path):
+    write(
+        tmp_path,
+        "overhead",
+        [row("rocpy matmul", 2.0), row("numpy a @ b", 3.0), row("nvmath matmul", 400.0), row("rocpy execute", 1.0)],
+    )
+    text = readme_table.table(tmp_path)
+    assert "| one call, 4x4x4 float32, numpy arrays | 2.00 µs | 3.00 µs (numpy a @ b) | 1.50 |" in text
+    assert "commit abc" in text
+
+
+def test_readme_table_leaves_out_quick_runs_and_other_threads(tmp_path):
+    write(tmp_path, "overhead", [row("rocpy matmul", 2.0), row("numpy a @ b", 3.0)], quick=True)
+    write(
+        tmp_path,
+        "matmul",
+        [row("rocpy", 2.0, "1024x1024x1024 float32", 2), row("torch", 3.0, "1024x1024x1024 float32", 2)],
+    )
+    assert "No results yet" in readme_table.table(tmp_path)
+
+
+def test_readme_table_says_when_rocpy_is_slower(tmp_path):
+    case = "1024x1024x1024 float32"
+    write(tmp_path, "matmul", [row("rocpy matmul", 20000.0, case), row("torch", 15000.0, case)])
+    assert "| 20.0 ms | 15.0 ms (torch) | 0.75 |" in readme_table.table(tmp_path)
+
+
+def test_environment_rows_are_read_whole():
+    source = 'ROCPY_VARIABLE(ROCPY_X, "a", core, "One; two, (three).")\nROCPY_VARIABLE(ROCPY_Y, "", python, "Four.")\n'
+    assert environment_table.rows(source) == [
+        ("ROCPY_X", "a", "core", "One; two, (three)."),
+        ("ROCPY_Y", "", "python", "Four."),
+    ]
+    assert "| `ROCPY_Y` |  | Four. |" in environment_table.table(source)
+
+
+@pytest.mark.parametrize("module", [environment_table, readme_table])
+def test_a_page_without_markers_is_refused(module):
+    with pytest.raises(ValueError, match="needs one"):
+        module.replace("no markers", "text")
+
+
+@pytest.mark.parametrize("module", [environment_table, readme_table])
+def test_only_the_part_between_the_markers_changes(module):
+    page = f"before\n{module.BEGIN}\nold\n{module.END}\nafter\n"
+    assert module.replace(page, "new") == f"before\n{module.BEGIN}\nnew\n{module.END}\nafter\n"
