@@ -188,7 +188,7 @@ class Platform:
 
     @property
     def libraries(self) -> dict[str, LibraryInfo]:
-        """The libraries, by name. The first read makes a handle of each library that tells its version to handles alone."""
+        """The libraries, by name. The first read makes a handle of those that tell their version to a handle alone."""
         _core.probe_versions()
         return _libraries()
 
@@ -292,7 +292,7 @@ def _select() -> Platform:
 def current() -> Platform:
     """Return the platform of this process, choosing it on the first call.
 
-    The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes AMD's
+    The choice is made by ``ROCPY_PLATFORM`` (or :func:`use`) and stays for the life of the process. ``auto`` takes
     AMD's libraries when the machine shows an AMD device and one answers, else the CPU.
 
     Returns

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fake ROCm trees, compiled from the rows when a test asks, and a way to run a program against them in a process of its own."""
+"""Fake ROCm trees, compiled from the rows when a test asks, and programs run against them in a process of their own."""
 
 import functools
 import json
@@ -19,13 +19,14 @@ HIP_6 = 60_342_134
 HIP_7 = 70_151_000
 HIP_5 = 50_221_152  # Debian 12's ROCm 5.2
 
-# What the fakes answer where "success" alone would not do. LABEL, VERSION and DEVICES come from the compiler's command line.
+# What the fakes answer where "success" alone would not do. The words in capitals come from the compiler's command line.
 BODIES = {
     "hipRuntimeGetVersion": "*version = VERSION; return hipSuccess;",
     "hipGetDeviceCount": "*count = DEVICES; return DEVICES > 0 ? hipSuccess : hipErrorNoDevice;",
     "hipGetDevicePropertiesR0600": (
         'memset(properties, 0, sizeof *properties); snprintf(properties->name, 256, "%s", LABEL);'
-        ' snprintf(properties->gcnArchName, 256, "gfx942"); return device < DEVICES ? hipSuccess : hipErrorInvalidDevice;'
+        ' snprintf(properties->gcnArchName, 256, "gfx942");'
+        " return device < DEVICES ? hipSuccess : hipErrorInvalidDevice;"
     ),
     "hipMemGetInfo": "*free = *total = (size_t)1 << 34; return hipSuccess;",
     "hipMalloc": "*ptr = 0; return hipErrorOutOfMemory;",
@@ -159,7 +160,8 @@ def prepare(node, system_loader):
 
 def mapped(stem):
     lines = Path("/proc/self/maps").read_text().splitlines()
-    return sorted({line.split(maxsplit=5)[5] for line in lines if Path(line.split()[-1]).name.startswith("lib" + stem + ".so")})
+    files = {line.split(maxsplit=5)[5] for line in lines if "/" in line}
+    return sorted(file for file in files if Path(file).name.startswith("lib" + stem + ".so"))
 
 def facts():
     from rocpy import platform
@@ -176,7 +178,8 @@ def failure(call):
     try:
         call()
     except Exception as error:
-        return {"type": type(error).__name__, "text": str(error), "bases": [base.__name__ for base in type(error).__mro__]}
+        bases = [base.__name__ for base in type(error).__mro__]
+        return {"type": type(error).__name__, "text": str(error), "bases": bases, "carries": vars(error)}
     return None
 
 result = {}

@@ -190,7 +190,7 @@ def test_torch_of_rocm_comes_first_though_it_is_not_imported(machine):
 
 def test_an_imported_torch_has_chosen_the_runtime(machine):
     machine.add_gpu()
-    # This torch brings no libraries: it was built against a system's ROCm, whose runtime it opened when it was imported.
+    # This torch brings no libraries: it was built against a system's ROCm, whose runtime it opens when imported.
     system = tree(machine.folder / "system/lib", label="system")
     package(
         machine.site,

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""The exceptions: their families, what they carry, and the table from a library's status to a class."""
+
+import pickle
+import re
+from pathlib import Path
+
+import generate_abi
+import pytest
+
+from rocpy import errors
+
+FAMILY = {
+    "LibraryError": ("RocpyError", RuntimeError),
+    "OutOfMemoryError": ("RocpyError", MemoryError),
+    "UnsupportedError": ("RocpyError", NotImplementedError),
+    "InvalidProblemError": ("RocpyError", ValueError),
+    "InvalidOperandError": ("RocpyError", TypeError),
+    "ClosedError": ("RocpyError", RuntimeError),
+    "RcclError": ("RocpyError", Exception),
+    "CollectiveTimeoutError": ("RcclError", TimeoutError),
+    "CollectiveMismatchError": ("RcclError", Exception),
+    "RemoteError": ("RcclError", Exception),
+    "InvalidUsageError": ("RcclError", Exception),
+    "InvalidArgumentError": ("RcclError", ValueError),
+    "RcclSystemError": ("RcclError", Exception),
+    "RcclInternalError": ("RcclError", Exception),
+}
+
+
+def test_the_family_is_complete():
+    defined = {name for name, item in vars(errors).items() if isinstance(item, type) and issubclass(item, Exception)}
+    public = {name for name in defined if not name.startswith("_")}
+    assert public == {*FAMILY, "RocpyError", "RocpyWarning"} == set(errors.__all__)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_parents(name):
+    parent, builtin = FAMILY[name]
+    assert issubclass(getattr(errors, name), getattr(errors, parent))
+    assert issubclass(getattr(errors, name), errors.RocpyError)
+    assert issubclass(getattr(errors, name), builtin)
+
+
+def test_the_warning_is_a_runtime_warning():
+    assert issubclass(errors.RocpyWarning, RuntimeWarning)
+    assert not issubclass(errors.RocpyWarning, errors.RocpyError)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_message_and_pickle(name):
+    error = getattr(errors, name)("what happened")
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(error) == str(copy) == "what happened"
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
+
+
+def test_a_library_error_survives_a_pickle_with_what_it_carries():
+    error = errors.error_for_status("hipblaslt", "hipblasLtMatmul", 6, "HIPBLAS_STATUS_INTERNAL_ERROR")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.library, copy.function, copy.status, copy.status_name) == (
+        "hipblaslt",
+        "hipblasLtMatmul",
+        6,
+        "HIPBLAS_STATUS_INTERNAL_ERROR",
+    )
+
+
+def test_collective_errors_say_who():
+    late = errors.CollectiveTimeoutError("late", waiting_for=[1, 3], op="all_reduce", seq=7)
+    assert (late.waiting_for, late.op, late.seq) == ((1, 3), "all_reduce", 7)
+    assert pickle.loads(pickle.dumps(late)).waiting_for == (1, 3)
+    assert errors.RemoteError("gone", rank=2).rank == 2
+
+
+@pytest.mark.parametrize(
+    ("library", "status", "wanted"),
+    [
+        ("hip", 1, errors.LibraryError),
+        ("hip", 2, errors.OutOfMemoryError),
+        ("hip", 100, errors.LibraryError),
+        ("hip", 719, errors.LibraryError),
+        ("hip", 801, errors.UnsupportedError),
+        ("hipblaslt", 2, errors.OutOfMemoryError),
+        ("hipblaslt", 3, errors.LibraryError),
+        ("hipblaslt", 6, errors.LibraryError),
+        ("hipblaslt", 7, errors.UnsupportedError),
+        ("hip", 123456, errors.LibraryError),
+    ],
+)
+def test_class_of_a_status(library, status, wanted):
+    error = errors.error_for_status(library, "function", status)
+    assert type(error) is wanted
+    assert error.status == status
+    assert f"function ({library}) failed: status {status}" in str(error)
+
+
+def test_the_table_names_statuses_that_exist():
+    text = "\n".join(Path(generate_abi.ABI, name).read_text() for name in ("types_hip.h", "types_hipblaslt.h"))
+    numbers = {name: int(number) for name, number in re.findall(r"\b(hipError\w+|HIPBLAS_STATUS_\w+) = (\d+)", text)}
+    source = Path(errors.__file__).read_text()
+    rows = re.findall(r'\("(\w+)", (\d+)\): \w+,  # (\w+)', source)
+    assert len(rows) == len(errors._CLASS_OF_STATUS)
+    for library, number, name in rows:
+        assert numbers[name] == int(number), name
+        assert name.startswith("hipError" if library == "hip" else "HIPBLAS_STATUS_")
