@@ -1,3 +1,33 @@
 # SPDX-License-Identifier: MIT
-# The product engine's sources: ROCPY_GEMM_SOURCES, relative to csrc/platforms/host.
-set(ROCPY_GEMM_SOURCES threads.cpp gemm/algorithms.cpp)
+# The product engine's sources: ROCPY_GEMM_SOURCES, relative to csrc/platforms/host. The kernels are built once per instruction set, as
+# object libraries, because only they may hold instructions that the CPU is not known to have.
+set(ROCPY_GEMM_SOURCES
+    threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
+    gemm/drivers_tiled.cpp gemm/isa.cpp)
+
+function(rocpy_gemm_kernels isa)
+  set(target rocpy_gemm_kernels_${isa})
+  if(NOT TARGET ${target})
+    add_library(${target} OBJECT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/kernels.cpp)
+    target_compile_features(${target} PRIVATE cxx_std_17)
+    # Link-time optimisation could move wide code into functions of the baseline.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                               INTERPROCEDURAL_OPTIMIZATION OFF)
+    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
+    target_compile_definitions(${target} PRIVATE ROCPY_KERNEL_ISA=${isa})
+    if(COMMAND rocpy_sanitize)
+      rocpy_sanitize(${target})
+    endif()
+    # Fused operations are written out where they are meant; see simd.hpp.
+    target_compile_options(${target} PRIVATE -O3 -Wall -Wextra -ffp-contract=off -fno-math-errno ${ARGN})
+  endif()
+  set(ROCPY_GEMM_SOURCES ${ROCPY_GEMM_SOURCES} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  rocpy_gemm_kernels(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+  rocpy_gemm_kernels(avx2 -mavx2 -mfma -mf16c)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  rocpy_gemm_kernels(neon)
+endif()
+rocpy_gemm_kernels(baseline)

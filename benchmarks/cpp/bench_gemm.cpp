@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
+//   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--openblas LIBRARY]
+// Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and epilogues.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gemm.hpp"
+#include "scalar.hpp"
+#include "threads.hpp"
+
+namespace {
+
+using namespace rocpy_host;
+using namespace rocpy_host::gemm;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+#if defined(__x86_64__)
+typedef float Wide __attribute__((vector_size(64), may_alias));
+
+// Twelve independent chains of the widest fused multiply-add, nothing but registers.
+__attribute__((target("avx512f,fma"))) double peak_once() {
+  const long steps = 1000000;
+  Wide a, b;
+  for (int i = 0; i < 16; i++) a[i] = b[i] = 1e-9f;
+  Wide c0{}, c1{}, c2{}, c3{}, c4{}, c5{}, c6{}, c7{}, c8{}, c9{}, ca{}, cb{};
+  Clock::time_point start = Clock::now();
+  for (long i = 0; i < steps; i++) {
+#define STEP(c) asm volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
+    STEP(c0); STEP(c1); STEP(c2); STEP(c3); STEP(c4); STEP(c5); STEP(c6); STEP(c7); STEP(c8); STEP(c9); STEP(ca); STEP(cb);
+#undef STEP
+  }
+  return static_cast<double>(steps) * 12 * 32 / seconds_since(start) * 1e-9;
+}
+bool has_peak() { return __builtin_cpu_supports("avx512f"); }
+#else
+double peak_once() { return 0; }
+bool has_peak() { return false; }
+#endif
+
+struct Shape {
+  const char *name;
+  int64_t m, n, k, batch;
+  Type type;
+  bool b_transposed, packed, bias;
+  Activation activation;
+  Aux aux;
+};
+
+using Sgemm = void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+
+struct Run {
+  Shape shape;
+  std::vector<char> a, b, packed, d, aux, bias, workspace;
+  Problem p;
+  std::vector<Candidate> candidates;
+  std::vector<double> best;
+  double blas = 0;
+
+  explicit Run(const Shape &s) : shape(s) {
+    const size_t size = size_of(s.type);
+    auto fill = [&](std::vector<char> &v, int64_t count) {
+      v.resize(static_cast<size_t>(count) * size + 64);
+      for (int64_t i = 0; i < count; i++) {
+        double x = static_cast<double>(i * 2654435761 % 1000) / 1000 - 0.5;
+        char *to = v.data() + static_cast<size_t>(i) * size;
+        float f = static_cast<float>(x);
+        uint16_t h = s.type == Type::f16 ? float_to_f16(f) : float_to_bf16(f);
+        if (size == 8) memcpy(to, &x, 8);
+        if (size == 4) memcpy(to, &f, 4);
+        if (size == 2) memcpy(to, &h, 2);
+      }
+    };
+    fill(a, s.batch * s.m * s.k);
+    fill(b, s.batch * s.k * s.n);
+    fill(d, s.batch * s.m * s.n);
+    fill(aux, s.aux == Aux::none ? 1 : s.m * s.n);
+    fill(bias, s.n);
+    p.m = s.m;
+    p.n = s.n;
+    p.k = s.k;
+    p.batch = s.batch;
+    p.compute = s.type == Type::f64 ? Type::f64 : Type::f32;
+    p.d_type = p.bias_type = p.aux_type = s.type;
+    p.a = {a.data(), s.k, 1, s.m * s.k, s.type};
+    p.b = {b.data(), s.b_transposed ? 1 : s.n, s.b_transposed ? s.k : 1, s.k * s.n, s.type};
+    p.d = d.data();
+    p.d_row_stride = s.n;
+    p.d_batch_stride = s.m * s.n;
+    p.has_bias = s.bias;
+    p.bias = bias.data();
+    p.activation = s.activation;
+    p.aux = s.aux;
+    p.aux_data = aux.data();
+    p.aux_row_stride = s.n;
+    if (s.packed) {
+      packed.resize(packed_bytes(s.type, p.compute, s.k, s.n) + 64);
+      char *to = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64;
+      pack(p.b, p.compute, s.k, s.n, to);
+      p.b.data = to;
+      p.b.packed = true;
+    }
+    candidates.resize(static_cast<size_t>(algorithm_count()));
+    candidates.resize(static_cast<size_t>(rank(p, SIZE_MAX, algorithm_count(), candidates.data())));
+    best.assign(candidates.size(), 0);
+    size_t most = 0;
+    for (const Candidate &c : candidates) most = std::max(most, c.workspace_bytes);
+    workspace.resize(most + 256);
+  }
+
+  double flops() const {
+    return 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k) * static_cast<double>(shape.batch);
+  }
+
+  template <class F>
+  double measure(F f) const {
+    int repeats = static_cast<int>(std::max(1.0, std::min(5000.0, 2e8 / flops())));
+    f();
+    Clock::time_point start = Clock::now();
+    for (int i = 0; i < repeats; i++) f();
+    return flops() * repeats / seconds_since(start) * 1e-9;
+  }
+
+  void round(Sgemm sgemm) {
+    char *space = workspace.data() + (256 - reinterpret_cast<uintptr_t>(workspace.data()) % 256) % 256;
+    for (size_t i = 0; i < candidates.size(); i++) {
+      const Candidate &c = candidates[i];
+      best[i] = std::max(best[i], measure([&] { run(c.id, p, space, c.workspace_bytes); }));
+    }
+    if (sgemm && shape.type == Type::f32 && shape.batch == 1 && !shape.packed) {
+      const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
+      blas = std::max(blas, measure([&] {
+        sgemm(101, 111, shape.b_transposed ? 112 : 111, m, n, k, 1.0f, reinterpret_cast<const float *>(a.data()), k,
+              reinterpret_cast<const float *>(b.data()), shape.b_transposed ? k : n, 0.0f, reinterpret_cast<float *>(d.data()), n);
+      }));
+    }
+  }
+
+  void print(double peak) const {
+    printf("%-34s", shape.name);
+    if (peak > 0) printf(" %5.1f%% of peak", 100 * *std::max_element(best.begin(), best.end()) / peak);
+    printf(" %9.3f us", flops() / *std::max_element(best.begin(), best.end()) * 1e-3);
+    if (blas > 0) printf("  blas %.1f", blas);
+    std::vector<size_t> order(best.size());
+    for (size_t i = 0; i < order.size(); i++) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return best[x] > best[y]; });
+    for (size_t i : order) {
+      printf("  %s%s %.1f (%.0f)", i == 0 ? "*" : "", algorithm_name(candidates[i].id), best[i],
+             static_cast<double>(candidates[i].predicted_us));
+    }
+    printf("\n");
+  }
+};
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  int rounds = 5;
+  bool all = false;
+  std::string only;
+  Sgemm sgemm = nullptr;
+  for (int i = 1; i < argc; i++) {
+    const std::string word = argv[i];
+    const char *value = i + 1 < argc ? argv[i + 1] : "";
+    if (word == "--threads") set_thread_limit(atoi(value));
+    if (word == "--rounds") rounds = atoi(value);
+    if (word == "--only") only = value;
+    if (word == "--all") all = true;
+    if (word == "--openblas") {
+      void *library = dlopen(value, RTLD_NOW | RTLD_LOCAL);
+      for (const char *name : {"cblas_sgemm", "scipy_cblas_sgemm"}) {
+        if (library && !sgemm) sgemm = reinterpret_cast<Sgemm>(dlsym(library, name));
+      }
+      if (!sgemm) fprintf(stderr, "no cblas_sgemm in %s\n", value);
+    }
+  }
+  const Activation none = Activation::none, gelu = Activation::gelu;
+  const Aux no = Aux::none, store = Aux::store;
+  const Type f32 = Type::f32, f64 = Type::f64, f16 = Type::f16, bf16 = Type::bf16;
+  std::vector<Shape> shapes = {
+      {"4x4x4", 4, 4, 4, 1, f32, false, false, false, none, no},
+      {"32x32x32", 32, 32, 32, 1, f32, false, false, false, none, no},
+      {"128x128x128", 128, 128, 128, 1, f32, false, false, false, none, no},
+      {"64x3072x768", 64, 3072, 768, 1, f32, false, false, false, none, no},
+      {"512x3072x768", 512, 3072, 768, 1, f32, false, false, false, none, no},
+      {"1024x1024x1024", 1024, 1024, 1024, 1, f32, false, false, false, none, no},
+      {"2048x2048x2048", 2048, 2048, 2048, 1, f32, false, false, false, none, no},
+      {"1x4096x4096", 1, 4096, 4096, 1, f32, false, false, false, none, no},
+      {"8x4096x4096", 8, 4096, 4096, 1, f32, false, false, false, none, no},
+      {"16x4096x4096", 16, 4096, 4096, 1, f32, false, false, false, none, no},
+      {"8x4096x4096 bt", 8, 4096, 4096, 1, f32, true, false, false, none, no},
+      {"4096x1x4096", 4096, 1, 4096, 1, f32, false, false, false, none, no},
+      {"64 of 32x32x64", 32, 32, 64, 64, f32, false, false, false, none, no},
+      {"32x32x65536", 32, 32, 65536, 1, f32, false, false, false, none, no},
+      {"512x3072x768 bt", 512, 3072, 768, 1, f32, true, false, false, none, no},
+      {"64x3072x768 packed", 64, 3072, 768, 1, f32, false, true, false, none, no},
+      {"512x3072x768 packed", 512, 3072, 768, 1, f32, false, true, false, none, no},
+      {"1024x1024x1024 packed", 1024, 1024, 1024, 1, f32, false, true, false, none, no},
+      {"8x4096x4096 packed", 8, 4096, 4096, 1, f32, false, true, false, none, no},
+      {"1x4096x4096 packed", 1, 4096, 4096, 1, f32, false, true, false, none, no},
+  };
+  if (all) {
+    const std::vector<Shape> more = {
+        {"64x3072x768 bias gelu", 64, 3072, 768, 1, f32, false, false, true, gelu, no},
+        {"512x3072x768 bias gelu", 512, 3072, 768, 1, f32, false, false, true, gelu, no},
+        {"512x3072x768 bias gelu aux", 512, 3072, 768, 1, f32, false, false, true, gelu, store},
+        {"1024x1024x1024 bias gelu", 1024, 1024, 1024, 1, f32, false, false, true, gelu, no},
+        {"8x4096x4096 bias gelu", 8, 4096, 4096, 1, f32, false, false, true, gelu, no},
+        {"64x3072x768 bf16", 64, 3072, 768, 1, bf16, false, false, false, none, no},
+        {"512x3072x768 bf16", 512, 3072, 768, 1, bf16, false, false, false, none, no},
+        {"1024x1024x1024 bf16", 1024, 1024, 1024, 1, bf16, false, false, false, none, no},
+        {"8x4096x4096 bf16", 8, 4096, 4096, 1, bf16, false, false, false, none, no},
+        {"8x4096x4096 bt bf16", 8, 4096, 4096, 1, bf16, true, false, false, none, no},
+        {"1x4096x4096 bf16", 1, 4096, 4096, 1, bf16, false, false, false, none, no},
+        {"512x3072x768 bf16 packed", 512, 3072, 768, 1, bf16, false, true, false, none, no},
+        {"1024x1024x1024 bf16 packed", 1024, 1024, 1024, 1, bf16, false, true, false, none, no},
+        {"8x4096x4096 bf16 packed", 8, 4096, 4096, 1, bf16, false, true, false, none, no},
+        {"1x4096x4096 bf16 packed", 1, 4096, 4096, 1, bf16, false, true, false, none, no},
+        {"512x3072x768 f16", 512, 3072, 768, 1, f16, false, false, false, none, no},
+        {"1024x1024x1024 f16", 1024, 1024, 1024, 1, f16, false, false, false, none, no},
+        {"8x4096x4096 f16", 8, 4096, 4096, 1, f16, false, false, false, none, no},
+        {"1024x1024x1024 f64", 1024, 1024, 1024, 1, f64, false, false, false, none, no},
+        {"512x3072x768 f64", 512, 3072, 768, 1, f64, false, false, false, none, no},
+    };
+    shapes.insert(shapes.end(), more.begin(), more.end());
+  }
+  printf("kernel set %s, %d thread(s)\n", isa_name(), thread_count());
+  for (const Shape &shape : shapes) {
+    if (!only.empty() && std::string(shape.name).find(only) == std::string::npos) continue;
+    Run run(shape);
+    double peak = 0;
+    for (int r = 0; r < rounds; r++) {
+      if (has_peak()) peak = std::max(peak, peak_once());
+      run.round(sgemm);
+    }
+    run.print(thread_count() == 1 && shape.type != Type::f64 ? peak : 0);
+    fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// The cost model behind rank(): cycles of a nominal core with two fused units, two loads a cycle and some bytes of memory a cycle. It
+// counts what differs between algorithms (copies, passes, waits for memory) and looks at nothing but shapes, strides and types.
+#include "blocking.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+constexpr double kMemoryBytes = 7.0;      // a cycle, read in order
+constexpr double kScatteredBytes = 3.5;   // a cycle, in lines of many rows
+constexpr double kCacheBytes = 1 << 19;   // an operand up to this size is taken to be in a cache
+constexpr double kCyclesPerMicrosecond = 4000;
+
+double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
+
+// One step of k in a register tile: the fused units, the loads, and the chain of each sum set the pace.
+double step_cycles(double rows, double vectors) {
+  const double fused = rows * vectors / 2, loads = (rows + vectors) / 2 + 1;
+  const double most = fused > loads ? fused : loads;
+  return most > 4 ? most : 4;
+}
+
+double size(Type type) { return static_cast<double>(size_of(type)); }
+
+double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
+  const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), panels = static_cast<double>(b.panels);
+  const double blocks = static_cast<double>(b.blocks), tiles = static_cast<double>(b.tiles), rows = static_cast<double>(b.tile_rows);
+  const double passes = k > 0 ? static_cast<double>(divide_up(static_cast<int64_t>(k), b.depth)) : 1;
+  const bool narrow = p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
+  const double full = narrow ? panels - 1 : panels;
+  double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
+  // Leaving and entering a tile; with several passes also reading and writing its sums.
+  cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
+  cycles += static_cast<double>(b.chunks) * m * k * 0.35 + 60 * blocks * static_cast<double>(b.chunks);
+  const double b_bytes = k * n * size(p.b.type), vectors = k * panels * 2;
+  const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
+  const double copy = vectors * (across ? 1.5 : along ? 3 : 60) + memory_cycles(b_bytes, across ? kScatteredBytes : kMemoryBytes);
+  double extra;
+  if (p.b.packed) {
+    // Fetched ahead of the arithmetic, unless there is too little of it.
+    const double wait = memory_cycles(b_bytes, kMemoryBytes) * (blocks > 1 ? 1 : 0.7) - 0.7 * cycles;
+    extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, kMemoryBytes);
+  } else if (variant.family == Family::blocked) {
+    extra = copy + memory_cycles(k * n * 4, kMemoryBytes) + vectors * 1.0 + 1200;
+  } else if (across && b.block_tiles <= 2) {
+    // In place: rows of b that fall on the same cache sets push one another out.
+    const bool conflict = static_cast<int64_t>(size(p.b.type)) * p.b.row_stride % 4096 == 0 && k > 64;
+    extra = memory_cycles(b_bytes, kScatteredBytes) * 0.5 + (blocks - 1) * memory_cycles(b_bytes, 4 * kMemoryBytes) * 0.3 +
+            (conflict ? blocks * vectors * 1.5 : 0);
+  } else {
+    extra = blocks * vectors * (across ? 1.5 : along ? 3 : 60) + memory_cycles(b_bytes, across ? kScatteredBytes : kMemoryBytes) * 0.5 +
+            (blocks - 1) * memory_cycles(b_bytes, 4 * kMemoryBytes) * 0.5;
+  }
+  return 150 + batch * (cycles + extra);
+}
+
+double skinny_cycles(const Variant &variant, const Problem &p) {
+  const bool rows = p.m <= 16 && !(p.n <= 16 && p.n < p.m);
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const double few = rows ? m : n, many = rows ? n : m;
+  const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
+  const double vectors = (rows ? p.b.column_stride == 1 : p.a.row_stride == 1) ? k * ((many + lanes - 1) / lanes) : many * (k / lanes + 4);
+  const double bytes = k * many * size(rows ? p.b.type : p.a.type);
+  double cycles = vectors * (few * 0.65 + 0.6);
+  const double memory = memory_cycles(bytes, kMemoryBytes);
+  cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
+  // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
+  const double chunks = many / variant.columns;
+  cycles += few * k * (chunks < 1 ? 1 : chunks) * 0.5 + m * n * 0.6;
+  return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? 1.05 : 1));
+}
+
+}  // namespace
+
+float predict(const Variant &variant, const Problem &p) {
+  double cycles = 0;
+  const double batch = static_cast<double>(p.batch);
+  switch (variant.family) {
+    case Family::direct:
+    case Family::blocked:
+      cycles = tiled_cycles(variant, p, make_blocks(variant, p), static_cast<double>(p.k), batch);
+      break;
+    case Family::skinny:
+      cycles = skinny_cycles(variant, p);
+      break;
+    case Family::split: {
+      Variant direct = variant;
+      direct.family = Family::direct;
+      direct.depth = 256;
+      const double parts = static_cast<double>(divide_up(p.k, variant.depth)), results = static_cast<double>(p.m * p.n);
+      cycles = tiled_cycles(direct, p, make_blocks(direct, p), static_cast<double>(p.k), batch) + batch * results * (parts * 0.5 + 2);
+      // Its parts can run side by side where the result alone gives threads little to share.
+      if (results <= 4096 && parts >= 8) cycles *= 0.7;
+      break;
+    }
+  }
+  return static_cast<float>(cycles / kCyclesPerMicrosecond);
+}
+
+}  // namespace rocpy_host::gemm

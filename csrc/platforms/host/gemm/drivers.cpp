@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// What the drivers share: scratch, the number of threads, and the sums of bias gradients.
+#include "drivers.hpp"
+
+#include <cstdlib>
+#include <mutex>
+
+namespace rocpy_host::gemm {
+namespace {
+
+struct ThreadScratch {
+  char *data = nullptr;
+  ~ThreadScratch() { free(data); }
+};
+thread_local ThreadScratch thread_scratch;
+
+std::mutex shared_lock;
+alignas(64) char shared_scratch[kScratchBytes];
+
+}  // namespace
+
+Scratch::Scratch() {
+  if (!thread_scratch.data) thread_scratch.data = static_cast<char *>(aligned_alloc(4096, kScratchBytes));
+  data_ = thread_scratch.data;
+  if (!data_) {
+    shared_lock.lock();
+    shared_ = true;
+    data_ = shared_scratch;
+  }
+}
+
+Scratch::~Scratch() {
+  if (shared_) shared_lock.unlock();
+}
+
+int useful_threads(double multiplications, double bytes) {
+  // About ten microseconds of one thread: less does not pay for waking another.
+  const double shares = multiplications * 1e-6 + bytes * 4e-6;
+  return shares < 2 ? 1 : shares > 1024 ? 1024 : static_cast<int>(shares);
+}
+
+namespace {
+
+template <class T>
+struct SumTasks {
+  const Problem &p;
+  const T *partial;
+  int64_t blocks, count, groups;
+  static constexpr int64_t kGroup = 256;
+
+  // Partial sums of the result's columns, in the order of batch entries (if these share a gradient) and blocks.
+  void join(int64_t index) const {
+    const bool shared = p.bias_batch_stride == 0;
+    const int64_t g = index / groups, j0 = index % groups * kGroup, some = smaller(kGroup, p.n - j0);
+    T total[kGroup];
+    for (int64_t j = 0; j < some; j++) total[j] = 0;
+    for (int64_t b = 0; b < blocks * (shared ? p.batch : 1); b++) {
+      const T *from = partial + (g * blocks + b) * p.n + j0;
+      for (int64_t j = 0; j < some; j++) total[j] += from[j];
+    }
+    kernels<T>().write(p.bias, p.bias_type, g * p.bias_batch_stride + j0, total, some);
+  }
+
+  void operand(int64_t index) const {
+    const bool rows = p.reduction == Reduction::a_rows, shared = p.bias_batch_stride == 0;
+    const Matrix &m = rows ? p.a : p.b;
+    const int64_t x_stride = rows ? m.column_stride : m.row_stride, c_stride = rows ? m.row_stride : m.column_stride;
+    const int64_t g = index / groups, c = index % groups * kGroup, some = smaller(kGroup, count - c);
+    T total[kGroup], part[kGroup];
+    const auto sum = kernels<T>().sum[element_index(m.type)];
+    for (int64_t b = 0; b < (shared ? p.batch : 1); b++) {
+      sum(offset(m.data, m.type, (g + b) * m.batch_stride + c * c_stride), x_stride, c_stride, p.k, some, b ? part : total);
+      for (int64_t j = 0; b && j < some; j++) total[j] += part[j];
+    }
+    kernels<T>().write(p.bias, p.bias_type, g * p.bias_batch_stride + c, total, some);
+  }
+
+  static void join_task(void *context, int64_t index) { static_cast<const SumTasks *>(context)->join(index); }
+  static void operand_task(void *context, int64_t index) { static_cast<const SumTasks *>(context)->operand(index); }
+};
+
+int64_t gradients(const Problem &p) { return p.bias_batch_stride == 0 ? smaller(1, p.batch) : p.batch; }
+
+}  // namespace
+
+template <class T>
+void finish_sums(const Problem &p, const T *sums, int64_t blocks) {
+  SumTasks<T> tasks{p, sums, blocks, p.n, divide_up(p.n, SumTasks<T>::kGroup)};
+  const double values = static_cast<double>(blocks * p.batch * p.n);
+  parallel_for(gradients(p) * tasks.groups, useful_threads(0, values * sizeof(T)), SumTasks<T>::join_task, &tasks);
+}
+
+template <class T>
+void operand_sums(const Problem &p) {
+  const int64_t count = p.reduction == Reduction::a_rows ? p.m : p.n;
+  SumTasks<T> tasks{p, nullptr, 0, count, divide_up(count, SumTasks<T>::kGroup)};
+  const double bytes = static_cast<double>(p.batch) * static_cast<double>(count) * static_cast<double>(p.k) * sizeof(T);
+  parallel_for(gradients(p) * tasks.groups, useful_threads(0, bytes), SumTasks<T>::operand_task, &tasks);
+}
+
+template void finish_sums<float>(const Problem &, const float *, int64_t);
+template void finish_sums<double>(const Problem &, const double *, int64_t);
+template void operand_sums<float>(const Problem &);
+template void operand_sums<double>(const Problem &);
+
+}  // namespace rocpy_host::gemm

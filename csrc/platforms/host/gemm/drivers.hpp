@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// What the drivers share: the checked problem in the compute type, the scratch of a thread, and the algorithm table's row.
+#pragma once
+
+#include "isa.hpp"
+#include "threads.hpp"
+
+namespace rocpy_host::gemm {
+
+enum class Family : uint8_t { direct, skinny, blocked, split };
+
+// One algorithm: a driver and its block sizes. Rows and columns are of float; double takes half the columns.
+struct Variant {
+  Algorithm algorithm;
+  Family family;
+  int rows, columns, depth;  // of a task's block; depth is the k of one pass (split: of one part)
+};
+
+// A fixed size per thread, enough for every variant's blocks.
+constexpr size_t kScratchBytes = size_t{1} << 20;
+
+// The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory is short the
+// threads take turns with one static buffer.
+class Scratch {
+ public:
+  Scratch();
+  ~Scratch();
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+  template <class T>
+  T *at(size_t bytes) const {
+    return reinterpret_cast<T *>(data_ + bytes);
+  }
+
+ private:
+  char *data_;
+  bool shared_ = false;
+};
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
+constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+inline const char *offset(const void *data, Type type, int64_t elements) {
+  return static_cast<const char *>(data) + elements * static_cast<int64_t>(size_of(type));
+}
+
+// A product may be absent: with alpha 0 the operands may be null, and then count as empty.
+inline int64_t effective_k(const Problem &p) { return p.alpha == 0 && !p.alpha_vector && (!p.a.data || !p.b.data) ? 0 : p.k; }
+
+template <class T>
+Finish<T> make_finish(const Problem &p) {
+  return {&p, static_cast<T>(p.alpha), static_cast<T>(p.beta), static_cast<T>(p.low), static_cast<T>(p.high)};
+}
+
+// Threads worth waking for so much work: some microseconds each.
+int useful_threads(double multiplications, double bytes);
+
+// Partial column sums of the result: `blocks` rows of n values per batch entry, in the workspace.
+inline size_t sums_bytes(const Problem &p, int64_t blocks) {
+  if (p.reduction != Reduction::result_columns) return 0;
+  size_t value = p.compute == Type::f64 ? 8 : 4;
+  return static_cast<size_t>(round_up(static_cast<int64_t>(value) * p.n * blocks * p.batch, 64));
+}
+
+// Adds the partial sums in block order and writes the bias gradient. Batch entries with bias stride 0 share one gradient.
+template <class T>
+void finish_sums(const Problem &p, const T *sums, int64_t blocks);
+// The sums over a's rows or b's columns, which are no part of the product.
+template <class T>
+void operand_sums(const Problem &p);
+
+// Each family: does the variant take the problem (types and shapes have been checked), the workspace it needs, and the run.
+struct Blocks {
+  int64_t tiles, tile_rows, block_tiles, blocks;  // of rows
+  int64_t panels, chunk_panels, chunks;           // of columns
+  int64_t depth;
+};
+Blocks make_blocks(const Variant &variant, const Problem &p);
+
+size_t tiled_workspace(const Variant &variant, const Problem &p);
+template <class T>
+void run_tiled(const Variant &variant, const Problem &p, void *workspace);
+
+// The product alone, into parts of m x n adjacent values: part s has the s-th `depth` of k. b is not packed.
+template <class T>
+void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t depth, int64_t parts, T *out);
+
+bool skinny_takes(const Problem &p);
+size_t skinny_workspace(const Variant &variant, const Problem &p);
+template <class T>
+void run_skinny(const Variant &variant, const Problem &p, void *workspace);
+
+bool split_takes(const Variant &variant, const Problem &p);
+size_t split_workspace(const Variant &variant, const Problem &p);
+template <class T>
+void run_split(const Variant &variant, const Problem &p, void *workspace);
+
+// Panels of a whole operand b: tile_columns wide, all of k in each, the last one filled up with zeros.
+template <class T>
+void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to);
+
+}  // namespace rocpy_host::gemm

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// The skinny family: a few rows against a large b, or a large a against a few columns. The large matrix is read once, in its own order;
+// the small one is held in the compute type. No workspace but that of column sums.
+#include "drivers.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+constexpr int64_t kMostRows = 16;   // or columns, when a is the large one
+constexpr int64_t kDepth = 4096;    // of the small matrix held at a time
+constexpr int64_t kBurst = 16;      // rows of the large matrix read side by side
+constexpr int64_t kDotColumns = 16; // columns that all small rows visit before the next
+
+enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
+
+Shape shape_of(const Problem &p) {
+  if (p.b.packed) return Shape::none;
+  const bool rows = p.m <= kMostRows, columns = p.n <= kMostRows;
+  // With both small, the one that leaves fewer rows idle.
+  if (rows && !(columns && p.n < p.m)) {
+    if (p.b.column_stride == 1 && p.n > 1) return Shape::rows_wide;
+    if (p.b.row_stride == 1) return Shape::rows_dot;
+  }
+  if (columns) {
+    if (p.a.column_stride == 1) return Shape::columns_dot;
+    if (p.a.row_stride == 1) return Shape::columns_wide;
+  }
+  return Shape::none;
+}
+
+template <class T>
+struct Skinny {
+  const Kernels<T> &kernel = kernels<T>();
+  const Problem &p;
+  Shape shape = shape_of(p);
+  bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
+  bool dots = shape == Shape::rows_dot || shape == Shape::columns_dot;
+  Finish<T> finish = make_finish<T>(p);
+  typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
+  int64_t k = effective_k(p);
+  int64_t few = rows ? p.m : p.n, many = rows ? p.n : p.m;
+  int64_t chunk, chunks;
+  T *sums = nullptr;
+
+  Skinny(const Problem &problem, int64_t chunk_size, int64_t chunk_count) : p(problem), chunk(chunk_size), chunks(chunk_count) {}
+
+  const Matrix &large() const { return rows ? p.b : p.a; }
+  const Matrix &small() const { return rows ? p.a : p.b; }
+
+  // Holds the small matrix's k range [x0, x0 + count): for dots as rows of k, otherwise as [x][row] in groups of at most 8 rows.
+  void hold(int64_t g, int64_t x0, int64_t count, T *held) const {
+    const Matrix &m = small();
+    const int64_t few_stride = rows ? m.row_stride : m.column_stride, x_stride = rows ? m.column_stride : m.row_stride;
+    const auto pack = kernel.pack[element_index(m.type)];
+    const char *from = offset(m.data, m.type, g * m.batch_stride + x0 * x_stride);
+    if (dots) {
+      const int width = static_cast<int>(count);
+      pack(from, few_stride, x_stride, few, width, width, held, kDepth);
+      return;
+    }
+    for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
+      const int group = static_cast<int>(smaller(kMaxSkinnyRows, few - i));
+      pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, group, group, held + i * count, group);
+    }
+  }
+
+  void run(int64_t index) const {
+    const int64_t g = index / chunks, block = index % chunks, first = block * chunk, count = smaller(chunk, many - first);
+    const int64_t lanes = kernel.tile_columns / 2;
+    Scratch scratch;
+    T *held = scratch.at<T>(0);
+    T *acc = held + kMostRows * kDepth + 64;
+    // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed below.
+    const int64_t padded = round_up(rows || !dots ? count : few, lanes);
+    const Matrix &m = large();
+    const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
+    const int element = element_index(m.type);
+    const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
+    const int64_t values = (rows || !dots ? few : count) * padded;
+    if (k == 0) {
+      for (int64_t i = 0; i < values; i++) acc[i] = 0;
+    }
+    for (int64_t x0 = 0; x0 < k; x0 += kDepth) {
+      const int64_t depth = smaller(kDepth, k - x0);
+      hold(g, x0, depth, held);
+      const char *from = offset(data, m.type, x0 * x_stride);
+      if (dots) {
+        const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded;
+        for (int64_t j = 0; j < count; j += kDotColumns) {
+          for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
+            const int64_t group = smaller(kMaxSkinnyRows, few - i);
+            kernel.dot[element][group](depth, held + i * kDepth, kDepth, offset(from, m.type, j * many_stride), many_stride,
+                                       smaller(kDotColumns, count - j), acc + i * out_few + j * out_many, out_few, out_many, x0 == 0);
+          }
+        }
+        continue;
+      }
+      for (int64_t x = 0; x < depth; x += kBurst) {
+        for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
+          const int64_t group = smaller(kMaxSkinnyRows, few - i);
+          kernel.wide[element][group](smaller(kBurst, depth - x), held + i * depth + x * group, group, offset(from, m.type, x * x_stride),
+                                      x_stride, count, acc + i * padded, padded, x0 + x == 0);
+        }
+      }
+    }
+    T *partial = nullptr;
+    if (sums) {
+      partial = sums + (rows ? g : g * chunks + block) * p.n + (rows ? first : 0);
+      for (int64_t j = 0; j < (rows ? count : few); j++) partial[j] = 0;
+    }
+    if (rows) return epilogue(finish, acc, padded, g, 0, first, few, count, partial);
+    if (dots) return epilogue(finish, acc, padded, g, first, 0, count, few, partial);
+    alignas(64) T turned[64 * 32];
+    const int64_t turned_width = round_up(few, lanes);
+    for (int64_t i = 0; i < count; i += 64) {
+      const int64_t part = smaller(64, count - i);
+      for (int64_t r = 0; r < part; r++) {
+        for (int64_t c = 0; c < few; c++) turned[r * turned_width + c] = acc[c * padded + i + r];
+        for (int64_t c = few; c < turned_width; c++) turned[r * turned_width + c] = 0;
+      }
+      epilogue(finish, turned, turned_width, g, first + i, 0, part, few, partial);
+    }
+  }
+
+  static void task(void *context, int64_t index) { static_cast<const Skinny *>(context)->run(index); }
+};
+
+int64_t chunk_of(const Variant &variant, const Problem &p) {
+  const Shape shape = shape_of(p);
+  const bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
+  const int64_t many = rows ? p.n : p.m, most = variant.columns / (p.compute == Type::f64 ? 2 : 1);
+  const int64_t chunks = larger(1, divide_up(many, most));
+  return larger(64, round_up(divide_up(many, chunks), 64));
+}
+
+}  // namespace
+
+bool skinny_takes(const Problem &p) { return shape_of(p) != Shape::none; }
+
+size_t skinny_workspace(const Variant &variant, const Problem &p) {
+  const Shape shape = shape_of(p);
+  const bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
+  return sums_bytes(p, rows ? 1 : divide_up(p.m, chunk_of(variant, p)));
+}
+
+template <class T>
+void run_skinny(const Variant &variant, const Problem &p, void *workspace) {
+  const int64_t chunk = chunk_of(variant, p);
+  Skinny<T> skinny(p, chunk, 0);
+  skinny.chunks = divide_up(skinny.many, chunk);
+  if (p.reduction == Reduction::result_columns) skinny.sums = static_cast<T *>(workspace);
+  const double large = static_cast<double>(p.batch) * static_cast<double>(skinny.many) * static_cast<double>(skinny.k);
+  parallel_for(p.batch * skinny.chunks,
+               useful_threads(large * static_cast<double>(skinny.few), large * static_cast<double>(size_of(skinny.large().type))),
+               Skinny<T>::task, &skinny);
+  if (skinny.sums) finish_sums<T>(p, skinny.sums, skinny.rows ? 1 : skinny.chunks);
+}
+
+template void run_skinny<float>(const Variant &, const Problem &, void *);
+template void run_skinny<double>(const Variant &, const Problem &, void *);
+
+}  // namespace rocpy_host::gemm

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT
+// The direct and blocked families: register tiles over blocks of rows and chunks of columns, k in passes. Direct reads b where it is or
+// copies one panel at a time; blocked packs all of b into the workspace first.
+#include "drivers.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+template <class T>
+struct Tiled {
+  const Kernels<T> &kernel = kernels<T>();
+  const Problem &p;
+  Blocks blocks;
+  Finish<T> finish = make_finish<T>(p);
+  typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
+  int64_t k, last_k;       // of each batch entry, and of the last one
+  int64_t first_entry = 0; // the batch entry that task 0 belongs to
+  const void *panels = nullptr;  // b packed, of panel_type
+  Type panel_type = Type::f32;
+  T *sums = nullptr;
+  bool plain;       // the sums are the result: tiles are written to d
+  bool a_in_place;
+
+  Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last)
+      : p(problem), blocks(block_sizes), k(depth_of_entry), last_k(depth_of_last) {
+    const Type type = sizeof(T) == 8 ? Type::f64 : Type::f32;
+    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && p.activation == Activation::none &&
+            p.aux == Aux::none && p.reduction != Reduction::result_columns;
+    // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
+    const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
+    a_in_place = p.a.type == type && p.a.column_stride == 1 && !conflict && (blocks.panels <= 2 || p.m * k <= 2048);
+  }
+
+  void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last, const void *b,
+             int64_t b_stride, int element, T *acc, const char *next, int64_t next_step, int next_lines) const {
+    const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - j);
+    const int vectors = width > lanes ? 2 : 1;
+    alignas(64) T buffer[kMaxTileRows * 64];
+    for (int64_t t = 0; t < tiles; t++) {
+      const int64_t i = (first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
+      T *tile = acc + t * blocks.tile_rows * kernel.tile_columns;
+      const T *in = x0 ? tile : nullptr;
+      int64_t stride = kernel.tile_columns, in_stride = stride;
+      const bool to_d = last && plain && width == vectors * lanes;
+      if (to_d) {
+        tile = static_cast<T *>(p.d) + g * p.d_batch_stride + i * p.d_row_stride + j;
+        stride = p.d_row_stride;
+      } else if (last) {
+        tile = buffer;
+      }
+      // The first tiles of a panel fetch the next panel, a line of each of its rows at a time.
+      const bool fetch = t < next_lines;
+      const char *from = fetch ? next + t * kLine : static_cast<const char *>(b);
+      const T *rows_of_a = a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
+      kernel.tile[element][vectors - 1][!a_in_place][rows](count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from,
+                                                           fetch ? next_step : 0);
+      if (last && !to_d) {
+        epilogue(finish, tile, stride, g, i, j, rows, width, sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
+      }
+    }
+  }
+
+  T *sums_of(int64_t g, int64_t block) const { return sums + (g * blocks.blocks + block) * p.n; }
+
+  void run(int64_t index) const {
+    const int64_t chunk = index % blocks.chunks, block = index / blocks.chunks % blocks.blocks;
+    const int64_t g = first_entry + index / blocks.chunks / blocks.blocks;
+    const int64_t depth_of_entry = g == p.batch - 1 ? last_k : k;
+    const int64_t first_tile = block * blocks.block_tiles, tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
+    const int64_t first_panel = chunk * blocks.chunk_panels, end_panel = smaller(first_panel + blocks.chunk_panels, blocks.panels);
+    const int64_t width = kernel.tile_columns, lanes = width / 2;
+    const int64_t i0 = first_tile * blocks.tile_rows, end_row = smaller(p.m, i0 + tiles * blocks.tile_rows);
+    if (sums) {
+      T *row = sums_of(g, block);
+      for (int64_t j = first_panel * width; j < smaller(p.n, end_panel * width); j++) row[j] = 0;
+    }
+
+    Scratch scratch;
+    T *a_block = scratch.at<T>(0);
+    const int64_t a_values = round_up(tiles * blocks.tile_rows * blocks.depth + 64, 64);
+    T *sliver = a_block + a_values;
+    T *acc = sliver + blocks.depth * width;
+
+    const char *a_data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
+    const char *b_data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
+    const int64_t b_size = static_cast<int64_t>(size_of(p.b.type)), panel_size = static_cast<int64_t>(size_of(panel_type));
+    // A panel is copied where several row tiles use it: its rows lie then side by side and in one cache.
+    const bool copy = !panels && (p.b.column_stride != 1 || tiles > 2);
+    const int b_element = element_index(p.b.type);
+    int64_t x0 = 0;
+    do {
+      const int64_t count = smaller(blocks.depth, depth_of_entry - x0);
+      const bool last = x0 + count == depth_of_entry;
+      const T *a = a_block;
+      if (a_in_place) {
+        a = reinterpret_cast<const T *>(a_data) + i0 * p.a.row_stride + x0;
+      } else {
+        for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
+          const int rows = static_cast<int>(smaller(blocks.tile_rows, end_row - i));
+          kernel.pack[element_index(p.a.type)](offset(a_data, p.a.type, i * p.a.row_stride + x0 * p.a.column_stride), p.a.column_stride,
+                                               p.a.row_stride, count, rows, rows, a_block + (i - i0) * count, rows);
+        }
+      }
+      for (int64_t q = first_panel; q < end_panel; q++) {
+        const int64_t j = q * width;
+        T *tiles_of_panel = acc + (q - first_panel) * tiles * blocks.tile_rows * width;
+        if (panels) {
+          const char *b = static_cast<const char *>(panels) + (q * depth_of_entry + x0) * width * panel_size;
+          const int64_t row_bytes = width * panel_size;
+          const bool more = tiles > 1 && q + 1 < end_panel;
+          const char *next = more ? b + depth_of_entry * row_bytes : b + 16 * row_bytes;
+          panel(g, a, first_tile, tiles, j, x0, count, last, b, width, element_index(panel_type), tiles_of_panel, next, row_bytes,
+                more ? static_cast<int>(divide_up(row_bytes, kLine)) : tiles == 1 ? 1 : 0);
+          continue;
+        }
+        const char *b = b_data + (x0 * p.b.row_stride + j * p.b.column_stride) * b_size;
+        const int64_t columns = smaller(width, p.n - j);
+        const bool fetch = p.b.column_stride == 1 && q + 1 < end_panel;
+        const int lines = fetch ? static_cast<int>(divide_up(width * b_size, kLine)) : 0;
+        if (copy || (columns != width && columns != lanes)) {
+          const int padded = static_cast<int>(columns > lanes ? width : lanes);
+          kernel.pack[b_element](b, p.b.row_stride, p.b.column_stride, count, static_cast<int>(columns), padded, sliver, width);
+          panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, b + width * b_size, p.b.row_stride * b_size,
+                lines);
+        } else {
+          panel(g, a, first_tile, tiles, j, x0, count, last, b, p.b.row_stride, b_element, tiles_of_panel, b + width * b_size,
+                p.b.row_stride * b_size, lines);
+        }
+      }
+      x0 += count;
+    } while (x0 < depth_of_entry);
+  }
+
+  static void task(void *context, int64_t index) { static_cast<const Tiled *>(context)->run(index); }
+
+  void run_all(int64_t first, int64_t entries) {
+    first_entry = first;
+    const int64_t tasks = entries * blocks.blocks * blocks.chunks;
+    if (tasks == 1) return run(0);
+    const double multiplications = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(entries * k);
+    const double bytes = static_cast<double>(entries * p.m * p.n) * 8.0 + static_cast<double>(k) * static_cast<double>(p.m + p.n) * 4.0;
+    parallel_for(tasks, useful_threads(multiplications, bytes), task, this);
+  }
+};
+
+template <class T>
+struct PackTasks {
+  const Kernels<T> &kernel = kernels<T>();
+  const Matrix &b;
+  int64_t k, n, groups;
+  bool same;
+  char *to;
+  static constexpr int64_t kGroupPanels = 16, kTaskDepth = 256, kStep = 32;
+
+  PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
+      : b(operand), k(depth), n(columns), same(same_type), to(static_cast<char *>(out)) {
+    groups = divide_up(divide_up(n, kernel.tile_columns), kGroupPanels);
+  }
+
+  void run(int64_t index) const {
+    const int64_t width = kernel.tile_columns, first = index % groups * kGroupPanels;
+    const int64_t begin = index / groups * kTaskDepth, end = smaller(k, begin + kTaskDepth);
+    const int64_t panels = smaller(kGroupPanels, divide_up(n, width) - first);
+    // Rows of b are read along their length, some panels wide; with k adjacent a panel is finished before the next.
+    const int64_t step = b.row_stride == 1 ? kTaskDepth : kStep;
+    const int element = element_index(b.type);
+    const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
+    for (int64_t x = begin; x < end; x += step) {
+      for (int64_t q = first; q < first + panels; q++) {
+        const int64_t j = q * width, count = smaller(step, end - x);
+        const int columns = static_cast<int>(smaller(width, n - j));
+        const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
+        char *out = to + (q * k + x) * width * size;
+        if (same) {
+          kernel.pack_same[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), out, width);
+        } else {
+          kernel.pack[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out),
+                               width);
+        }
+      }
+    }
+  }
+
+  static void task(void *context, int64_t index) { static_cast<const PackTasks *>(context)->run(index); }
+};
+
+int64_t tile_rows_of(const Problem &p) { return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows; }
+int64_t tile_columns_of(const Problem &p) { return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns; }
+
+size_t packed_operand_bytes(const Problem &p) {
+  return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * p.k) * (p.compute == Type::f64 ? 8 : 4);
+}
+
+}  // namespace
+
+// Sizes depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so that no thin rest is left over.
+Blocks make_blocks(const Variant &variant, const Problem &p) {
+  const bool wide = p.compute == Type::f64;
+  Blocks blocks{};
+  const int64_t most_rows = tile_rows_of(p), width = tile_columns_of(p);
+  const int64_t tiles = divide_up(p.m, most_rows);
+  blocks.tile_rows = divide_up(p.m, tiles);
+  blocks.tiles = divide_up(p.m, blocks.tile_rows);
+  blocks.blocks = divide_up(blocks.tiles, larger(1, variant.rows / most_rows));
+  blocks.block_tiles = divide_up(blocks.tiles, blocks.blocks);
+  blocks.blocks = divide_up(blocks.tiles, blocks.block_tiles);
+
+  blocks.panels = divide_up(p.n, width);
+  int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
+  // A large product is cut into enough tasks for several threads, a small one is not.
+  const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  const int64_t wanted = work < 4e6 ? 1 : 12;
+  const int64_t have = blocks.blocks * p.batch * chunks;
+  if (have < wanted) {
+    const int64_t narrow = larger(1, blocks.panels / 8);
+    chunks = larger(chunks, smaller(narrow, divide_up(wanted, blocks.blocks * p.batch)));
+  }
+  blocks.chunk_panels = divide_up(blocks.panels, chunks);
+  blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
+
+  const int64_t passes = larger(1, divide_up(p.k, variant.depth));
+  blocks.depth = larger(8, round_up(divide_up(p.k, passes), 8));
+  return blocks;
+}
+
+size_t tiled_workspace(const Variant &variant, const Problem &p) {
+  size_t bytes = sums_bytes(p, make_blocks(variant, p).blocks);
+  if (variant.family == Family::blocked && !p.b.packed) bytes += packed_operand_bytes(p);
+  return bytes;
+}
+
+template <class T>
+void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
+  PackTasks<T> tasks(b, k, n, same_type, to);
+  const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
+  parallel_for(tasks.groups * divide_up(k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes), PackTasks<T>::task, &tasks);
+}
+
+template <class T>
+void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
+  const int64_t k = effective_k(p);
+  Tiled<T> tiled(p, make_blocks(variant, p), k, k);
+  char *free_space = static_cast<char *>(workspace);
+  if (p.reduction == Reduction::result_columns) {
+    tiled.sums = reinterpret_cast<T *>(free_space);
+    free_space += sums_bytes(p, tiled.blocks.blocks);
+  }
+  if (p.b.packed) {
+    tiled.panels = p.b.data;
+    tiled.panel_type = p.b.type;
+  }
+  if (variant.family != Family::blocked || p.b.packed || k == 0) {
+    tiled.run_all(0, p.batch);
+  } else {
+    tiled.panels = free_space;
+    tiled.panel_type = p.compute;
+    // Batch entries that share b share its panels; others take turns with them.
+    const int64_t turn = p.b.batch_stride == 0 ? p.batch : 1;
+    for (int64_t g = 0; g < p.batch; g += turn) {
+      Matrix b = p.b;
+      b.data = offset(b.data, b.type, g * b.batch_stride);
+      pack_operand<T>(b, k, p.n, false, free_space);
+      tiled.run_all(g, turn);
+    }
+  }
+  if (tiled.sums) finish_sums<T>(p, tiled.sums, tiled.blocks.blocks);
+}
+
+template <class T>
+void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t depth, int64_t parts, T *out) {
+  Problem part;
+  part.m = p.m;
+  part.n = p.n;
+  part.k = depth;
+  part.batch = parts;
+  part.compute = p.compute;
+  part.d_type = p.compute;
+  part.a = p.a;
+  part.a.data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
+  part.a.batch_stride = depth * p.a.column_stride;
+  part.b = p.b;
+  part.b.data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
+  part.b.batch_stride = depth * p.b.row_stride;
+  part.d = out;
+  part.d_row_stride = p.n;
+  part.d_batch_stride = p.m * p.n;
+  Variant direct = variant;
+  direct.family = Family::direct;
+  direct.depth = 256;
+  Tiled<T> tiled(part, make_blocks(direct, part), depth, p.k - (parts - 1) * depth);
+  tiled.run_all(0, parts);
+}
+
+template void pack_operand<float>(const Matrix &, int64_t, int64_t, bool, void *);
+template void pack_operand<double>(const Matrix &, int64_t, int64_t, bool, void *);
+template void run_tiled<float>(const Variant &, const Problem &, void *);
+template void run_tiled<double>(const Variant &, const Problem &, void *);
+template void run_parts<float>(const Variant &, const Problem &, int64_t, int64_t, int64_t, float *);
+template void run_parts<double>(const Variant &, const Problem &, int64_t, int64_t, int64_t, double *);
+
+}  // namespace rocpy_host::gemm

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// Kernels for a few rows against a large matrix: it is read once, in order, and memory sets the pace.
+#pragma once
+
+#include "simd.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+// Vectors (of columns, or columns of a dot product) that fit beside the sums of so many rows.
+constexpr int skinny_vectors(int rows) {
+  int sums = kRegisters == 32 ? 24 : 8, most = kRegisters == 32 ? 8 : 4;
+  int vectors = sums / rows;
+  return vectors > most ? most : vectors < 1 ? 1 : vectors;
+}
+
+// A kilobyte or so ahead in each row: far enough for memory, near enough to stay within the hardware's own stream.
+constexpr int kAheadBytes = 1024;
+
+template <class T, class E, int rows, int vectors>
+ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b, int64_t b_stride, int last, T *acc, int64_t acc_stride,
+                             bool first) {
+  constexpr int lanes = kLanes<T>;
+  Vec<T> sum[rows][vectors];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
+  }
+  for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      Vec<T> row = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
+      if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + kAheadBytes);
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row, sum[i][v]);
+    }
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v]);
+  }
+}
+
+// acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
+template <class T, class E, int rows>
+void wide(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *acc, int64_t acc_stride, bool first) {
+  constexpr int lanes = kLanes<T>, vectors = skinny_vectors(rows);
+  const E *b = static_cast<const E *>(b_data);
+  int64_t j = 0;
+  for (; j + vectors * lanes <= n; j += vectors * lanes) {
+    wide_block<T, E, rows, vectors>(k, a, a_stride, b + j, b_stride, lanes, acc + j, acc_stride, first);
+  }
+  for (; j < n; j += lanes) {
+    int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
+    wide_block<T, E, rows, 1>(k, a, a_stride, b + j, b_stride, last, acc + j, acc_stride, first);
+  }
+}
+
+template <class T, class E, int rows>
+void dot(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *out, int64_t out_row,
+         int64_t out_column, bool first) {
+  constexpr int lanes = kLanes<T>, columns = skinny_vectors(rows);
+  const E *b = static_cast<const E *>(b_data);
+  for (int64_t j = 0; j < n; j += columns) {
+    const E *column[columns];
+    // Past the end the last column is read again; its sums are dropped.
+    ROCPY_UNROLL
+    for (int c = 0; c < columns; c++) column[c] = b + (j + c < n ? j + c : n - 1) * b_stride;
+    Vec<T> sum[rows][columns];
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int c = 0; c < columns; c++) sum[i][c] = splat(static_cast<T>(0));
+    }
+    int64_t x = 0;
+    for (; x + lanes <= k; x += lanes) {
+      Vec<T> factor[columns];
+      ROCPY_UNROLL
+      for (int c = 0; c < columns; c++) {
+        factor[c] = load(column[c] + x);
+        __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + kAheadBytes);
+      }
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) {
+        Vec<T> row = load(a + i * a_stride + x);
+        ROCPY_UNROLL
+        for (int c = 0; c < columns; c++) sum[i][c] = fma(row, factor[c], sum[i][c]);
+      }
+    }
+    if (x < k) {
+      int last = static_cast<int>(k - x);
+      Vec<T> factor[columns];
+      ROCPY_UNROLL
+      for (int c = 0; c < columns; c++) factor[c] = load_part(column[c] + x, last);
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) {
+        Vec<T> row = load_part(a + i * a_stride + x, last);
+        ROCPY_UNROLL
+        for (int c = 0; c < columns; c++) sum[i][c] = fma(row, factor[c], sum[i][c]);
+      }
+    }
+    int valid = n - j < columns ? static_cast<int>(n - j) : columns;
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int c = 0; c < columns; c++) {
+        if (c >= valid) break;
+        T *to = out + i * out_row + (j + c) * out_column;
+        T total = sum_lanes<T>(sum[i][c]);
+        *to = first ? total : *to + total;
+      }
+    }
+  }
+}
+
+template <class T, class E, int rows>
+constexpr void fill_skinny(Kernels<T> &set, int element) {
+  set.wide[element][rows] = wide<T, E, rows>;
+  set.dot[element][rows] = dot<T, E, rows>;
+  if constexpr (rows > 1) fill_skinny<T, E, rows - 1>(set, element);
+}
+
+}  // namespace
+}  // namespace rocpy_host::gemm

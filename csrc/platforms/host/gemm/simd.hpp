@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// Vectors of the instruction set that the including file is built for: loads with conversion, partial access, fused multiply-add.
+// Arithmetic is written with the compiler's vector operators; intrinsics only where those have no word. Contraction is off in these
+// files and every fused multiply-add is written out, so that one expression rounds alike wherever it is inlined.
+// All is internal to the including file: nothing built with wide instructions may be merged into code for a smaller CPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "scalar.hpp"
+
+#if defined(__clang__)
+#define ROCPY_UNROLL _Pragma("unroll")
+#define ROCPY_SHUFFLE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define ROCPY_UNROLL _Pragma("GCC unroll 16")
+#define ROCPY_SHUFFLE(type, a, b, ...) __builtin_shuffle(a, b, type{__VA_ARGS__})
+#endif
+#define ROCPY_INLINE inline __attribute__((always_inline))
+
+namespace rocpy_host::gemm {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64, kRegisters = 32;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32, kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kVectorBytes = 16, kRegisters = 32;
+#else
+constexpr int kVectorBytes = 16, kRegisters = 16;
+#endif
+
+typedef float VecF __attribute__((vector_size(kVectorBytes)));
+typedef double VecD __attribute__((vector_size(kVectorBytes)));
+typedef int32_t VecI __attribute__((vector_size(kVectorBytes)));
+typedef uint32_t VecU __attribute__((vector_size(kVectorBytes)));
+typedef int64_t VecL __attribute__((vector_size(kVectorBytes)));
+typedef uint64_t VecUL __attribute__((vector_size(kVectorBytes)));
+typedef uint16_t VecH __attribute__((vector_size(kVectorBytes / 2)));
+
+struct F16 {
+  uint16_t bits;
+};
+struct Bf16 {
+  uint16_t bits;
+};
+
+template <class T>
+struct Vector;
+template <>
+struct Vector<float> {
+  using V = VecF;
+  using I = VecI;
+  using U = VecU;
+  static constexpr int lanes = kVectorBytes / 4;
+};
+template <>
+struct Vector<double> {
+  using V = VecD;
+  using I = VecL;
+  using U = VecUL;
+  static constexpr int lanes = kVectorBytes / 8;
+};
+template <class T>
+using Vec = typename Vector<T>::V;
+template <class T>
+constexpr int kLanes = Vector<T>::lanes;
+
+template <class To, class From>
+ROCPY_INLINE To cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "a cast keeps the bits");
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// The masked forms of the conversions: the others read an undefined vector in GCC's headers, which warns.
+#if defined(__AVX512F__)
+ROCPY_INLINE VecF splat(float x) { return _mm512_set1_ps(x); }
+ROCPY_INLINE VecD splat(double x) { return _mm512_set1_pd(x); }
+ROCPY_INLINE VecF fma(VecF a, VecF b, VecF c) { return _mm512_fmadd_ps(a, b, c); }
+ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) { return _mm512_fmadd_pd(a, b, c); }
+ROCPY_INLINE VecF widen(const F16 *, VecH half) { return _mm512_maskz_cvtph_ps(0xffff, cast<__m256i>(half)); }
+ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
+  return cast<VecH>(_mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__AVX2__)
+ROCPY_INLINE VecF splat(float x) { return _mm256_set1_ps(x); }
+ROCPY_INLINE VecD splat(double x) { return _mm256_set1_pd(x); }
+ROCPY_INLINE VecF fma(VecF a, VecF b, VecF c) { return _mm256_fmadd_ps(a, b, c); }
+ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) { return _mm256_fmadd_pd(a, b, c); }
+ROCPY_INLINE VecF widen(const F16 *, VecH half) { return _mm256_cvtph_ps(cast<__m128i>(half)); }
+ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
+  return cast<VecH>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__aarch64__)
+ROCPY_INLINE VecF splat(float x) { return VecF{x, x, x, x}; }
+ROCPY_INLINE VecD splat(double x) { return VecD{x, x}; }
+ROCPY_INLINE VecF fma(VecF a, VecF b, VecF c) {
+  return cast<VecF>(vfmaq_f32(cast<float32x4_t>(c), cast<float32x4_t>(a), cast<float32x4_t>(b)));
+}
+ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) {
+  return cast<VecD>(vfmaq_f64(cast<float64x2_t>(c), cast<float64x2_t>(a), cast<float64x2_t>(b)));
+}
+ROCPY_INLINE VecF widen(const F16 *, VecH half) { return cast<VecF>(vcvt_f32_f16(cast<float16x4_t>(half))); }
+ROCPY_INLINE VecH narrow(const F16 *, VecF v) { return cast<VecH>(vcvt_f16_f32(cast<float32x4_t>(v))); }
+#else
+ROCPY_INLINE VecF splat(float x) { return VecF{x, x, x, x}; }
+ROCPY_INLINE VecD splat(double x) { return VecD{x, x}; }
+// Without a fused instruction: two roundings, everywhere alike.
+ROCPY_INLINE VecF fma(VecF a, VecF b, VecF c) { return a * b + c; }
+ROCPY_INLINE VecD fma(VecD a, VecD b, VecD c) { return a * b + c; }
+ROCPY_INLINE VecF widen(const F16 *, VecH half) {
+  return VecF{f16_to_float(half[0]), f16_to_float(half[1]), f16_to_float(half[2]), f16_to_float(half[3])};
+}
+ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
+  return VecH{float_to_f16(v[0]), float_to_f16(v[1]), float_to_f16(v[2]), float_to_f16(v[3])};
+}
+#endif
+
+ROCPY_INLINE VecF widen(const Bf16 *, VecH half) { return cast<VecF>(__builtin_convertvector(half, VecU) << 16); }
+
+ROCPY_INLINE VecH narrow(const Bf16 *, VecF v) {
+  VecU bits = cast<VecU>(v), magnitude = bits & 0x7fffffffu;
+  VecU rounded = (bits + (((bits >> 16) & 1u) + 0x7fffu)) >> 16;
+  VecU quiet = (bits >> 16) | 0x40u;
+  return __builtin_convertvector(magnitude > 0x7f800000u ? quiet : rounded, VecH);
+}
+
+// Element conversion, for what is too narrow for a vector.
+ROCPY_INLINE float to_compute(float x) { return x; }
+ROCPY_INLINE double to_compute(double x) { return x; }
+ROCPY_INLINE float to_compute(F16 x) { return f16_to_float(x.bits); }
+ROCPY_INLINE float to_compute(Bf16 x) { return bf16_to_float(x.bits); }
+ROCPY_INLINE void from_compute(float &to, float x) { to = x; }
+ROCPY_INLINE void from_compute(double &to, double x) { to = x; }
+ROCPY_INLINE void from_compute(F16 &to, float x) { to.bits = float_to_f16(x); }
+ROCPY_INLINE void from_compute(Bf16 &to, float x) { to.bits = float_to_bf16(x); }
+
+template <class T>
+ROCPY_INLINE T load_bits(const void *p) {
+  T v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+ROCPY_INLINE VecF load(const float *p) { return load_bits<VecF>(p); }
+ROCPY_INLINE VecD load(const double *p) { return load_bits<VecD>(p); }
+ROCPY_INLINE VecF load(const F16 *p) { return widen(p, load_bits<VecH>(p)); }
+ROCPY_INLINE VecF load(const Bf16 *p) { return widen(p, load_bits<VecH>(p)); }
+ROCPY_INLINE void store(float *p, VecF v) { __builtin_memcpy(p, &v, sizeof v); }
+ROCPY_INLINE void store(double *p, VecD v) { __builtin_memcpy(p, &v, sizeof v); }
+ROCPY_INLINE void store_half(void *p, VecH half) { __builtin_memcpy(p, &half, sizeof half); }
+ROCPY_INLINE void store(F16 *p, VecF v) { store_half(p, narrow(p, v)); }
+ROCPY_INLINE void store(Bf16 *p, VecF v) { store_half(p, narrow(p, v)); }
+
+// Partial access: `count` lanes, at least 1 and at most all; the rest of a load is zero.
+#if defined(__AVX512F__)
+ROCPY_INLINE __mmask16 mask16(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
+ROCPY_INLINE VecF load_part(const float *p, int count) { return _mm512_maskz_loadu_ps(mask16(count), p); }
+ROCPY_INLINE VecD load_part(const double *p, int count) { return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask16(count)), p); }
+ROCPY_INLINE VecF load_part(const F16 *p, int count) { return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p))); }
+ROCPY_INLINE VecF load_part(const Bf16 *p, int count) { return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p))); }
+ROCPY_INLINE void store_part(float *p, VecF v, int count) { _mm512_mask_storeu_ps(p, mask16(count), v); }
+ROCPY_INLINE void store_part(double *p, VecD v, int count) { _mm512_mask_storeu_pd(p, static_cast<__mmask8>(mask16(count)), v); }
+ROCPY_INLINE void store_part(F16 *p, VecF v, int count) { _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v))); }
+ROCPY_INLINE void store_part(Bf16 *p, VecF v, int count) { _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v))); }
+#else
+template <class E>
+ROCPY_INLINE auto load_part(const E *p, int count) {
+  E whole[kVectorBytes / 4] = {};
+  for (int i = 0; i < count; i++) whole[i] = p[i];
+  return load(whole);
+}
+template <class E, class V>
+ROCPY_INLINE void store_part(E *p, V v, int count) {
+  E whole[kVectorBytes / 4];
+  store(whole, v);
+  for (int i = 0; i < count; i++) p[i] = whole[i];
+}
+#endif
+
+template <class E>
+ROCPY_INLINE auto load_some(const E *p, int count, int lanes) {
+  return count >= lanes ? load(p) : load_part(p, count);
+}
+
+// a0 b0 a1 b1 ... of the lower and of the upper halves: log2(lanes) rounds of it transpose a square block.
+#if defined(__AVX512F__)
+ROCPY_INLINE VecF interleave_low(VecF a, VecF b) { return ROCPY_SHUFFLE(VecI, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23); }
+ROCPY_INLINE VecF interleave_high(VecF a, VecF b) {
+  return ROCPY_SHUFFLE(VecI, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+ROCPY_INLINE VecD interleave_low(VecD a, VecD b) { return ROCPY_SHUFFLE(VecL, a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+ROCPY_INLINE VecD interleave_high(VecD a, VecD b) { return ROCPY_SHUFFLE(VecL, a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+#elif defined(__AVX2__)
+ROCPY_INLINE VecF interleave_low(VecF a, VecF b) { return ROCPY_SHUFFLE(VecI, a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+ROCPY_INLINE VecF interleave_high(VecF a, VecF b) { return ROCPY_SHUFFLE(VecI, a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+ROCPY_INLINE VecD interleave_low(VecD a, VecD b) { return ROCPY_SHUFFLE(VecL, a, b, 0, 4, 1, 5); }
+ROCPY_INLINE VecD interleave_high(VecD a, VecD b) { return ROCPY_SHUFFLE(VecL, a, b, 2, 6, 3, 7); }
+#else
+ROCPY_INLINE VecF interleave_low(VecF a, VecF b) { return ROCPY_SHUFFLE(VecI, a, b, 0, 4, 1, 5); }
+ROCPY_INLINE VecF interleave_high(VecF a, VecF b) { return ROCPY_SHUFFLE(VecI, a, b, 2, 6, 3, 7); }
+ROCPY_INLINE VecD interleave_low(VecD a, VecD b) { return ROCPY_SHUFFLE(VecL, a, b, 0, 2); }
+ROCPY_INLINE VecD interleave_high(VecD a, VecD b) { return ROCPY_SHUFFLE(VecL, a, b, 1, 3); }
+#endif
+
+template <class T>
+ROCPY_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
+  constexpr int lanes = kLanes<T>;
+  ROCPY_UNROLL
+  for (int round = 1; round < lanes; round *= 2) {
+    Vec<T> next[lanes];
+    ROCPY_UNROLL
+    for (int i = 0; i < lanes / 2; i++) {
+      next[2 * i] = interleave_low(rows[i], rows[i + lanes / 2]);
+      next[2 * i + 1] = interleave_high(rows[i], rows[i + lanes / 2]);
+    }
+    ROCPY_UNROLL
+    for (int i = 0; i < lanes; i++) rows[i] = next[i];
+  }
+}
+
+// The sum of the lanes: halves are added until one is left.
+template <class T>
+ROCPY_INLINE T sum_lanes(Vec<T> v) {
+  T part[kLanes<T>];
+  __builtin_memcpy(part, &v, sizeof v);
+  for (int half = kLanes<T> / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; i++) part[i] += part[i + half];
+  }
+  return part[0];
+}
+
+}  // namespace
+}  // namespace rocpy_host::gemm
