@@ -3,13 +3,15 @@
 
 ``generate_abi.py facade LIBRARY OUTPUT`` writes the C source of one of the host platform's facades: each row of the
 library forwards to the function of the same name in librocpy_host.so. ``generate_abi.py pxd OUTPUT`` writes the Cython
-declarations and checked calls of every row. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows.
+declarations and checked calls of every row. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows, and
+``generate_abi.py check LIBRARY FILE`` compares them with the symbols that a shared library exports (by ``nm``).
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -136,6 +138,28 @@ def facade(library: str) -> str:
     return "\n".join(lines)
 
 
+def exported_symbols(path: str | Path) -> set[str]:
+    """Names of the functions that a shared library exports, as ``nm`` lists them."""
+    command = ["nm", "-D", "--defined-only", str(path)]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {line.split()[-1] for line in listing.stdout.splitlines()}
+
+
+def check(library: str, path: str | Path) -> list[str]:
+    """Compare a library's exports with its rows.
+
+    Returns
+    -------
+    list of str
+        What differs, in words; empty if nothing does.
+    """
+    rows = {row.name for row in all_rows() if row.library == library}
+    exported = exported_symbols(path)
+    return [f"{path}: does not export {name}" for name in sorted(rows - exported)] + [
+        f"{path}: exports {name}, which is no row of {library}" for name in sorted(exported - rows)
+    ]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -147,7 +171,14 @@ def main(argv: list[str] | None = None) -> int:
     mode.add_argument("output", type=Path)
     mode = modes.add_parser("rows", help="names of a library's rows, one a line")
     mode.add_argument("library")
+    mode = modes.add_parser("check", help="compare a shared library's exports with the rows")
+    mode.add_argument("library")
+    mode.add_argument("path", type=Path)
     arguments = parser.parse_args(argv)
+    if arguments.mode == "check":
+        problems = check(arguments.library, arguments.path)
+        print("\n".join(problems) or f"{arguments.path}: exports the rows of {arguments.library} and nothing else")
+        return 1 if problems else 0
     if arguments.mode == "facade":
         arguments.output.write_text(facade(arguments.library), encoding="utf-8")
     elif arguments.mode == "pxd":

@@ -137,10 +137,6 @@ void run_ready(Runtime &rt, std::unique_lock<std::mutex> &lock) {
   Stream *stream = take_ready(rt);
   for (bool again = true; again;) {
     Item *item = stream->head;
-    stream->head = item->next;
-    if (stream->head == nullptr) {
-      stream->tail = nullptr;
-    }
     const bool is_plain = !item->host_function;
     rt.running += is_plain;
     const uint64_t random = rt.is_stressed ? next_random(rt) : 0;
@@ -150,12 +146,16 @@ void run_ready(Runtime &rt, std::unique_lock<std::mutex> &lock) {
     }
     set_current_device(stream->device);
     item->work->run();
-    delete item;
     if (rt.is_stressed) {
       dawdle(random >> 32);
     }
     lock.lock();
     rt.running -= is_plain;
+    stream->head = item->next;
+    if (stream->head == nullptr) {
+      stream->tail = nullptr;
+    }
+    delete item;
     complete(rt, stream);
     again = !rt.is_exiting && is_runnable(stream) && !rt.is_stressed;
     if (!again) {
@@ -228,7 +228,13 @@ void before_fork() { runtime().mutex.lock(); }
 
 void after_fork_in_parent() { runtime().mutex.unlock(); }
 
-void reset_queue(Stream &stream) {
+// What was queued is neither run nor destroyed, since its owners may be threads that the child does not have; it stays reachable, so that
+// a leak checker does not count it.
+void reset_queue(Runtime &rt, Stream &stream) {
+  if (stream.tail != nullptr) {
+    stream.tail->next = rt.abandoned;
+    rt.abandoned = stream.head;
+  }
   stream.head = stream.tail = nullptr;
   stream.is_scheduled = stream.is_waiting = false;
   stream.waiters.clear();
@@ -245,10 +251,10 @@ void after_fork_in_child() {
   rt.idle_workers = rt.workers = 0;
   rt.host_waiters = rt.running = 0;
   for (Device &device : rt.devices) {
-    reset_queue(device.null_stream);
+    reset_queue(rt, device.null_stream);
     device.pending.store(0);
     for (Stream *stream : std::vector<Stream *>(device.streams)) {
-      reset_queue(*stream);
+      reset_queue(rt, *stream);
       recycle_if_unused(rt, stream);
     }
   }

@@ -80,6 +80,7 @@ struct Runtime {
   int host_waiters = 0;
   int running = 0;  // items being run, host functions aside
   bool is_exiting = false;
+  Item *abandoned = nullptr;  // of the parent, in a forked child
   std::condition_variable work_available, progress;
 
   Runtime();
