@@ -39,22 +39,24 @@ function(rocpy_platform name)
     list(APPEND link_options -Wl,-z,defs)
   endif()
 
-  # The objects are a target of their own, so that a C++ test can link what the library hides.
+  # The code is a static library first, so that a C++ test can link what the shared one hides.
   set(core rocpy_${name})
-  add_library(${core}_objects OBJECT ${arg_SOURCES})
-  set_target_properties(${core}_objects PROPERTIES
+  add_library(${core}_static STATIC ${arg_SOURCES})
+  set_target_properties(${core}_static PROPERTIES
     CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_include_directories(${core}_objects PUBLIC ${abi} ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/gemm)
-  target_compile_options(${core}_objects PRIVATE -Wall -Wextra)
-  target_link_libraries(${core}_objects PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
-  rocpy_sanitize(${core}_objects)
-  add_library(${core} SHARED)
+  target_include_directories(${core}_static PUBLIC ${abi} ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/gemm)
+  target_compile_options(${core}_static PRIVATE -Wall -Wextra)
+  target_link_libraries(${core}_static PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+  rocpy_sanitize(${core}_static)
+  set(symbols ${CMAKE_CURRENT_BINARY_DIR}/${core}.map)
+  file(WRITE ${symbols} "{ global: rocpy_${name}_*; local: *; };\n")
+  add_library(${core} SHARED ${symbols})
   set_target_properties(${core} PROPERTIES
-    LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
-  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${core}.map "{ global: rocpy_${name}_*; local: *; };\n")
-  target_link_options(${core} PRIVATE ${link_options} -Wl,--version-script=${CMAKE_CURRENT_BINARY_DIR}/${core}.map)
-  target_link_libraries(${core} PRIVATE ${core}_objects)
+    LINKER_LANGUAGE CXX LINK_DEPENDS ${symbols}
+    LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+  target_link_options(${core} PRIVATE ${link_options} -Wl,--version-script=${symbols})
+  target_link_libraries(${core} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${core}_static>")
   rocpy_sanitize(${core})
   install(TARGETS ${core} LIBRARY DESTINATION rocpy/_${name}/lib)
 
