@@ -252,7 +252,7 @@ class Machine:
             [sys.executable, "-c", text], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=120
         )
         if done.returncode != 0:
-            raise AssertionError(f"the program failed:\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(f"the program ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
         result = json.loads(done.stdout.splitlines()[-1])
         result["opened"] = self.log.read_text().split()
         result["stderr"] = done.stderr

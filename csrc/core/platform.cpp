@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <mutex>
 
 #include "table.hpp"
@@ -26,6 +27,24 @@ using Handles = std::array<void *, library_count>;
 std::string hip_version_text(int version) {
   return std::to_string(version / 10000000) + "." + std::to_string(version / 100000 % 100) + "." +
          std::to_string(version % 100000);
+}
+
+std::string hipblaslt_version_text(int version) {
+  return std::to_string(version / 100000) + "." + std::to_string(version / 100 % 1000) + "." +
+         std::to_string(version % 100);
+}
+
+// Which version a user needs: HIP's rows count major * 10000 + minor * 100, the others as their libraries do.
+std::string since_text(Library library, const char *function) {
+  for (int i = 0; i < row_count(); ++i) {
+    const Row &row = row_at(i);
+    if (row.optional || row.library != library || std::strcmp(row.function, function) != 0) continue;
+    if (library == Library::hip) {
+      return "; HIP " + std::to_string(row.since / 10000) + "." + std::to_string(row.since / 100 % 100) + " has it";
+    }
+    return "; " + std::string(library_stem(library)) + " " + hipblaslt_version_text(row.since) + " has it";
+  }
+  return {};
 }
 
 std::string file_name_of(Library library) { return std::string("lib") + library_stem(library) + ".so"; }
@@ -264,12 +283,11 @@ std::string missing_text(Library library, const char *function) {
   if (library == Library::hip) {
     text += ", HIP " + hip_version_text(fact.version) + ",";
   } else if (fact.version) {
-    text += ", version " + std::to_string(fact.version / 100000) + "." + std::to_string(fact.version / 100 % 1000) +
-            "." + std::to_string(fact.version % 100) + ",";
+    text += ", version " + hipblaslt_version_text(fact.version) + ",";
   } else {
     text += fact.file_version.empty() ? ", of unknown version," : ", version " + fact.file_version + ",";
   }
-  return text + " does not have this function";
+  return text + " does not have this function" + since_text(library, function);
 }
 
 std::string platform_info() {
