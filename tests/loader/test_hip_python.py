@@ -159,6 +159,24 @@ def test_hip_python_used_before_on_another_tree(machine):
     assert one_mapping(found)
 
 
+def test_a_refused_choice_leaves_no_trace(machine):
+    lib = tree(machine.folder / "mine/lib", label="mine")
+    program = """
+    result["error"] = failure(facts)
+    result["rocm_path"] = os.environ.get("ROCM_PATH")
+    from rocm.bindings.util.paths import get_library_path
+    result["file"] = os.fsdecode(get_library_path("hipblaslt"))
+    """
+    machine.environment["LD_LIBRARY_PATH"] = str(lib)  # the variable would have been set
+    found = machine.run(program, early=CALL)
+    assert found["error"]["type"] == "LibraryError"
+    assert (found["rocm_path"], found["file"]) == (None, "libhipblaslt.so")
+    machine.environment["ROCM_PATH"] = str(lib.parent)  # the loader would have been preset
+    found = machine.run(program, early=CALL)
+    assert found["error"]["type"] == "LibraryError"
+    assert (found["rocm_path"], found["file"]) == (str(lib.parent), str(lib / "libhipblaslt.so"))
+
+
 def test_hipblaslt_alone_used_before_on_another_tree(machine):
     lib = tree(machine.folder / "mine/lib", label="mine")
     machine.environment["ROCM_PATH"] = str(lib.parent)
