@@ -83,12 +83,18 @@ def sdk_directories() -> tuple[str, ...]:
     core = folders_of("_rocm_sdk_core")
     if not core:
         return ()
+    # The maths libraries are packed by family of devices, and several families may be installed: this variable of
+    # rocm-sdk's says which is meant.
+    family = os.environ.get("ROCM_SDK_TARGET_FAMILY", "").replace("-", "_")
     parents = dict.fromkeys([*(folder.parent for folder in core), *(Path(entry) for entry in sys.path if entry)])
     libraries = [
         folder
         for parent in parents
         if parent.is_dir()
-        for folder in sorted(parent.glob("_rocm_sdk_libraries*"))
+        for folder in sorted(
+            parent.glob("_rocm_sdk_libraries*"),
+            key=lambda folder: (not folder.name.endswith(f"_{family}"), folder.name),
+        )
         if folder.is_dir()
     ]
     return tuple(dict.fromkeys(str(folder / "lib") for folder in [*core, *libraries]))
@@ -102,7 +108,7 @@ def _torch_trees() -> Iterator[Tree]:
         origin = f"torch's own ROCm (HIP {version})"
         files = mapped("amdhip64") if "torch" in sys.modules else ()
         # An imported torch has its HIP runtime open already, wherever it came from; a second one must not join it.
-        places = [*(str(Path(file).parent) for file in files)]
+        places = [str(Path(file).parent) for file in files]
         if holds(folder / "lib", "amdhip64"):
             places.append(str(folder / "lib"))
         elif sdk := sdk_directories():

@@ -217,6 +217,17 @@ def test_torch_of_the_sdk_packages(machine):
     assert "torch" in found["origin"]
 
 
+def test_the_family_of_the_sdk_packages(machine):
+    machine.add_gpu()
+    tree(package(machine.site, "_rocm_sdk_core") / "lib", label="sdk", hipblaslt=None)
+    for family in ("gfx110X_all", "gfx94X_dcgpu"):
+        lib = tree(package(machine.site, f"_rocm_sdk_libraries_{family}") / "lib", label=family)
+        (lib / "libamdhip64.so").unlink()
+    assert "gfx110X_all" in machine.run(CHOICE)["paths"]["hipblaslt"]
+    machine.environment["ROCM_SDK_TARGET_FAMILY"] = "gfx94X-dcgpu"
+    assert "gfx94X_dcgpu" in machine.run(CHOICE)["paths"]["hipblaslt"]
+
+
 def test_the_sdk_packages_come_before_rocm_path(machine):
     machine.add_gpu()
     tree(package(machine.site, "_rocm_sdk_core") / "lib", label="sdk")
