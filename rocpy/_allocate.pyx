@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Results: C-contiguous arrays made by the framework of an operand."""
 
-import numpy
+import sys
 
-from rocpy.errors import InvalidProblemError, LibraryError, OutOfMemoryError, UnsupportedError
+from rocpy.errors import InvalidProblemError, LibraryError, OutOfMemoryError
 
+cimport abi
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -13,8 +14,9 @@ from libc.string cimport strncpy
 
 from rocpy._dlpack cimport (
     DLManagedTensorVersioned, DLDeviceType, DLPackExchangeAPI, DLTensor, Operand, array_type_of_hip, check_extents, dlpack_type, exchange_api,
-    fault_message, fault_none, kDLCPU, new_host_block, provider_array_interface, provider_buffer, provider_exchange,
+    fault_message, fault_none, kDLCPU, kDLROCM, new_host_block, provider_array_interface, provider_buffer, provider_exchange,
 )
+from rocpy.runtime.memory cimport Buffer, new_buffer, numpy_dtype
 
 cnp.import_array()
 
@@ -65,27 +67,17 @@ cdef int compact(Operand* out) except -1:
     return 0
 
 
-# numpy type numbers and descriptors by hipDataType, filled when first needed.
-cdef dict descriptors = {}
+# numpy type numbers by hipDataType, for the short way to an array; -1 where the descriptor has to be looked up.
 cdef int numbers[64]
 for _slot in range(64):
     numbers[_slot] = -1
 
 
 cdef cnp.dtype descriptor_of(int32_t type):
-    """The numpy dtype of a hipDataType. Imports ml_dtypes for the types that only it has."""
-    found = descriptors.get(type)
-    if found is None:
-        row = array_type_of_hip(type)
-        if row.in_numpy:
-            found = numpy.dtype(row.name.decode())
-        else:
-            import ml_dtypes
-
-            found = numpy.dtype(getattr(ml_dtypes, row.name.decode()))
-        descriptors[type] = found
-        if row.in_numpy and type < 64:
-            numbers[type] = found.num
+    """The numpy dtype of a hipDataType, noted for the short way."""
+    found = numpy_dtype(type)
+    if type < 64 and array_type_of_hip(type).in_numpy:
+        numbers[type] = found.num
     return found
 
 
@@ -156,10 +148,45 @@ cdef int raise_if(int failed) except -1:
 cdef object allocate_foreign(object prototype, int provider, Operand* out):
     """Memory for a prototype that has no allocator of its own that C can call."""
     cdef const DLPackExchangeAPI* api
+    cdef Buffer made
+    cls = type(prototype)
     if provider == provider_exchange:
-        api = exchange_api(type(prototype))
+        api = exchange_api(cls)
         if api != NULL and api.managed_tensor_allocator != NULL:
             return allocate_exchange(api, out)
     if provider in (provider_array_interface, provider_buffer) and out.device_type == kDLCPU:
         return allocate_ndarray(out)
-    raise UnsupportedError(f"no way to make a result for {type(prototype).__name__}; pass out=")
+    if cls.__module__.partition(".")[0] == "cupy" and "cupy" in sys.modules:
+        return allocate_cupy(out)
+    made = new_buffer(out.type, out.ndim, out.shape, device_index(out), "host" if out.device_type != kDLROCM else "device")
+    out.data = made.data
+    take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
+    return made if take_over is None else take_over(made)
+
+
+cdef int device_index(const Operand* out) except -1:
+    """CPU arrays and pinned memory carry no device of the platform: the current one stands for them."""
+    cdef int index = out.device_id
+    if out.device_type != kDLROCM:
+        abi.hipGetDevice(&index)
+    return index
+
+
+cdef object from_dlpack_of(object prototype):
+    """How the prototype's framework takes over memory, or None: jax's own function, else that of its array namespace."""
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(prototype, jax.Array):
+        return sys.modules["jax.dlpack"].from_dlpack if "jax.dlpack" in sys.modules else jax.dlpack.from_dlpack
+    namespace = getattr(prototype, "__array_namespace__", None)
+    return None if namespace is None else getattr(namespace(), "from_dlpack", None)
+
+
+cdef object allocate_cupy(Operand* out):
+    cupy, made = sys.modules["cupy"], None
+    try:
+        with cupy.cuda.Device(out.device_id):
+            made = cupy.empty(extents(out), descriptor_of(out.type))
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise out_of_memory(out, error) from error
+    out.data = <void*><size_t>made.data.ptr
+    return made

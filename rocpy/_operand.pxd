@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Arrays in and out: what the product takes from an array, and how its result is made."""
 
+from abi cimport hipStream_t
+
 from rocpy._dlpack cimport (
     Operand, max_dims, provider_array_interface, provider_buffer, provider_capsule, provider_exchange, provider_numpy, provider_torch,
 )
@@ -15,3 +17,6 @@ cdef object allocate(object prototype, int provider, Operand* out)
 cdef int written(object array, int provider) except -1
 # Why an array must go through torch's dispatcher, as text; None where its memory can be used.
 cdef object dispatch_reason(object array)
+# The stream of a call: what the user gave as stream=, or for None the current stream of the framework that `like` came from on its
+# device (the null stream for arrays in CPU memory).
+cdef int stream_of(object stream, const Operand* like, hipStream_t* out) except -1

@@ -205,8 +205,9 @@ cdef object state_reason(object array):
         return "a torch dispatch mode (make_fx, FakeTensorMode, ...) is active"
     if torch._C._get_tracing_state() is not None:
         return "torch.jit.trace is recording"
-    if torch.is_autocast_enabled(array.device.type):
-        return f"autocast is on for {array.device.type}"
+    device = array.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return f"autocast is on for {device}"
     return None
 
 

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of every other kind as operands."""
+
+from rocpy._dlpack cimport Operand
+
+# Read an array of a type that has no short way: DLPack, the array interfaces, the buffer protocol, rocpy's Buffer.
+cdef object parse_foreign(object array, str name, Operand* out)
+# Type, dtype and shape of an array as far as it tells them, for error messages.
+cdef object seen(object array)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+"""Memory from HIP for Cython, and what exported tensors keep of it."""
+
+
+cdef class Allocation:
+    cdef void* data
+    cdef int generation
+    cdef bint pinned
+    cdef int free(self) except -1
+
+
+cdef class Lease:
+    cdef object owner
+    cdef object count
+
+
+# Memory of a device ("device"), pinned memory of the host ("host"), or managed memory ("managed").
+cdef Allocation allocate(size_t nbytes, int device, str location)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Memory from HIP that is given back exactly once, and what exported tensors keep of it."""
+
+import warnings
+
+from rocpy.errors import InvalidProblemError, RocpyWarning
+
+cimport abi
+
+from rocpy.runtime cimport device as _device
+
+LOCATIONS = ("device", "host", "managed")
+
+
+cdef Allocation allocate(size_t nbytes, int device, str location):
+    """New memory. An empty allocation still has an address: it is one byte."""
+    cdef Allocation memory = Allocation.__new__(Allocation)
+    cdef int previous
+    if location not in LOCATIONS:
+        raise InvalidProblemError(f"location: got {location!r}, expected one of {', '.join(LOCATIONS)}")
+    previous = _device.enter(device)
+    try:
+        if location == "device":
+            abi.hipMalloc(&memory.data, nbytes or 1)
+        elif location == "host":
+            abi.hipHostMalloc(&memory.data, nbytes or 1, abi.hipHostMallocDefault)
+        else:
+            abi.hipMallocManaged(&memory.data, nbytes or 1, abi.hipMemAttachGlobal)
+    finally:
+        _device.leave(previous)
+    memory.pinned = location == "host"
+    memory.generation = _device.generation
+    return memory
+
+
+cdef class Allocation:
+    """Memory from HIP, freed once: by the buffer's `close`, or later by the last array that still uses it."""
+
+    def __cinit__(self):
+        self.data = NULL
+
+    cdef int free(self) except -1:
+        cdef void* data = self.data
+        cdef bint pinned = self.pinned
+        self.data = NULL
+        # A child process after a fork has no part in its parent's memory.
+        if data == NULL or self.generation != _device.generation:
+            return 0
+        with nogil:
+            if pinned:
+                abi.hipHostFree(data)
+            else:
+                abi.hipFree(data)
+        return 0
+
+    def __del__(self):
+        try:
+            self.free()
+        except Exception as error:
+            warnings.warn(f"the memory of a Buffer could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+
+
+cdef class Lease:
+    """What an exported tensor keeps alive: the owner of the memory. It lets the buffer know how many tensors are out."""
+
+    def __init__(self, owner, count):
+        self.owner = owner
+        self.count = count
+        count[0] += 1
+
+    def __dealloc__(self):
+        if self.count is not None:
+            self.count[0] -= 1

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""Device for Cython, and the change of the thread's current device around a call."""
+
+
+cdef class Device:
+    cdef readonly int index
+    cdef list outer
+
+
+# Make a device current and give the one that was; `leave` takes it back. Both cost one call when nothing changes.
+cdef int enter(int device) except -1
+cdef int leave(int previous) except -1
+# The number of a device given as None (the current one), a Device or an int.
+cdef int index_of(object device) except -1
+# Counts the forks that led to this process: an object made before one belongs to the parent.
+cdef int generation

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""Device: what the platform says about one of its devices, and which of them is current."""
+
+import os
+from collections import namedtuple
+
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+cimport abi
+
+Memory = namedtuple("Memory", ("free_bytes", "total_bytes"))
+Memory.__doc__ = "Memory of a device: free and total, in bytes."
+
+generation = 0
+
+
+def count_fork():
+    global generation
+    generation += 1
+
+
+os.register_at_fork(after_in_child=count_fork)
+
+
+cdef int enter(int device) except -1:
+    cdef int previous = 0
+    abi.hipGetDevice(&previous)
+    if previous != device:
+        abi.hipSetDevice(device)
+    return previous
+
+
+cdef int leave(int previous) except -1:
+    cdef int now = 0
+    abi.hipGetDevice(&now)
+    if now != previous:
+        abi.hipSetDevice(previous)
+    return 0
+
+
+cdef int index_of(object device) except -1:
+    cdef int index = 0
+    if device is None:
+        abi.hipGetDevice(&index)
+        return index
+    if isinstance(device, Device):
+        return (<Device>device).index
+    if isinstance(device, int) and not isinstance(device, bool):
+        return Device(device).index
+    raise InvalidOperandError(f"device: got {type(device).__name__}, expected a Device, its number, or None for the current one")
+
+
+cdef class Device:
+    """A device of the platform.
+
+    As a context manager it is the thread's current device inside, and the one before afterwards.
+
+    Parameters
+    ----------
+    index : int, optional
+        Its number, from 0; the thread's current device by default.
+
+    Attributes
+    ----------
+    index : int
+        Its number.
+
+    Raises
+    ------
+    InvalidProblemError
+        There is no device of this number.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> with rocpy.Device(0) as device:
+    ...     device == rocpy.Device.current()
+    True
+    >>> device.memory.total_bytes > 0
+    True
+    """
+
+    def __init__(self, index=None):
+        cdef int current = 0
+        if index is None:
+            abi.hipGetDevice(&current)
+            index = current
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise InvalidOperandError(f"index: got {type(index).__name__}, expected the number of a device")
+        count = Device.count()
+        if not 0 <= index < count:
+            raise InvalidProblemError(f"index: there is no device {index}; the platform has {count}, numbered from 0")
+        self.index = index
+        self.outer = []
+
+    @staticmethod
+    def count():
+        """Return the number of devices (hipGetDeviceCount)."""
+        cdef int number = 0
+        abi.hipGetDeviceCount(&number)
+        return number
+
+    @staticmethod
+    def current():
+        """Return the calling thread's current device (hipGetDevice)."""
+        return Device()
+
+    @property
+    def name(self):
+        """Name for people."""
+        return self.properties["name"]
+
+    @property
+    def arch(self):
+        """Architecture: ``"gfx942:sramecc+:xnack-"`` on a GPU, ``"host-<isa>"`` on the host platform."""
+        return self.properties["arch"]
+
+    @property
+    def memory(self):
+        """Free and total memory, in bytes (hipMemGetInfo)."""
+        cdef size_t free = 0, total = 0
+        cdef int previous = enter(self.index)
+        try:
+            abi.hipMemGetInfo(&free, &total)
+        finally:
+            leave(previous)
+        return Memory(free, total)
+
+    @property
+    def properties(self):
+        """Facts of hipGetDeviceProperties, as a dict."""
+        cdef abi.hipDeviceProp_t found
+        abi.hipGetDevicePropertiesR0600(&found, self.index)
+        return {
+            "name": found.name.decode("utf-8", "replace"),
+            "arch": found.gcnArchName.decode("utf-8", "replace"),
+            "memory_bytes": found.totalGlobalMem,
+            "shared_memory_per_block_bytes": found.sharedMemPerBlock,
+            "warp_size": found.warpSize,
+            "max_threads_per_block": found.maxThreadsPerBlock,
+            "multiprocessors": found.multiProcessorCount,
+            "clock_khz": found.clockRate,
+            "memory_clock_khz": found.memoryClockRate,
+            "memory_bus_bits": found.memoryBusWidth,
+            "l2_cache_bytes": found.l2CacheSize,
+            "compute_capability": (found.major, found.minor),
+            "pci": (found.pciDomainID, found.pciBusID, found.pciDeviceID),
+            "integrated": bool(found.integrated),
+        }
+
+    def synchronize(self):
+        """Wait until the device has done all work of all its streams (hipDeviceSynchronize)."""
+        cdef int previous = enter(self.index)
+        try:
+            with nogil:
+                abi.hipDeviceSynchronize()
+        finally:
+            leave(previous)
+
+    def __enter__(self):
+        self.outer.append(enter(self.index))
+        return self
+
+    def __exit__(self, *details):
+        leave(self.outer.pop())
+
+    def __index__(self):
+        return self.index
+
+    def __eq__(self, other):
+        return isinstance(other, Device) and (<Device>other).index == self.index
+
+    def __hash__(self):
+        return hash((Device, self.index))
+
+    def __repr__(self):
+        return f"rocpy.Device({self.index})"

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+"""Event: a mark in a stream, to wait for and to measure time between."""
+
+import warnings
+
+from rocpy.errors import ClosedError, InvalidProblemError, RocpyWarning
+
+cimport abi
+
+from rocpy.runtime cimport device as _device
+
+cdef int NOT_READY = 600  # hipErrorNotReady
+
+
+cdef class Event:
+    """A mark in a stream (hipEventCreateWithFlags).
+
+    Parameters
+    ----------
+    timing : bool
+        Whether the event takes the time; without it, it is cheaper.
+    device : Device or int, optional
+        Device of the streams it will be recorded on; the thread's current one by default.
+
+    Attributes
+    ----------
+    timing : bool
+        Whether it takes the time.
+    device_index : int
+        Number of its device.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> with rocpy.Stream() as stream, rocpy.Event() as start, rocpy.Event() as stop:
+    ...     _ = stream.record(start)
+    ...     stream.record(stop).synchronize()
+    ...     start.elapsed_ms(stop) >= 0
+    True
+    """
+
+    def __cinit__(self):
+        self.c_event = NULL
+        self.closed = True
+
+    def __init__(self, *, timing=True, device=None):
+        self.device_index = _device.index_of(device)
+        self.timing = timing
+        cdef int previous = _device.enter(self.device_index)
+        try:
+            abi.hipEventCreateWithFlags(&self.c_event, abi.hipEventDefault if timing else abi.hipEventDisableTiming)
+        finally:
+            _device.leave(previous)
+        self.closed = False
+        self.generation = _device.generation
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError("this Event has been closed")
+        if self.generation != _device.generation:
+            raise ClosedError("this Event was made before a fork and belongs to the parent process; make a new one here")
+        return 0
+
+    @property
+    def handle(self):
+        """The ``hipEvent_t`` as a number."""
+        self.check()
+        return <size_t>self.c_event
+
+    @property
+    def device(self):
+        """Its Device."""
+        return _device.Device(self.device_index)
+
+    @property
+    def is_closed(self):
+        """Whether `close` has been called."""
+        return self.closed
+
+    def synchronize(self):
+        """Wait until the work before the event is done (hipEventSynchronize); at once if it was never recorded."""
+        cdef abi.hipEvent_t c_event = self.c_event
+        self.check()
+        with nogil:
+            abi.hipEventSynchronize(c_event)
+
+    @property
+    def done(self):
+        """Whether the work before the event is done (hipEventQuery)."""
+        self.check()
+        if abi.slot_hipEventQuery(self.c_event) == NOT_READY:
+            abi.slot_hipGetLastError()
+            return False
+        abi.hipEventQuery(self.c_event)
+        return True
+
+    def elapsed_ms(self, Event later not None):
+        """Milliseconds from this event to a later one (hipEventElapsedTime).
+
+        Parameters
+        ----------
+        later : Event
+            The end of what is measured.
+
+        Returns
+        -------
+        float
+            The time, in milliseconds.
+
+        Raises
+        ------
+        InvalidProblemError
+            One of the events takes no time.
+        LibraryError
+            One of them was not recorded or is not done.
+        """
+        cdef float elapsed = 0
+        self.check()
+        later.check()
+        if not self.timing or not later.timing:
+            raise InvalidProblemError("elapsed_ms: both events must take the time; make them with timing=True")
+        abi.hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
+        return elapsed
+
+    def close(self):
+        """Give the event back (hipEventDestroy); calling it again does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.generation == _device.generation:
+            abi.hipEventDestroy(self.c_event)
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *details):
+        self.close()
+
+    def __del__(self):
+        try:
+            self.close()
+        except Exception as error:
+            warnings.warn(f"an Event could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+
+    def __repr__(self):
+        state = "closed" if self.closed else f"handle={<size_t>self.c_event:#x}"
+        return f"rocpy.Event(timing={bool(self.timing)}, {state})"

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+"""Buffer for Cython."""
+
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef class Buffer:
+    cdef void* data
+    cdef readonly size_t nbytes
+    cdef readonly int device_index
+    cdef readonly str location
+    cdef int32_t type
+    cdef int ndim
+    cdef int64_t extents[32]
+    cdef object source  # owns the memory
+    cdef int foreign_type  # DLPack device type of memory that was taken over; 0 for memory of our own
+    cdef bint read_only_
+    cdef bint closed
+    cdef int generation
+    cdef list exports  # one number: exported tensors that others still hold
+    cdef object __weakref__
+    cdef int check(self) except -1
+    cdef bint on_cpu(self) except -1
+    cdef int device_type(self) except -1
+    cdef int drain(self) except -1
+    cdef int check_like(self, object array) except -1
+    cdef int copy(self, void* target, const void* source, object stream) except -1
+
+
+cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int device, str location)
+# The numpy dtype of a hipDataType.
+cdef object numpy_dtype(int32_t type)

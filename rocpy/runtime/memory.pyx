@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: MIT
+"""Buffer: C-contiguous memory of the platform, exchanged with array libraries by DLPack."""
+
+import numpy
+
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
+from rocpy.platform import current as current_platform
+
+cimport abi
+from abi cimport hipStream_t
+from libc.stdint cimport int32_t, int64_t
+
+from rocpy._dlpack cimport (
+    DLPACK_FLAG_BITMASK_READ_ONLY, Import, Operand, array_type_of_hip, array_type_of_name, check_extents, export_capsule, fault_message,
+    fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, max_dims, operand_of_dltensor,
+)
+from rocpy.runtime cimport device as _device
+from rocpy.runtime._allocation cimport Allocation, Lease, allocate
+from rocpy.runtime.stream cimport handle_of, release_finished
+
+# numpy dtypes by hipDataType, filled when first needed; ml_dtypes is imported for the types that only it has.
+cdef dict dtypes = {}
+
+
+cdef int32_t type_of(object dtype) except -1:
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    row = array_type_of_name(str(name).encode())
+    if row == NULL:
+        try:
+            row = array_type_of_name(numpy.dtype(dtype).name.encode())
+        except TypeError:
+            row = NULL
+    if row == NULL:
+        raise InvalidOperandError(f"dtype: {dtype!r} is no element type of a Buffer")
+    return row.type
+
+
+cdef object numpy_dtype(int32_t type):
+    found = dtypes.get(type)
+    if found is None:
+        row = array_type_of_hip(type)
+        name = row.name.decode()
+        if not row.in_numpy:
+            import ml_dtypes
+
+            name = getattr(ml_dtypes, name)
+        found = dtypes[type] = numpy.dtype(name)
+    return found
+
+
+cdef int fill_extents(object shape, int64_t* extents) except -1:
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if len(shape) > max_dims:
+        raise InvalidProblemError(f"shape: {len(shape)} dimensions, at most {max_dims} are possible")
+    for i, extent in enumerate(shape):
+        if isinstance(extent, bool) or not hasattr(extent, "__index__") or not 0 <= extent < 1 << 62:
+            raise InvalidProblemError(f"shape: {shape!r} is no shape")
+        extents[i] = extent
+    return len(shape)
+
+
+cdef size_t size_of(int32_t type, int ndim, const int64_t* extents) except? 0:
+    """Bytes of a C-contiguous array, checked against overflow."""
+    cdef Operand probe
+    cdef int64_t elements = 0
+    cdef int i, fault
+    probe.ndim = ndim
+    for i in range(ndim):
+        probe.shape[i] = extents[i]
+    fault = check_extents(&probe, <int64_t>1 << array_type_of_hip(type).shift, True, &elements)
+    if fault != fault_none:
+        raise InvalidProblemError(f"shape: {fault_message(fault).decode()}")
+    return <size_t>elements << array_type_of_hip(type).shift
+
+
+cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int device, str location):
+    cdef Buffer made = Buffer.__new__(Buffer)
+    fill_buffer(made, type, ndim, extents, device, location)
+    return made
+
+
+cdef int fill_buffer(Buffer made, int32_t type, int ndim, const int64_t* extents, int device, str location) except -1:
+    cdef int i
+    made.nbytes = size_of(type, ndim, extents)
+    made.type = type
+    made.ndim = ndim
+    for i in range(ndim):
+        made.extents[i] = extents[i]
+    made.device_index = device
+    made.location = location
+    cdef Allocation memory = allocate(made.nbytes, device, location)
+    made.data = memory.data
+    made.source = memory
+    made.exports = [0]
+    made.closed = False
+    made.generation = _device.generation
+    return 0
+
+
+cdef class Buffer:
+    """C-contiguous memory on a device or in the platform's host memory (hipMalloc, hipHostMalloc, hipMallocManaged).
+
+    It is exchanged by DLPack in both directions. On the host platform all of it is CPU memory and is exported as such, after the
+    device has finished its work.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Extents.
+    dtype : str or dtype
+        Element type, by name or as numpy, ml_dtypes, torch or rocpy have it.
+    device : Device or int
+        Device that it belongs to.
+    location : {"device", "host", "managed"}
+        Memory of the device, pinned memory of the host, or memory that moves between the two.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size, in bytes.
+    device_index : int
+        Number of the device.
+    location : str
+        Where the memory is; ``"foreign"`` for memory taken over from an array.
+
+    Raises
+    ------
+    OutOfMemoryError
+        There is not enough memory.
+    ClosedError
+        It was used after `close`.
+
+    Examples
+    --------
+    >>> import numpy, rocpy
+    >>> with rocpy.Buffer((2, 3), "float32") as buffer:
+    ...     buffer.copy_from(numpy.ones((2, 3), "float32"))
+    ...     float(buffer.to_numpy().sum())
+    6.0
+    """
+
+    def __cinit__(self):
+        self.data = NULL
+        self.closed = True
+
+    def __init__(self, shape, dtype="uint8", *, device=0, location="device"):
+        cdef int64_t extents[32]
+        cdef int ndim = fill_extents(shape, extents)
+        cdef int32_t type = type_of(dtype)
+        fill_buffer(self, type, ndim, extents, _device.index_of(device), location)
+
+    @staticmethod
+    def from_dlpack(array):
+        """Take over the memory of an array without a copy; the array's owner keeps it alive as long as the buffer lives.
+
+        Parameters
+        ----------
+        array : array or capsule
+            C-contiguous array with ``__dlpack__``, or a DLPack capsule.
+
+        Returns
+        -------
+        Buffer
+            A buffer of location ``"foreign"``.
+
+        Raises
+        ------
+        InvalidOperandError
+            The array is no DLPack producer, or is not C-contiguous.
+
+        Examples
+        --------
+        >>> import numpy, rocpy
+        >>> x = numpy.arange(3.0)
+        >>> rocpy.Buffer.from_dlpack(x).handle == x.ctypes.data
+        True
+        """
+        cdef Operand view
+        cdef Buffer made
+        cdef Import taken
+        cdef int64_t step = 1
+        cdef int fault, i
+        if not hasattr(array, "__dlpack__") and type(array).__name__ != "PyCapsule":
+            raise InvalidOperandError(f"array: got {type(array).__name__}, expected an array with __dlpack__")
+        taken = import_array(array, "array")
+        fault = operand_of_dltensor(taken.tensor()[0], &view)
+        if fault != fault_none:
+            raise InvalidOperandError(f"array: {fault_message(fault).decode()}")
+        shape = [view.shape[i] for i in range(view.ndim)]
+        for i in range(view.ndim - 1, -1, -1):
+            if view.shape[i] > 1 and view.strides[i] != step and 0 not in shape:
+                raise InvalidOperandError("array: a Buffer is C-contiguous memory; pass a contiguous copy of the array")
+            step *= view.shape[i]
+        if view.device_type not in (kDLCPU, kDLROCM, kDLROCMHost):
+            raise InvalidOperandError(f"array: its memory is on a device of DLPack type {view.device_type}, which HIP cannot use")
+        made = Buffer.__new__(Buffer)
+        made.data = view.data
+        made.type = view.type
+        made.ndim = view.ndim
+        for i in range(view.ndim):
+            made.extents[i] = view.shape[i]
+        made.nbytes = size_of(view.type, view.ndim, view.shape)
+        made.device_index = view.device_id if view.device_type == kDLROCM else 0
+        made.location = "foreign"
+        made.source = taken
+        made.foreign_type = view.device_type
+        made.exports = [0]
+        made.read_only_ = taken.read_only()
+        made.closed = False
+        made.generation = _device.generation
+        return made
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError("this Buffer has been closed")
+        if self.generation != _device.generation and not self.on_cpu():
+            raise ClosedError("this Buffer was made before a fork and belongs to the parent process; make a new one here")
+        return 0
+
+    cdef bint on_cpu(self) except -1:
+        """Whether the CPU can read the memory."""
+        return self.device_type() != kDLROCM
+
+    cdef int device_type(self) except -1:
+        if self.foreign_type:
+            return self.foreign_type
+        if current_platform().host_memory:
+            return kDLCPU
+        return kDLROCMHost if self.location == "host" else kDLROCM
+
+    @property
+    def handle(self):
+        """The address as a number."""
+        self.check()
+        return <size_t>self.data
+
+    @property
+    def shape(self):
+        """Extents."""
+        return tuple([self.extents[i] for i in range(self.ndim)])
+
+    @property
+    def dtype(self):
+        """The numpy dtype of its elements (ml_dtypes' for the types that numpy lacks)."""
+        return numpy_dtype(self.type)
+
+    @property
+    def device(self):
+        """The Device it belongs to."""
+        return _device.Device(self.device_index)
+
+    @property
+    def read_only(self):
+        """Whether it must not be written: memory taken over from an immutable array."""
+        return bool(self.read_only_)
+
+    @property
+    def is_closed(self):
+        """Whether `close` has been called."""
+        return self.closed
+
+    cdef int drain(self) except -1:
+        """Wait until the device has finished what may still write the memory."""
+        cdef int previous
+        if self.foreign_type == kDLCPU and not current_platform().host_memory:
+            return 0
+        previous = _device.enter(self.device_index)
+        try:
+            with nogil:
+                abi.hipDeviceSynchronize()
+        finally:
+            _device.leave(previous)
+        return release_finished()
+
+    def copy_from(self, array, *, stream=None):
+        """Copy an array's elements into the buffer (hipMemcpyAsync) and wait until that is done.
+
+        Parameters
+        ----------
+        array : array
+            Anything that numpy.asarray takes, or another Buffer; of the buffer's shape and dtype.
+        stream : stream, optional
+            Stream whose order the copy keeps; the null stream by default.
+        """
+        self.check()
+        if self.read_only_:
+            raise InvalidOperandError("this Buffer is read-only")
+        source = array if isinstance(array, Buffer) else numpy.require(array, requirements="C")
+        self.check_like(source)
+        cdef size_t address = source.handle if isinstance(source, Buffer) else source.ctypes.data
+        self.copy(self.data, <void*>address, stream)
+
+    def copy_to(self, array, *, stream=None):
+        """Copy the buffer's elements into an array (hipMemcpyAsync) and wait until that is done.
+
+        Parameters
+        ----------
+        array : numpy.ndarray or Buffer
+            Writable and C-contiguous, of the buffer's shape and dtype.
+        stream : stream, optional
+            Stream whose order the copy keeps; the null stream by default.
+        """
+        self.check()
+        if isinstance(array, Buffer):
+            return array.copy_from(self, stream=stream)
+        if not isinstance(array, numpy.ndarray):
+            raise InvalidOperandError(f"array: got {type(array).__name__}, expected a numpy array or a Buffer")
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise InvalidOperandError("array: expected a writable C-contiguous array")
+        self.check_like(array)
+        cdef size_t address = array.ctypes.data
+        self.copy(<void*>address, self.data, stream)
+
+    cdef int check_like(self, object array) except -1:
+        if tuple(array.shape) != self.shape:
+            raise InvalidProblemError(f"array: shape {tuple(array.shape)}; the Buffer has {self.shape}")
+        if array.dtype != self.dtype:
+            raise InvalidOperandError(f"array: dtype {array.dtype}; the Buffer has {self.dtype}")
+        return 0
+
+    cdef int copy(self, void* target, const void* source, object stream) except -1:
+        cdef hipStream_t c_stream = NULL
+        cdef size_t bytes = self.nbytes
+        cdef int previous
+        if stream is not None:
+            handle_of(stream, &c_stream)
+        if bytes == 0:
+            return 0
+        previous = _device.enter(self.device_index)
+        try:
+            with nogil:
+                abi.hipMemcpyAsync(target, source, bytes, abi.hipMemcpyDefault, c_stream)
+                abi.hipStreamSynchronize(c_stream)
+        finally:
+            _device.leave(previous)
+        return 0
+
+    def to_numpy(self, *, stream=None):
+        """Return a copy as a numpy array.
+
+        Parameters
+        ----------
+        stream : stream, optional
+            Stream whose order the copy keeps; the null stream by default.
+
+        Returns
+        -------
+        numpy.ndarray
+            A new array.
+        """
+        made = numpy.empty(self.shape, self.dtype)
+        self.copy_to(made, stream=stream)
+        return made
+
+    def fill(self, int value, *, stream=None):
+        """Set every byte, in the stream's order (hipMemsetAsync).
+
+        Parameters
+        ----------
+        value : int
+            The byte, 0 to 255.
+        stream : stream, optional
+            The null stream by default.
+        """
+        cdef hipStream_t c_stream = NULL
+        self.check()
+        if self.read_only_:
+            raise InvalidOperandError("this Buffer is read-only")
+        if not 0 <= value <= 255:
+            raise InvalidProblemError(f"value: {value} is no byte")
+        if stream is not None:
+            handle_of(stream, &c_stream)
+        if self.nbytes:
+            abi.hipMemsetAsync(self.data, value, self.nbytes, c_stream)
+
+    def __dlpack_device__(self):
+        """DLPack's device type and number: the CPU on the host platform, ROCm on AMD."""
+        self.check()
+        kind = self.device_type()
+        return (kind, self.device_index if kind == kDLROCM else 0)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """Export the memory, which stays alive until the consumer lets go.
+
+        The device's work is finished first, unless `stream` is -1.
+
+        Returns
+        -------
+        capsule
+            Versioned if the consumer knows DLPack 1, legacy otherwise.
+        """
+        self.check()
+        place = self.__dlpack_device__()
+        if copy:
+            raise BufferError("a Buffer exports its own memory only; copy it with to_numpy() or into another Buffer")
+        if dl_device is not None and tuple(dl_device) != place:
+            raise BufferError(f"the Buffer is on DLPack device {place}, not on {tuple(dl_device)}")
+        versioned = max_version is not None and max_version[0] >= 1
+        if self.read_only_ and not versioned:
+            raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
+        if stream != -1:
+            self.drain()
+        flags = DLPACK_FLAG_BITMASK_READ_ONLY if self.read_only_ else 0
+        return export_capsule(Lease(self.source, self.exports), self.data, place[0], place[1], self.type, self.ndim, self.extents, versioned, flags)
+
+    @property
+    def __array_interface__(self):
+        self.check()
+        if not self.on_cpu():
+            raise AttributeError("the memory of this Buffer is on the device; copy it with to_numpy()")
+        if not array_type_of_hip(self.type).in_numpy:
+            raise AttributeError(f"numpy's array interface has no name for {self.dtype}; use to_numpy()")
+        self.drain()
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (<size_t>self.data, bool(self.read_only_))}
+
+    def close(self):
+        """Give the memory back (hipFree, hipHostFree); calling it again does nothing.
+
+        Memory that other arrays got through DLPack stays until the last of them lets go.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self.data = NULL
+        source, self.source = self.source, None
+        if isinstance(source, Allocation) and not self.exports[0]:
+            (<Allocation>source).free()
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *details):
+        self.close()
+
+    def __repr__(self):
+        state = ", closed" if self.closed else ""
+        name = array_type_of_hip(self.type).name.decode()
+        return f"rocpy.Buffer({self.shape}, {name!r}, device={self.device_index}, location={self.location!r}{state})"
