@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+# Types of the plan object; plan.pyx has the documentation.
+from types import TracebackType
+from typing import Any, Self
+
+from rocpy.blaslt._options import Options
+from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt.epilogues import Epilogue
+from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.weight import Weight
+from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+
+class Matmul:
+    def __init__(
+        self,
+        a: ArrayLike,
+        b: ArrayLike | Weight,
+        /,
+        c: ArrayLike | None = None,
+        *,
+        alpha: complex = 1.0,
+        beta: complex | None = None,
+        epilogue: str | Epilogue | None = None,
+        bias: ArrayLike | None = None,
+        aux: ArrayLike | dict[str, Any] | None = None,
+        clamp: tuple[float, float] | None = None,
+        epilogue_inputs: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
+        amax: bool = False,
+        dtype: DTypeLike | None = None,
+        compute: str | None = None,
+        options: Options | dict[str, Any] | None = None,
+        stream: StreamLike | None = None,
+    ) -> None: ...
+    @property
+    def problem(self) -> Problem: ...
+    @property
+    def copies(self) -> tuple[str, ...]: ...
+    @property
+    def algorithms(self) -> list[Algorithm]: ...
+    @property
+    def packed(self) -> bool: ...
+    @property
+    def device_name(self) -> str: ...
+    def plan(self, *, max_algorithms: int = ...) -> list[Algorithm]: ...
+    def execute(
+        self, *, out: ArrayLike | None = None, algorithm: Algorithm | None = None, stream: StreamLike | None = None
+    ) -> Any: ...
+    def reset_operands(
+        self,
+        *,
+        a: ArrayLike | None = None,
+        b: ArrayLike | Weight | None = None,
+        c: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
+        aux: ArrayLike | dict[str, Any] | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
+    ) -> None: ...
+    def release_operands(self) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
