@@ -3,6 +3,7 @@
 from typing import Any
 
 from rocpy.blaslt._options import Options
+from rocpy.blaslt._options import options as OptionsInForce
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
 from rocpy.blaslt.weight import Weight
@@ -29,7 +30,7 @@ def matmul(
     dtype: DTypeLike | None = None,
     compute: str | None = None,
     out: ArrayLike | None = None,
-    options: Options | dict[str, Any] | None = None,
+    options: Options | OptionsInForce | dict[str, Any] | None = None,
     algorithm: Algorithm | None = None,
     autotune: Any = None,
     stream: StreamLike | None = None,

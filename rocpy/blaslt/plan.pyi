@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rocpy.blaslt._options import Options
+from rocpy.blaslt._options import options as OptionsInForce
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
 from rocpy.blaslt.problem import Problem
@@ -32,7 +33,7 @@ class Matmul:
         amax: bool = False,
         dtype: DTypeLike | None = None,
         compute: str | None = None,
-        options: Options | dict[str, Any] | None = None,
+        options: Options | OptionsInForce | dict[str, Any] | None = None,
         stream: StreamLike | None = None,
     ) -> None: ...
     @property
