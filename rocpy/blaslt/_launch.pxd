@@ -7,7 +7,9 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from rocpy._core cimport Status
-from rocpy._operand cimport Operand, hipStream_t
+from abi cimport hipStream_t
+
+from rocpy._operand cimport Operand
 
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:

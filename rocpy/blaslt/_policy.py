@@ -36,10 +36,12 @@ def compute_code(compute: object) -> int:
 def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
-        low, high = clamp  # type: ignore[misc]
-        return float(low), float(high)
+        low, high = map(float, clamp)  # type: ignore[call-overload]
     except (TypeError, ValueError):
         raise InvalidProblemError(f"clamp={clamp!r}; it must be a pair of numbers (low, high)") from None
+    if not low <= high:  # NaN fails this too
+        raise InvalidProblemError(f"clamp={clamp!r}; low must not be above high, and neither may be NaN")
+    return low, high
 
 
 def nothing_found(problem: Problem, options: Options) -> str:
@@ -145,6 +147,11 @@ def transposed_product(
     a, b, c, out = named["a"], named["b"], named["c"], named["out"]
     if type(b).__name__ == "Weight":
         raise UnsupportedError("bias: one per row, of shape (M, 1), cannot be added to a product with a Weight; pass the array itself")
+    if not (hasattr(a, "swapaxes") and hasattr(b, "swapaxes")):
+        raise UnsupportedError(
+            f"bias: one per row, of shape (M, 1), needs the transposed operands, and a {type(a).__name__} has no swapaxes; "
+            "pass numpy or torch arrays in the device's own memory, or add the bias to the result"
+        )
     turned_c = None if c is None else contiguous(c, result_shape).swapaxes(-1, -2)
     result = run(
         b.swapaxes(-1, -2),

@@ -9,7 +9,9 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
-from rocpy._operand cimport Operand, hipStream_t
+from abi cimport hipStream_t
+
+from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, describe, info, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
     CachedCall, PlanKey, StreamContext, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
@@ -24,7 +26,6 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import InvalidProblemError
 
-cdef int _CPU = 1  # kDLCPU
 # Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
 cdef int _staged = -1
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
@@ -51,12 +52,12 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         aux = sole_aux(aux)
     if bias is None and type(b) is Weight and _TAKES_BIAS[index]:
         bias = (<Weight>b).bias
-    cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
     if _staged < 0:
         _staged = not platform.current().host_memory
-    if _staged and operands.a.device_type == _CPU:
+    if _staged and _staging.needed(a):
         return _staging.product(product_again, (a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream))
+    cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
     c_alpha = real(alpha, "alpha")
     if beta is None:
         c_beta = 1.0 if c is not None else 0.0

@@ -10,7 +10,9 @@ from libcpp.memory cimport shared_ptr
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
-from rocpy._operand cimport Operand, hipStream_t
+from abi cimport hipStream_t
+
+from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, check_out, epilogue_index, info, parse_all, parse_one, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulAlgorithm, StreamContext, borrow_context, build, execute, place_of, release_context, settle,
@@ -19,6 +21,7 @@ from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
+from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.algorithms import Algorithm
@@ -49,7 +52,8 @@ cdef class Matmul:
     Notes
     -----
     Stream: ``execute`` runs on the stream given to it, else on the one given here, else on the current stream of the operands' framework.
-    One Matmul belongs to one thread at a time; different ones run in parallel.
+    One Matmul belongs to one thread at a time; different ones run in parallel. On a GPU, operands in CPU memory are copied when they are
+    given, here and by reset_operands.
 
     References
     ----------
@@ -79,6 +83,7 @@ cdef class Matmul:
     cdef object launched  # the problem as it is launched: with dense operands where copies are made
     cdef list found
     cdef str extra_name
+    cdef object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
     #: The validated problem, plain data.
     cdef readonly object problem
     #: Names of operands that are copied at each execution, because the library cannot take them as they lie.
@@ -103,13 +108,18 @@ cdef class Matmul:
             bias = (<Weight>b).bias
         if aux is not None:
             aux = sole_aux(aux)
+        self.options = _options.resolve_options(options)
+        self.prototype = None
+        if _staging.needed(a):
+            _staging.check_allowed(self.options)
+            self.prototype = a
+            a, b, c, bias, aux = [_staging.upload(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
         self.alpha = real(alpha, "alpha")
         self.set_beta(beta, c)
         self.clamp = None if clamp is None else _policy.clamp_bounds(clamp)
         if compute is not None:
             _policy.compute_code(compute)
-        self.options = _options.resolve_options(options)
         self.stream = stream
         self.dtype = dtype
         self.compute = compute
@@ -287,7 +297,7 @@ cdef class Matmul:
                 memcpy(&operands, &self.operands, sizeof(Operands))
                 used = &operands
                 held = (held, self.copy_into(&operands))
-            if out is not None:
+            if out is not None and self.prototype is None:
                 direct = self.read_out(used, out, &target)
             result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
                              out if direct else None, held, self.alpha, self.beta, chosen, device, c_stream, wait)
@@ -296,6 +306,9 @@ cdef class Matmul:
                 result, extra = result
                 if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
                     extra = _policy.lonely_gradient(_matmul, self.extra_name, self.given["a"], self.given["b"])
+            if self.prototype is not None:
+                result = _staging.download(result, self.prototype, stream)
+                extra = None if extra is None else _staging.download(extra, self.prototype, stream)
             if out is not None:
                 if not direct:
                     if not wait:
@@ -376,6 +389,8 @@ cdef class Matmul:
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
             if "aux" in changes:
                 changes["aux"] = sole_aux(changes["aux"])
+            if self.prototype is not None:
+                changes = {name: _staging.upload(value, name) for name, value in changes.items()}
             for name in changes:
                 if given[name] is None and getattr(self.problem, name) is None:
                     raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")

@@ -7,7 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
-from rocpy._operand cimport hipStream_t
+from abi cimport hipStream_t
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
 
 import warnings
@@ -16,6 +16,7 @@ import numpy as np
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
+from rocpy.blaslt import _staging
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
 
 cdef extern from "types.h" nogil:
@@ -170,6 +171,9 @@ cdef class Weight:
         if view.ndim != 2:
             raise InvalidProblemError(f"w: shape {tuple([view.shape[i] for i in range(view.ndim)])}; a weight has two axes")
         cdef object version = getattr(source, "_version", None)
+        if _staging.needed(source):
+            source = _staging.upload(source, "w")
+            kept = _operand.parse(source, "w", &view)
         cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and view.type in (0, 1, 2, 14)
         cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
         if lies is None or (version is None and not packs):

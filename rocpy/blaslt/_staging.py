@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in CPU memory on a platform whose device has memory of its own: copied there and back, and the call blocks."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes, platform
+from rocpy._operand import allocate_like, describe
+from rocpy.blaslt._options import Options, resolve_options
+from rocpy.blaslt._policy import assign, contiguous
+from rocpy.blaslt.problem import dense_strides
+from rocpy.errors import UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+_CPU = 1  # kDLCPU
+
+
+def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Return a dense array's memory as numpy sees it; the array must outlive it."""
+    dtype = dtypes.lookup(view["dtype"]).numpy
+    count = math.prod(view["shape"])
+    if count == 0:
+        return np.empty(view["shape"], dtype)
+    block = (ctypes.c_char * (count * dtype.itemsize)).from_address(view["data"])
+    return np.frombuffer(block, dtype).reshape(view["shape"])
+
+
+def upload(array: Any, name: str) -> Any:
+    """Return a copy of an array on the device; arrays that are there already, and Weights, come back as they are."""
+    if array is None or isinstance(array, Buffer) or not hasattr(array, "shape") or type(array).__name__ == "Weight":
+        return array
+    view = describe(array, name)
+    if view["device_type"] != _CPU:
+        return array
+    if tuple(view["strides"]) != dense_strides(tuple(view["shape"])):
+        array = contiguous(array)
+        view = describe(array, name)
+    buffer = Buffer(tuple(view["shape"]), view["dtype"])
+    buffer.copy_from(_elements(view))
+    return buffer
+
+
+def download(buffer: Any, like: Any, stream: Any = None) -> Any:
+    """Return a device result as an array of another array's framework, in CPU memory."""
+    made = allocate_like(like, tuple(buffer.shape), str(buffer.dtype))
+    view = describe(made, "result")
+    target = _elements(view)
+    if target.size:
+        target.setflags(write=True)
+        buffer.copy_to(target, stream=stream)
+    buffer.close()
+    return made
+
+
+def needed(array: Any) -> bool:
+    """Whether an array is in CPU memory that the platform's device cannot use."""
+    if platform.current().host_memory or isinstance(array, Buffer):
+        return False
+    return bool(describe(array, "a")["device_type"] == _CPU)
+
+
+def check_allowed(options: Options) -> None:
+    """Refuse the copies where the options forbid them."""
+    if options.host_operands == "error":
+        raise UnsupportedError(
+            "a: in CPU memory, which the device cannot use, and options(host_operands='error') forbids the copy; move the operands to the device"
+        )
+
+
+def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
+    """Run a product on copies of its operands and bring the result back; refuses when the options forbid the copies."""
+    check_allowed(resolve_options(arguments["options"]))
+    names = ("a", "b", "c", "bias", "aux", "out")
+    given = dict(zip(names, operands, strict=True))
+    moved = {name: upload(given[name], name) for name in names[:-1]}
+    out = given["out"]
+    if out is not None:
+        arguments = {**arguments, "dtype": describe(out, "out", output=True)["dtype"]}
+    result = run(*moved.values(), None, **arguments)
+    extra = None
+    if isinstance(result, tuple):
+        result, extra = result
+    like = given["a"]
+    for name, value in moved.items():
+        if value is not given[name]:
+            value.close()
+    stream = arguments["stream"]
+    fetched = download(result, like, stream)
+    if out is not None:
+        assign(out, fetched)
+        fetched = out
+    return fetched if extra is None else (fetched, {key: download(value, like, stream) for key, value in extra.items()})
