@@ -4,8 +4,6 @@
 Semantic versioning covers the names in ``__all__``, here and in the public sub-packages. Importing rocpy opens no library.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
 from rocpy import errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
@@ -23,11 +21,6 @@ from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.memory import Buffer
 from rocpy.runtime.stream import Stream
-
-try:
-    __version__ = version("rocpy")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
 
 __all__ = [
     "Buffer",
@@ -53,3 +46,15 @@ __all__ = [
     "plan_cache",
     "platform",
 ]
+
+
+def __getattr__(name: str) -> str:
+    # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
+    if name != "__version__":
+        raise AttributeError(f"module 'rocpy' has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rocpy")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0+unknown"

@@ -23,7 +23,7 @@ def pages():
             yield pytest.param(path, code, id=str(path.relative_to(ROOT)), marks=marks)
 
 
-@pytest.mark.parametrize(("path", "code"), pages())
+@pytest.mark.parametrize(("path", "code"), list(pages()))
 def test_page_runs(path, code, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__page__"}

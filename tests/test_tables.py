@@ -68,7 +68,9 @@ def test_every_dtype_has_bounds_and_cases():
 
 
 def test_every_epilogue_is_in_the_case_list():
-    assert rows_without(EPILOGUES, {case.epilogue or "default" for case in cases("quick")}) == []
+    # A row without hipBLASLt's number is not computed yet; what it raises is tested in tests/badinput.
+    native = [row.name for row in EPILOGUES.values() if row.enumerator is not None]
+    assert rows_without(native, {case.epilogue or "default" for case in cases("quick")}) == []
 
 
 def test_every_alias_leads_to_a_row():

@@ -36,6 +36,8 @@ def print_json(document: Any) -> None:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return a table that a narrow terminal folds instead of cutting."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    made.min_width = len(title)
+    made.show_header = any(columns)
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:

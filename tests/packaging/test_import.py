@@ -19,12 +19,13 @@ print(json.dumps({
 
 
 def test_import_is_quick_after_numpy(python):
+    # Time of the processor: the machine may be busy with something else.
     program = """
 import time
 import numpy, ml_dtypes
-begun = time.perf_counter()
+begun = time.process_time()
 import rocpy
-print(time.perf_counter() - begun)
+print(time.process_time() - begun)
 """
     assert min(float(python(program)) for _ in range(5)) < 0.1
 

@@ -12,7 +12,7 @@ from rocpy.blaslt import Algorithm, Problem
 x: npt.NDArray[np.float32] = np.ones((2, 3), dtype=np.float32)
 bias: npt.NDArray[np.float32] = np.ones(2, dtype=np.float32)
 
-d = rocpy.matmul(x, x.T, epilogue=rocpy.Epilogue.GELU_BIAS, bias=bias, options=rocpy.options(fallback="error"))
+d = rocpy.matmul(x, x.T, epilogue=rocpy.Epilogue.GELU_BIAS, bias=bias, options=rocpy.options(copies="error"))
 weight = rocpy.Weight(x, bias=bias, layout="nk")
 assert_type(weight.shape, tuple[int, int])
 print(rocpy.explain(x, weight))
