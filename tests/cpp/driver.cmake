@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# The driver of hipBLASLt's C ABI: the shared case list, many threads, and, without a sanitizer, what an epilogue allocates.
+set(driver_cases ${CMAKE_CURRENT_BINARY_DIR}/cases.json)
+add_custom_command(
+  OUTPUT ${driver_cases}
+  COMMAND Python::Interpreter ${ROCPY_SOURCE_ROOT}/rocpy/testing/cases.py --tier quick --output ${driver_cases}
+  DEPENDS ${ROCPY_SOURCE_ROOT}/rocpy/testing/cases.py
+  VERBATIM)
+add_custom_target(driver_cases ALL DEPENDS ${driver_cases})
+
+set(driver_programs driver)
+if(NOT ROCPY_SANITIZE)
+  # A sanitizer has an allocator of its own, which leaves nothing to hook.
+  list(APPEND driver_programs driver_scratch)
+endif()
+foreach(program IN LISTS driver_programs)
+  add_executable(${program} ${program}.cpp driver_case.cpp driver_product.cpp)
+  set_target_properties(${program} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_compile_options(${program} PRIVATE -Wall -Wextra)
+  target_link_libraries(${program} PRIVATE rocpy_host_amdhip64 rocpy_host_hipblaslt Threads::Threads)
+  add_dependencies(${program} facade_links driver_cases)
+  rocpy_sanitize(${program})
+endforeach()
+
+add_test(NAME driver COMMAND driver ${driver_cases})
+add_test(NAME driver_threads COMMAND driver ${driver_cases} --threads 8 --rounds 60)
+add_test(NAME driver_threads_stress COMMAND driver ${driver_cases} --threads 4 --rounds 20)
+set_tests_properties(driver driver_threads driver_threads_stress PROPERTIES TIMEOUT 300)
+set_tests_properties(driver_threads_stress PROPERTIES ENVIRONMENT ROCPY_HOST_STRESS=1)
+if(NOT ROCPY_SANITIZE)
+  add_test(NAME driver_scratch COMMAND driver_scratch)
+  set_tests_properties(driver_scratch PROPERTIES TIMEOUT 300)
+endif()
