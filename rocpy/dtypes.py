@@ -128,9 +128,10 @@ def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
 
 def _as_numpy(value: Any) -> np.dtype[Any] | None:
     try:
-        return np.dtype(value)
+        dtype: np.dtype[Any] = np.dtype(value)
     except TypeError:
         return None
+    return dtype
 
 
 def lookup(value: Any) -> DType:
