@@ -11,7 +11,6 @@ from libcpp.vector cimport vector
 from rocpy.errors import LibraryError, error_for_missing, error_for_status
 
 
-
 cdef extern from "status.hpp" namespace "rocpy" nogil:
     const int library_count
     const char* library_name(Library library)
