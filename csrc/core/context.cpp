@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "spin_lock.hpp"
 #include "table.hpp"
 
 namespace rocpy {
@@ -16,7 +17,8 @@ constexpr size_t max_contexts = 64;
 constexpr size_t handle_bytes = size_t{64} << 20;
 
 struct Pool {
-  std::mutex mutex;
+  std::mutex mutex;       // for making and dropping, which call the platform
+  SpinLock lock;          // for the list alone; taken inside the mutex where both are
   std::vector<StreamContext *> contexts;
 };
 
@@ -57,6 +59,17 @@ Status create(int device, hipStream_t stream, StreamContext **out) {
   return Status{};
 }
 
+StreamContext *borrow_existing(int device, hipStream_t stream) {
+  std::lock_guard<SpinLock> lock(pool->lock);
+  for (StreamContext *context : pool->contexts) {
+    if (context->stream == stream && context->device == device) {
+      context->users.fetch_add(1, std::memory_order_acquire);
+      return context;
+    }
+  }
+  return nullptr;
+}
+
 // The idle contexts that put the pool over its limit, taken out of it.
 std::vector<StreamContext *> take_surplus(size_t limit) {
   std::vector<StreamContext *> surplus;
@@ -91,21 +104,20 @@ DeviceScope::~DeviceScope() {
 }
 
 Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
-  std::unique_lock<std::mutex> lock(pool->mutex);
-  for (StreamContext *context : pool->contexts) {
-    if (context->stream == stream && context->device == device) {
-      context->users.fetch_add(1, std::memory_order_acquire);
-      *out = context;
-      return Status{};
-    }
-  }
+  if ((*out = borrow_existing(device, stream))) return Status{};
+  std::unique_lock<std::mutex> making(pool->mutex);
+  if ((*out = borrow_existing(device, stream))) return Status{};  // another thread made it meanwhile
   StreamContext *made = nullptr;
   Status status = create(device, stream, &made);
   if (!status.ok()) return status;
-  std::vector<StreamContext *> surplus = take_surplus(max_contexts - 1);
   made->users.store(1, std::memory_order_release);
-  pool->contexts.push_back(made);
-  lock.unlock();
+  std::vector<StreamContext *> surplus;
+  {
+    std::lock_guard<SpinLock> lock(pool->lock);
+    surplus = take_surplus(max_contexts - 1);
+    pool->contexts.push_back(made);
+  }
+  making.unlock();
   for (StreamContext *context : surplus) destroy(context);
   *out = made;
   return Status{};
@@ -141,7 +153,7 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
 void forget_stream(int device, hipStream_t stream) {
   StreamContext *found = nullptr;
   {
-    std::lock_guard<std::mutex> lock(pool->mutex);
+    std::lock_guard<SpinLock> lock(pool->lock);
     for (size_t i = 0; i < pool->contexts.size(); ++i) {
       StreamContext *context = pool->contexts[i];
       if (context->stream == stream && context->device == device && context->users.load(std::memory_order_acquire) == 0) {
@@ -157,7 +169,7 @@ void forget_stream(int device, hipStream_t stream) {
 size_t drop_contexts() {
   std::vector<StreamContext *> idle;
   {
-    std::lock_guard<std::mutex> lock(pool->mutex);
+    std::lock_guard<SpinLock> lock(pool->lock);
     idle = take_surplus(0);
   }
   for (StreamContext *context : idle) destroy(context);
@@ -165,7 +177,7 @@ size_t drop_contexts() {
 }
 
 size_t context_count() {
-  std::lock_guard<std::mutex> lock(pool->mutex);
+  std::lock_guard<SpinLock> lock(pool->lock);
   return pool->contexts.size();
 }
 

@@ -2,9 +2,7 @@
 // Makes plans (descriptors, layouts, heuristic query) and launches them.
 #include "matmul.hpp"
 
-#include <pthread.h>
-
-#include <cstring>
+#include <mutex>
 #include <new>
 
 #include "table.hpp"
@@ -117,7 +115,7 @@ Status MatmulPlan::make_descriptor(void *bias, void *aux, Descriptor *out) const
 
 Status MatmulPlan::take_descriptor(void *bias, void *aux, Descriptor *out) {
   {
-    std::lock_guard<std::mutex> lock(descriptors_mutex_);
+    std::lock_guard<SpinLock> lock(descriptors_lock_);
     if (!descriptors_.empty()) {
       *out = descriptors_.back();
       descriptors_.pop_back();
@@ -127,7 +125,7 @@ Status MatmulPlan::take_descriptor(void *bias, void *aux, Descriptor *out) {
 }
 
 void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
-  std::lock_guard<std::mutex> lock(descriptors_mutex_);
+  std::lock_guard<SpinLock> lock(descriptors_lock_);
   descriptors_.push_back(descriptor);
 }
 
@@ -182,6 +180,38 @@ Status MatmulPlan::create(const MatmulSpec &spec, StreamContext *context, size_t
   }
 }
 
+void MatmulPlan::step(MatmulPointers *at, int axis, int64_t steps) const {
+  auto move = [&](auto *pointer, OperandIndex operand) {
+    *pointer = advance(*pointer, steps * spec_.outer_stride_bytes[operand][axis]);
+  };
+  move(&at->a, operand_a);
+  move(&at->b, operand_b);
+  move(&at->c, operand_c);
+  move(&at->d, operand_d);
+  move(&at->bias, operand_bias);
+  move(&at->aux, operand_aux);
+}
+
+Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor, const MatmulPointers &pointers,
+                               const void *alpha, const void *beta) {
+  if (spec_.uses_bias && descriptor->bias != pointers.bias) {
+    Status status = set(descriptor->handle, HIPBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+    if (!status.ok()) return status;
+    descriptor->bias = pointers.bias;
+  }
+  if (spec_.uses_aux && descriptor->aux != pointers.aux) {
+    Status status = set(descriptor->handle, HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux);
+    if (!status.ok()) return status;
+    descriptor->aux = pointers.aux;
+  }
+  // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size without a pointer is
+  // refused, a pointer without a size is not.
+  return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, pointers.a, layout_a_, pointers.b, layout_b_, beta,
+                                  pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d, layout_d_, &chosen.algo,
+                                  chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes, context->stream),
+            "hipblasLtMatmul");
+}
+
 Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm) {
   const MatmulAlgorithm &chosen = algorithms_[algorithm];
   DeviceScope scope(context->device);
@@ -195,41 +225,24 @@ Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers
   const void *alpha_pointer = wide ? static_cast<const void *>(&alpha) : &alpha32;
   const void *beta_pointer = wide ? static_cast<const void *>(&beta) : &beta32;
 
-  int64_t position[max_outer] = {};
-  int64_t offset[operand_count] = {};
   std::unique_lock<std::mutex> lock(context->launch);
   if (chosen.workspace_bytes > context->workspace_bytes) status = reserve_workspace(context, chosen.workspace_bytes);
-  while (status.ok()) {
-    void *bias = spec_.uses_bias ? advance(pointers.bias, offset[operand_bias]) : nullptr;
-    void *aux = spec_.uses_aux ? advance(pointers.aux, offset[operand_aux]) : nullptr;
-    if (descriptor.bias != bias) {
-      status = set(descriptor.handle, HIPBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-      if (!status.ok()) break;
-      descriptor.bias = bias;
+  if (spec_.outer_ndim == 0) {
+    if (status.ok()) status = launch_once(context, chosen, &descriptor, pointers, alpha_pointer, beta_pointer);
+  } else {
+    int64_t position[max_outer] = {};
+    MatmulPointers at = pointers;
+    while (status.ok()) {
+      status = launch_once(context, chosen, &descriptor, at, alpha_pointer, beta_pointer);
+      int axis = spec_.outer_ndim - 1;
+      for (; axis >= 0; --axis) {
+        step(&at, axis, 1);
+        if (++position[axis] < spec_.outer_shape[axis]) break;
+        step(&at, axis, -spec_.outer_shape[axis]);
+        position[axis] = 0;
+      }
+      if (axis < 0) break;
     }
-    if (descriptor.aux != aux) {
-      status = set(descriptor.handle, HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
-      if (!status.ok()) break;
-      descriptor.aux = aux;
-    }
-    void *d = advance(pointers.d, offset[operand_d]);
-    // C must be a pointer even where beta is 0 and it is not read.
-    const void *c = pointers.c ? advance(pointers.c, offset[operand_c]) : d;
-    // A product with workspace 0 passes a null pointer: a pointer with size 0 is legal, a size without a pointer is not.
-    status = lt(table.hipblasLtMatmul(context->handle, descriptor.handle, alpha_pointer, advance(pointers.a, offset[operand_a]), layout_a_,
-                                      advance(pointers.b, offset[operand_b]), layout_b_, beta_pointer, c, layout_c_, d, layout_d_,
-                                      &chosen.algo, chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes,
-                                      context->stream),
-                "hipblasLtMatmul");
-    int axis = spec_.outer_ndim - 1;
-    for (; axis >= 0; --axis) {
-      ++position[axis];
-      for (int i = 0; i < operand_count; ++i) offset[i] += spec_.outer_stride_bytes[i][axis];
-      if (position[axis] < spec_.outer_shape[axis]) break;
-      for (int i = 0; i < operand_count; ++i) offset[i] -= spec_.outer_stride_bytes[i][axis] * spec_.outer_shape[axis];
-      position[axis] = 0;
-    }
-    if (axis < 0) break;
   }
   lock.unlock();
   give_descriptor(descriptor);

@@ -8,11 +8,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "context.hpp"
+#include "spin_lock.hpp"
 #include "status.hpp"
 #include "types.h"
 
@@ -97,12 +97,15 @@ class MatmulPlan {
   Status make_descriptor(void *bias, void *aux, Descriptor *out) const;
   Status take_descriptor(void *bias, void *aux, Descriptor *out);
   void give_descriptor(const Descriptor &descriptor);
+  void step(MatmulPointers *at, int axis, int64_t steps) const;
+  Status launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor, const MatmulPointers &pointers,
+                     const void *alpha, const void *beta);
   Status query(StreamContext *context, size_t max_workspace_bytes, int requested);
 
   const MatmulSpec spec_;
   hipblasLtMatrixLayout_t layout_a_ = nullptr, layout_b_ = nullptr, layout_c_ = nullptr, layout_d_ = nullptr;
   std::vector<MatmulAlgorithm> algorithms_;
-  std::mutex descriptors_mutex_;
+  SpinLock descriptors_lock_;
   std::vector<Descriptor> descriptors_;  // those no call uses now
   std::atomic<int> references_{1};
 };

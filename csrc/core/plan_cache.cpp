@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "environment.h"
 
@@ -52,7 +53,7 @@ void PlanCache::rebuild(size_t slots) {
 
 std::shared_ptr<CachedCall> PlanCache::find(const PlanKey &key) {
   const uint64_t hash = key.hash();
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(lock_);
   const int32_t index = slots_[slot_of(hash, key.words, key.size)];
   if (index < 0) {
     ++misses_;
@@ -73,7 +74,7 @@ void PlanCache::evict(int64_t keep) {
 
 void PlanCache::insert(const PlanKey &key, std::shared_ptr<CachedCall> call) {
   const uint64_t hash = key.hash();
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(lock_);
   if (capacity_ == 0) return;
   size_t slot = slot_of(hash, key.words, key.size);
   if (slots_[slot] >= 0) {  // another thread planned the same problem meanwhile
@@ -95,7 +96,7 @@ void PlanCache::insert(const PlanKey &key, std::shared_ptr<CachedCall> call) {
 void PlanCache::clear() {
   std::vector<Entry> dropped;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     dropped.swap(entries_);
     rebuild(64);
     hits_ = misses_ = 0;
@@ -103,13 +104,13 @@ void PlanCache::clear() {
 }
 
 void PlanCache::resize(int64_t capacity) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(lock_);
   capacity_ = std::max<int64_t>(0, capacity);
   evict(capacity_);
 }
 
 PlanCacheInfo PlanCache::info() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(lock_);
   return {hits_, misses_, static_cast<int64_t>(entries_.size()), capacity_};
 }
 

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "matmul.hpp"
+#include "spin_lock.hpp"
 
 namespace rocpy {
 
@@ -65,7 +65,7 @@ class PlanCache {
   void rebuild(size_t slots);
   size_t slot_of(uint64_t hash, const int64_t *words, int size) const;
 
-  mutable std::mutex mutex_;
+  mutable SpinLock lock_;
   std::vector<Entry> entries_;
   std::vector<int32_t> slots_;  // open addressing: index into entries_, or -1
   uint64_t clock_ = 0;

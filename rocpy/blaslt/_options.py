@@ -52,8 +52,8 @@ class Options:
 
 _DEFAULT = Options()
 _current: ContextVar[Options] = ContextVar("rocpy_options", default=_DEFAULT)
-# Contexts entered and not left, in any thread: while 0, the per-call path need not look at the context variable.
-active_contexts = 0
+# Contexts entered and not left, in any thread: while there are none, the per-call path need not look at the context variable.
+ACTIVE: list[Options] = []
 
 
 def current_options() -> Options:
@@ -111,12 +111,10 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
         self._tokens: list[Token[Options]] = []
 
     def __enter__(self) -> Options:
-        global active_contexts
         self._tokens.append(_current.set(self.value))
-        active_contexts += 1
+        ACTIVE.append(self.value)
         return self.value
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        global active_contexts
         _current.reset(self._tokens.pop())
-        active_contexts -= 1
+        ACTIVE.pop()

@@ -24,10 +24,12 @@ from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.errors import InvalidProblemError
 
 # Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
 cdef int _staged = -1
+cdef list _ACTIVE = _options.ACTIVE
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
@@ -83,7 +85,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         key.add(word)
         memcpy(&word, &high, sizeof(word))
         key.add(word)
-    if options is not None or _options.active_contexts:
+    if options is not None or _ACTIVE:
         resolved = _options.resolve_options(options)
         key.add(hash(resolved))
     describe(&key, &operands.a)
@@ -232,4 +234,12 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     if algorithm is not None:
         return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options))
-    return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)
+    try:
+        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)
+    except TorchLayerRequired:
+        dispatcher = torch_dispatcher()
+        if dispatcher is None:
+            raise
+    return dispatcher("matmul", (a, b, c), dict(
+        alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,
+        stream=stream))
