@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Random programs over several streams and devices, compared with a model of what stream order demands: an operation may start only after
-// everything that it must follow has ended. What the model does not demand, stress mode may reorder.
+// Random programs over several streams and devices, compared with a model of what stream order demands: an operation
+// may start only after everything that it must follow has ended. What the model does not demand, stress mode may
+// reorder.
 #include "check.hpp"
 #include "prototypes.h"
 

@@ -83,6 +83,7 @@ int main() {
   check_rules();
   const double null_ns = best_ns_of_inline_call(resolve(nullptr));
   const double created_ns = best_ns_of_inline_call(made(hipStreamDefault));
-  std::printf("enter_inline + leave_inline: %.1f ns on the null stream, %.1f ns on a created one\n", null_ns, created_ns);
+  std::printf("enter_inline + leave_inline: %.1f ns on the null stream, %.1f ns on a created one\n", null_ns,
+              created_ns);
   return failures.load() == 0 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// HIP is called when its queues have been abandoned already: a library that is loaded at run time ends before the program's destructors.
+// HIP is called when its queues have been abandoned already: a library that is loaded at run time ends before the
+// program's destructors.
 #include "check.hpp"
 #include "gate.hpp"
 #include "types.h"

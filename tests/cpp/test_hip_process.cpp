@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ends of processes: exit with work queued, exit from a thread's work, and a forked child while the parent's streams are busy.
+// The ends of processes: exit with work queued, exit from a thread's work, and a forked child while the parent's
+// streams are busy.
 #include "check.hpp"
 #include "gate.hpp"
 #include "prototypes.h"
@@ -83,7 +84,8 @@ int use_after_fork(hipStream_t stream, void *memory, const Gate *) {
   hipEvent_t event = nullptr;
   CHECK_EQUAL(hipStreamSynchronize(stream), hipSuccess);
   CHECK_EQUAL(hipMemcpyAsync(memory, &value, sizeof value, hipMemcpyHostToDevice, stream), hipSuccess);
-  CHECK_EQUAL(hipLaunchHostFunc(stream, [](void *flag) { static_cast<std::atomic<bool> *>(flag)->store(true); }, &has_run),
+  CHECK_EQUAL(hipLaunchHostFunc(
+                  stream, [](void *flag) { static_cast<std::atomic<bool> *>(flag)->store(true); }, &has_run),
               hipSuccess);
   CHECK_EQUAL(hipEventCreate(&event), hipSuccess);
   CHECK_EQUAL(hipEventRecord(event, stream), hipSuccess);

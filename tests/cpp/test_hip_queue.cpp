@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Stream order through the C ABI: null, blocking, non-blocking and per-thread streams, events, destruction and threads. Every check holds
-// under ROCPY_HOST_STRESS too; run it under the sanitizers.
+// Stream order through the C ABI: null, blocking, non-blocking and per-thread streams, events, destruction and threads.
+// Every check holds under ROCPY_HOST_STRESS too; run it under the sanitizers.
 #include "check.hpp"
 #include "gate.hpp"
 #include "prototypes.h"
@@ -54,8 +54,8 @@ void run_in_order() {
   CHECK_EQUAL(hipStreamDestroy(stream), hipSuccess);
 }
 
-// Whether work on `second` waits for work on `first` that cannot finish. What must not run is watched for a while; what may run is waited
-// for, however slow the machine.
+// Whether work on `second` waits for work on `first` that cannot finish. What must not run is watched for a while; what
+// may run is waited for, however slow the machine.
 bool waits_for(hipStream_t second, hipStream_t first, std::chrono::milliseconds patience) {
   Gate gate;
   std::atomic<bool> has_run{false};

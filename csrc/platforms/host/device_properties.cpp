@@ -93,90 +93,168 @@ bool attribute_of(const hipDeviceProp_t &p, hipDeviceAttribute_t attribute, int 
   const auto clamped = [](size_t bytes) { return bytes < largest_int ? static_cast<int>(bytes) : largest_int; };
   const auto number = [&]() -> int64_t {
     switch (static_cast<int>(attribute)) {
-      case hipDeviceAttributeEccEnabled: return p.ECCEnabled;
-      case hipDeviceAttributeAccessPolicyMaxWindowSize: return p.accessPolicyMaxWindowSize;
-      case hipDeviceAttributeAsyncEngineCount: return p.asyncEngineCount;
-      case hipDeviceAttributeCanMapHostMemory: return p.canMapHostMemory;
-      case hipDeviceAttributeCanUseHostPointerForRegisteredMem: return p.canUseHostPointerForRegisteredMem;
-      case hipDeviceAttributeClockRate: return p.clockRate;
-      case hipDeviceAttributeComputeMode: return p.computeMode;
-      case hipDeviceAttributeComputePreemptionSupported: return p.computePreemptionSupported;
-      case hipDeviceAttributeConcurrentKernels: return p.concurrentKernels;
-      case hipDeviceAttributeConcurrentManagedAccess: return p.concurrentManagedAccess;
-      case hipDeviceAttributeCooperativeLaunch: return p.cooperativeLaunch;
-      case hipDeviceAttributeCooperativeMultiDeviceLaunch: return p.cooperativeMultiDeviceLaunch;
-      case hipDeviceAttributeDeviceOverlap: return p.deviceOverlap;
-      case hipDeviceAttributeDirectManagedMemAccessFromHost: return p.directManagedMemAccessFromHost;
-      case hipDeviceAttributeGlobalL1CacheSupported: return p.globalL1CacheSupported;
-      case hipDeviceAttributeHostNativeAtomicSupported: return p.hostNativeAtomicSupported;
-      case hipDeviceAttributeIntegrated: return p.integrated;
-      case hipDeviceAttributeIsMultiGpuBoard: return p.isMultiGpuBoard;
-      case hipDeviceAttributeKernelExecTimeout: return p.kernelExecTimeoutEnabled;
-      case hipDeviceAttributeL2CacheSize: return p.l2CacheSize;
-      case hipDeviceAttributeLocalL1CacheSupported: return p.localL1CacheSupported;
-      case hipDeviceAttributeLuidDeviceNodeMask: return p.luidDeviceNodeMask;
-      case hipDeviceAttributeComputeCapabilityMajor: return p.major;
-      case hipDeviceAttributeComputeCapabilityMinor: return p.minor;
-      case hipDeviceAttributeManagedMemory: return p.managedMemory;
-      case hipDeviceAttributeMaxBlocksPerMultiProcessor: return p.maxBlocksPerMultiProcessor;
-      case hipDeviceAttributeMaxBlockDimX: return p.maxThreadsDim[0];
-      case hipDeviceAttributeMaxBlockDimY: return p.maxThreadsDim[1];
-      case hipDeviceAttributeMaxBlockDimZ: return p.maxThreadsDim[2];
-      case hipDeviceAttributeMaxGridDimX: return p.maxGridSize[0];
-      case hipDeviceAttributeMaxGridDimY: return p.maxGridSize[1];
-      case hipDeviceAttributeMaxGridDimZ: return p.maxGridSize[2];
-      case hipDeviceAttributeMaxThreadsPerBlock: return p.maxThreadsPerBlock;
-      case hipDeviceAttributeMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
-      case hipDeviceAttributeMaxPitch: return clamped(p.memPitch);
-      case hipDeviceAttributeMemoryBusWidth: return p.memoryBusWidth;
-      case hipDeviceAttributeMemoryClockRate: return p.memoryClockRate;
-      case hipDeviceAttributeMultiGpuBoardGroupID: return p.multiGpuBoardGroupID;
+      case hipDeviceAttributeEccEnabled:
+        return p.ECCEnabled;
+      case hipDeviceAttributeAccessPolicyMaxWindowSize:
+        return p.accessPolicyMaxWindowSize;
+      case hipDeviceAttributeAsyncEngineCount:
+        return p.asyncEngineCount;
+      case hipDeviceAttributeCanMapHostMemory:
+        return p.canMapHostMemory;
+      case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
+        return p.canUseHostPointerForRegisteredMem;
+      case hipDeviceAttributeClockRate:
+        return p.clockRate;
+      case hipDeviceAttributeComputeMode:
+        return p.computeMode;
+      case hipDeviceAttributeComputePreemptionSupported:
+        return p.computePreemptionSupported;
+      case hipDeviceAttributeConcurrentKernels:
+        return p.concurrentKernels;
+      case hipDeviceAttributeConcurrentManagedAccess:
+        return p.concurrentManagedAccess;
+      case hipDeviceAttributeCooperativeLaunch:
+        return p.cooperativeLaunch;
+      case hipDeviceAttributeCooperativeMultiDeviceLaunch:
+        return p.cooperativeMultiDeviceLaunch;
+      case hipDeviceAttributeDeviceOverlap:
+        return p.deviceOverlap;
+      case hipDeviceAttributeDirectManagedMemAccessFromHost:
+        return p.directManagedMemAccessFromHost;
+      case hipDeviceAttributeGlobalL1CacheSupported:
+        return p.globalL1CacheSupported;
+      case hipDeviceAttributeHostNativeAtomicSupported:
+        return p.hostNativeAtomicSupported;
+      case hipDeviceAttributeIntegrated:
+        return p.integrated;
+      case hipDeviceAttributeIsMultiGpuBoard:
+        return p.isMultiGpuBoard;
+      case hipDeviceAttributeKernelExecTimeout:
+        return p.kernelExecTimeoutEnabled;
+      case hipDeviceAttributeL2CacheSize:
+        return p.l2CacheSize;
+      case hipDeviceAttributeLocalL1CacheSupported:
+        return p.localL1CacheSupported;
+      case hipDeviceAttributeLuidDeviceNodeMask:
+        return p.luidDeviceNodeMask;
+      case hipDeviceAttributeComputeCapabilityMajor:
+        return p.major;
+      case hipDeviceAttributeComputeCapabilityMinor:
+        return p.minor;
+      case hipDeviceAttributeManagedMemory:
+        return p.managedMemory;
+      case hipDeviceAttributeMaxBlocksPerMultiProcessor:
+        return p.maxBlocksPerMultiProcessor;
+      case hipDeviceAttributeMaxThreadsDim:
+      case hipDeviceAttributeMaxBlockDimX:
+        return p.maxThreadsDim[0];
+      case hipDeviceAttributeMaxBlockDimY:
+        return p.maxThreadsDim[1];
+      case hipDeviceAttributeMaxBlockDimZ:
+        return p.maxThreadsDim[2];
+      case hipDeviceAttributeMaxGridDimX:
+        return p.maxGridSize[0];
+      case hipDeviceAttributeMaxGridDimY:
+        return p.maxGridSize[1];
+      case hipDeviceAttributeMaxGridDimZ:
+        return p.maxGridSize[2];
+      case hipDeviceAttributeMaxThreadsPerBlock:
+        return p.maxThreadsPerBlock;
+      case hipDeviceAttributeMaxThreadsPerMultiProcessor:
+        return p.maxThreadsPerMultiProcessor;
+      case hipDeviceAttributeMaxPitch:
+        return clamped(p.memPitch);
+      case hipDeviceAttributeMemoryBusWidth:
+        return p.memoryBusWidth;
+      case hipDeviceAttributeMemoryClockRate:
+        return p.memoryClockRate;
+      case hipDeviceAttributeMultiGpuBoardGroupID:
+        return p.multiGpuBoardGroupID;
       case hipDeviceAttributeMultiprocessorCount:
-      case hipDeviceAttributePhysicalMultiProcessorCount: return p.multiProcessorCount;
-      case hipDeviceAttributePageableMemoryAccess: return p.pageableMemoryAccess;
-      case hipDeviceAttributePageableMemoryAccessUsesHostPageTables: return p.pageableMemoryAccessUsesHostPageTables;
-      case hipDeviceAttributePciBusId: return p.pciBusID;
-      case hipDeviceAttributePciDeviceId: return p.pciDeviceID;
-      case hipDeviceAttributePciDomainId: return p.pciDomainID;
-      case hipDeviceAttributePersistingL2CacheMaxSize: return p.persistingL2CacheMaxSize;
-      case hipDeviceAttributeMaxRegistersPerBlock: return p.regsPerBlock;
-      case hipDeviceAttributeMaxRegistersPerMultiprocessor: return p.regsPerMultiprocessor;
-      case hipDeviceAttributeReservedSharedMemPerBlock: return clamped(p.reservedSharedMemPerBlock);
-      case hipDeviceAttributeMaxSharedMemoryPerBlock: return clamped(p.sharedMemPerBlock);
-      case hipDeviceAttributeSharedMemPerBlockOptin: return clamped(p.sharedMemPerBlockOptin);
-      case hipDeviceAttributeSharedMemPerMultiprocessor: return clamped(p.sharedMemPerMultiprocessor);
-      case hipDeviceAttributeSingleToDoublePrecisionPerfRatio: return p.singleToDoublePrecisionPerfRatio;
-      case hipDeviceAttributeStreamPrioritiesSupported: return p.streamPrioritiesSupported;
-      case hipDeviceAttributeSurfaceAlignment: return clamped(p.surfaceAlignment);
-      case hipDeviceAttributeTccDriver: return p.tccDriver;
-      case hipDeviceAttributeTextureAlignment: return clamped(p.textureAlignment);
-      case hipDeviceAttributeTexturePitchAlignment: return clamped(p.texturePitchAlignment);
-      case hipDeviceAttributeTotalConstantMemory: return clamped(p.totalConstMem);
-      case hipDeviceAttributeTotalGlobalMem: return clamped(p.totalGlobalMem);
-      case hipDeviceAttributeUnifiedAddressing: return p.unifiedAddressing;
-      case hipDeviceAttributeWarpSize: return p.warpSize;
-      case hipDeviceAttributeMemoryPoolsSupported: return p.memoryPoolsSupported;
-      case hipDeviceAttributeHostRegisterSupported: return p.hostRegisterSupported;
-      case hipDeviceAttributeMemoryPoolSupportedHandleTypes: return p.memoryPoolSupportedHandleTypes;
-      case hipDeviceAttributeClockInstructionRate: return p.clockInstructionRate;
-      case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor: return clamped(p.maxSharedMemoryPerMultiProcessor);
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc: return p.cooperativeMultiDeviceUnmatchedFunc;
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim: return p.cooperativeMultiDeviceUnmatchedGridDim;
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim: return p.cooperativeMultiDeviceUnmatchedBlockDim;
-      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedSharedMem: return p.cooperativeMultiDeviceUnmatchedSharedMem;
-      case hipDeviceAttributeIsLargeBar: return p.isLargeBar;
-      case hipDeviceAttributeAsicRevision: return p.asicRevision;
+      case hipDeviceAttributePhysicalMultiProcessorCount:
+        return p.multiProcessorCount;
+      case hipDeviceAttributePageableMemoryAccess:
+        return p.pageableMemoryAccess;
+      case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
+        return p.pageableMemoryAccessUsesHostPageTables;
+      case hipDeviceAttributePciBusId:
+        return p.pciBusID;
+      case hipDeviceAttributePciDeviceId:
+        return p.pciDeviceID;
+      case hipDeviceAttributePciDomainId:
+        return p.pciDomainID;
+      case hipDeviceAttributePersistingL2CacheMaxSize:
+        return p.persistingL2CacheMaxSize;
+      case hipDeviceAttributeMaxRegistersPerBlock:
+        return p.regsPerBlock;
+      case hipDeviceAttributeMaxRegistersPerMultiprocessor:
+        return p.regsPerMultiprocessor;
+      case hipDeviceAttributeReservedSharedMemPerBlock:
+        return clamped(p.reservedSharedMemPerBlock);
+      case hipDeviceAttributeMaxSharedMemoryPerBlock:
+        return clamped(p.sharedMemPerBlock);
+      case hipDeviceAttributeSharedMemPerBlockOptin:
+        return clamped(p.sharedMemPerBlockOptin);
+      case hipDeviceAttributeSharedMemPerMultiprocessor:
+        return clamped(p.sharedMemPerMultiprocessor);
+      case hipDeviceAttributeSingleToDoublePrecisionPerfRatio:
+        return p.singleToDoublePrecisionPerfRatio;
+      case hipDeviceAttributeStreamPrioritiesSupported:
+        return p.streamPrioritiesSupported;
+      case hipDeviceAttributeSurfaceAlignment:
+        return clamped(p.surfaceAlignment);
+      case hipDeviceAttributeTccDriver:
+        return p.tccDriver;
+      case hipDeviceAttributeTextureAlignment:
+        return clamped(p.textureAlignment);
+      case hipDeviceAttributeTexturePitchAlignment:
+        return clamped(p.texturePitchAlignment);
+      case hipDeviceAttributeTotalConstantMemory:
+        return clamped(p.totalConstMem);
+      case hipDeviceAttributeTotalGlobalMem:
+        return clamped(p.totalGlobalMem);
+      case hipDeviceAttributeUnifiedAddressing:
+        return p.unifiedAddressing;
+      case hipDeviceAttributeWarpSize:
+        return p.warpSize;
+      case hipDeviceAttributeMemoryPoolsSupported:
+        return p.memoryPoolsSupported;
+      case hipDeviceAttributeHostRegisterSupported:
+        return p.hostRegisterSupported;
+      case hipDeviceAttributeMemoryPoolSupportedHandleTypes:
+        return p.memoryPoolSupportedHandleTypes;
+      case hipDeviceAttributeClockInstructionRate:
+        return p.clockInstructionRate;
+      case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor:
+        return clamped(p.maxSharedMemoryPerMultiProcessor);
+      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc:
+        return p.cooperativeMultiDeviceUnmatchedFunc;
+      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim:
+        return p.cooperativeMultiDeviceUnmatchedGridDim;
+      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim:
+        return p.cooperativeMultiDeviceUnmatchedBlockDim;
+      case hipDeviceAttributeCooperativeMultiDeviceUnmatchedSharedMem:
+        return p.cooperativeMultiDeviceUnmatchedSharedMem;
+      case hipDeviceAttributeIsLargeBar:
+        return p.isLargeBar;
+      case hipDeviceAttributeAsicRevision:
+        return p.asicRevision;
       // What this platform does not have at all.
       case hipDeviceAttributeVirtualMemoryManagementSupported:
       case hipDeviceAttributeDmaBufSupported:
       case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
       case hipDeviceAttributeHandleTypeFabricSupported:
       case hipDeviceAttributeCanUseStreamWaitValue:
-      case hipDeviceAttributeImageSupport: return 0;
-      case hipDeviceAttributeFineGrainSupport: return 1;
-      case hipDeviceAttributeWallClockRate: return 1000000;  // kHz: event times count nanoseconds
-      case hipDeviceAttributeNumberOfXccs: return 1;
-      default: break;
+      case hipDeviceAttributeImageSupport:
+        return 0;
+      case hipDeviceAttributeFineGrainSupport:
+        return 1;
+      case hipDeviceAttributeWallClockRate:
+        return 1000000;  // kHz: event times count nanoseconds
+      case hipDeviceAttributeNumberOfXccs:
+        return 1;
+      default:
+        break;
     }
     const int index = static_cast<int>(attribute);
     const bool is_image_limit =

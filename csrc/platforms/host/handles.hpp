@@ -9,8 +9,9 @@
 
 namespace rocpy_host {
 
-// A handle is a number: kind (8 bits), generation (32), slot (24). It is no address, so nothing can be read through it; a slot that is used
-// again has a new generation, so an old handle stays invalid. Entries are never freed: find() may look at them without a lock.
+// A handle is a number: kind (8 bits), generation (32), slot (24). It is no address, so nothing can be read through it;
+// a slot that is used again has a new generation, so an old handle stays invalid. Entries are never freed: find() may
+// look at them without a lock.
 template <class Entry, char kind>
 class HandleTable {
  public:
@@ -32,7 +33,8 @@ class HandleTable {
     return entry->handle.load(std::memory_order_acquire) == handle ? entry : nullptr;
   }
 
-  // The rest is called with the runtime's mutex held. An entry is taken, filled in, published; retired, and given back when unused.
+  // The rest is called with the runtime's mutex held. An entry is taken, filled in, published; retired, and given back
+  // when unused.
   Entry *take() {
     if (free_.empty()) {
       const size_t chunk_index = chunks_in_use_;

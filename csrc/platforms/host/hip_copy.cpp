@@ -38,6 +38,15 @@ bool is_direction_possible(const void *dst, const void *src, hipMemcpyKind kind)
   return find_allocation(dst, &found) || find_allocation(src, &found);
 }
 
+// HIP's documented exception: an asynchronous copy between an allocation of its own and memory that it knows nothing
+// about has happened when the call returns. Where both sides are unknown they are device memory of this platform, and
+// the copy is as asynchronous as any.
+Waiting waiting_for(const void *dst, const void *src, hipMemcpyKind kind, Waiting wanted) {
+  Allocation found;
+  const bool is_staged = kind != hipMemcpyHostToHost && find_allocation(dst, &found) != find_allocation(src, &found);
+  return is_staged ? Waiting::until_done : wanted;
+}
+
 hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
   if (bytes == 0) {
     return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
@@ -55,7 +64,7 @@ hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hi
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, waiting, [=] { std::memmove(dst, src, bytes); });
+  return submit(stream, waiting_for(dst, src, kind, waiting), [=] { std::memmove(dst, src, bytes); });
 }
 
 hipError_t copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes, hipStream_t handle,
@@ -95,7 +104,7 @@ hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, waiting, [=] {
+  return submit(stream, waiting_for(dst, src, kind, waiting), [=] {
     for (size_t row = 0; row < height; ++row) {
       std::memmove(static_cast<char *>(dst) + row * dst_pitch, static_cast<const char *>(src) + row * src_pitch, width);
     }
@@ -155,8 +164,7 @@ hipError_t rocpy_host_hipMemcpy(void *dst, const void *src, size_t bytes, hipMem
   return hip_call([=] { return copy(dst, src, bytes, kind, nullptr, Waiting::until_done); });
 }
 
-hipError_t rocpy_host_hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
-                                     hipStream_t stream) {
+hipError_t rocpy_host_hipMemcpyAsync(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hipStream_t stream) {
   return hip_call([=] { return copy(dst, src, bytes, kind, stream, Waiting::no); });
 }
 
@@ -200,20 +208,17 @@ hipError_t rocpy_host_hipMemcpyPeerAsync(void *dst, int dst_device, const void *
 
 hipError_t rocpy_host_hipMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
                                   size_t height, hipMemcpyKind kind) {
-  return hip_call([=] {
-    return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, nullptr, Waiting::until_done);
-  });
+  return hip_call(
+      [=] { return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, nullptr, Waiting::until_done); });
 }
 
 hipError_t rocpy_host_hipMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
                                        size_t height, hipMemcpyKind kind, hipStream_t stream) {
-  return hip_call(
-      [=] { return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, stream, Waiting::no); });
+  return hip_call([=] { return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, stream, Waiting::no); });
 }
 
 hipError_t rocpy_host_hipMemset(void *dst, int value, size_t bytes) {
-  return hip_call(
-      [=] { return fill(dst, static_cast<unsigned char>(value), bytes, nullptr, Waiting::until_done); });
+  return hip_call([=] { return fill(dst, static_cast<unsigned char>(value), bytes, nullptr, Waiting::until_done); });
 }
 
 hipError_t rocpy_host_hipMemsetAsync(void *dst, int value, size_t bytes, hipStream_t stream) {

@@ -94,8 +94,7 @@ hipError_t record(Event *event, hipStream_t stream_handle) {
     made->time_ns.store(now_ns(), std::memory_order_relaxed);
     leave_inline(stream);
   } else {
-    made->point.ticket =
-        enqueue_function(stream, [made] { made->time_ns.store(now_ns(), std::memory_order_relaxed); });
+    made->point.ticket = enqueue_function(stream, [made] { made->time_ns.store(now_ns(), std::memory_order_relaxed); });
   }
   std::lock_guard<std::mutex> lock(runtime().mutex);
   event->record.swap(made);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // HIP rows that give out, free and describe memory.
+#include "hip_memory.hpp"
 #include "environment.h"
 #include "hip_call.hpp"
-#include "hip_memory.hpp"
 #include "os.hpp"
 #include "runtime.hpp"
 
@@ -43,7 +43,8 @@ AllocationMap::iterator holder_of(uintptr_t address) {
   return address - it->second.base < it->second.bytes ? it : allocations.end();
 }
 
-// The budget is kept here and not left to the system, which would promise any amount and kill the process when it is used.
+// The budget is kept here and not left to the system, which would promise any amount and kill the process when it is
+// used.
 hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags) {
   if (bytes == 0) {
     *pointer = nullptr;
@@ -90,7 +91,8 @@ void release(const void *pointer) {
   std::free(const_cast<void *>(pointer));
 }
 
-// Claims an allocation for freeing, so that of two frees one fails. `pointer` must be what the allocation function gave.
+// Claims an allocation for freeing, so that of two frees one fails. `pointer` must be what the allocation function
+// gave.
 bool claim(const void *pointer, Allocation *found) {
   std::lock_guard<std::mutex> lock(runtime().mutex);
   const auto it = memory().allocations.find(address_of(pointer));
@@ -186,8 +188,7 @@ void free_allocations_of(int device) {
 using namespace rocpy_host;
 
 hipError_t rocpy_host_hipMalloc(void **ptr, size_t size) {
-  return hip_call(
-      [=] { return ptr != nullptr ? allocate(ptr, size, MemoryKind::device, 0) : hipErrorInvalidValue; });
+  return hip_call([=] { return ptr != nullptr ? allocate(ptr, size, MemoryKind::device, 0) : hipErrorInvalidValue; });
 }
 
 hipError_t rocpy_host_hipFree(void *ptr) {
@@ -361,9 +362,9 @@ hipError_t rocpy_host_hipPointerGetAttributes(hipPointerAttribute_t *attributes,
       return hipSuccess;
     }
     const bool is_managed = found.kind == MemoryKind::managed;
-    attributes->type = is_managed                           ? hipMemoryTypeManaged
+    attributes->type = is_managed                         ? hipMemoryTypeManaged
                        : found.kind == MemoryKind::device ? hipMemoryTypeDevice
-                                                            : hipMemoryTypeHost;
+                                                          : hipMemoryTypeHost;
     attributes->device = found.device;
     attributes->devicePointer = const_cast<void *>(ptr);
     attributes->hostPointer = found.kind == MemoryKind::device ? nullptr : const_cast<void *>(ptr);

@@ -9,7 +9,7 @@
 namespace rocpy_host {
 
 std::string cpu_model();
-int cpu_clock_khz();  // the highest that the kernel reports; 0: it does not say
+int cpu_clock_khz();   // the highest that the kernel reports; 0: it does not say
 int l2_cache_bytes();  // of one core; 0: unknown
 
 // Memory this process may use: the machine's, or less if a control group says so.

@@ -124,8 +124,7 @@ int l2_cache_bytes() {
 }
 
 size_t memory_total() {
-  const size_t physical =
-      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  const size_t physical = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
   return std::min(physical, group_limit().limit);
 }
 

@@ -211,8 +211,8 @@ bool wait_until(Runtime &rt, std::unique_lock<std::mutex> &lock, Condition condi
   return true;
 }
 
-// Queued work is abandoned when the process exits: what it would touch may be gone already. What runs is let finish, so that it does not
-// run on while static objects are destroyed; the user's own functions are not waited for.
+// Queued work is abandoned when the process exits: what it would touch may be gone already. What runs is let finish, so
+// that it does not run on while static objects are destroyed; the user's own functions are not waited for.
 void at_exit() {
   Runtime &rt = runtime();
   std::unique_lock<std::mutex> lock(rt.mutex);
@@ -223,13 +223,14 @@ void at_exit() {
   rt.progress.wait_for(lock, exit_patience, [&rt] { return rt.running == 0; });
 }
 
-// A forked child has no worker threads and none of the parent's work: its streams are idle. Handles and memory stay good.
+// A forked child has no worker threads and none of the parent's work: its streams are idle. Handles and memory stay
+// good.
 void before_fork() { runtime().mutex.lock(); }
 
 void after_fork_in_parent() { runtime().mutex.unlock(); }
 
-// What was queued is neither run nor destroyed, since its owners may be threads that the child does not have; it stays reachable, so that
-// a leak checker does not count it.
+// What was queued is neither run nor destroyed, since its owners may be threads that the child does not have; it stays
+// reachable, so that a leak checker does not count it.
 void reset_queue(Runtime &rt, Stream &stream) {
   if (stream.tail != nullptr) {
     stream.tail->next = rt.abandoned;

@@ -9,26 +9,30 @@
 
 namespace rocpy_host {
 
-// Work that owns what it needs. `run` is called once, in stream order, and must delete `this` or recycle it; it must not throw.
+// Work that owns what it needs. `run` is called once, in stream order, and must delete `this` or recycle it; it must
+// not throw.
 struct Work {
   virtual void run() = 0;
   virtual ~Work() = default;
 };
 
-// Null for the null stream's handle of the current device, hipStreamPerThread and created streams give theirs; null result: invalid.
+// Null for the null stream's handle of the current device, hipStreamPerThread and created streams give theirs; null
+// result: invalid.
 struct Stream;
 Stream *resolve(hipStream_t handle);
 
-// True when the caller may do the work itself, now: the stream and all that it must wait for are idle and stress mode is off. The stream
-// is then taken until leave_inline(), and work that must follow waits. Cheap enough for every call (tens of nanoseconds).
+// True when the caller may do the work itself, now: the stream and all that it must wait for are idle and stress mode
+// is off. The stream is then taken until leave_inline(), and work that must follow waits. Cheap enough for every call
+// (tens of nanoseconds).
 bool enter_inline(Stream *stream);
 void leave_inline(Stream *stream);
 
-// Queues the work on the stream; it runs on a worker thread. The result is the work's ticket: tickets of a stream count up from 1 and are
-// done in that order. Throws std::bad_alloc, the work then still being the caller's.
+// Queues the work on the stream; it runs on a worker thread. The result is the work's ticket: tickets of a stream count
+// up from 1 and are done in that order. Throws std::bad_alloc, the work then still being the caller's.
 uint64_t enqueue(Stream *stream, Work *work);
 
-// Waits until the stream has done everything up to the ticket. False: the process is exiting and the work was abandoned.
+// Waits until the stream has done everything up to the ticket. False: the process is exiting and the work was
+// abandoned.
 bool wait(Stream *stream, uint64_t ticket);
 bool is_done(const Stream *stream, uint64_t ticket);
 

@@ -52,9 +52,7 @@ struct Stream {
   bool is_destroyed = false;  // its slot is free again once all its work is done
   std::vector<Stream *> waiters;
 
-  bool idle() const {
-    return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_relaxed);
-  }
+  bool idle() const { return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_relaxed); }
 };
 
 struct Device {
@@ -93,7 +91,7 @@ int current_device();
 bool set_current_device(int device);  // false: no such device
 
 Stream *create_stream(int device, unsigned flags, int priority);  // null: too many streams
-bool destroy_stream(const void *handle);                          // at once; queued work still runs. False: no such stream
+bool destroy_stream(const void *handle);  // at once; queued work still runs. False: no such stream
 
 // Like enter_inline(), but gives the ticket that was taken; 0: not allowed.
 uint64_t begin_inline(Stream *stream);
