@@ -3,7 +3,7 @@
 
 import sys
 
-from rocpy.errors import InvalidProblemError, LibraryError, OutOfMemoryError
+from rocpy.errors import InvalidProblemError, LibraryError, OutOfMemoryError, UnsupportedError
 
 cimport abi
 cimport numpy as cnp
@@ -13,8 +13,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport strncpy
 
 from rocpy._dlpack cimport (
-    DLManagedTensorVersioned, DLDeviceType, DLPackExchangeAPI, DLTensor, Operand, array_type_of_hip, check_extents, dlpack_type, exchange_api,
-    fault_message, fault_none, kDLCPU, kDLROCM, new_host_block, provider_array_interface, provider_buffer, provider_exchange,
+    DLManagedTensorVersioned, DLDeviceType, DLPackExchangeAPI, DLTensor, Import, Operand, array_type_of_hip, check_extents, dlpack_type, exchange_api,
+    fault_message, fault_none, import_array, kDLCPU, kDLROCM, new_host_block, provider_array_interface, provider_buffer, provider_exchange,
 )
 from rocpy.runtime.memory cimport Buffer, new_buffer, numpy_dtype
 
@@ -161,7 +161,20 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
     made = new_buffer(out.type, out.ndim, out.shape, device_index(out), "host" if out.device_type != kDLROCM else "device")
     out.data = made.data
     take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
-    return made if take_over is None else take_over(made)
+    if take_over is None:
+        return made
+    result = take_over(made)
+    if address_of(result) != <size_t>made.data:
+        raise UnsupportedError(f"{cls.__module__}.{cls.__qualname__} copies memory that it takes over, so that no result can be written to it")
+    return result
+
+
+cdef size_t address_of(object array) except? 0:
+    """Where a framework's array is, by its DLPack export."""
+    cdef const DLTensor* tensor
+    cdef Import taken = import_array(array, "result")
+    tensor = taken.tensor()
+    return <size_t>tensor.data + <size_t>tensor.byte_offset
 
 
 cdef int device_index(const Operand* out) except -1:

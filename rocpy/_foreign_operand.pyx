@@ -8,7 +8,7 @@ import numpy
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
 
-from abi cimport hipPointerAttribute_t, hipPointerGetAttributes, hipStream_t, hipStreamSynchronize
+from abi cimport hipMemoryTypeUnregistered, hipPointerAttribute_t, hipPointerGetAttributes, hipStream_t, hipStreamSynchronize
 from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_CheckExact
@@ -162,6 +162,10 @@ cdef object parse_device_interface(object array, str name, Operand* out):
     out.device_id = 0
     if elements:
         hipPointerGetAttributes(&facts, out.data)
+        if facts.type == hipMemoryTypeUnregistered:
+            raise InvalidOperandError(
+                f"{name}: {seen(array)} says that it is device memory, but HIP does not know its address; is it of another vendor's device?"
+            )
         out.device_id = facts.device
         if current_platform().host_memory:
             out.device_type, out.device_id = kDLCPU, 0

@@ -291,3 +291,14 @@ def touch(array):
     cdef Operand out
     parse(array, "array", &out)
     written(array, out.provider)
+
+
+def resolve_stream(stream=None, array=None):
+    """The handle of the stream that a call on `array` would use, as a number."""
+    cdef Operand like
+    cdef hipStream_t found = NULL
+    like.device_type = kDLCPU
+    if array is not None:
+        parse(array, "array", &like)
+    stream_of(stream, &like, &found)
+    return <size_t>found

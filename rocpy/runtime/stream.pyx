@@ -92,6 +92,12 @@ cdef int release_finished() except -1:
     return 0
 
 
+def hold_objects(Stream stream not None, *objects):
+    """Keep objects alive until the stream has done what was given to it so far."""
+    stream.check()
+    hold(stream.c_stream, stream.device_index, objects)
+
+
 def held_count():
     """Number of calls whose objects streams still hold."""
     return sum([len(queue) for queue in held_by_stream.values()])
