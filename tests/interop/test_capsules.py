@@ -125,7 +125,9 @@ class Failing:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [BufferError("busy"), RuntimeError("no"), ValueError("bad"), TypeError("never"), KeyError("x")])
+@pytest.mark.parametrize(
+    "error", [BufferError("busy"), RuntimeError("no"), ValueError("bad"), TypeError("never"), KeyError("x")]
+)
 def test_producers_that_fail_are_named(error):
     with pytest.raises(InvalidOperandError, match=r"x: .*Failing does not export its memory by DLPack") as caught:
         describe(Failing(error), "x")
@@ -153,7 +155,9 @@ integers = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-2, 5)
 @given(
     shape=st.none() | st.lists(integers, max_size=40).map(tuple),
     data=st.data(),
-    dtype=st.tuples(st.integers(0, 20), st.sampled_from([0, 1, 4, 8, 16, 32, 64, 128, 255]), st.sampled_from([0, 1, 1, 1, 2, 65535])),
+    dtype=st.tuples(
+        st.integers(0, 20), st.sampled_from([0, 1, 4, 8, 16, 32, 64, 128, 255]), st.sampled_from([0, 1, 1, 1, 2, 65535])
+    ),
     device=st.tuples(st.integers(-1, 20), st.integers(-1, 9)),
     versioned=st.booleans(),
     version=st.tuples(st.sampled_from([0, 1, 1, 1, 2]), st.integers(0, 5)),
@@ -221,9 +225,16 @@ def test_device_interface_of_foreign_memory_is_refused_or_placed():
     with rocpy.Buffer((3, 4), "float32") as buffer:
         x = Interface("__cuda_array_interface__", data=(buffer.handle, True), stream=1)
         seen = describe(x)
-        assert (seen["data"], seen["shape"], seen["strides"], seen["read_only"]) == (buffer.handle, (3, 4), (4, 1), True)
+        assert (seen["data"], seen["shape"], seen["strides"], seen["read_only"]) == (
+            buffer.handle,
+            (3, 4),
+            (4, 1),
+            True,
+        )
         assert seen["device_type"] == (1 if rocpy.platform.current().host_memory else 10)
-        seen = describe(Interface("__cuda_array_interface__", data=(buffer.handle, False), shape=(2, 2), strides=(16, 8)))
+        seen = describe(
+            Interface("__cuda_array_interface__", data=(buffer.handle, False), shape=(2, 2), strides=(16, 8))
+        )
         assert seen["strides"] == (4, 2)
 
 
@@ -256,7 +267,12 @@ def test_malformed_device_interfaces_are_refused(changes):
 def test_buffers():
     x = array.array("d", [1.0, 2.0, 3.0])
     seen = describe(x)
-    assert (seen["data"], seen["dtype"], seen["shape"], seen["provider"]) == (x.buffer_info()[0], "float64", (3,), "buffer")
+    assert (seen["data"], seen["dtype"], seen["shape"], seen["provider"]) == (
+        x.buffer_info()[0],
+        "float64",
+        (3,),
+        "buffer",
+    )
     assert describe(x, output=True)["read_only"] is False
     assert describe(memoryview(np.zeros((2, 3), "f4")).toreadonly())["read_only"] is True
     assert describe((ctypes.c_float * 3 * 2)())["shape"] == (2, 3)

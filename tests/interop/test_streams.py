@@ -124,7 +124,20 @@ def test_what_is_taken_for_a_stream(stream, handle):
 
 
 @pytest.mark.parametrize(
-    "stream", ["null", 1.0, True, -1, 1 << 64, object(), np.zeros(1), CudaStream((1, 5)), CudaStream(5), CudaStream((0, "x")), []]
+    "stream",
+    [
+        "null",
+        1.0,
+        True,
+        -1,
+        1 << 64,
+        object(),
+        np.zeros(1),
+        CudaStream((1, 5)),
+        CudaStream(5),
+        CudaStream((0, "x")),
+        [],
+    ],
 )
 def test_what_is_no_stream(stream):
     with pytest.raises(InvalidOperandError, match="stream: "):
@@ -158,7 +171,13 @@ def test_events():
             rocpy.Event().elapsed_ms(start)
         kept.close()
     start.close()
-    for use in (lambda: start.handle, start.synchronize, lambda: start.done, lambda: start.elapsed_ms(stop), start.__enter__):
+    for use in (
+        lambda: start.handle,
+        start.synchronize,
+        lambda: start.done,
+        lambda: start.elapsed_ms(stop),
+        start.__enter__,
+    ):
         with pytest.raises(ClosedError, match="Event has been closed"):
             use()
     with rocpy.Stream() as stream, pytest.raises(ClosedError):
@@ -211,7 +230,13 @@ def test_buffers(location):
                 buffer.copy_to(bad)
         with pytest.raises(InvalidProblemError, match="256 is no byte"):
             buffer.fill(256)
-    for use in (lambda: buffer.handle, buffer.to_numpy, buffer.__dlpack__, buffer.__dlpack_device__, lambda: buffer.fill(0)):
+    for use in (
+        lambda: buffer.handle,
+        buffer.to_numpy,
+        buffer.__dlpack__,
+        buffer.__dlpack_device__,
+        lambda: buffer.fill(0),
+    ):
         with pytest.raises(ClosedError, match="Buffer has been closed"):
             use()
     buffer.close()
@@ -385,7 +410,11 @@ def destroy_behind(handle):
 
 def run_python(code, **environment):
     return subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
+        [sys.executable, "-P", "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
     )
 
 
