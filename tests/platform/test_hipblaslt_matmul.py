@@ -196,11 +196,9 @@ def test_in_place(handle):
         random_values(2, (7, 5), "float32"),
         random_values(3, (6, 5), "float32"),
     )
-    memory = calls.stored(c, "float32")
+    memory_a, memory_b, memory = (calls.stored(x, "float32") for x in (a, b, c))
     with Call(problem) as call:
-        assert (
-            call.matmul(handle, 1.0, calls.stored(a, "float32"), calls.stored(b, "float32"), 2.0, memory, memory) == 0
-        )
+        assert call.matmul(handle, 1.0, memory_a, memory_b, 2.0, memory, memory) == 0
         unwrap(hip.hipStreamSynchronize(None))
     np.testing.assert_allclose(memory.T, a @ b + 2 * c, rtol=1e-5, atol=1e-5)
 
@@ -221,9 +219,9 @@ def test_alpha_zero_reads_neither_a_nor_b(handle):
     problem = Problem(4, 3, 5)
     c = random_values(3, (4, 3), "float32")
     for operand in (None, np.full(20, np.nan, np.float32)):
-        d = np.zeros((3, 4), np.float32)
+        memory_c, d = calls.stored(c, "float32"), np.zeros((3, 4), np.float32)
         with Call(problem) as call:
-            assert call.matmul(handle, 0.0, operand, operand, 1.0, calls.stored(c, "float32"), d) == 0
+            assert call.matmul(handle, 0.0, operand, operand, 1.0, memory_c, d) == 0
             unwrap(hip.hipStreamSynchronize(None))
         np.testing.assert_array_equal(d.T, c)
 
@@ -294,16 +292,14 @@ def test_packed_operand(handle, dtype, op):
     a_layout = {"order": calls.PACKED_ORDER, "batch": 1, "stride": 0, "ld": 1}
     problem = Problem(m, n, k, dtype, batch=batch, layouts={"a": a_layout})
     wanted, _, _ = oracle.expected(a[None], b, None, 1.0, 0.0, 1, dtype)
+    memory_b = calls.stored(b, dtype)
     with Call(problem) as call:
         _, found, _ = call.heuristic(handle)
         assert found
         for result in found:
             d = np.zeros((batch, n, m), DTYPES[dtype][0])
             workspace = np.zeros(problem.workspace, np.uint8)
-            assert (
-                call.matmul(handle, 1.0, packed, calls.stored(b, dtype), 0.0, d, d, calls.algo_of(result), workspace)
-                == 0
-            )
+            assert call.matmul(handle, 1.0, packed, memory_b, 0.0, d, d, calls.algo_of(result), workspace) == 0
             unwrap(hip.hipStreamSynchronize(None))
             assert_within(calls.unstored(d, m, n), wanted, calls.algo_name(handle, calls.algo_of(result)))
 
