@@ -44,6 +44,7 @@ size_t PlanCache::slot_of(uint64_t hash, const int64_t *words, int size) const {
 }
 
 void PlanCache::rebuild(size_t slots) {
+  last_ = -1;
   slots_.assign(slots, -1);
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry &entry = entries_[i];
@@ -51,14 +52,21 @@ void PlanCache::rebuild(size_t slots) {
   }
 }
 
+bool PlanCache::is_last(const PlanKey &key) const {
+  if (last_ < 0) return false;
+  const std::vector<int64_t> &words = entries_[static_cast<size_t>(last_)].words;
+  return words.size() == static_cast<size_t>(key.size) && std::memcmp(words.data(), key.words, words.size() * sizeof words[0]) == 0;
+}
+
 std::shared_ptr<CachedCall> PlanCache::find(const PlanKey &key) {
-  const uint64_t hash = key.hash();
   std::lock_guard<SpinLock> lock(lock_);
-  const int32_t index = slots_[slot_of(hash, key.words, key.size)];
+  // A loop over one product asks for the same key again and again: comparing is cheaper than hashing.
+  const int32_t index = is_last(key) ? last_ : slots_[slot_of(key.hash(), key.words, key.size)];
   if (index < 0) {
     ++misses_;
     return nullptr;
   }
+  last_ = index;
   Entry &entry = entries_[static_cast<size_t>(index)];
   entry.last_used = ++clock_;
   ++hits_;
@@ -117,17 +125,11 @@ PlanCacheInfo PlanCache::info() const {
 namespace {
 // Never destroyed: plans belong to libraries that may be gone at exit. A child of fork() starts with an empty one, because a lock of the
 // parent's may be held by a thread that the child does not have.
-PlanCache *cache = nullptr;
+PlanCache *cache = new PlanCache;
 void abandon_in_child() { cache = new PlanCache; }
-std::once_flag cache_once;
+const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 }  // namespace
 
-PlanCache &plan_cache() {
-  std::call_once(cache_once, [] {
-    cache = new PlanCache;
-    pthread_atfork(nullptr, nullptr, abandon_in_child);
-  });
-  return *cache;
-}
+PlanCache &plan_cache() { return *cache; }
 
 }  // namespace rocpy

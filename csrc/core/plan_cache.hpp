@@ -63,16 +63,18 @@ class PlanCache {
   };
   void evict(int64_t keep);
   void rebuild(size_t slots);
+  bool is_last(const PlanKey &key) const;
   size_t slot_of(uint64_t hash, const int64_t *words, int size) const;
 
   mutable SpinLock lock_;
   std::vector<Entry> entries_;
   std::vector<int32_t> slots_;  // open addressing: index into entries_, or -1
+  int32_t last_ = -1;  // the entry found last
   uint64_t clock_ = 0;
   int64_t hits_ = 0, misses_ = 0, capacity_ = 0;
 };
 
-// The process's one cache; its size comes from ROCPY_PLAN_CACHE.
+// The process's one cache; its size comes from ROCPY_PLAN_CACHE as it was when the library was loaded.
 PlanCache &plan_cache();
 
 }  // namespace rocpy

@@ -20,7 +20,7 @@ cdef struct Operands:
 cdef int epilogue_index(object epilogue) except -1
 cdef int dtype_code(object dtype) except -2
 cdef double real(object value, str name) except? -1.0
-cdef void describe(PlanKey *key, const Operand *operand) noexcept nogil
+cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil
 cdef object info(const Operand *operand, bint packed=*)
 cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp)
 cdef object sole_aux(object aux)

@@ -61,15 +61,23 @@ cdef double real(object value, str name) except? -1.0:
         ) from None
 
 
-cdef void describe(PlanKey *key, const Operand *operand) noexcept nogil:
-    cdef int axis
-    if operand.ndim < 0:
-        key.add(-1)
-        return
-    key.add((<int64_t>operand.type << 8) | operand.ndim)
-    for axis in range(operand.ndim):
-        key.add(operand.shape[axis])
-        key.add(operand.strides[axis])
+cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil:
+    """Add what decides a plan: which operands there are, then type, shape and strides of each."""
+    cdef const Operand *all[6]
+    cdef int64_t present = 0
+    cdef int i, axis
+    all[0], all[1], all[2], all[3], all[4], all[5] = (&operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out)
+    for i in range(6):
+        if all[i].ndim >= 0:
+            present |= <int64_t>1 << i
+    key.add(present)
+    for i in range(6):
+        if all[i].ndim < 0:
+            continue
+        key.add((<int64_t>all[i].type << 8) | all[i].ndim)
+        for axis in range(all[i].ndim):
+            key.add(all[i].shape[axis])
+            key.add(all[i].strides[axis])
 
 
 cdef object info(const Operand *operand, bint packed=False):
@@ -114,7 +122,7 @@ cdef object sole_aux(object aux):
 
 
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out):
-    """Parse every operand; returns what must be kept alive. A Weight in place of b brings its memory, and its bias if none is given."""
+    """Parse every operand; returns what must be kept alive beside the operands themselves, if anything. A Weight brings its own memory."""
     cdef Weight weight
     operands.packed = False
     operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
@@ -138,6 +146,8 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
     if out is not None:
         kept_out = parse_one(out, "out", &operands.out, &operands.a)
         check_out(operands, &operands.out)
+    if kept_a is a and kept_b is b and kept_c is c and kept_bias is bias and kept_aux is aux and kept_out is out:
+        return None
     return (kept_a, kept_b, kept_c, kept_bias, kept_aux, kept_out)
 
 

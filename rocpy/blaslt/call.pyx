@@ -44,6 +44,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef int index, device = 0
     cdef hipStream_t c_stream = NULL
     cdef double c_alpha, c_beta, low, high
+    cdef bint wait
     cdef int64_t word
     cdef StreamContext *context = NULL
     cdef object resolved = None
@@ -88,12 +89,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if options is not None or _ACTIVE:
         resolved = _options.resolve_options(options)
         key.add(hash(resolved))
-    describe(&key, &operands.a)
-    describe(&key, &operands.b)
-    describe(&key, &operands.c)
-    describe(&key, &operands.bias)
-    describe(&key, &operands.aux)
-    describe(&key, &operands.out)
+    describe(&key, &operands)
 
     if key.fits():
         call = plan_cache().find(key)
@@ -122,7 +118,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream),
             (lambda: None) if wait else Settle(<size_t>c_stream),
         )
-    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out, held,
+    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out,
+                                 held if wait else (held, a, b, c, bias, aux, out),
                                    c_alpha, c_beta, 0, device, c_stream, wait)
     if out is not None:
         _operand.written(out, operands.out.provider)

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport shared_ptr
 
@@ -27,7 +27,7 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.blaslt.problem import OperandInfo, dense_strides
+from rocpy.blaslt.problem import OperandInfo
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
@@ -300,7 +300,7 @@ cdef class Matmul:
             if out is not None and self.prototype is None:
                 direct = self.read_out(used, out, &target)
             result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
-                             out if direct else None, held, self.alpha, self.beta, chosen, device, c_stream, wait)
+                             out if direct else None, held if wait else (held, self.given, out), self.alpha, self.beta, chosen, device, c_stream, wait)
             extra = None
             if self.extra_name is not None:
                 result, extra = result
@@ -339,14 +339,25 @@ cdef class Matmul:
 
     cdef bint read_out(self, Operands *operands, object out, Operand *target) except? -1:
         """Parse out. True: it is dense, so that the product may be written straight into it."""
+        cdef const CachedCall *call = self.call.get()
+        cdef int64_t step = 1
+        cdef int axis
+        cdef bint dense = True, same
         parse_one(out, "out", target, &operands.a)
         check_out(operands, target)
-        given = info(target)
-        if given.shape != self.problem.result_shape:
-            raise InvalidProblemError(f"out: shape {given.shape}, but the result has shape {self.problem.result_shape}")
-        if given.dtype != self.problem.dtype:
-            raise InvalidProblemError(f"out is {given.dtype} and the result is {self.problem.dtype}; they must be equal")
-        return given.strides == dense_strides(given.shape)
+        same = target.ndim == call.result_ndim and target.type == call.result_type
+        for axis in range(call.result_ndim - 1, -1, -1):
+            if not same or target.shape[axis] != call.result_shape[axis]:
+                same = False
+                break
+            dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
+            step *= target.shape[axis]
+        if not same:
+            given = info(target)
+            raise InvalidProblemError(
+                f"out: shape {given.shape}, {given.dtype}; the result has shape {self.problem.result_shape}, {self.problem.dtype}"
+            )
+        return dense
 
     cdef size_t place_of_algorithm(self, object algorithm) except? 99999:
         if not isinstance(algorithm, Algorithm):
