@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Speed of every algorithm of the product engine per shape, with the peak of the FMA units measured in between:
 //   bench_gemm [--threads N] [--rounds N] [--only TEXT] [--all] [--openblas LIBRARY]
-// Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and epilogues.
+// Prints the best of interleaved rounds in GF/s; * marks the algorithm that rank() puts first. --all adds types and
+// epilogues.
 #include <dlfcn.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,9 +21,14 @@ namespace {
 
 using namespace rocpy_host;
 using namespace rocpy_host::gemm;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+// One thread is measured by its own CPU time, which a busy machine disturbs less; several by the wall clock.
+bool cpu_time = false;
+double now() {
+  timespec t;
+  clock_gettime(cpu_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+double seconds_since(double start) { return now() - start; }
 
 #if defined(__x86_64__)
 typedef float Wide __attribute__((vector_size(64), may_alias));
@@ -33,10 +39,21 @@ __attribute__((target("avx512f,fma"))) double peak_once() {
   Wide a, b;
   for (int i = 0; i < 16; i++) a[i] = b[i] = 1e-9f;
   Wide c0{}, c1{}, c2{}, c3{}, c4{}, c5{}, c6{}, c7{}, c8{}, c9{}, ca{}, cb{};
-  Clock::time_point start = Clock::now();
+  double start = now();
   for (long i = 0; i < steps; i++) {
 #define STEP(c) asm volatile("vfmadd231ps %1, %2, %0" : "+v"(c) : "v"(a), "v"(b))
-    STEP(c0); STEP(c1); STEP(c2); STEP(c3); STEP(c4); STEP(c5); STEP(c6); STEP(c7); STEP(c8); STEP(c9); STEP(ca); STEP(cb);
+    STEP(c0);
+    STEP(c1);
+    STEP(c2);
+    STEP(c3);
+    STEP(c4);
+    STEP(c5);
+    STEP(c6);
+    STEP(c7);
+    STEP(c8);
+    STEP(c9);
+    STEP(ca);
+    STEP(cb);
 #undef STEP
   }
   return static_cast<double>(steps) * 12 * 32 / seconds_since(start) * 1e-9;
@@ -56,7 +73,8 @@ struct Shape {
   Aux aux;
 };
 
-using Sgemm = void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+using Sgemm = void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
+                       int);
 
 struct Run {
   Shape shape;
@@ -118,14 +136,15 @@ struct Run {
   }
 
   double flops() const {
-    return 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k) * static_cast<double>(shape.batch);
+    return 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k) *
+           static_cast<double>(shape.batch);
   }
 
   template <class F>
   double measure(F f) const {
     int repeats = static_cast<int>(std::max(1.0, std::min(5000.0, 2e8 / flops())));
     f();
-    Clock::time_point start = Clock::now();
+    double start = now();
     for (int i = 0; i < repeats; i++) f();
     return flops() * repeats / seconds_since(start) * 1e-9;
   }
@@ -139,9 +158,10 @@ struct Run {
     if (sgemm && shape.type == Type::f32 && shape.batch == 1 && !shape.packed) {
       const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
       blas = std::max(blas, measure([&] {
-        sgemm(101, 111, shape.b_transposed ? 112 : 111, m, n, k, 1.0f, reinterpret_cast<const float *>(a.data()), k,
-              reinterpret_cast<const float *>(b.data()), shape.b_transposed ? k : n, 0.0f, reinterpret_cast<float *>(d.data()), n);
-      }));
+                        sgemm(101, 111, shape.b_transposed ? 112 : 111, m, n, k, 1.0f,
+                              reinterpret_cast<const float *>(a.data()), k, reinterpret_cast<const float *>(b.data()),
+                              shape.b_transposed ? k : n, 0.0f, reinterpret_cast<float *>(d.data()), n);
+                      }));
     }
   }
 
@@ -183,6 +203,7 @@ int main(int argc, char **argv) {
       if (!sgemm) fprintf(stderr, "no cblas_sgemm in %s\n", value);
     }
   }
+  cpu_time = thread_count() == 1;
   const Activation none = Activation::none, gelu = Activation::gelu;
   const Aux no = Aux::none, store = Aux::store;
   const Type f32 = Type::f32, f64 = Type::f64, f16 = Type::f16, bf16 = Type::bf16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One product for the tests of the engine: its description, its buffers with guard bands, and a reference in double with error bounds.
+// One product for the tests of the engine: its description, its buffers with guard bands, and a reference in double
+// with error bounds.
 #pragma once
 
 #include <cmath>
@@ -113,7 +114,9 @@ struct Random {
     return state ^= state << 17;
   }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-52 - 1.0; }
-  int64_t integer(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }
+  int64_t integer(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
+  }
 };
 
 enum class Layout { row, column, strided };
@@ -125,20 +128,22 @@ struct Case {
   Activation activation = Activation::none;
   Aux aux_use = Aux::none;
   Reduction reduction = Reduction::none;
-  bool has_bias = false, per_row = false, alpha_vector = false, in_place = false, packed = false, integers = false, share_b = false;
+  bool has_bias = false, per_row = false, alpha_vector = false, in_place = false, packed = false, integers = false,
+       share_b = false;
   double alpha = 1, beta = 0, low = -0.3, high = 0.4;
   int64_t gap = 0, shift = 0;
 
   std::string text() const {
     char out[320];
     snprintf(out, sizeof out,
-             "m %lld n %lld k %lld batch %lld types %d%d%d bias %d aux %d layouts %d%d act %d aux_use %d red %d has_bias %d row %d "
+             "m %lld n %lld k %lld batch %lld types %d%d%d bias %d aux %d layouts %d%d act %d aux_use %d red %d "
+             "has_bias %d row %d "
              "av %d in_place %d packed %d alpha %g beta %g gap %lld shift %lld",
-             static_cast<long long>(m), static_cast<long long>(n), static_cast<long long>(k), static_cast<long long>(batch),
-             static_cast<int>(a), static_cast<int>(b), static_cast<int>(d), static_cast<int>(bias), static_cast<int>(aux),
-             static_cast<int>(a_layout), static_cast<int>(b_layout), static_cast<int>(activation), static_cast<int>(aux_use),
-             static_cast<int>(reduction), has_bias, per_row, alpha_vector, in_place, packed, alpha, beta, static_cast<long long>(gap),
-             static_cast<long long>(shift));
+             static_cast<long long>(m), static_cast<long long>(n), static_cast<long long>(k),
+             static_cast<long long>(batch), static_cast<int>(a), static_cast<int>(b), static_cast<int>(d),
+             static_cast<int>(bias), static_cast<int>(aux), static_cast<int>(a_layout), static_cast<int>(b_layout),
+             static_cast<int>(activation), static_cast<int>(aux_use), static_cast<int>(reduction), has_bias, per_row,
+             alpha_vector, in_place, packed, alpha, beta, static_cast<long long>(gap), static_cast<long long>(shift));
     return out;
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scalar conversion between float and the 16-bit formats: exact one way, rounded to nearest even the other. Internal linkage, because
-// files built for different instruction sets include it.
+// Scalar conversion between float and the 16-bit formats: exact one way, rounded to nearest even the other. Internal
+// linkage, because files built for different instruction sets include it.
 #pragma once
 
 #include <cstdint>

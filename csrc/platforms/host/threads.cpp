@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The thread pool: workers that wait for a numbered job, share its tasks by an atomic counter, and sleep when none comes.
+// The thread pool: workers that wait for a numbered job, share its tasks by an atomic counter, and sleep when none
+// comes.
 #include "threads.hpp"
 
 #include <pthread.h>
@@ -91,8 +92,8 @@ struct Job {
 struct Pool {
   std::mutex callers;  // held by the one call that uses the pool
 
-  // A job is published by writing its fields, then `ticket`: the job's number and how many workers may join it. A worker joins by
-  // taking one seat, so none can read the fields while the next job writes them.
+  // A job is published by writing its fields, then `ticket`: the job's number and how many workers may join it. A
+  // worker joins by taking one seat, so none can read the fields while the next job writes them.
   Job job{};
   std::atomic<int64_t> next{0};
   std::atomic<uint64_t> number{0};
@@ -150,8 +151,8 @@ void worker(Pool *pool) {
   }
 }
 
-// Between fork and exec only the forking thread lives on. The old pool is leaked on purpose: its locks may be held by threads that are
-// gone, and waiting for them would hang.
+// Between fork and exec only the forking thread lives on. The old pool is leaked on purpose: its locks may be held by
+// threads that are gone, and waiting for them would hang.
 void forked_child() {
   shared_pool.store(nullptr, std::memory_order_relaxed);
   inside = false;

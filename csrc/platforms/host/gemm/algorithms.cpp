@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table of algorithms: which take a problem, with what workspace, in what order they are worth trying, and how one runs.
+// The table of algorithms: which take a problem, with what workspace, in what order they are worth trying, and how one
+// runs.
 #include "blocking.hpp"
 #include "drivers.hpp"
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The cost model behind rank(): cycles of a nominal core with two fused units, two loads a cycle and some bytes of memory a cycle. It
-// counts what differs between algorithms (copies, passes, waits for memory) and looks at nothing but shapes, strides and types.
+// The cost model behind rank(): cycles of a nominal core with two fused units, two loads a cycle and some bytes of
+// memory a cycle. It counts what differs between algorithms (copies, passes, waits for memory) and looks at nothing but
+// shapes, strides and types.
 #include "blocking.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr double kMemoryBytes = 7.0;      // a cycle, read in order
-constexpr double kScatteredBytes = 3.5;   // a cycle, in lines of many rows
-constexpr double kCacheBytes = 1 << 19;   // an operand up to this size is taken to be in a cache
+constexpr double kMemoryBytes = 7.0;     // a cycle, from memory, waited for
+constexpr double kFetchedBytes = 26.0;   // a cycle, fetched ahead of the arithmetic that needs it
+constexpr double kWrittenBytes = 10.0;   // a cycle, of panels
+constexpr double kCacheBytes = 1 << 19;  // an operand up to this size is taken to be in a cache
 constexpr double kCyclesPerMicrosecond = 4000;
 
 double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
@@ -25,9 +27,11 @@ double size(Type type) { return static_cast<double>(size_of(type)); }
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), panels = static_cast<double>(b.panels);
-  const double blocks = static_cast<double>(b.blocks), tiles = static_cast<double>(b.tiles), rows = static_cast<double>(b.tile_rows);
+  const double blocks = static_cast<double>(b.blocks), tiles = static_cast<double>(b.tiles),
+               rows = static_cast<double>(b.tile_rows);
   const double passes = k > 0 ? static_cast<double>(divide_up(static_cast<int64_t>(k), b.depth)) : 1;
-  const bool narrow = p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
+  const bool narrow =
+      p.n % static_cast<int64_t>(width) != 0 && 2 * (p.n % static_cast<int64_t>(width)) <= static_cast<int64_t>(width);
   const double full = narrow ? panels - 1 : panels;
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
   // Leaving and entering a tile; with several passes also reading and writing its sums.
@@ -35,22 +39,24 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   cycles += static_cast<double>(b.chunks) * m * k * 0.35 + 60 * blocks * static_cast<double>(b.chunks);
   const double b_bytes = k * n * size(p.b.type), vectors = k * panels * 2;
   const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
-  const double copy = vectors * (across ? 1.5 : along ? 3 : 60) + memory_cycles(b_bytes, across ? kScatteredBytes : kMemoryBytes);
+  // Columns adjacent, k adjacent (transposed in registers), or neither (one by one).
+  const double copy = vectors * (across ? 1.5 : along ? 4 : 60);
   double extra;
   if (p.b.packed) {
-    // Fetched ahead of the arithmetic, unless there is too little of it.
-    const double wait = memory_cycles(b_bytes, kMemoryBytes) * (blocks > 1 ? 1 : 0.7) - 0.7 * cycles;
+    // Hidden behind the arithmetic, unless there is too little of it.
+    const double wait = memory_cycles(b_bytes, kMemoryBytes) - 0.7 * cycles;
     extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, kMemoryBytes);
   } else if (variant.family == Family::blocked) {
-    extra = copy + memory_cycles(k * n * 4, kMemoryBytes) + vectors * 1.0 + 1200;
+    extra = copy + vectors + memory_cycles(b_bytes, kMemoryBytes) + memory_cycles(k * n * 4, kWrittenBytes) + 1200;
   } else if (across && b.block_tiles <= 2) {
-    // In place: rows of b that fall on the same cache sets push one another out.
-    const bool conflict = static_cast<int64_t>(size(p.b.type)) * p.b.row_stride % 4096 == 0 && k > 64;
-    extra = memory_cycles(b_bytes, kScatteredBytes) * 0.5 + (blocks - 1) * memory_cycles(b_bytes, 4 * kMemoryBytes) * 0.3 +
-            (conflict ? blocks * vectors * 1.5 : 0);
+    // In place: every block of rows reads b again, from an outer cache if it is large. A lone thin tile has no time to
+    // fetch ahead.
+    const double again = b_bytes > kCacheBytes ? 0.012 : 0.004;
+    const double wait = memory_cycles(b_bytes, 0.5 * kMemoryBytes) - cycles;
+    extra = memory_cycles(b_bytes, kFetchedBytes) + (blocks - 1) * b_bytes * again + (wait > 0 ? wait : 0);
   } else {
-    extra = blocks * vectors * (across ? 1.5 : along ? 3 : 60) + memory_cycles(b_bytes, across ? kScatteredBytes : kMemoryBytes) * 0.5 +
-            (blocks - 1) * memory_cycles(b_bytes, 4 * kMemoryBytes) * 0.5;
+    extra =
+        blocks * copy + memory_cycles(b_bytes, kMemoryBytes) + (blocks - 1) * memory_cycles(b_bytes, 3 * kMemoryBytes);
   }
   return 150 + batch * (cycles + extra);
 }
@@ -60,7 +66,8 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double few = rows ? m : n, many = rows ? n : m;
   const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
-  const double vectors = (rows ? p.b.column_stride == 1 : p.a.row_stride == 1) ? k * ((many + lanes - 1) / lanes) : many * (k / lanes + 4);
+  const double vectors =
+      (rows ? p.b.column_stride == 1 : p.a.row_stride == 1) ? k * ((many + lanes - 1) / lanes) : many * (k / lanes + 4);
   const double bytes = k * many * size(rows ? p.b.type : p.a.type);
   double cycles = vectors * (few * 0.65 + 0.6);
   const double memory = memory_cycles(bytes, kMemoryBytes);
@@ -89,9 +96,10 @@ float predict(const Variant &variant, const Problem &p) {
       direct.family = Family::direct;
       direct.depth = 256;
       const double parts = static_cast<double>(divide_up(p.k, variant.depth)), results = static_cast<double>(p.m * p.n);
-      cycles = tiled_cycles(direct, p, make_blocks(direct, p), static_cast<double>(p.k), batch) + batch * results * (parts * 0.5 + 2);
+      cycles = tiled_cycles(direct, p, make_blocks(direct, p), static_cast<double>(p.k), batch) +
+               batch * results * (parts * 0.5 + 2);
       // Its parts can run side by side where the result alone gives threads little to share.
-      if (results <= 4096 && parts >= 8) cycles *= 0.7;
+      if (results <= 4096 && parts >= 4) cycles *= 0.7;
       break;
     }
   }

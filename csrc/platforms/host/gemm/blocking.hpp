@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Block sizes of every algorithm, and what an algorithm is expected to cost. Neither asks the machine for anything but the kernel set
-// in use: not its caches, not its number of threads.
+// Block sizes of every algorithm, and what an algorithm is expected to cost. Neither asks the machine for anything but
+// the kernel set in use: not its caches, not its number of threads.
 #pragma once
 
 #include "drivers.hpp"
@@ -9,18 +9,18 @@ namespace rocpy_host::gemm {
 
 // Ids are recorded in tuning databases: an id is never given to another meaning.
 constexpr Variant kVariants[] = {
+    {{103, "direct.28x1024x512"}, Family::direct, 28, 1024, 512},
     {{101, "direct.112x1024x256"}, Family::direct, 112, 1024, 256},
     {{102, "direct.224x512x256"}, Family::direct, 224, 512, 256},
-    {{103, "direct.28x1024x512"}, Family::direct, 28, 1024, 512},
     {{201, "skinny.1024"}, Family::skinny, 16, 1024, 4096},
     {{202, "skinny.4096"}, Family::skinny, 16, 4096, 4096},
     {{301, "blocked.112x1024x256"}, Family::blocked, 112, 1024, 256},
     {{302, "blocked.112x1024x384"}, Family::blocked, 112, 1024, 384},
     {{303, "blocked.112x1024x512"}, Family::blocked, 112, 1024, 512},
     {{304, "blocked.224x512x256"}, Family::blocked, 224, 512, 256},
-    {{401, "split.1024"}, Family::split, 112, 1024, 1024},
-    {{402, "split.4096"}, Family::split, 112, 1024, 4096},
-    {{403, "split.16384"}, Family::split, 112, 1024, 16384},
+    {{401, "split.1024"}, Family::split, 28, 1024, 1024},
+    {{402, "split.4096"}, Family::split, 28, 1024, 4096},
+    {{403, "split.16384"}, Family::split, 28, 1024, 16384},
 };
 constexpr int kVariantCount = sizeof kVariants / sizeof kVariants[0];
 

@@ -69,7 +69,8 @@ struct SumTasks {
     T total[kGroup], part[kGroup];
     const auto sum = kernels<T>().sum[element_index(m.type)];
     for (int64_t b = 0; b < (shared ? p.batch : 1); b++) {
-      sum(offset(m.data, m.type, (g + b) * m.batch_stride + c * c_stride), x_stride, c_stride, p.k, some, b ? part : total);
+      sum(offset(m.data, m.type, (g + b) * m.batch_stride + c * c_stride), x_stride, c_stride, p.k, some,
+          b ? part : total);
       for (int64_t j = 0; b && j < some; j++) total[j] += part[j];
     }
     kernels<T>().write(p.bias, p.bias_type, g * p.bias_batch_stride + c, total, some);

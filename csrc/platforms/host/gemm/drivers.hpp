@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the drivers share: the checked problem in the compute type, the scratch of a thread, and the algorithm table's row.
+// What the drivers share: the checked problem in the compute type, the scratch of a thread, and the algorithm table's
+// row.
 #pragma once
 
 #include "isa.hpp"
@@ -19,8 +20,8 @@ struct Variant {
 // A fixed size per thread, enough for every variant's blocks.
 constexpr size_t kScratchBytes = size_t{1} << 20;
 
-// The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory is short the
-// threads take turns with one static buffer.
+// The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory
+// is short the threads take turns with one static buffer.
 class Scratch {
  public:
   Scratch();
@@ -47,7 +48,9 @@ inline const char *offset(const void *data, Type type, int64_t elements) {
 }
 
 // A product may be absent: with alpha 0 the operands may be null, and then count as empty.
-inline int64_t effective_k(const Problem &p) { return p.alpha == 0 && !p.alpha_vector && (!p.a.data || !p.b.data) ? 0 : p.k; }
+inline int64_t effective_k(const Problem &p) {
+  return p.alpha == 0 && !p.alpha_vector && (!p.a.data || !p.b.data) ? 0 : p.k;
+}
 
 template <class T>
 Finish<T> make_finish(const Problem &p) {
@@ -64,14 +67,16 @@ inline size_t sums_bytes(const Problem &p, int64_t blocks) {
   return static_cast<size_t>(round_up(static_cast<int64_t>(value) * p.n * blocks * p.batch, 64));
 }
 
-// Adds the partial sums in block order and writes the bias gradient. Batch entries with bias stride 0 share one gradient.
+// Adds the partial sums in block order and writes the bias gradient. Batch entries with bias stride 0 share one
+// gradient.
 template <class T>
 void finish_sums(const Problem &p, const T *sums, int64_t blocks);
 // The sums over a's rows or b's columns, which are no part of the product.
 template <class T>
 void operand_sums(const Problem &p);
 
-// Each family: does the variant take the problem (types and shapes have been checked), the workspace it needs, and the run.
+// Each family: does the variant take the problem (types and shapes have been checked), the workspace it needs, and the
+// run.
 struct Blocks {
   int64_t tiles, tile_rows, block_tiles, blocks;  // of rows
   int64_t panels, chunk_panels, chunks;           // of columns

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The skinny family: a few rows against a large b, or a large a against a few columns. The large matrix is read once, in its own order;
-// the small one is held in the compute type. No workspace but that of column sums.
+// The skinny family: a few rows against a large b, or a large a against a few columns. The large matrix is read once,
+// in its own order; the small one is held in the compute type. No workspace but that of column sums.
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr int64_t kMostRows = 16;   // or columns, when a is the large one
-constexpr int64_t kDepth = 4096;    // of the small matrix held at a time
-constexpr int64_t kBurst = 16;      // rows of the large matrix read side by side
-constexpr int64_t kDotColumns = 16; // columns that all small rows visit before the next
+constexpr int64_t kMostRows = 16;    // or columns, when a is the large one
+constexpr int64_t kDepth = 4096;     // of the small matrix held at a time
+constexpr int64_t kBurst = 16;       // rows of the large matrix read side by side
+constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
@@ -42,12 +42,14 @@ struct Skinny {
   int64_t chunk, chunks;
   T *sums = nullptr;
 
-  Skinny(const Problem &problem, int64_t chunk_size, int64_t chunk_count) : p(problem), chunk(chunk_size), chunks(chunk_count) {}
+  Skinny(const Problem &problem, int64_t chunk_size, int64_t chunk_count)
+      : p(problem), chunk(chunk_size), chunks(chunk_count) {}
 
   const Matrix &large() const { return rows ? p.b : p.a; }
   const Matrix &small() const { return rows ? p.a : p.b; }
 
-  // Holds the small matrix's k range [x0, x0 + count): for dots as rows of k, otherwise as [x][row] in groups of at most 8 rows.
+  // Holds the small matrix's k range [x0, x0 + count): for dots as rows of k, otherwise as [x][row] in groups of at
+  // most 8 rows.
   void hold(int64_t g, int64_t x0, int64_t count, T *held) const {
     const Matrix &m = small();
     const int64_t few_stride = rows ? m.row_stride : m.column_stride, x_stride = rows ? m.column_stride : m.row_stride;
@@ -65,12 +67,14 @@ struct Skinny {
   }
 
   void run(int64_t index) const {
-    const int64_t g = index / chunks, block = index % chunks, first = block * chunk, count = smaller(chunk, many - first);
+    const int64_t g = index / chunks, block = index % chunks, first = block * chunk,
+                  count = smaller(chunk, many - first);
     const int64_t lanes = kernel.tile_columns / 2;
     Scratch scratch;
     T *held = scratch.at<T>(0);
     T *acc = held + kMostRows * kDepth + 64;
-    // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed below.
+    // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed
+    // below.
     const int64_t padded = round_up(rows || !dots ? count : few, lanes);
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
@@ -89,8 +93,9 @@ struct Skinny {
         for (int64_t j = 0; j < count; j += kDotColumns) {
           for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
             const int64_t group = smaller(kMaxSkinnyRows, few - i);
-            kernel.dot[element][group](depth, held + i * kDepth, kDepth, offset(from, m.type, j * many_stride), many_stride,
-                                       smaller(kDotColumns, count - j), acc + i * out_few + j * out_many, out_few, out_many, x0 == 0);
+            kernel.dot[element][group](depth, held + i * kDepth, kDepth, offset(from, m.type, j * many_stride),
+                                       many_stride, smaller(kDotColumns, count - j), acc + i * out_few + j * out_many,
+                                       out_few, out_many, x0 == 0);
           }
         }
         continue;
@@ -98,8 +103,9 @@ struct Skinny {
       for (int64_t x = 0; x < depth; x += kBurst) {
         for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
           const int64_t group = smaller(kMaxSkinnyRows, few - i);
-          kernel.wide[element][group](smaller(kBurst, depth - x), held + i * depth + x * group, group, offset(from, m.type, x * x_stride),
-                                      x_stride, count, acc + i * padded, padded, x0 + x == 0);
+          kernel.wide[element][group](smaller(kBurst, depth - x), held + i * depth + x * group, group,
+                                      offset(from, m.type, x * x_stride), x_stride, count, acc + i * padded, padded,
+                                      x0 + x == 0);
         }
       }
     }
@@ -151,7 +157,8 @@ void run_skinny(const Variant &variant, const Problem &p, void *workspace) {
   if (p.reduction == Reduction::result_columns) skinny.sums = static_cast<T *>(workspace);
   const double large = static_cast<double>(p.batch) * static_cast<double>(skinny.many) * static_cast<double>(skinny.k);
   parallel_for(p.batch * skinny.chunks,
-               useful_threads(large * static_cast<double>(skinny.few), large * static_cast<double>(size_of(skinny.large().type))),
+               useful_threads(large * static_cast<double>(skinny.few),
+                              large * static_cast<double>(size_of(skinny.large().type))),
                Skinny<T>::task, &skinny);
   if (skinny.sums) finish_sums<T>(p, skinny.sums, skinny.rows ? 1 : skinny.chunks);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The split family, for small results of long sums: k is cut into parts of a fixed length, each part's product goes to the workspace,
-// and the parts are added in order. The parts give threads something to share, and shorten the rounding chains.
+// The split family, for small results of long sums: k is cut into parts of a fixed length, each part's product goes to
+// the workspace, and the parts are added in order. The parts give threads something to share, and shorten the rounding
+// chains.
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
@@ -51,7 +52,8 @@ int64_t parts_of(const Variant &variant, const Problem &p) { return divide_up(p.
 }  // namespace
 
 bool split_takes(const Variant &variant, const Problem &p) {
-  return !p.b.packed && p.m <= kMostValues && p.n <= kMostValues && p.m * p.n <= kMostValues && parts_of(variant, p) > 1;
+  return !p.b.packed && p.m <= kMostValues && p.n <= kMostValues && p.m * p.n <= kMostValues &&
+         parts_of(variant, p) > 1;
 }
 
 size_t split_workspace(const Variant &variant, const Problem &p) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The direct and blocked families: register tiles over blocks of rows and chunks of columns, k in passes. Direct reads b where it is or
-// copies one panel at a time; blocked packs all of b into the workspace first.
+// The direct and blocked families: register tiles over blocks of rows and chunks of columns, k in passes. Direct reads
+// b where it is or copies one panel at a time; blocked packs all of b into the workspace first.
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr int64_t kLine = 64;
+// How many rows ahead a lone tile fetches its panel.
+constexpr int64_t kRowsAhead = 64;
 
 template <class T>
 struct Tiled {
@@ -15,26 +16,27 @@ struct Tiled {
   Blocks blocks;
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
-  int64_t k, last_k;       // of each batch entry, and of the last one
-  int64_t first_entry = 0; // the batch entry that task 0 belongs to
+  int64_t k, last_k;             // of each batch entry, and of the last one
+  int64_t first_entry = 0;       // the batch entry that task 0 belongs to
   const void *panels = nullptr;  // b packed, of panel_type
   Type panel_type = Type::f32;
   T *sums = nullptr;
-  bool plain;       // the sums are the result: tiles are written to d
+  bool plain;  // the sums are the result: tiles are written to d
   bool a_in_place;
 
   Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last)
       : p(problem), blocks(block_sizes), k(depth_of_entry), last_k(depth_of_last) {
     const Type type = sizeof(T) == 8 ? Type::f64 : Type::f32;
-    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && p.activation == Activation::none &&
-            p.aux == Aux::none && p.reduction != Reduction::result_columns;
+    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias &&
+            p.activation == Activation::none && p.aux == Aux::none && p.reduction != Reduction::result_columns;
     // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
     const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
     a_in_place = p.a.type == type && p.a.column_stride == 1 && !conflict && (blocks.panels <= 2 || p.m * k <= 2048);
   }
 
-  void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last, const void *b,
-             int64_t b_stride, int element, T *acc, const char *next, int64_t next_step, int next_lines) const {
+  void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last,
+             const void *b, int64_t b_stride, int element, T *acc, const char *next, int64_t next_step,
+             bool fetch_next) const {
     const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - j);
     const int vectors = width > lanes ? 2 : 1;
     alignas(64) T buffer[kMaxTileRows * 64];
@@ -50,14 +52,16 @@ struct Tiled {
       } else if (last) {
         tile = buffer;
       }
-      // The first tiles of a panel fetch the next panel, a line of each of its rows at a time.
-      const bool fetch = t < next_lines;
-      const char *from = fetch ? next + t * kLine : static_cast<const char *>(b);
-      const T *rows_of_a = a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
-      kernel.tile[element][vectors - 1][!a_in_place][rows](count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from,
-                                                           fetch ? next_step : 0);
+      // The first tile of a panel fetches the next panel.
+      const bool fetch = t == 0 && fetch_next;
+      const char *from = fetch ? next : static_cast<const char *>(b);
+      const T *rows_of_a =
+          a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
+      kernel.tile[element][vectors - 1][!a_in_place][rows](count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride,
+                                                           tile, stride, from, fetch ? next_step : 0);
       if (last && !to_d) {
-        epilogue(finish, tile, stride, g, i, j, rows, width, sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
+        epilogue(finish, tile, stride, g, i, j, rows, width,
+                 sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
       }
     }
   }
@@ -68,8 +72,10 @@ struct Tiled {
     const int64_t chunk = index % blocks.chunks, block = index / blocks.chunks % blocks.blocks;
     const int64_t g = first_entry + index / blocks.chunks / blocks.blocks;
     const int64_t depth_of_entry = g == p.batch - 1 ? last_k : k;
-    const int64_t first_tile = block * blocks.block_tiles, tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
-    const int64_t first_panel = chunk * blocks.chunk_panels, end_panel = smaller(first_panel + blocks.chunk_panels, blocks.panels);
+    const int64_t first_tile = block * blocks.block_tiles,
+                  tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
+    const int64_t first_panel = chunk * blocks.chunk_panels,
+                  end_panel = smaller(first_panel + blocks.chunk_panels, blocks.panels);
     const int64_t width = kernel.tile_columns, lanes = width / 2;
     const int64_t i0 = first_tile * blocks.tile_rows, end_row = smaller(p.m, i0 + tiles * blocks.tile_rows);
     if (sums) {
@@ -85,7 +91,8 @@ struct Tiled {
 
     const char *a_data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
     const char *b_data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
-    const int64_t b_size = static_cast<int64_t>(size_of(p.b.type)), panel_size = static_cast<int64_t>(size_of(panel_type));
+    const int64_t b_size = static_cast<int64_t>(size_of(p.b.type)),
+                  panel_size = static_cast<int64_t>(size_of(panel_type));
     // A panel is copied where several row tiles use it: its rows lie then side by side and in one cache.
     const bool copy = !panels && (p.b.column_stride != 1 || tiles > 2);
     const int b_element = element_index(p.b.type);
@@ -99,8 +106,9 @@ struct Tiled {
       } else {
         for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
           const int rows = static_cast<int>(smaller(blocks.tile_rows, end_row - i));
-          kernel.pack[element_index(p.a.type)](offset(a_data, p.a.type, i * p.a.row_stride + x0 * p.a.column_stride), p.a.column_stride,
-                                               p.a.row_stride, count, rows, rows, a_block + (i - i0) * count, rows);
+          kernel.pack[element_index(p.a.type)](offset(a_data, p.a.type, i * p.a.row_stride + x0 * p.a.column_stride),
+                                               p.a.column_stride, p.a.row_stride, count, rows, rows,
+                                               a_block + (i - i0) * count, rows);
         }
       }
       for (int64_t q = first_panel; q < end_panel; q++) {
@@ -110,23 +118,23 @@ struct Tiled {
           const char *b = static_cast<const char *>(panels) + (q * depth_of_entry + x0) * width * panel_size;
           const int64_t row_bytes = width * panel_size;
           const bool more = tiles > 1 && q + 1 < end_panel;
-          const char *next = more ? b + depth_of_entry * row_bytes : b + 16 * row_bytes;
-          panel(g, a, first_tile, tiles, j, x0, count, last, b, width, element_index(panel_type), tiles_of_panel, next, row_bytes,
-                more ? static_cast<int>(divide_up(row_bytes, kLine)) : tiles == 1 ? 1 : 0);
+          const char *next = more ? b + depth_of_entry * row_bytes : b + kRowsAhead * row_bytes;
+          panel(g, a, first_tile, tiles, j, x0, count, last, b, width, element_index(panel_type), tiles_of_panel, next,
+                row_bytes, more || tiles == 1);
           continue;
         }
         const char *b = b_data + (x0 * p.b.row_stride + j * p.b.column_stride) * b_size;
         const int64_t columns = smaller(width, p.n - j);
         const bool fetch = p.b.column_stride == 1 && q + 1 < end_panel;
-        const int lines = fetch ? static_cast<int>(divide_up(width * b_size, kLine)) : 0;
         if (copy || (columns != width && columns != lanes)) {
           const int padded = static_cast<int>(columns > lanes ? width : lanes);
-          kernel.pack[b_element](b, p.b.row_stride, p.b.column_stride, count, static_cast<int>(columns), padded, sliver, width);
-          panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, b + width * b_size, p.b.row_stride * b_size,
-                lines);
+          kernel.pack[b_element](b, p.b.row_stride, p.b.column_stride, count, static_cast<int>(columns), padded, sliver,
+                                 width);
+          panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, b + width * b_size,
+                p.b.row_stride * b_size, fetch);
         } else {
-          panel(g, a, first_tile, tiles, j, x0, count, last, b, p.b.row_stride, b_element, tiles_of_panel, b + width * b_size,
-                p.b.row_stride * b_size, lines);
+          panel(g, a, first_tile, tiles, j, x0, count, last, b, p.b.row_stride, b_element, tiles_of_panel,
+                b + width * b_size, p.b.row_stride * b_size, fetch);
         }
       }
       x0 += count;
@@ -139,8 +147,10 @@ struct Tiled {
     first_entry = first;
     const int64_t tasks = entries * blocks.blocks * blocks.chunks;
     if (tasks == 1) return run(0);
-    const double multiplications = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(entries * k);
-    const double bytes = static_cast<double>(entries * p.m * p.n) * 8.0 + static_cast<double>(k) * static_cast<double>(p.m + p.n) * 4.0;
+    const double multiplications =
+        static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(entries * k);
+    const double bytes =
+        static_cast<double>(entries * p.m * p.n) * 8.0 + static_cast<double>(k) * static_cast<double>(p.m + p.n) * 4.0;
     parallel_for(tasks, useful_threads(multiplications, bytes), task, this);
   }
 };
@@ -174,10 +184,11 @@ struct PackTasks {
         const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
         char *out = to + (q * k + x) * width * size;
         if (same) {
-          kernel.pack_same[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), out, width);
+          kernel.pack_same[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), out,
+                                    width);
         } else {
-          kernel.pack[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out),
-                               width);
+          kernel.pack[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width),
+                               reinterpret_cast<T *>(out), width);
         }
       }
     }
@@ -186,8 +197,12 @@ struct PackTasks {
   static void task(void *context, int64_t index) { static_cast<const PackTasks *>(context)->run(index); }
 };
 
-int64_t tile_rows_of(const Problem &p) { return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows; }
-int64_t tile_columns_of(const Problem &p) { return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns; }
+int64_t tile_rows_of(const Problem &p) {
+  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+}
+int64_t tile_columns_of(const Problem &p) {
+  return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
+}
 
 size_t packed_operand_bytes(const Problem &p) {
   return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * p.k) * (p.compute == Type::f64 ? 8 : 4);
@@ -195,7 +210,8 @@ size_t packed_operand_bytes(const Problem &p) {
 
 }  // namespace
 
-// Sizes depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so that no thin rest is left over.
+// Sizes depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so that no thin rest
+// is left over.
 Blocks make_blocks(const Variant &variant, const Problem &p) {
   const bool wide = p.compute == Type::f64;
   Blocks blocks{};
@@ -235,7 +251,8 @@ template <class T>
 void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
   PackTasks<T> tasks(b, k, n, same_type, to);
   const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
-  parallel_for(tasks.groups * divide_up(k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes), PackTasks<T>::task, &tasks);
+  parallel_for(tasks.groups * divide_up(k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes), PackTasks<T>::task,
+               &tasks);
 }
 
 template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The product engine behind hipblasLtMatmul: what a problem is, which algorithms there are and how one runs. It knows neither HIP nor
-// hipBLASLt; hipblaslt_matmul.cpp translates. The engine is row-major: a column-major product of hipBLASLt arrives transposed, so
-// hipBLASLt's m is `n` here, its A is `b` and its bias along m lies along the columns.
+// The product engine behind hipblasLtMatmul: what a problem is, which algorithms there are and how one runs. It knows
+// neither HIP nor hipBLASLt; hipblaslt_matmul.cpp translates. The engine is row-major: a column-major product of
+// hipBLASLt arrives transposed, so hipBLASLt's m is `n` here, its A is `b` and its bias along m lies along the columns.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,12 @@ size_t size_of(Type type);
 
 enum class Activation : uint8_t { none, relu, gelu, silu, sigmoid, clamp, drelu, dgelu };
 
-// What happens to the auxiliary matrix: the pre-activation is stored, or read by a gradient.
+// What happens to the auxiliary matrix: the pre-activation is stored, or read by a gradient (drelu and dgelu, and only
+// these).
 enum class Aux : uint8_t { none, store, load };
 
-// A bias gradient: a sum that is written to `bias` (then an output), of the unrounded result's columns, of a's rows, or of b's columns.
+// A bias gradient: a sum that is written to `bias` (then an output), of the unrounded result's columns, of a's rows, or
+// of b's columns (b not packed). With bias_batch_stride 0 the batch entries are summed into one.
 enum class Reduction : uint8_t { none, result_columns, a_rows, b_columns };
 
 // An operand that is read. Strides are in elements and may be anything, zero and negative included.
@@ -34,8 +36,9 @@ struct Problem {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Type compute = Type::f32;  // of accumulation and epilogue: f32 or f64
   Matrix a, b;               // m x k and k x n
-  const void *c = nullptr;   // m x n of d's type, columns adjacent; never read when beta is 0; may equal d with equal strides
-  void *d = nullptr;         // m x n, columns adjacent
+  const void *c =
+      nullptr;        // m x n of d's type, columns adjacent; never read when beta is 0; may equal d with equal strides
+  void *d = nullptr;  // m x n, columns adjacent
   int64_t c_row_stride = 0, c_batch_stride = 0, d_row_stride = 0, d_batch_stride = 0;
   double alpha = 1.0, beta = 0.0;
   const void *alpha_vector = nullptr;  // n factors of compute type, in place of alpha
@@ -73,8 +76,8 @@ bool supports(int32_t id, const Problem &problem, size_t *workspace_bytes);
 // Writes the algorithms that take the problem within the limit, best first; returns how many were written.
 int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates);
 
-// Runs it on the calling thread and the pool. False: the algorithm does not take the problem or the workspace is too small; nothing was
-// written then. Never throws, keeps no state, and leaves the floating-point environment as it was.
+// Runs it on the calling thread and the pool. False: the algorithm does not take the problem or the workspace is too
+// small; nothing was written then. Never throws, keeps no state, and leaves the floating-point environment as it was.
 bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes);
 
 // An opaque copy of a k x n operand `b` that run() takes without packing it again.

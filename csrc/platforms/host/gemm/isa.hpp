@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Which kernel set is in use. Apart from kernels.hpp, so that the files built per instruction set hold no inline function of it.
+// Which kernel set is in use. Apart from kernels.hpp, so that the files built per instruction set hold no inline
+// function of it.
 #pragma once
 
 #include "kernels.hpp"
 
 namespace rocpy_host::gemm {
 
-// The set in use: the best that the CPU has, or the one that ROCPY_HOST_ISA names if the CPU has it. Chosen at first use.
+// The set in use: the best that the CPU has, or the one that ROCPY_HOST_ISA names if the CPU has it. Chosen at first
+// use.
 const KernelSet &kernel_set();
 
 // For tests: uses the named set from now on. False if this CPU has none of that name. Not while a product runs.

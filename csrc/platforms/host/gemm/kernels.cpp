@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernel set of one instruction set. Built once per set, with that set's flags and ROCPY_KERNEL_ISA naming its namespace; everything
-// but the table has internal linkage.
+// The kernel set of one instruction set. Built once per set, with that set's flags and ROCPY_KERNEL_ISA naming its
+// namespace; everything but the table has internal linkage.
 #include "kernels.hpp"
 
 #include "kernels_epilogue.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a kernel set offers the drivers: plain function pointers, one table per instruction set and compute type, all made from
-// kernels.cpp. Drivers hold the loops over blocks; kernels never see a thread, a batch loop or the workspace.
+// What a kernel set offers the drivers: plain function pointers, one table per instruction set and compute type, all
+// made from kernels.cpp. Drivers hold the loops over blocks; kernels never see a thread, a batch loop or the workspace.
 #pragma once
 
 #include "gemm.hpp"
@@ -26,39 +26,43 @@ struct Kernels {
   int tile_rows;     // most rows of a register tile
   int tile_columns;  // columns of a register tile and of a packed panel
 
-  // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings where the
-  // instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x adjacent. b has columns
-  // adjacent and x at b_stride. One cache line is prefetched per x, at prefetch + x * prefetch_stride.
-  using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in, int64_t in_stride, T *out,
-                        int64_t out_stride, const char *prefetch, int64_t prefetch_stride);
+  // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two
+  // roundings where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at
+  // a_stride with x adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, at
+  // prefetch + x * prefetch_stride.
+  using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in,
+                        int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride);
   Tile tile[kElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
 
-  // to[x * to_stride + c] = from(x, c) in the compute type for c < count, and 0 up to width. May write up to a vector beyond the last row.
-  using Pack = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to, int64_t to_stride);
+  // to[x * to_stride + c] = from(x, c) in the compute type for c < count, and 0 up to width. May write up to a vector
+  // beyond the last row.
+  using Pack = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to,
+                        int64_t to_stride);
   Pack pack[kElementTypes];
   // The same, the 16-bit type kept (index 0: the compute type).
-  using PackSame = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, void *to,
-                            int64_t to_stride);
+  using PackSame = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
+                            void *to, int64_t to_stride);
   PackSame pack_same[kElementTypes];
 
   // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
-  using Wide = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *acc, int64_t acc_stride,
-                        bool first);
+  using Wide = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *acc,
+                        int64_t acc_stride, bool first);
   Wide wide[kElementTypes][kMaxSkinnyRows + 1];
 
-  // out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th x, then the lanes
-  // are added by halves.
-  using Dot = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *out, int64_t out_row,
-                       int64_t out_column, bool first);
+  // out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th
+  // x, then the lanes are added by halves.
+  using Dot = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *out,
+                       int64_t out_row, int64_t out_column, bool first);
   Dot dot[kElementTypes][kMaxSkinnyRows + 1];
 
   // out[c] = sum over x of from(x, c) for c < count.
   using Sum = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int64_t count, T *out);
   Sum sum[kElementTypes];
 
-  // Turns a tile of sums into rows x columns of the result at (i, j) of batch entry g. Adds the results' column sums to sums unless null.
-  using Epilogue = void (*)(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i, int64_t j, int64_t rows,
-                            int64_t columns, T *sums);
+  // Turns a tile of sums into rows x columns of the result at (i, j) of batch entry g. Adds the results' column sums to
+  // sums unless null.
+  using Epilogue = void (*)(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i, int64_t j,
+                            int64_t rows, int64_t columns, T *sums);
   Epilogue (*epilogue)(const Problem &problem);
 
   // values -> an adjacent array of `type` at element offset.

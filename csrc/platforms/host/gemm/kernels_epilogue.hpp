@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// From a tile of sums to the result: scale, add, activate, convert, store, while the tile is in the innermost cache. The usual
-// combinations have a program of their own; `any` takes every combination, with the same operations in the same order.
+// From a tile of sums to the result: scale, add, activate, convert, store, while the tile is in the innermost cache.
+// The usual combinations have a program of their own; `any` takes every combination, with the same operations in the
+// same order.
 #pragma once
 
 #include "math.hpp"
@@ -8,7 +9,6 @@
 
 namespace rocpy_host::gemm {
 namespace {
-
 
 template <class T>
 ROCPY_INLINE Vec<T> load_typed(const void *data, Type type, int64_t offset, int count) {
@@ -79,8 +79,8 @@ ROCPY_INLINE Vec<T> activate(const Finish<T> &finish, Activation activation, Vec
 }
 
 template <class T>
-void epilogue_any(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0, int64_t rows, int64_t columns,
-                  T *sums) {
+void epilogue_any(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
+                  int64_t rows, int64_t columns, T *sums) {
   constexpr int lanes = kLanes<T>;
   const Problem &p = *finish.problem;
   const int64_t bias = g * p.bias_batch_stride;
@@ -118,8 +118,8 @@ void epilogue_any(const Finish<T> &finish, const T *tile, int64_t stride, int64_
 }
 
 template <class T, class E, Activation activation, bool aux, bool whole>
-ROCPY_INLINE void fast_column(const Finish<T> &finish, const T *tile, int64_t stride, E *d, int64_t d_stride, E *x_out, int64_t x_stride,
-                              bool biased, Vec<T> bias, int64_t rows, int count) {
+ROCPY_INLINE void fast_column(const Finish<T> &finish, const T *tile, int64_t stride, E *d, int64_t d_stride, E *x_out,
+                              int64_t x_stride, bool biased, Vec<T> bias, int64_t rows, int count) {
   for (int64_t i = 0; i < rows; i++, tile += stride, d += d_stride) {
     Vec<T> x = load(tile);
     if (biased) x = x + bias;
@@ -141,8 +141,8 @@ ROCPY_INLINE void fast_column(const Finish<T> &finish, const T *tile, int64_t st
 }
 
 template <class T, class E, Activation activation, bool aux>
-void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0, int64_t rows, int64_t columns,
-                   T *) {
+void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
+                   int64_t rows, int64_t columns, T *) {
   constexpr int lanes = kLanes<T>;
   const Problem &p = *finish.problem;
   E *d = static_cast<E *>(p.d) + g * p.d_batch_stride + i0 * p.d_row_stride + j0;
@@ -153,10 +153,11 @@ void epilogue_fast(const Finish<T> &finish, const T *tile, int64_t stride, int64
     if (p.has_bias) bias = load_typed<T>(p.bias, p.bias_type, g * p.bias_batch_stride + j0 + j, count);
     E *to = aux ? x + j : nullptr;
     if (count == lanes) {
-      fast_column<T, E, activation, aux, true>(finish, tile, stride, d, p.d_row_stride, to, p.aux_row_stride, p.has_bias, bias, rows, lanes);
+      fast_column<T, E, activation, aux, true>(finish, tile, stride, d, p.d_row_stride, to, p.aux_row_stride,
+                                               p.has_bias, bias, rows, lanes);
     } else {
-      fast_column<T, E, activation, aux, false>(finish, tile, stride, d, p.d_row_stride, to, p.aux_row_stride, p.has_bias, bias, rows,
-                                                count);
+      fast_column<T, E, activation, aux, false>(finish, tile, stride, d, p.d_row_stride, to, p.aux_row_stride,
+                                                p.has_bias, bias, rows, count);
     }
   }
 }
@@ -178,8 +179,9 @@ typename Kernels<T>::Epilogue choose_fast(const Problem &p) {
 
 template <class T>
 typename Kernels<T>::Epilogue choose_epilogue(const Problem &p) {
-  const bool usual = p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !(p.has_bias && p.bias_per_row) && p.aux != Aux::load &&
-                     (p.aux == Aux::none || p.aux_type == p.d_type) && p.reduction != Reduction::result_columns;
+  const bool usual = p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !(p.has_bias && p.bias_per_row) &&
+                     p.aux != Aux::load && (p.aux == Aux::none || p.aux_type == p.d_type) &&
+                     p.reduction != Reduction::result_columns;
   if (!usual) return epilogue_any<T>;
   if constexpr (sizeof(T) == 8) {
     return choose_fast<T, double>(p);

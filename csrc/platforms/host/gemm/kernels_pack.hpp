@@ -8,8 +8,8 @@ namespace rocpy_host::gemm {
 namespace {
 
 template <class T, class E, class To>
-ROCPY_INLINE void pack_scalar(const E *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, To *to,
-                              int64_t to_stride) {
+ROCPY_INLINE void pack_scalar(const E *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
+                              To *to, int64_t to_stride) {
   for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
     for (int c = 0; c < count; c++) from_compute(to[c], to_compute(from[c * c_stride]));
     for (int c = count; c < width; c++) from_compute(to[c], static_cast<T>(0));
@@ -18,7 +18,8 @@ ROCPY_INLINE void pack_scalar(const E *from, int64_t x_stride, int64_t c_stride,
 
 // Columns adjacent: vectors are copied.
 template <class T, class E, class To>
-ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int count, int width, To *to, int64_t to_stride) {
+ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int count, int width, To *to,
+                            int64_t to_stride) {
   constexpr int lanes = kLanes<T>;
   if (count == 2 * lanes && width == count) {
     for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
@@ -39,10 +40,11 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
   }
 }
 
-// x adjacent: square blocks are transposed in registers. A block's rows are written whole and in ascending order, so what one writes
-// beyond `width` the next one overwrites.
+// x adjacent: square blocks are transposed in registers. A block's rows are written whole and in ascending order, so
+// what one writes beyond `width` the next one overwrites.
 template <class T, class E, class To>
-ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int width, To *to, int64_t to_stride) {
+ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int count, int width, To *to,
+                               int64_t to_stride) {
   constexpr int lanes = kLanes<T>;
   // Blocks of columns must not spill into one another: only the last may be narrower than a vector.
   int64_t x = 0;
@@ -81,24 +83,29 @@ ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int c
 }
 
 template <class T, class E, class To>
-void pack_any(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, To *to, int64_t to_stride) {
+void pack_any(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, To *to,
+              int64_t to_stride) {
   const E *from = static_cast<const E *>(data);
-  if (c_stride == 1 && (count > 1 || x_stride != 1)) return pack_rows<T>(from, x_stride, k, count, width, to, to_stride);
+  if (c_stride == 1 && (count > 1 || x_stride != 1))
+    return pack_rows<T>(from, x_stride, k, count, width, to, to_stride);
   if (x_stride == 1) return pack_columns<T>(from, c_stride, k, count, width, to, to_stride);
   pack_scalar<T>(from, x_stride, c_stride, k, count, width, to, to_stride);
 }
 
 template <class T, class E>
-void pack(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to, int64_t to_stride) {
+void pack(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to,
+          int64_t to_stride) {
   pack_any<T, E, T>(data, x_stride, c_stride, k, count, width, to, to_stride);
 }
 
 template <class T, class E>
-void pack_same(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, void *to, int64_t to_stride) {
+void pack_same(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, void *to,
+               int64_t to_stride) {
   pack_any<T, E, E>(data, x_stride, c_stride, k, count, width, static_cast<E *>(to), to_stride);
 }
 
-// Column sums. Columns adjacent: one chain per column. x adjacent: four vectors of partial sums, then their lanes by halves.
+// Column sums. Columns adjacent: one chain per column. x adjacent: four vectors of partial sums, then their lanes by
+// halves.
 template <class T, class E>
 void sum(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int64_t count, T *out) {
   constexpr int lanes = kLanes<T>;

@@ -14,24 +14,26 @@ constexpr int skinny_vectors(int rows) {
   return vectors > most ? most : vectors < 1 ? 1 : vectors;
 }
 
-// A kilobyte or so ahead in each row: far enough for memory, near enough to stay within the hardware's own stream.
-constexpr int kAheadBytes = 1024;
+// How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
+// that is next.
+constexpr int64_t kWideAhead = 1024, kDotAhead = 2048;
 
 template <class T, class E, int rows, int vectors>
-ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b, int64_t b_stride, int last, T *acc, int64_t acc_stride,
-                             bool first) {
+ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b, int64_t b_stride, int last,
+                             int64_t ahead, T *acc, int64_t acc_stride, bool first) {
   constexpr int lanes = kLanes<T>;
   Vec<T> sum[rows][vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
+    for (int v = 0; v < vectors; v++)
+      sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
   }
   for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
       Vec<T> row = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
-      if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + kAheadBytes);
+      if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row, sum[i][v]);
     }
@@ -45,22 +47,25 @@ ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b
 
 // acc has whole vectors: it is written beyond n, up to a multiple of the lanes.
 template <class T, class E, int rows>
-void wide(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *acc, int64_t acc_stride, bool first) {
+void wide(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *acc,
+          int64_t acc_stride, bool first) {
   constexpr int lanes = kLanes<T>, vectors = skinny_vectors(rows);
   const E *b = static_cast<const E *>(b_data);
+  const int64_t wrapped = (k * b_stride - n) * static_cast<int64_t>(sizeof(E)) + kWideAhead;
   int64_t j = 0;
   for (; j + vectors * lanes <= n; j += vectors * lanes) {
-    wide_block<T, E, rows, vectors>(k, a, a_stride, b + j, b_stride, lanes, acc + j, acc_stride, first);
+    const int64_t ahead = (n - j) * static_cast<int64_t>(sizeof(E)) > kWideAhead ? kWideAhead : wrapped;
+    wide_block<T, E, rows, vectors>(k, a, a_stride, b + j, b_stride, lanes, ahead, acc + j, acc_stride, first);
   }
   for (; j < n; j += lanes) {
     int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
-    wide_block<T, E, rows, 1>(k, a, a_stride, b + j, b_stride, last, acc + j, acc_stride, first);
+    wide_block<T, E, rows, 1>(k, a, a_stride, b + j, b_stride, last, wrapped, acc + j, acc_stride, first);
   }
 }
 
 template <class T, class E, int rows>
-void dot(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *out, int64_t out_row,
-         int64_t out_column, bool first) {
+void dot(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n, T *out,
+         int64_t out_row, int64_t out_column, bool first) {
   constexpr int lanes = kLanes<T>, columns = skinny_vectors(rows);
   const E *b = static_cast<const E *>(b_data);
   for (int64_t j = 0; j < n; j += columns) {
@@ -74,13 +79,15 @@ void dot(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) sum[i][c] = splat(static_cast<T>(0));
     }
+    const int64_t next = (columns * b_stride - k) * static_cast<int64_t>(sizeof(E)) + kDotAhead;
     int64_t x = 0;
     for (; x + lanes <= k; x += lanes) {
+      const int64_t ahead = (k - x) * static_cast<int64_t>(sizeof(E)) > kDotAhead ? kDotAhead : next;
       Vec<T> factor[columns];
       ROCPY_UNROLL
       for (int c = 0; c < columns; c++) {
         factor[c] = load(column[c] + x);
-        __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + kAheadBytes);
+        __builtin_prefetch(reinterpret_cast<const char *>(column[c] + x) + ahead);
       }
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {

@@ -12,8 +12,8 @@ constexpr int kTileRows = kRegisters == 32 ? (kVectorBytes == 64 ? 14 : 12) : (k
 constexpr int kTileVectors = 2;
 
 template <class T, class E, int rows, int vectors, bool packed>
-void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, const T *in, int64_t in_stride, T *out,
-          int64_t out_stride, const char *prefetch, int64_t prefetch_stride) {
+void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, const T *in, int64_t in_stride,
+          T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride) {
   constexpr int lanes = kLanes<T>;
   const E *b = static_cast<const E *>(b_data);
   Vec<T> sum[rows][vectors];
@@ -27,6 +27,7 @@ void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) row[v] = load(b + v * lanes);
     __builtin_prefetch(prefetch);
+    __builtin_prefetch(prefetch + 64);
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       Vec<T> factor = splat(packed ? a[i] : a[i * a_stride]);

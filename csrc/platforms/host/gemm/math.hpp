@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Vector exp and the activations made of it, in the compute type. Arguments of exp are clamped so that no intermediate is subnormal:
-// on many CPUs one subnormal costs more than the rest of the activation.
+// Vector exp and the activations made of it, in the compute type. Arguments of exp are clamped so that no intermediate
+// is subnormal: on many CPUs one subnormal costs more than the rest of the activation.
 #pragma once
 
 #include "simd.hpp"
@@ -14,8 +14,8 @@ ROCPY_INLINE Vec<T> limit(Vec<T> x, T low, T high) {
   return x < splat(low) ? splat(low) : x;
 }
 
-// e^x for |x| <= 87 (float) or 700 (double), NaN excepted. Adding `magic` rounds to an integer and leaves it in the low bits, from where
-// it is shifted into the exponent.
+// e^x for |x| <= 87 (float) or 700 (double), NaN excepted. Adding `magic` rounds to an integer and leaves it in the low
+// bits, from where it is shifted into the exponent.
 ROCPY_INLINE VecF exp_in_range(VecF x) {
   const VecF magic = splat(12582912.0f);
   VecF shifted = fma(x, splat(1.44269504f), magic);
@@ -54,8 +54,8 @@ ROCPY_INLINE VecD exp_in_range(VecD x) {
   return cast<VecD>(cast<VecUL>(p) + (cast<VecUL>(shifted) << 52));
 }
 
-// tanh-GELU is x * sigmoid(2u) with 2u = x * (kGelu1 + kGelu3 * x^2). Below kGeluZero it is 0 to far less than an ulp of 1, and the
-// clamped exp is no longer right.
+// tanh-GELU is x * sigmoid(2u) with 2u = x * (kGelu1 + kGelu3 * x^2). Below kGeluZero it is 0 to far less than an ulp
+// of 1, and the clamped exp is no longer right.
 template <class T>
 struct Range;
 template <>

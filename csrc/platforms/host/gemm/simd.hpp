@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Vectors of the instruction set that the including file is built for: loads with conversion, partial access, fused multiply-add.
-// Arithmetic is written with the compiler's vector operators; intrinsics only where those have no word. Contraction is off in these
-// files and every fused multiply-add is written out, so that one expression rounds alike wherever it is inlined.
-// All is internal to the including file: nothing built with wide instructions may be merged into code for a smaller CPU.
+// Vectors of the instruction set that the including file is built for: loads with conversion, partial access, fused
+// multiply-add. Arithmetic is written with the compiler's vector operators; intrinsics only where those have no word.
+// Contraction is off in these files and every fused multiply-add is written out, so that one expression rounds alike
+// wherever it is inlined. All is internal to the including file: nothing built with wide instructions may be merged
+// into code for a smaller CPU.
 #pragma once
 
 #include <cstddef>
@@ -166,13 +167,25 @@ ROCPY_INLINE void store(Bf16 *p, VecF v) { store_half(p, narrow(p, v)); }
 #if defined(__AVX512F__)
 ROCPY_INLINE __mmask16 mask16(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
 ROCPY_INLINE VecF load_part(const float *p, int count) { return _mm512_maskz_loadu_ps(mask16(count), p); }
-ROCPY_INLINE VecD load_part(const double *p, int count) { return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask16(count)), p); }
-ROCPY_INLINE VecF load_part(const F16 *p, int count) { return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p))); }
-ROCPY_INLINE VecF load_part(const Bf16 *p, int count) { return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p))); }
+ROCPY_INLINE VecD load_part(const double *p, int count) {
+  return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask16(count)), p);
+}
+ROCPY_INLINE VecF load_part(const F16 *p, int count) {
+  return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p)));
+}
+ROCPY_INLINE VecF load_part(const Bf16 *p, int count) {
+  return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p)));
+}
 ROCPY_INLINE void store_part(float *p, VecF v, int count) { _mm512_mask_storeu_ps(p, mask16(count), v); }
-ROCPY_INLINE void store_part(double *p, VecD v, int count) { _mm512_mask_storeu_pd(p, static_cast<__mmask8>(mask16(count)), v); }
-ROCPY_INLINE void store_part(F16 *p, VecF v, int count) { _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v))); }
-ROCPY_INLINE void store_part(Bf16 *p, VecF v, int count) { _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v))); }
+ROCPY_INLINE void store_part(double *p, VecD v, int count) {
+  _mm512_mask_storeu_pd(p, static_cast<__mmask8>(mask16(count)), v);
+}
+ROCPY_INLINE void store_part(F16 *p, VecF v, int count) {
+  _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v)));
+}
+ROCPY_INLINE void store_part(Bf16 *p, VecF v, int count) {
+  _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v)));
+}
 #else
 template <class E>
 ROCPY_INLINE auto load_part(const E *p, int count) {
@@ -195,7 +208,9 @@ ROCPY_INLINE auto load_some(const E *p, int count, int lanes) {
 
 // a0 b0 a1 b1 ... of the lower and of the upper halves: log2(lanes) rounds of it transpose a square block.
 #if defined(__AVX512F__)
-ROCPY_INLINE VecF interleave_low(VecF a, VecF b) { return ROCPY_SHUFFLE(VecI, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23); }
+ROCPY_INLINE VecF interleave_low(VecF a, VecF b) {
+  return ROCPY_SHUFFLE(VecI, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
 ROCPY_INLINE VecF interleave_high(VecF a, VecF b) {
   return ROCPY_SHUFFLE(VecI, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }

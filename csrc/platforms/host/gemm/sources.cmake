@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The product engine's sources: ROCPY_GEMM_SOURCES, relative to csrc/platforms/host. The kernels are built once per instruction set, as
+# The product engine's sources: ROCPY_GEMM_SOURCES, relative to csrc/platforms/host. Kernels are built per instruction set, as
 # object libraries, because only they may hold instructions that the CPU is not known to have.
 set(ROCPY_GEMM_SOURCES
     threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
