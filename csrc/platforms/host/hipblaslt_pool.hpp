@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace rocpy_host::lt {
@@ -39,6 +40,8 @@ class Pool {
     Slot *slot = slot_of(object);
     if (!slot || !slot->live.exchange(false, std::memory_order_acq_rel)) return false;
     reinterpret_cast<T *>(slot->storage)->~T();
+    // Whoever still reads it gets nonsense, not yesterday's values.
+    std::memset(slot->storage, 0xdd, sizeof(slot->storage));
     push(slot);
     return true;
   }
