@@ -17,7 +17,8 @@ import numpy as np
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _staging
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.blaslt.problem import MAX_EXTENT
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 
 cdef extern from "types.h" nogil:
     ctypedef void *hipblasLtMatrixLayout_t
@@ -170,6 +171,8 @@ cdef class Weight:
         cdef object kept = _operand.parse(source, "w", &view)
         if view.ndim != 2:
             raise InvalidProblemError(f"w: shape {tuple([view.shape[i] for i in range(view.ndim)])}; a weight has two axes")
+        if view.shape[0] > MAX_EXTENT or view.shape[1] > MAX_EXTENT:
+            raise UnsupportedError(f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt takes extents up to {MAX_EXTENT}")
         cdef object version = getattr(source, "_version", None)
         if _staging.needed(source):
             source = _staging.upload(source, "w")

@@ -13,7 +13,11 @@ import functools
 import json
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -152,7 +156,7 @@ class Case:
 
     @classmethod
     def from_dict(cls, data: dict[str, object]) -> Case:
-        """The case that `to_dict` described."""
+        """Return the case that `to_dict` described."""
         fields = dict(data)
         fields.pop("name", None)
         fields.pop("seed", None)
@@ -252,7 +256,7 @@ def _all(tier: str) -> Iterator[Case]:
 
 @functools.cache
 def cases(tier: str = "quick") -> tuple[Case, ...]:
-    """The case list of a tier, without repetitions.
+    """Return the case list of a tier, without repetitions.
 
     Parameters
     ----------
@@ -272,12 +276,12 @@ def cases(tier: str = "quick") -> tuple[Case, ...]:
 
 
 def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:
-    """The cases of a tier whose fields equal the given values, e.g. ``select(dtype="float32", group="edges")``."""
+    """Return the cases of a tier with the given fields, as in ``select(dtype="float32", group="edges")``."""
     return tuple(case for case in cases(tier) if all(getattr(case, key) == value for key, value in criteria.items()))
 
 
 def to_json(selection: Iterable[Case]) -> str:
-    """A JSON list of cases, one object a line; `Case.from_dict` reads an entry back."""
+    """Return a JSON list of cases, one object a line; `Case.from_dict` reads an entry back."""
     rows = (json.dumps({"name": case.name, "seed": case.seed, **case.to_dict()}) for case in selection)
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
@@ -290,8 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     text = to_json(cases(parsed.tier))
     if parsed.output:
-        with open(parsed.output, "w", encoding="utf-8") as file:
-            file.write(text)
+        Path(parsed.output).write_text(text, encoding="utf-8")
     else:
         sys.stdout.write(text)
     return 0

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = np.ndarray
 
@@ -16,13 +19,13 @@ GELU_CUBIC = 0.044715
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), without overflow on either side."""
+    """Return 1 / (1 + exp(-x)), without overflow on either side."""
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
 
 
 def gelu(x: Array) -> Array:
-    """GELU in its tanh form, as x * sigmoid(2 u): no digits are lost in the negative tail; limits at the infinities."""
+    """Return GELU in its tanh form, as x * sigmoid(2 u), which loses no digits in the negative tail."""
     with np.errstate(invalid="ignore", over="ignore"):
         u = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)
         y = x * sigmoid(2.0 * u)
@@ -30,7 +33,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_gradient(x: Array) -> Array:
-    """Derivative of the tanh GELU; 0 and 1 at the infinities."""
+    """Return the derivative of the tanh GELU; 0 and 1 at the infinities."""
     with np.errstate(invalid="ignore", over="ignore"):
         u = SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)
         du = SQRT_2_OVER_PI * (1.0 + 3.0 * GELU_CUBIC * x * x)
@@ -42,7 +45,7 @@ def gelu_gradient(x: Array) -> Array:
 
 
 def silu(x: Array) -> Array:
-    """x * sigmoid(x), with its limit at minus infinity."""
+    """Return x * sigmoid(x), with its limit at minus infinity."""
     with np.errstate(invalid="ignore"):
         y = x * sigmoid(x)
     return np.where(np.isneginf(x), -0.0, y)
@@ -52,26 +55,26 @@ _normal_cdf = np.vectorize(lambda x: 0.5 * math.erfc(-x / math.sqrt(2.0)), otype
 
 
 def gelu_erf(x: Array) -> Array:
-    """GELU by the normal distribution function, with its limit at minus infinity."""
+    """Return GELU by the normal distribution function, with its limit at minus infinity."""
     with np.errstate(invalid="ignore"):
         y = x * _normal_cdf(x)
     return np.where(np.isneginf(x), -0.0, y)
 
 
 def gelu_erf_gradient(x: Array) -> Array:
-    """Derivative of `gelu_erf`; 0 and 1 at the infinities."""
+    """Return the derivative of `gelu_erf`; 0 and 1 at the infinities."""
     with np.errstate(invalid="ignore", over="ignore"):
         slope = x * np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
     return _normal_cdf(x) + np.where(np.abs(x) > 40.0, 0.0, slope)
 
 
 def relu(x: Array) -> Array:
-    """max(x, 0); NaN stays NaN."""
+    """Return max(x, 0); NaN stays NaN."""
     return np.maximum(x, 0.0)
 
 
 def identity(x: Array) -> Array:
-    """The argument itself."""
+    """Return the argument itself."""
     return x
 
 
@@ -190,7 +193,7 @@ class Expected:
 
 
 def lookup(epilogue: str | None) -> Oracle:
-    """The oracle of an epilogue, by its name or an alias."""
+    """Return the oracle of an epilogue, by its name or an alias."""
     name = "default" if epilogue is None else epilogue
     return ORACLES[ALIASES.get(name, name)]
 
@@ -264,7 +267,9 @@ def evaluate(
             outputs[oracle.aux_out] = pre.reshape(shape)
         if oracle.aux_in is not None:
             aux_in = np.asarray(aux).astype(np.float64).reshape(pre.shape)
-            result = FUNCTIONS[oracle.function](aux_in) * pre
+            factor = FUNCTIONS[oracle.function](aux_in)
+            # drelu selects: where the forward pass gave 0, the gradient is 0 even if what comes in is not finite.
+            result = np.where(factor > 0, pre, 0.0) if oracle.function == "drelu" else factor * pre
         elif oracle.takes_clamp:
             low, high = clamp
             result = np.maximum(low, np.minimum(pre, high))

@@ -4,27 +4,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from .cases import Case
 from .oracles import Expected, evaluate, lookup
 from .tolerance import Comparison, bounds, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .cases import Case
 
 Array = np.ndarray
 
 
 def dtype_of(name: str) -> np.dtype:
-    """The numpy dtype of a dtype's name, ml_dtypes' included."""
+    """Return the numpy dtype of a dtype's name, ml_dtypes' included."""
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
 def lay_out(logical: Array, layout: str) -> Array:
-    """A view with the same values as `logical`, lying in memory as a letter of `rocpy.testing.cases.LAYOUTS` says."""
+    """Return a view with the values of `logical` that lies in memory as a letter of `LAYOUTS` says."""
     *batch, rows, columns = logical.shape
     if layout == "n":
         return np.ascontiguousarray(logical)
@@ -46,7 +49,7 @@ def lay_out(logical: Array, layout: str) -> Array:
 
 
 def make_operands(case: Case, rng: np.random.Generator | None = None) -> dict[str, Array]:
-    """Operands of a case, rounded to their dtype.
+    """Return the operands of a case, rounded to their dtype.
 
     Parameters
     ----------
@@ -83,7 +86,7 @@ def make_operands(case: Case, rng: np.random.Generator | None = None) -> dict[st
 
 
 def keywords(case: Case) -> dict[str, Any]:
-    """The keyword arguments of a case for `rocpy.matmul` that are not arrays."""
+    """Return the keyword arguments of a case for `rocpy.matmul` that are not arrays."""
     found: dict[str, Any] = {}
     if case.epilogue != "default":
         found["epilogue"] = case.epilogue
@@ -99,14 +102,14 @@ def keywords(case: Case) -> dict[str, Any]:
 
 
 def reference(case: Case, operands: dict[str, Array]) -> Expected:
-    """The oracle's answer for a case."""
+    """Return the oracle's answer for a case."""
     arrays = {key: value for key, value in operands.items() if key not in ("a", "b", "c")}
     options = {key: value for key, value in keywords(case).items() if key != "dtype"}
     return evaluate(operands["a"], operands["b"], operands.get("c"), **arrays, **options)
 
 
 def to_torch(array: Array) -> Any:
-    """A torch tensor over a numpy array's memory, bfloat16 included; the caller has imported torch."""
+    """Return a torch tensor over a numpy array's memory, bfloat16 included; the caller has imported torch."""
     torch = sys.modules.get("torch")
     if torch is None:
         raise RuntimeError("provider 'torch' needs torch: import torch first")
@@ -118,7 +121,7 @@ def to_torch(array: Array) -> Any:
 
 
 def to_numpy(result: Any) -> Array:
-    """A numpy array with the values of a result that is a numpy array or a torch tensor."""
+    """Return a numpy array with the values of a result that is a numpy array or a torch tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(result, torch.Tensor):
         result = result.detach().cpu()

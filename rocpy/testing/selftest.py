@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import datetime
+import dataclasses
+import datetime as dt
 import platform as machine
 import time
 from collections import Counter
@@ -22,9 +23,15 @@ def _describe_platform() -> dict[str, Any]:
     import rocpy
 
     current = rocpy.platform.current()
-    described = current.to_dict()
-    described["is_emulated"] = bool(current.is_emulated)
-    return described
+    return {
+        "name": current.name,
+        "origin": current.origin,
+        "reason": current.reason,
+        "is_emulated": current.is_emulated,
+        "libraries": [dataclasses.asdict(library) for library in current.libraries.values()],
+        "devices": [dataclasses.asdict(device) for device in current.devices],
+        "info": dict(current.info),
+    }
 
 
 def _algorithm(case: Case, operands: dict[str, np.ndarray]) -> str:
@@ -49,8 +56,8 @@ def check_one(case: Case, *, with_algorithm: bool = True) -> dict[str, Any]:
     import rocpy
 
     row: dict[str, Any] = {"name": case.name, "case": case.to_dict()}
-    operands = make_operands(case)
     try:
+        operands = make_operands(case)
         result = run_case(case, operands=operands)
         row["status"] = "ok" if result.ok else "failed"
         row["ratio"] = result.ratio if np.isfinite(result.ratio) else None
@@ -62,7 +69,7 @@ def check_one(case: Case, *, with_algorithm: bool = True) -> dict[str, Any]:
     except rocpy.UnsupportedError as error:
         row["status"] = "unsupported"
         row["message"] = str(error)
-    except Exception as error:  # a self-test reports whatever a platform does and goes on to the next case
+    except Exception as error:  # noqa: BLE001 (a self-test reports whatever a platform does and goes on to the next case)
         row["status"] = "error"
         row["message"] = f"{type(error).__name__}: {error}"
     return row
@@ -109,7 +116,7 @@ def run_selftest(
     return {
         "schema": 1,
         "tier": tier if selection is None else "selection",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "platform": _describe_platform(),
         "versions": {
             "rocpy": rocpy.__version__,

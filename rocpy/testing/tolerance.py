@@ -27,11 +27,14 @@ Small-integer operands have no rounding before the last one: there the correctly
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import oracles
-from .oracles import Expected
+
+if TYPE_CHECKING:
+    from .oracles import Expected
 
 Array = np.ndarray
 
@@ -54,17 +57,17 @@ FORMATS: dict[str, Format] = {
 
 
 def compute_dtype(dtype: object) -> str:
-    """Name of the dtype that products of `dtype` accumulate in: float64 for itself, float32 for everything narrower."""
+    """Return what products of `dtype` accumulate in: float64 for itself, float32 for everything narrower."""
     return "float64" if np.dtype(dtype).name == "float64" else "float32"
 
 
 def unit_roundoff(dtype: object) -> float:
-    """Largest relative error of one rounding to `dtype`."""
+    """Return the largest relative error of one rounding to `dtype`."""
     return 2.0 ** -(FORMATS[np.dtype(dtype).name].fraction_bits + 1)
 
 
 def ulp(x: Array, dtype: object) -> Array:
-    """Spacing of the numbers of `dtype` at |x|: the subnormal one near zero, infinite where x is not finite."""
+    """Return the spacing of `dtype` at |x|: the subnormal one near zero, infinite where x is not finite."""
     form = FORMATS[np.dtype(dtype).name]
     x = np.abs(np.asarray(x, dtype=np.float64))
     _, exponent = np.frexp(np.where(np.isfinite(x), x, 1.0))
@@ -74,7 +77,7 @@ def ulp(x: Array, dtype: object) -> Array:
 
 
 def gamma(n: int, u: float) -> float:
-    """Higham's gamma_n = n u / (1 - n u)."""
+    """Return Higham's gamma_n = n u / (1 - n u)."""
     if n * u >= 0.5:
         raise ValueError(f"gamma: {n} operations of unit roundoff {u:g} have no useful bound")
     return n * u / (1.0 - n * u)
@@ -103,7 +106,7 @@ def _own_error(function: str, x: Array, value: Array, compute: str) -> Array:
 
 
 def pre_activation_bound(expected: Expected, compute: str) -> Array:
-    """Rule 1: the bound of the unrounded pre-activation."""
+    """Return rule 1, the bound of the unrounded pre-activation."""
     count = expected.inner + 6
     relative = gamma(count, unit_roundoff(compute)) + gamma(count, 2.0**-53)
     form = FORMATS[compute]
@@ -137,7 +140,7 @@ def _rounded(value: Array, bound: Array, dtype: object) -> Array:
 def bounds(
     expected: Expected, dtype: object, *, compute: str | None = None, aux_dtype: object | None = None
 ) -> dict[str, Array]:
-    """Error bounds of a product's outputs.
+    """Return the error bounds of a product's outputs.
 
     Parameters
     ----------

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""explain: says, without computing anything, what matmul would do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.testing import Case, make_operands
+from rocpy.testing.runner import keywords
+
+
+def explain(case, **more):
+    arrays = make_operands(case)
+    positional = [arrays.pop(key) for key in ("a", "b", "c") if key in arrays]
+    return rocpy.explain(*positional, **arrays, **keywords(case), **more)
+
+
+@pytest.mark.parametrize("epilogue", ["default", "gelu_bias", "gelu_aux_bias", "dgelu_bgrad", "clamp"])
+def test_it_tells_platform_algorithm_and_choice(epilogue):
+    found = explain(Case(64, 96, 128, epilogue=epilogue))
+    text = str(found)
+    for part in (found.platform, found.algorithm.name, "native", epilogue, "heuristic", "workspace"):
+        assert part in text
+    assert found.platform == rocpy.platform.current().name
+    assert found.candidates >= 1
+    assert found.copies == ()
+    assert not found.packed
+    assert "at 0x" not in repr(found)
+
+
+def test_it_names_what_the_function_form_takes():
+    case = Case(200, 96, 300)
+    arrays = make_operands(case)
+    found = explain(case)
+    np.testing.assert_array_equal(
+        rocpy.matmul(arrays["a"], arrays["b"]), rocpy.matmul(arrays["a"], arrays["b"], algorithm=found.algorithm)
+    )
+
+
+def test_copies_are_named():
+    assert explain(Case(8, 9, 10, layout="xn")).copies == ("a",)
+    assert explain(Case(8, 9, 10, layout="nr")).copies == ("b",)
+    assert explain(Case(8, 9, 10, layout="tq")).copies == ()
+
+
+def test_packed_weights_are_named():
+    case = Case(8, 9, 10, epilogue="relu_bias")
+    arrays = make_operands(case)
+    found = rocpy.explain(arrays["a"], rocpy.Weight(arrays["b"], bias=arrays["bias"]), epilogue="relu_bias")
+    if rocpy.platform.current().is_emulated:
+        assert found.packed
+        assert "packed" in str(found)
+
+
+def test_empty_results_have_nothing_to_explain():
+    found = rocpy.explain(np.empty((0, 4), dtype=np.float32), np.empty((4, 5), dtype=np.float32))
+    assert found.algorithm is None
+    assert "nothing" in str(found)
+
+
+def test_it_raises_what_matmul_raises():
+    a = np.ones((3, 4), dtype=np.float32)
+    with pytest.raises(rocpy.InvalidProblemError, match="must be equal"):
+        rocpy.explain(a, a)
+    with pytest.raises(rocpy.UnsupportedError, match="gelu_erf"):
+        rocpy.explain(a, a.T, epilogue="gelu_erf")
+
+
+def test_operands_are_neither_read_nor_written():
+    case = Case(8, 9, 10, epilogue="gelu_bias", beta=1.0)
+    arrays = make_operands(case)
+    before = {key: value.copy() for key, value in arrays.items()}
+    a, b, c, bias = (arrays[key] for key in ("a", "b", "c", "bias"))
+    rocpy.explain(a, b, c, bias=bias, **keywords(case))
+    for key, value in before.items():
+        np.testing.assert_array_equal(arrays[key], value)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""Fork after use: the child computes as if it had just started, and the parent goes on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+
+HEAD = """
+    import os, signal, sys, threading, warnings
+    import numpy as np
+    import rocpy
+    warnings.simplefilter("ignore")   # newer Pythons warn of any fork in a process with threads
+    a = np.random.default_rng(1).standard_normal((300, 300)).astype(np.float32)
+    reference = a.astype(np.float64) @ a.astype(np.float64)
+
+    def right(d=None):
+        d = rocpy.matmul(a, a) if d is None else d
+        return np.abs(d - reference).max() < 1e-3
+
+    def in_child(work):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            signal.alarm(30)
+            try:
+                status = 0 if work() else 2
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, f"child ended with {status}"
+        return True
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_products_before_and_after(run_python, threads):
+    code = """
+    assert right()
+    for _ in range(5):
+        in_child(right)
+        assert right()
+    """
+    run_python(HEAD + code, ROCPY_NUM_THREADS=threads)
+
+
+def test_fork_without_earlier_use(run_python):
+    code = """
+    in_child(right)
+    assert right()
+    """
+    run_python(HEAD + code)
+
+
+def test_plans_weights_and_streams_made_before(run_python):
+    code = """
+    w = rocpy.Weight(a)
+    mm = rocpy.Matmul(a, a)
+    mm.plan()
+    assert right(mm.execute())
+    stream = rocpy.Stream()
+    rocpy.matmul(a, a, stream=stream)
+    stream.synchronize()
+
+    def work():
+        fine = right(mm.execute()) and right(rocpy.matmul(a, w))
+        with rocpy.Stream() as fresh:
+            d = rocpy.matmul(a, a, stream=fresh)
+            fresh.synchronize()
+        return fine and right(d)
+
+    in_child(work)
+    assert work()
+    """
+    run_python(HEAD + code)
+
+
+def test_fork_while_other_threads_compute(run_python):
+    code = """
+    stop = threading.Event()
+
+    def busy():
+        while not stop.is_set():
+            right()
+
+    threads = [threading.Thread(target=busy) for _ in range(2)]
+    for thread in threads: thread.start()
+    try:
+        for _ in range(8):
+            in_child(right)
+    finally:
+        stop.set()
+        for thread in threads: thread.join()
+    assert right()
+    """
+    run_python(HEAD + code, timeout_s=120)
+
+
+def test_grandchildren(run_python):
+    code = """
+    assert right()
+    in_child(lambda: right() and in_child(right))
+    assert right()
+    """
+    run_python(HEAD + code)
+
+
+def test_multiprocessing_by_fork(run_python):
+    code = """
+    import multiprocessing
+    assert right()
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        found = pool.starmap_async(rocpy.matmul, [(a, a)] * 6).get(timeout=60)
+    assert all(right(d) for d in found)
+    """
+    run_python(HEAD + code, timeout_s=120)
+
+
+def test_a_child_that_exits_normally(run_python):
+    # The child runs the interpreter's whole shutdown with the parent's handles in it.
+    code = """
+    mm = rocpy.Matmul(a, a)
+    mm.plan()
+    mm.execute()
+    stream = rocpy.Stream()
+    w = rocpy.Weight(a)
+    pid = os.fork()
+    if pid == 0:
+        assert right()
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    assert right()
+    """
+    run_python(HEAD + code)
