@@ -14,7 +14,7 @@ from rocpy import platform
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt._options import Options
 from rocpy.blaslt.problem import Problem
-from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 
 __all__ = ["Explanation", "explain"]
 
@@ -70,7 +70,13 @@ def copy_refused(name: str, layout: str) -> UnsupportedError:
 def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     """Return a C-contiguous copy of an array by its own framework, broadcast to ``shape`` if one is given."""
     if isinstance(array, np.ndarray):
-        return np.ascontiguousarray(array if shape is None else np.broadcast_to(array, shape)).copy()
+        source = array if shape is None else np.broadcast_to(array, shape)
+        try:
+            return np.array(source, order="C", copy=True)
+        except MemoryError:
+            raise OutOfMemoryError(
+                f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for it; pass a contiguous array"
+            ) from None
     if hasattr(array, "contiguous"):  # torch's name for it
         source = array if shape is None else array.expand(shape)
         return source.contiguous() if not source.is_contiguous() else source.clone()
@@ -79,6 +85,8 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         return module.ascontiguousarray(array if shape is None else module.broadcast_to(array, shape))
     if hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] == 1:
         return contiguous(np.from_dlpack(array), shape)
+    if hasattr(array, "__array_interface__"):
+        return contiguous(np.asarray(array), shape)
     try:
         return contiguous(np.asarray(memoryview(array)), shape)
     except TypeError:

@@ -146,6 +146,13 @@ def test_an_array_interface_is_an_operand(operands):
     within_bounds(a, b, d)
 
 
+@pytest.mark.parametrize("kind", [DlpackOnly, InterfaceOnly])
+def test_foreign_arrays_of_any_layout(operands, kind):
+    a, b = operands
+    for layout in (np.asfortranarray(b), np.repeat(b, 2, axis=1)[:, ::2], np.ascontiguousarray(b[::-1])[::-1]):
+        within_bounds(a, b, rocpy.matmul(a, kind(layout)))
+
+
 def test_operands_of_several_kinds_meet(operands):
     a, b = operands
     bias = np.ones(6, dtype=np.float32)
