@@ -20,6 +20,7 @@ struct StreamContext {
   size_t workspace_bytes = 0;
   std::atomic<int> users{0};  // calls that hold it now; an idle one may be dropped when there are too many
   std::mutex launch;          // one launch at a time on a handle
+  std::atomic<bool> launching{false};  // whether it is held: a hint, for callers that would rather not wait for it with the GIL
 };
 
 // Borrows the context of a stream, making it on first use with `device` current; release_context() gives it back. Checks free device memory

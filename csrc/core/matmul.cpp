@@ -226,6 +226,7 @@ Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers
   const void *beta_pointer = wide ? static_cast<const void *>(&beta) : &beta32;
 
   std::unique_lock<std::mutex> lock(context->launch);
+  context->launching.store(true, std::memory_order_relaxed);
   if (chosen.workspace_bytes > context->workspace_bytes) status = reserve_workspace(context, chosen.workspace_bytes);
   if (spec_.outer_ndim == 0) {
     if (status.ok()) status = launch_once(context, chosen, &descriptor, pointers, alpha_pointer, beta_pointer);
@@ -244,6 +245,7 @@ Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers
       if (axis < 0) break;
     }
   }
+  context->launching.store(false, std::memory_order_relaxed);
   lock.unlock();
   give_descriptor(descriptor);
   return status;

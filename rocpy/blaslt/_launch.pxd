@@ -2,6 +2,7 @@
 # The planned product of csrc/core as Cython sees it: planning and launching, shared by the function form, Matmul and Weight.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as c_bool
+from libcpp.atomic cimport atomic
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -17,6 +18,7 @@ cdef extern from "context.hpp" namespace "rocpy" nogil:
         int device
         hipStream_t stream
         void *handle
+        atomic[c_bool] launching
     Status borrow_context(int device, hipStream_t stream, StreamContext **out)
     void release_context(StreamContext *context)
 

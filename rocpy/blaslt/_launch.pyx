@@ -176,17 +176,16 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         pointers.b = b.data
     pointers.c = c.data if c.ndim >= 0 else NULL
 
-    if call.synchronous:
-        status = borrow_context(device, c_stream, &context)
-        if status.ok():
+    status = borrow_context(device, c_stream, &context)
+    if status.ok():
+        if call.synchronous and not context.launching.load():
             status = call.plan.launch(context, pointers, alpha, beta, algorithm)
-            release_context(context)
-    else:
-        with nogil:
-            status = borrow_context(device, c_stream, &context)
-            if status.ok():
+        else:
+            with nogil:
                 status = call.plan.launch(context, pointers, alpha, beta, algorithm)
-                release_context(context)
+        release_context(context)
+    if not status.ok():
+        settle(c_stream)  # some of the batch may be queued, and its operands are about to go
     _core.check(status)
     if wait:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
