@@ -60,7 +60,11 @@ uint64_t bit(int device) { return uint64_t{1} << device; }
 
 }  // namespace
 
-Runtime::Runtime() : device_count(device_count_from_environment()), is_stressed(false), random_state(0) {
+Runtime::Runtime()
+    : device_count(device_count_from_environment()),
+      is_stressed(false),
+      is_host_memory_shared(std::strcmp(rocpy_environment(ROCPY_HOST_STAGING), "1") != 0),
+      random_state(0) {
   const char *seed = rocpy_environment(ROCPY_HOST_STRESS);
   is_stressed = *seed != '\0';
   for (; *seed != '\0'; ++seed) {

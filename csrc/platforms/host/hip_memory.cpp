@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 // HIP rows that give out, free and describe memory.
 #include "hip_memory.hpp"
-#include "environment.h"
 #include "hip_call.hpp"
 #include "os.hpp"
 #include "runtime.hpp"
 
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <map>
 
@@ -154,7 +152,7 @@ bool find_allocation(const void *pointer, Allocation *found) {
   return true;
 }
 
-bool is_host_memory_shared() { return std::strcmp(rocpy_environment(ROCPY_HOST_STAGING), "1") != 0; }
+bool is_host_memory_shared() { return runtime().is_host_memory_shared; }
 
 bool is_range_valid(const void *pointer, size_t bytes) {
   if (pointer == nullptr || address_of(pointer) + bytes < address_of(pointer)) {

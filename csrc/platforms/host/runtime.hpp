@@ -68,6 +68,7 @@ struct Runtime {
   Device devices[max_devices];
   int device_count;
   bool is_stressed;
+  bool is_host_memory_shared;
   uint64_t random_state;
   HandleTable<Stream, 'S'> streams;
   uint64_t next_stream_id = 1;
