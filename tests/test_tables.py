@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every row has an oracle and every public name a docstring with an example; each check is shown to notice what is missing."""
+"""Every row has an oracle, every public name a docstring with an example; each check notices what is missing."""
 
 import inspect
 import re
@@ -34,7 +34,9 @@ def undocumented(module, names):
         if name in DATA:
             continue
         text = inspect.getdoc(value) or ""
-        if isinstance(value, types.ModuleType) or (isinstance(value, type) and issubclass(value, (BaseException, Warning))):
+        if isinstance(value, types.ModuleType) or (
+            isinstance(value, type) and issubclass(value, (BaseException, Warning))
+        ):
             complete = bool(text)
         else:
             complete = bool(text) and bool(EXAMPLE.search(text))
@@ -90,7 +92,9 @@ def test_an_epilogue_missing_from_the_guide_is_noticed():
     assert epilogues_of_the_guide(text) != epilogues_of_the_guide(GUIDE.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("module", [rocpy, rocpy.blaslt, rocpy.errors, rocpy.platform], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [rocpy, rocpy.blaslt, rocpy.errors, rocpy.platform], ids=lambda module: module.__name__
+)
 def test_public_names_are_documented(module):
     assert undocumented(module, module.__all__) == []
 

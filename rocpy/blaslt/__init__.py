@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Matrix products with fused epilogues over hipBLASLt."""
 
+from rocpy.blaslt._options import Options, options
+from rocpy.blaslt._policy import Explanation, explain
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import matmul as matmul
 from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
-from rocpy.blaslt._policy import Explanation, explain
-from rocpy.blaslt._options import Options, options
 from rocpy.blaslt.plan import Matmul
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.blaslt.weight import Weight

@@ -44,7 +44,9 @@ class Options:
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
-                raise InvalidProblemError(f"option {name}={value!r}; it may be {' or '.join(repr(choice) for choice in allowed)}")
+                raise InvalidProblemError(
+                    f"option {name}={value!r}; it may be {' or '.join(repr(choice) for choice in allowed)}"
+                )
         limit = self.max_workspace_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise InvalidProblemError(f"option max_workspace_bytes={limit!r}; it must be a number of bytes, 0 or more")
@@ -115,6 +117,8 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
         ACTIVE.append(self.value)
         return self.value
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _current.reset(self._tokens.pop())
         ACTIVE.pop()

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rocpy import platform
-from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt._options import Options
+from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.problem import Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 
@@ -103,7 +103,9 @@ def assign(out: Any, result: Any) -> None:
     elif hasattr(out, "__setitem__"):
         out[...] = result
     else:
-        raise InvalidOperandError(f"out: a {type(out).__name__} of this layout cannot be written; pass a row-major array")
+        raise InvalidOperandError(
+            f"out: a {type(out).__name__} of this layout cannot be written; pass a row-major array"
+        )
 
 
 def copied_product(
@@ -154,7 +156,9 @@ def transposed_product(
     """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis, and turn the result around."""
     a, b, c, out = named["a"], named["b"], named["c"], named["out"]
     if type(b).__name__ == "Weight":
-        raise UnsupportedError("bias: one per row, of shape (M, 1), cannot be added to a product with a Weight; pass the array itself")
+        raise UnsupportedError(
+            "bias: one per row, of shape (M, 1), cannot be added to a product with a Weight; pass the array itself"
+        )
     if not (hasattr(a, "swapaxes") and hasattr(b, "swapaxes")):
         raise UnsupportedError(
             f"bias: one per row, of shape (M, 1), needs the transposed operands, and a {type(a).__name__} has no swapaxes; "
@@ -176,13 +180,19 @@ def transposed_product(
     if out is not None:
         assign(out, turned)
         turned = out
-    return turned if extra is None else (turned, {key: contiguous(value.swapaxes(-1, -2)) for key, value in extra.items()})
+    return (
+        turned if extra is None else (turned, {key: contiguous(value.swapaxes(-1, -2)) for key, value in extra.items()})
+    )
 
 
 def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any) -> Any:
     """Return the sums of one operand for a product whose result is empty: the library sees no work there and writes none."""
     if name == "bgrada":
-        return run(a, ones_like(a, (a.shape[-1], 1)))[..., 0] if len(a.shape) > 1 else run(a, ones_like(a, (a.shape[0], 1)))
+        return (
+            run(a, ones_like(a, (a.shape[-1], 1)))[..., 0]
+            if len(a.shape) > 1
+            else run(a, ones_like(a, (a.shape[0], 1)))
+        )
     if type(b).__name__ == "Weight":
         b = b.source if b.layout == "kn" else b.source.swapaxes(-1, -2)
     if len(b.shape) == 1:

@@ -2,8 +2,7 @@
 # Types of the function form; call.pyx has the documentation.
 from typing import Any
 
-from rocpy.blaslt._options import Options
-from rocpy.blaslt._options import options as OptionsInForce
+from rocpy.blaslt import _options
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
 from rocpy.blaslt.weight import Weight
@@ -30,7 +29,7 @@ def matmul(
     dtype: DTypeLike | None = None,
     compute: str | None = None,
     out: ArrayLike | None = None,
-    options: Options | OptionsInForce | dict[str, Any] | None = None,
+    options: _options.Options | _options.options | dict[str, Any] | None = None,
     algorithm: Algorithm | None = None,
     autotune: Any = None,
     stream: StreamLike | None = None,

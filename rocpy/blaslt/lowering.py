@@ -78,7 +78,9 @@ def matrix_layout(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str
     return None
 
 
-def _view(operand: OperandInfo, matrix_first: bool, batch_ndim: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, ...], tuple[int, ...]]:
+def _view(
+    operand: OperandInfo, matrix_first: bool, batch_ndim: int
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, ...], tuple[int, ...]]:
     """Return matrix shape and strides, and batch shape and strides aligned to ``batch_ndim`` axes; 1-D operands are promoted."""
     shape, strides = operand.shape, operand.strides
     if len(shape) == 1:
@@ -153,13 +155,17 @@ def lower(problem: Problem) -> Lowered:
             copies.append("bias")
         pad = batch_ndim - (len(problem.bias.shape) - 1)
         extents = problem.bias.shape[:-1]
-        bias_batch = (0,) * pad + tuple(s if e != 1 else 0 for e, s in zip(extents, problem.bias.strides[:-1], strict=True))
+        bias_batch = (0,) * pad + tuple(
+            s if e != 1 else 0 for e, s in zip(extents, problem.bias.strides[:-1], strict=True)
+        )
         if _unusable_batch((1,) * pad + extents, bias_batch) and "bias" not in copies:
             copies.append("bias")
     elif row.gradient:
         extents = problem.gradient_shape[:-1]
         steps = dense_strides(problem.gradient_shape)[:-1]
-        bias_batch = (0,) * (batch_ndim - len(extents)) + tuple(s if e != 1 else 0 for e, s in zip(extents, steps, strict=True))
+        bias_batch = (0,) * (batch_ndim - len(extents)) + tuple(
+            s if e != 1 else 0 for e, s in zip(extents, steps, strict=True)
+        )
 
     aux_matrix, aux_batch = _result_view(fresh, problem)
     aux_lies: tuple[str, int] | None = ("row", max(1, problem.n))
@@ -167,15 +173,26 @@ def lower(problem: Problem) -> Lowered:
         aux_matrix, aux_batch = _result_view(problem.aux, problem)
         aux_lies = _as("row", (problem.m, problem.n), aux_matrix)
         # hipBLASLt wants whole matrices apart: a batch stride under M x N is refused.
-        if aux_lies is None or any(0 <= s < aux_lies[1] * problem.m and e > 1 for e, s in zip(problem.batch_shape, aux_batch, strict=True)):
-            copies.append("aux")
-        elif _unusable_batch(problem.batch_shape, aux_batch):
+        if (
+            aux_lies is None
+            or any(
+                0 <= s < aux_lies[1] * problem.m and e > 1 for e, s in zip(problem.batch_shape, aux_batch, strict=True)
+            )
+            or _unusable_batch(problem.batch_shape, aux_batch)
+        ):
             copies.append("aux")
     if copies:
         return Lowered(copies=tuple(copies))
     assert a_lies is not None and b_lies is not None and aux_lies is not None
 
-    strides = {"a": list(a_batch), "b": list(b_batch), "c": list(c_batch), "d": list(d_batch), "bias": list(bias_batch), "aux": list(aux_batch)}
+    strides = {
+        "a": list(a_batch),
+        "b": list(b_batch),
+        "c": list(c_batch),
+        "d": list(d_batch),
+        "bias": list(bias_batch),
+        "aux": list(aux_batch),
+    }
     extents, strides = _collapse(list(problem.batch_shape), strides)
     m = problem.m
     if row.gradient != "bgrad" and len(extents) == 1:
@@ -208,8 +225,16 @@ def lower(problem: Problem) -> Lowered:
     out.outer_shape = tuple(e for axis, e in enumerate(extents) if axis != inner)
     out.outer_strides = {name: tuple(s for axis, s in enumerate(strides[name]) if axis != inner) for name in OPERANDS}
 
-    a_rows = Layout(problem.k, m, a_lies[1], batch_of["a"]) if a_lies[0] == "row" else Layout(m, problem.k, a_lies[1], batch_of["a"])
-    b_rows = Layout(problem.n, problem.k, b_lies[1], batch_of["b"]) if b_lies[0] == "row" else Layout(problem.k, problem.n, b_lies[1], batch_of["b"])
+    a_rows = (
+        Layout(problem.k, m, a_lies[1], batch_of["a"])
+        if a_lies[0] == "row"
+        else Layout(m, problem.k, a_lies[1], batch_of["a"])
+    )
+    b_rows = (
+        Layout(problem.n, problem.k, b_lies[1], batch_of["b"])
+        if b_lies[0] == "row"
+        else Layout(problem.k, problem.n, b_lies[1], batch_of["b"])
+    )
     if swapped:
         out.a, out.op_a = b_rows, OP_N if b_lies[0] == "row" else OP_T
         out.b, out.op_b = a_rows, OP_N if a_lies[0] == "row" else OP_T
@@ -252,7 +277,9 @@ def _as(orientation: str, shape: tuple[int, int], strides: tuple[int, int]) -> t
 
 def _separate(problem: Problem, matrix: tuple[int, int], batch: tuple[int, ...]) -> bool:
     """Whether no two elements of a result share memory, as far as strides tell: each axis steps over all that lie within it."""
-    axes = [(s, e) for e, s in zip((*problem.batch_shape, problem.m, problem.n), (*batch, *matrix), strict=True) if e > 1]
+    axes = [
+        (s, e) for e, s in zip((*problem.batch_shape, problem.m, problem.n), (*batch, *matrix), strict=True) if e > 1
+    ]
     reach = 1
     for stride, extent in sorted(axes):
         if stride < reach:

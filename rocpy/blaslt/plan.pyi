@@ -3,8 +3,7 @@
 from types import TracebackType
 from typing import Any, Self
 
-from rocpy.blaslt._options import Options
-from rocpy.blaslt._options import options as OptionsInForce
+from rocpy.blaslt import _options
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
 from rocpy.blaslt.problem import Problem
@@ -33,7 +32,7 @@ class Matmul:
         amax: bool = False,
         dtype: DTypeLike | None = None,
         compute: str | None = None,
-        options: Options | OptionsInForce | dict[str, Any] | None = None,
+        options: _options.Options | _options.options | dict[str, Any] | None = None,
         stream: StreamLike | None = None,
     ) -> None: ...
     @property

@@ -144,7 +144,9 @@ class Problem:
         row = EPILOGUES[epilogue]
         m, n, k, batch_shape, result_shape = _extents(a, b)
         result_type, compute_type = _types(a, b, out, dtype, compute)
-        problem = cls(a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape)
+        problem = cls(
+            a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape
+        )
         _check_epilogue(problem, row)
         _check_extents(problem)
         if c is not None:
@@ -154,7 +156,9 @@ class Problem:
         if aux is not None:
             _check_aux(problem, aux)
         if out is not None and out.shape != result_shape:
-            raise InvalidProblemError(f"out: shape {out.shape}, but the result has shape {result_shape}; pass out= of that shape")
+            raise InvalidProblemError(
+                f"out: shape {out.shape}, but the result has shape {result_shape}; pass out= of that shape"
+            )
         return problem
 
     @property
@@ -238,7 +242,9 @@ def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:
 
 
 def _distinct(operand: OperandInfo) -> int:
-    return math.prod(extent for extent, stride in zip(operand.shape, operand.strides, strict=True) if stride or extent == 0)
+    return math.prod(
+        extent for extent, stride in zip(operand.shape, operand.strides, strict=True) if stride or extent == 0
+    )
 
 
 def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -256,7 +262,9 @@ def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
 def _extents(a: OperandInfo, b: OperandInfo) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
     for name, operand in (("a", a), ("b", b)):
         if not operand.shape:
-            raise InvalidProblemError(f"{name}: a scalar (shape ()); matmul needs one axis or more: multiply by alpha= instead")
+            raise InvalidProblemError(
+                f"{name}: a scalar (shape ()); matmul needs one axis or more: multiply by alpha= instead"
+            )
     m, k = (1, a.shape[0]) if len(a.shape) == 1 else a.shape[-2:]
     kb, n = (b.shape[0], 1) if len(b.shape) == 1 else b.shape[-2:]
     if k != kb:
@@ -275,7 +283,9 @@ def _extents(a: OperandInfo, b: OperandInfo) -> tuple[int, int, int, tuple[int, 
     return m, n, k, batch_shape, (*batch_shape, *matrix)
 
 
-def _types(a: OperandInfo, b: OperandInfo, out: OperandInfo | None, dtype: str | None, compute: str | None) -> tuple[str, str]:
+def _types(
+    a: OperandInfo, b: OperandInfo, out: OperandInfo | None, dtype: str | None, compute: str | None
+) -> tuple[str, str]:
     if a.dtype != b.dtype:
         raise InvalidProblemError(f"a is {a.dtype} and b is {b.dtype}; cast one, so that both have one dtype")
     results = RESULT_TYPES.get(a.dtype)
@@ -317,11 +327,15 @@ def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
             f"epilogue {row.name!r} needs aux=, the pre-activation that an epilogue with _aux gave, of shape {problem.result_shape}"
         )
     if problem.aux is not None and row.aux != "load":
-        raise InvalidProblemError(f"aux: epilogue {row.name!r} takes no aux; it is an input of {_names(lambda r: r.aux == 'load')}")
+        raise InvalidProblemError(
+            f"aux: epilogue {row.name!r} takes no aux; it is an input of {_names(lambda r: r.aux == 'load')}"
+        )
     if row.clamp and problem.clamp is None:
         raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
     if problem.clamp is not None and not row.clamp:
-        raise InvalidProblemError(f"clamp: epilogue {row.name!r} takes no bounds; they belong to {_names(lambda r: r.clamp)}")
+        raise InvalidProblemError(
+            f"clamp: epilogue {row.name!r} takes no bounds; they belong to {_names(lambda r: r.clamp)}"
+        )
 
 
 def _names(wanted: Any) -> str:
@@ -338,10 +352,16 @@ def _check_c(problem: Problem, c: OperandInfo) -> None:
 def _check_bias(problem: Problem, bias: OperandInfo) -> None:
     if bias.dtype not in (problem.dtype, "float32") or (problem.dtype == "float64" and bias.dtype != "float64"):
         wanted = dict.fromkeys((problem.dtype,) if problem.dtype == "float64" else (problem.dtype, "float32"))
-        raise InvalidProblemError(f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(wanted)}: cast it")
+        raise InvalidProblemError(
+            f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(wanted)}: cast it"
+        )
     if problem.column_bias:
         return
-    if bias.shape and bias.shape[-1] == problem.n and broadcast(bias.shape[:-1], problem.batch_shape) == problem.batch_shape:
+    if (
+        bias.shape
+        and bias.shape[-1] == problem.n
+        and broadcast(bias.shape[:-1], problem.batch_shape) == problem.batch_shape
+    ):
         return
     raise InvalidProblemError(
         f"bias: shape {bias.shape}; it must have length N = {problem.n}, the last axis of the result"

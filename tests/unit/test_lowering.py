@@ -41,7 +41,10 @@ def run(problem, a, b, c=None, bias=None, alpha=1.0, beta=0.0):
     flat["bias"] = memory(bias) if bias is not None else None
     left, right = ("b", "a") if low.swapped else ("a", "b")
     for position in itertools.product(*map(range, low.outer_shape)):
-        at = {name: sum(p * s for p, s in zip(position, low.outer_strides[name], strict=True)) for name in low.outer_strides}
+        at = {
+            name: sum(p * s for p, s in zip(position, low.outer_strides[name], strict=True))
+            for name in low.outer_strides
+        }
         for batch in range(low.batch_count):
             x = gather(flat[left][at[left] :], low.a, batch)
             y = gather(flat[right][at[right] :], low.b, batch)
@@ -138,7 +141,9 @@ def test_column_major_out_needs_no_copy_without_a_bias_and_a_copy_with_one():
     a, b = OperandInfo.dense((4, 3), "float32"), OperandInfo.dense((3, 2), "float32")
     out = OperandInfo((4, 2), (1, 4), "float32")
     assert not lower(Problem.make(a, b, out=out)).swapped
-    assert lower(Problem.make(a, b, out=out, epilogue="bias", bias=OperandInfo.dense((2,), "float32"))).copies == ("out",)
+    assert lower(Problem.make(a, b, out=out, epilogue="bias", bias=OperandInfo.dense((2,), "float32"))).copies == (
+        "out",
+    )
 
 
 def test_bias_gradients_change_names_with_the_operands():
