@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Drives hipBLASLt's C ABI with the shared case list: every algorithm of every case, at once and queued, against double
-// precision; or, with --threads, from many threads at once. Made for the sanitizers: whatever a call was given is
-// destroyed as soon as it returns.
+// precision; or, with --threads, from many threads at once; with --time, the time of one small call. Made for the
+// sanitizers: whatever a call was given is destroyed as soon as it returns.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -177,6 +178,45 @@ int run_threads(const std::vector<Case> &cases, const Options &options) {
   return faults;
 }
 
+// Nanoseconds of one hipblasLtMatmul of 4 x 4 x 4 in float32 on the idle null stream, everything made beforehand: the
+// least of many rounds, which is what it takes when nothing else runs.
+int run_time() {
+  Handle handle;
+  hipblasLtMatmulDesc_t desc;
+  hipblasLtMatrixLayout_t layout;
+  hipblasLtMatmulPreference_t preference;
+  check(hipblasLtMatmulDescCreate(&desc, HIPBLAS_COMPUTE_32F, HIP_R_32F), "hipblasLtMatmulDescCreate");
+  check(hipblasLtMatrixLayoutCreate(&layout, HIP_R_32F, 4, 4, 4), "hipblasLtMatrixLayoutCreate");
+  check(hipblasLtMatmulPreferenceCreate(&preference), "hipblasLtMatmulPreferenceCreate");
+  hipblasLtMatmulHeuristicResult_t found;
+  int returned = 0;
+  check(hipblasLtMatmulAlgoGetHeuristic(handle.get(), desc, layout, layout, layout, layout, preference, 1, &found,
+                                        &returned),
+        "hipblasLtMatmulAlgoGetHeuristic");
+  if (returned != 1) throw std::runtime_error("the heuristic found nothing");
+  Memory a(64), b(64), d(64);
+  check(hipMemset(a.get(), 0, 64), "hipMemset");
+  check(hipMemset(b.get(), 0, 64), "hipMemset");
+  const float alpha = 1, beta = 0;
+  double least_ns = 1e12;
+  for (int round = 0; round < 50; ++round) {
+    constexpr int calls = 5000;
+    auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) {
+      check(hipblasLtMatmul(handle.get(), desc, &alpha, a.get(), layout, b.get(), layout, &beta, d.get(), layout,
+                            d.get(), layout, &found.algo, nullptr, 0, nullptr),
+            "hipblasLtMatmul");
+    }
+    std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+    least_ns = std::min(least_ns, taken.count() / calls);
+  }
+  std::printf("hipblasLtMatmul 4 x 4 x 4 float32: %.1f ns\n", least_ns);
+  hipblasLtMatmulPreferenceDestroy(preference);
+  hipblasLtMatrixLayoutDestroy(layout);
+  hipblasLtMatmulDescDestroy(desc);
+  return 0;
+}
+
 int main_checked(int count, char **arguments) {
   Options options;
   for (int i = 1; i < count; ++i) {
@@ -187,12 +227,14 @@ int main_checked(int count, char **arguments) {
       options.rounds = std::atoi(arguments[++i]);
     } else if (word == "--max-flops" && i + 1 < count) {
       options.max_flops = std::atof(arguments[++i]);
+    } else if (word == "--time") {
+      return run_time();
     } else {
       options.cases = word;
     }
   }
   if (options.cases.empty()) {
-    std::fprintf(stderr, "usage: driver CASES.json [--max-flops N] [--threads N [--rounds N]]\n");
+    std::fprintf(stderr, "usage: driver CASES.json [--max-flops N] [--threads N [--rounds N]] | driver --time\n");
     return 2;
   }
   size_t not_expressible = 0;
