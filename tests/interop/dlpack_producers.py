@@ -61,11 +61,11 @@ NAMES = {True: b"dltensor_versioned", False: b"dltensor"}
 class Producer:
     """An array whose capsules say what they are told to say.
 
-    Everything that a capsule points to lives as long as the producer; `deleted` counts the deleter's calls, `given` the capsules.
+    What a capsule points to lives as long as the producer; `deleted` counts the deleter's calls, `given` the capsules.
     """
 
     shape: tuple | None = (2, 3)
-    strides: tuple | None | object = COMPACT
+    strides: tuple | object | None = COMPACT
     dtype: tuple = FLOAT32
     device: tuple = (1, 0)
     versioned: bool = True

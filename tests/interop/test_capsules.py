@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""DLPack, the array interfaces and buffers from producers of all sorts: read rightly or refused by name, and never leaked."""
+"""DLPack, the array interfaces and buffers of all sorts: read rightly or refused by name, and never leaked."""
 
 import array
 import ctypes
@@ -278,7 +278,7 @@ def test_buffers():
     assert describe((ctypes.c_float * 3 * 2)())["shape"] == (2, 3)
     assert describe(b"abcd")["dtype"] == "uint8"
     assert type(allocate_like(x, (2, 2))) is np.ndarray
-    with pytest.raises(InvalidOperandError, match="x: .*cannot be an operand"):
+    with pytest.raises(InvalidOperandError, match=r"x: .*cannot be an operand"):
         describe(array.array("u", "text"), "x")
 
 
