@@ -57,6 +57,12 @@ cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
     void torch_state_close()
     bint torch_state_is_clear()
     void torch_state_mark_clear()
+    bint torch_find_tensor_keys(const void** objects, const uint64_t* impls, const uint64_t* keys, int count, uint64_t impl_offset)
+    bint torch_tensor_is_clear(const void* array)
+    void torch_tensor_mark_clear(const void* array)
+    void torch_forget_tensor_keys()
+    bint torch_state_is_open()
+    bint torch_keys_are_known()
 
 
 cdef class GetSet:
@@ -147,6 +153,55 @@ cdef bint state_proven():
     return keys.included == plain.included and keys.excluded == plain.excluded
 
 
+cdef int seek_state() except -1:
+    """Find this thread's dispatch state in torch; where that fails, torch's functions are asked each time."""
+    try:
+        if torch_state_open(<const void*>torch_api.dltensor_from_py_object_no_sync) and not state_proven():
+            torch_state_close()
+    except Exception:
+        torch_state_close()
+    return 0
+
+
+# Whether the place of a tensor's key set has been looked for.
+cdef bint keys_sought = False
+
+
+cdef int seek_keys() except -1:
+    """Find the key set in torch's tensors, on samples that differ in it; where that fails, torch's methods are asked each time."""
+    global keys_sought
+    keys_sought = True
+    try:
+        find_keys()
+    except Exception:
+        # Only speed is lost: a mode or another torch in which the samples cannot be made.
+        torch_forget_tensor_keys()
+    return 0
+
+
+cdef int find_keys() except -1:
+    cdef const void* objects[5]
+    cdef uint64_t impls[5]
+    cdef uint64_t keys[5]
+    told = getattr(torch._C, "_dispatch_keys", None)
+    if told is None or torch.Tensor.__basicsize__ < sizeof(PyObject) + 8 or torch._C._is_torch_function_mode_enabled():
+        return 0
+    plain = torch.zeros(1, device="cpu")
+    samples = (
+        plain,
+        torch._neg_view(plain),
+        torch.zeros(1, dtype=torch.complex64, device="cpu").conj(),
+        torch.zeros(1, device="meta"),
+        torch.nn.Parameter(plain),
+    )
+    for i, sample in enumerate(samples):
+        objects[i] = <const void*><PyObject*>sample
+        impls[i] = sample._cdata
+        keys[i] = told(sample).raw_repr()
+    torch_find_tensor_keys(objects, impls, keys, 5, sizeof(PyObject))
+    return 0
+
+
 cdef bint learn(object cls) except -1:
     """Get to know torch at the sight of its first tensor type. False where `cls` is no tensor type of an imported torch."""
     global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, grad_enabled
@@ -166,9 +221,8 @@ cdef bint learn(object cls) except -1:
     is_neg = Method(attributes["is_neg"])
     is_conj = Method(attributes["is_conj"])
     grad_enabled = Method(module.is_grad_enabled)
-    if torch_state_open(<const void*>api.dltensor_from_py_object_no_sync) and not state_proven():
-        torch_state_close()
     torch_api = api
+    seek_state()
     Py_INCREF(parameter)
     parameter_type = <void*>parameter
     Py_INCREF(base)
@@ -179,8 +233,10 @@ cdef bint learn(object cls) except -1:
 cdef int parse_plain(object array, Operand* out) except -1:
     """Read an exact Tensor or Parameter. 1: done; 0: something about it or about torch's state needs a closer look."""
     cdef DLTensor tensor
+    cdef bint known
     if not torch_state_is_clear() and not state_harmless(array):
         return 0
+    known = torch_tensor_is_clear(<const void*><PyObject*>array)
     if torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor) != 0:
         PyErr_Clear()
         return 0
@@ -188,10 +244,15 @@ cdef int parse_plain(object array, Operand* out) except -1:
         return 0
     if truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
         return 0
-    if truth(is_neg.call_on(array)) != 0:
-        return 0
-    if array_type_of_hip(out.type).code == 5 and truth(is_conj.call_on(array)) != 0:
-        return 0
+    if not known:
+        if truth(is_neg.call_on(array)) != 0:
+            return 0
+        if array_type_of_hip(out.type).code == 5 and truth(is_conj.call_on(array)) != 0:
+            return 0
+        if not keys_sought:
+            seek_keys()
+        # A complex tensor's set without the conjugate key is that of a real one: the type is no part of it.
+        torch_tensor_mark_clear(<const void*><PyObject*>array)
     out.provider = provider_torch
     out.read_only = False
     return 1
@@ -327,3 +388,27 @@ cdef int raise_version(object array) except -1:
     if not array.is_inference():
         torch._C._increment_version((array,))
     return 0
+
+
+def shortcuts(use=None):
+    """Tell, and for tests choose, whether torch's state and key sets are read directly rather than asked for by torch's functions.
+
+    Parameters
+    ----------
+    use : bool, optional
+        Take the shortcuts where they can be proven, or none of them.
+
+    Returns
+    -------
+    tuple of bool
+        Whether each of the two is in use, from the next tensor on.
+    """
+    global keys_sought
+    if use is not None and torch_api != NULL:
+        torch_state_close()
+        torch_forget_tensor_keys()
+        keys_sought = True
+        if use:
+            seek_state()
+            seek_keys()
+    return torch_state_is_open(), torch_keys_are_known()

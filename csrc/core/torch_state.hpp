@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace rocpy {
 
@@ -48,6 +49,8 @@ inline bool torch_state_open(const void *function) {
 
 inline void torch_state_close() { torch_library() = nullptr; }
 
+inline bool torch_state_is_open() { return torch_library() != nullptr; }
+
 // Masks that a full check found to be harmless, besides "all zero" (inference mode, for one). Per thread, so no lock.
 inline DispatchKeys &torch_cleared_keys() {
   thread_local DispatchKeys cleared{0, 0};
@@ -66,6 +69,70 @@ inline bool torch_state_is_clear() {
 inline void torch_state_mark_clear() {
   if (torch_library() == nullptr) return;
   if (const DispatchKeys *keys = torch_dispatch_keys()) torch_cleared_keys() = *keys;
+}
+
+// The key set of a tensor says all that makes its memory special: lazy signs, transforms, layouts, missing memory. It
+// lies at a fixed place in torch's TensorImpl, which tensor objects point to; where exactly is found out by the caller
+// on tensors whose key sets torch has told it, and nothing is read before that.
+struct TensorKeys {
+  uint64_t impl_offset = 0;  // in the Python object
+  uint64_t keys_offset = 0;  // in TensorImpl; 0: not found
+  uint64_t clear[4] = {};    // key sets that a full check found to be plain
+  int count = 0;
+};
+
+inline TensorKeys &torch_tensor_keys() {
+  static TensorKeys keys;
+  return keys;
+}
+
+inline void torch_forget_tensor_keys() { torch_tensor_keys() = TensorKeys{}; }
+
+inline bool torch_keys_are_known() { return torch_tensor_keys().keys_offset != 0; }
+
+inline uint64_t word_at(const void *base, uint64_t offset) {
+  uint64_t word;
+  std::memcpy(&word, static_cast<const char *>(base) + offset, sizeof word);
+  return word;
+}
+
+constexpr uint64_t largest_keys_offset = 200;  // TensorImpl.h bounds its own size by 208 bytes
+
+// Finds the offsets for which every sample tensor gives the TensorImpl and the key set that torch reported of it.
+inline bool torch_find_tensor_keys(const void *const *objects, const uint64_t *impls, const uint64_t *keys, int count,
+                                   uint64_t impl_offset) {
+  for (int i = 0; i < count; ++i)
+    if (word_at(objects[i], impl_offset) != impls[i]) return false;
+  for (uint64_t offset = 8; offset <= largest_keys_offset; offset += 8) {
+    int agreeing = 0;
+    while (agreeing < count && word_at(reinterpret_cast<const void *>(impls[agreeing]), offset) == keys[agreeing])
+      ++agreeing;
+    if (agreeing == count) {
+      torch_tensor_keys().impl_offset = impl_offset;
+      torch_tensor_keys().keys_offset = offset;
+      return true;
+    }
+  }
+  return false;
+}
+
+inline uint64_t torch_keys_of(const void *object) {
+  const TensorKeys &known = torch_tensor_keys();
+  return word_at(reinterpret_cast<const void *>(word_at(object, known.impl_offset)), known.keys_offset);
+}
+
+inline bool torch_tensor_is_clear(const void *object) {
+  const TensorKeys &known = torch_tensor_keys();
+  if (known.keys_offset == 0) return false;
+  const uint64_t keys = torch_keys_of(object);
+  for (int i = 0; i < known.count; ++i)
+    if (known.clear[i] == keys) return true;
+  return false;
+}
+
+inline void torch_tensor_mark_clear(const void *object) {
+  TensorKeys &known = torch_tensor_keys();
+  if (known.keys_offset != 0 && known.count < 4) known.clear[known.count++] = torch_keys_of(object);
 }
 
 }  // namespace rocpy

@@ -470,7 +470,8 @@ def test_order_under_stress():
         "import numpy, rocpy\n"
         "for round in range(20):\n"
         "    with rocpy.Stream(nonblocking=True) as a, rocpy.Stream(nonblocking=True) as b, rocpy.Buffer(4096) as x:\n"
-        "        x.fill(1, stream=a); b.wait(a.record()); x.fill(2, stream=b); a.wait(b.record()); x.fill(3, stream=a)\n"
+        "        x.fill(1, stream=a); b.wait(a.record())\n"
+        "        x.fill(2, stream=b); a.wait(b.record()); x.fill(3, stream=a)\n"
         "        assert (x.to_numpy(stream=a) == 3).all()\n"
     )
     done = run_python(code, ROCPY_HOST_STRESS="7")

@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 
 from rocpy._operand import TorchLayerRequired, allocate_like, describe, set_torch_dispatcher, torch_dispatcher, touch
+from rocpy._torch_operand import shortcuts
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["shortcuts", "by torch's functions"])
+def _shortcuts(request):
+    describe(torch.zeros(1))
+    assert shortcuts(request.param) == (request.param, request.param)
+    yield
+    shortcuts(True)
+
 
 NAMES = [
     "float32",
