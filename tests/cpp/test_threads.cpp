@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// The thread pool: every task runs once, calls from several threads and from within tasks finish, a forked child has a
+// pool of its own.
+#include "threads.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using rocpy_host::parallel_for;
+
+constexpr int64_t kTasks = 200;
+
+struct Counts {
+  std::atomic<int> of[kTasks] = {};
+  static void task(void *context, int64_t i) { static_cast<Counts *>(context)->of[i].fetch_add(1); }
+  bool each_is(int times) const {
+    for (const auto &count : of) {
+      if (count.load() != times) return false;
+    }
+    return true;
+  }
+};
+
+bool each_task_once(int rounds) {
+  Counts counts;
+  for (int round = 0; round < rounds; round++) {
+    parallel_for(kTasks, 1024, Counts::task, &counts);
+    if (!counts.each_is(round + 1)) return false;
+  }
+  return true;
+}
+
+bool sleeping_workers_wake() {
+  for (int round = 0; round < 20; round++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (!each_task_once(1)) return false;
+  }
+  return true;
+}
+
+bool callers_at_once() {
+  std::atomic<int> good{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; i++) callers.emplace_back([&] { good += each_task_once(200); });
+  for (std::thread &caller : callers) caller.join();
+  return good == 4;
+}
+
+// A task's own call runs on its thread alone.
+bool nested() {
+  struct Context {
+    std::atomic<int> strays{0};
+  } context;
+  parallel_for(
+      16, 1024,
+      [](void *outer, int64_t) {
+        struct Inner {
+          std::thread::id id;
+          Context *context;
+        } inner{std::this_thread::get_id(), static_cast<Context *>(outer)};
+        parallel_for(
+            16, 1024,
+            [](void *data, int64_t) {
+              Inner *in = static_cast<Inner *>(data);
+              if (std::this_thread::get_id() != in->id) in->context->strays++;
+            },
+            &inner);
+      },
+      &context);
+  return context.strays == 0;
+}
+
+bool limits() {
+  const int all = rocpy_host::thread_count(), before = rocpy_host::set_thread_limit(1);
+  bool good = before == 0 && rocpy_host::thread_count() == 1 && each_task_once(3);
+  good = good && rocpy_host::set_thread_limit(0) == 1;
+  return good && rocpy_host::thread_count() == all;
+}
+
+bool forked_child() {
+  each_task_once(1);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(each_task_once(50) && callers_at_once() ? 0 : 1);
+  }
+  int status = -1;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 && each_task_once(5);
+}
+
+}  // namespace
+
+int main() {
+  int failures = 0;
+  const auto check = [&](bool good, const char *what) {
+    if (good) return;
+    failures++;
+    printf("FAILED %s\n", what);
+  };
+  check(each_task_once(300), "each task runs once");
+  check(sleeping_workers_wake(), "sleeping workers wake");
+  check(callers_at_once(), "callers at once");
+  check(nested(), "nested calls stay on their thread");
+  check(limits(), "limits");
+  check(forked_child(), "a forked child");
+  return failures != 0;
+}
