@@ -3,10 +3,13 @@
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from typing_extensions import disjoint_base
+
 class Memory(NamedTuple):
     free_bytes: int
     total_bytes: int
 
+@disjoint_base
 class Device:
     @property
     def index(self) -> int: ...

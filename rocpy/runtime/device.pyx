@@ -14,12 +14,12 @@ Memory.__doc__ = "Memory of a device: free and total, in bytes."
 generation = 0
 
 
-def count_fork():
+def _count_fork():
     global generation
     generation += 1
 
 
-os.register_at_fork(after_in_child=count_fork)
+os.register_at_fork(after_in_child=_count_fork)
 
 
 cdef int enter(int device) except -1:

@@ -3,8 +3,11 @@
 from types import TracebackType
 from typing import Self
 
+from typing_extensions import disjoint_base
+
 from rocpy.runtime.device import Device
 
+@disjoint_base
 class Event:
     def __init__(self, *, timing: bool = True, device: Device | int | None = None) -> None: ...
     @property

@@ -6,10 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from rocpy.runtime.device import Device
 from rocpy.typing import ArrayLike, DTypeLike, StreamLike
 
+@disjoint_base
 class Buffer:
     def __init__(
         self,

@@ -3,9 +3,12 @@
 from types import TracebackType
 from typing import Self
 
+from typing_extensions import disjoint_base
+
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 
+@disjoint_base
 class Stream:
     def __init__(self, device: Device | int = 0, *, nonblocking: bool = False, priority: int = 0) -> None: ...
     @property
@@ -32,3 +35,6 @@ class Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
     def __del__(self) -> None: ...
+
+def hold_objects(stream: Stream, *objects: object) -> None: ...
+def held_count() -> int: ...

@@ -22,7 +22,7 @@ from rocpy.runtime.event cimport Event
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 
-cdef class Held:
+cdef class _Held:
     """Objects that a stream uses until an event."""
 
     cdef hipEvent_t event
@@ -49,10 +49,10 @@ cdef hipEvent_t take_event(int device) except? NULL:
 
 
 cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
-    cdef Held held
+    cdef _Held held
     release_finished()
     key = (device, <size_t>stream)
-    held = Held()
+    held = _Held()
     held.device = device
     held.objects = objects
     held.event = take_event(device)
@@ -72,7 +72,7 @@ cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
 
 
 cdef int release_finished() except -1:
-    cdef Held held
+    cdef _Held held
     if not held_by_stream:
         return 0
     # Dropping an object may run any code, also code that comes back here: the objects leave the lists first.
@@ -104,7 +104,7 @@ def held_count():
 
 
 cdef int leak_all() except -1:
-    cdef Held held
+    cdef _Held held
     for queue in held_by_stream.values():
         for held in queue:
             Py_INCREF(held.objects)
@@ -112,21 +112,21 @@ cdef int leak_all() except -1:
     return 0
 
 
-def at_exit():
+def _at_exit():
     """Memory that a worker may still write must outlive the interpreter: it is leaked to the process's end."""
     leak_all()
 
 
-def after_fork():
+def _after_fork():
     """The parent's streams do not run in a child, and its events are not the child's to query."""
     leak_all()
     spare_events.clear()
 
 
-atexit.register(at_exit)
-os.register_at_fork(after_in_child=after_fork)
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_after_fork)
 
-ACCEPTED = "rocpy.Stream, a stream of hip-python, torch or CuPy, an object with __cuda_stream__, or a handle as an int"
+_ACCEPTED = "rocpy.Stream, a stream of hip-python, torch or CuPy, an object with __cuda_stream__, or a handle as an int"
 
 
 cdef int handle_of(object stream, hipStream_t* out) except -1:
@@ -152,7 +152,7 @@ cdef int handle_of(object stream, hipStream_t* out) except -1:
     elif hasattr(type(stream), "__int__") and not isinstance(stream, (float, bool)) and not hasattr(stream, "shape"):
         handle = int(stream)
     else:
-        raise InvalidOperandError(f"stream: got {type(stream).__name__}, expected {ACCEPTED}")
+        raise InvalidOperandError(f"stream: got {type(stream).__name__}, expected {_ACCEPTED}")
     if not 0 <= handle < 1 << 64:
         raise InvalidOperandError(f"stream: {handle} is no handle")
     out[0] = <hipStream_t><size_t>handle
