@@ -10,6 +10,10 @@ get_filename_component(ROCPY_SOURCE_ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(ROCPY_SANITIZE "" CACHE STRING "Sanitizer of the host platform and the C++ tests: thread or address")
 set_property(CACHE ROCPY_SANITIZE PROPERTY STRINGS "" thread address)
 
+# CMake's own WHOLE_ARCHIVE asks for --push-state, which zig's linker lacks.
+set(CMAKE_LINK_LIBRARY_USING_rocpy_whole "-Wl,--whole-archive" "<LINK_ITEM>" "-Wl,--no-whole-archive")
+set(CMAKE_LINK_LIBRARY_USING_rocpy_whole_SUPPORTED TRUE)
+
 # rocpy_sanitize(<target>): what ROCPY_SANITIZE asks for.
 function(rocpy_sanitize target)
   if(ROCPY_SANITIZE STREQUAL "thread")
@@ -56,7 +60,7 @@ function(rocpy_platform name)
     LINKER_LANGUAGE CXX LINK_DEPENDS ${symbols}
     LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
   target_link_options(${core} PRIVATE ${link_options} -Wl,--version-script=${symbols})
-  target_link_libraries(${core} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${core}_static>")
+  target_link_libraries(${core} PRIVATE "$<LINK_LIBRARY:rocpy_whole,${core}_static>")
   rocpy_sanitize(${core})
   install(TARGETS ${core} LIBRARY DESTINATION rocpy/_${name}/lib)
 
