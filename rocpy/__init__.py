@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Matrix products with fused epilogues over hipBLASLt, on AMD GPUs and, through the same C ABIs, on any CPU.
 
-Semantic versioning covers the names in ``__all__``, here and in the public sub-packages. Importing rocpy opens no library.
+Semantic versioning covers the names in ``__all__``, here and in the public sub-packages. Importing rocpy opens no
+library.
 """
 
 from rocpy import errors, platform

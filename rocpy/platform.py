@@ -35,7 +35,8 @@ CHOICES = ("auto", "amd", "host")
 DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
 
 _lock = threading.RLock()
-# A fork waits for a choice that another thread is making: the child would wait for ever for a lock whose holder it lacks.
+# A fork waits for a choice that another thread is making: the child would wait for ever for a lock whose holder it
+# lacks.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _requested: str | None = None
 _current: Platform | None = None

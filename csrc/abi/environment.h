@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The one place where C and C++ read the environment. Values are read at each call: a test may change them, and callers that
- * need a fixed value keep it. */
+/* The one place where C and C++ read the environment. Values are read at each call: a test may change them, and callers
+ * that need a fixed value keep it. */
 #ifndef ROCPY_ABI_ENVIRONMENT_H
 #define ROCPY_ABI_ENVIRONMENT_H
 

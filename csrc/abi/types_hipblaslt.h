@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hipBLASLt's types as far as the rows of hipblaslt.def need them: version 1.4.1 (ROCm 10.0), compared with AMD's generated
- * bindings by tests/conformance. */
+/* hipBLASLt's types as far as the rows of hipblaslt.def need them: version 1.4.1 (ROCm 10.0), compared with AMD's
+ * generated bindings by tests/conformance. */
 #ifndef ROCPY_ABI_TYPES_HIPBLASLT_H
 #define ROCPY_ABI_TYPES_HIPBLASLT_H
 
@@ -217,8 +217,8 @@ typedef struct hipblasLtMatrixLayoutOpaque_t *hipblasLtMatrixLayout_t;
 typedef struct hipblasLtMatmulPreferenceOpaque_t *hipblasLtMatmulPreference_t;
 typedef struct hipblasLtMatrixTransformDescOpaque_t *hipblasLtMatrixTransformDesc_t;
 
-/* 24 opaque bytes. The library keeps a solution index in the first four and copies the whole; max_workspace_bytes as declared here
- * is not where it stores the cap, so nobody but the library may read it. */
+/* 24 opaque bytes. The library keeps a solution index in the first four and copies the whole; max_workspace_bytes as
+ * declared here is not where it stores the cap, so nobody but the library may read it. */
 typedef struct _hipblasLtMatmulAlgo_t {
   uint8_t data[16];
   size_t max_workspace_bytes;

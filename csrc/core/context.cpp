@@ -13,12 +13,13 @@ namespace rocpy {
 namespace {
 
 constexpr size_t max_contexts = 64;
-// A handle takes 25 MiB of device memory in ROCm 10.0 and 8 MiB more in 10.1 (facts of its source); the margin is for its kernels.
+// A handle takes 25 MiB of device memory in ROCm 10.0 and 8 MiB more in 10.1 (facts of its source); the margin is for
+// its kernels.
 constexpr size_t handle_bytes = size_t{64} << 20;
 
 struct Pool {
-  std::mutex mutex;       // for making and dropping, which call the platform
-  SpinLock lock;          // for the list alone; taken inside the mutex where both are
+  std::mutex mutex;  // for making and dropping, which call the platform
+  SpinLock lock;     // for the list alone; taken inside the mutex where both are
   std::vector<StreamContext *> contexts;
 };
 
@@ -156,7 +157,8 @@ void forget_stream(int device, hipStream_t stream) {
     std::lock_guard<SpinLock> lock(pool->lock);
     for (size_t i = 0; i < pool->contexts.size(); ++i) {
       StreamContext *context = pool->contexts[i];
-      if (context->stream == stream && context->device == device && context->users.load(std::memory_order_acquire) == 0) {
+      if (context->stream == stream && context->device == device &&
+          context->users.load(std::memory_order_acquire) == 0) {
         found = context;
         pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
         break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a stream lends to a product: a hipBLASLt handle and a workspace. One context for each (device, stream), because a handle is not safe
-// across concurrent streams and a workspace is ordered by its stream alone.
+// What a stream lends to a product: a hipBLASLt handle and a workspace. One context for each (device, stream), because
+// a handle is not safe across concurrent streams and a workspace is ordered by its stream alone.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,17 @@ struct StreamContext {
   size_t workspace_bytes = 0;
   std::atomic<int> users{0};  // calls that hold it now; an idle one may be dropped when there are too many
   std::mutex launch;          // one launch at a time on a handle
-  std::atomic<bool> launching{false};  // whether it is held: a hint, for callers that would rather not wait for it with the GIL
+  // Whether it is held: a hint, for callers that would rather not wait for it with the GIL.
+  std::atomic<bool> launching{false};
 };
 
-// Borrows the context of a stream, making it on first use with `device` current; release_context() gives it back. Checks free device memory
-// first, since hipblasLtCreate ends the process when its own allocation fails.
+// Borrows the context of a stream, making it on first use with `device` current; release_context() gives it back.
+// Checks free device memory first, since hipblasLtCreate ends the process when its own allocation fails.
 Status borrow_context(int device, hipStream_t stream, StreamContext **out);
 void release_context(StreamContext *context);
 
-// Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block is freed after its work.
+// Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block is freed
+// after its work.
 Status reserve_workspace(StreamContext *context, size_t bytes);
 
 // Drops the context of a stream that is about to be destroyed.

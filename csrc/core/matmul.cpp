@@ -16,18 +16,21 @@ Status lt(hipblasStatus_t status, const char *function) { return Status{Library:
 
 template <class T>
 Status set(hipblasLtMatmulDesc_t desc, hipblasLtMatmulDescAttributes_t attribute, T value) {
-  return lt(table.hipblasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "hipblasLtMatmulDescSetAttribute");
+  return lt(table.hipblasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value),
+            "hipblasLtMatmulDescSetAttribute");
 }
 
 template <class T>
 Status set(hipblasLtMatrixLayout_t layout, hipblasLtMatrixLayoutAttribute_t attribute, T value) {
-  return lt(table.hipblasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "hipblasLtMatrixLayoutSetAttribute");
+  return lt(table.hipblasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value),
+            "hipblasLtMatrixLayoutSetAttribute");
 }
 
 Status make_layout(const LayoutSpec &spec, int32_t batch_count, hipblasLtMatrixLayout_t *out) {
-  Status status = lt(table.hipblasLtMatrixLayoutCreate(out, static_cast<hipDataType>(spec.type), static_cast<uint64_t>(spec.rows),
-                                                       static_cast<uint64_t>(spec.columns), spec.ld),
-                     "hipblasLtMatrixLayoutCreate");
+  Status status =
+      lt(table.hipblasLtMatrixLayoutCreate(out, static_cast<hipDataType>(spec.type), static_cast<uint64_t>(spec.rows),
+                                           static_cast<uint64_t>(spec.columns), spec.ld),
+         "hipblasLtMatrixLayoutCreate");
   if (!status.ok()) return status;
   if (spec.order != HIPBLASLT_ORDER_COL) {
     status = set(*out, HIPBLASLT_MATRIX_LAYOUT_ORDER, static_cast<int32_t>(spec.order));
@@ -63,7 +66,8 @@ double MatmulPlan::flops() const {
   double outer = 1;
   for (int i = 0; i < spec_.outer_ndim; ++i) outer *= static_cast<double>(spec_.outer_shape[i]);
   const int64_t k = spec_.op_a == HIPBLAS_OP_N ? spec_.a.columns : spec_.a.rows;
-  return 2.0 * outer * spec_.batch_count * static_cast<double>(spec_.d.rows) * static_cast<double>(spec_.d.columns) * static_cast<double>(k);
+  return 2.0 * outer * spec_.batch_count * static_cast<double>(spec_.d.rows) * static_cast<double>(spec_.d.columns) *
+         static_cast<double>(k);
 }
 
 Status MatmulPlan::make_layouts() {
@@ -90,7 +94,8 @@ Status MatmulPlan::make_descriptor(void *bias, void *aux, Descriptor *out) const
     // Always set: the default is not D's type everywhere.
     apply(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, spec_.bias_type);
     apply(HIPBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    if (spec_.bias_batch_stride) apply(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, static_cast<int32_t>(spec_.bias_batch_stride));
+    if (spec_.bias_batch_stride)
+      apply(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, static_cast<int32_t>(spec_.bias_batch_stride));
   }
   if (spec_.uses_aux) {
     // Pointer, ld and stride before the heuristic runs: without them it finds nothing, and says nothing.
@@ -130,24 +135,28 @@ void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
 }
 
 Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int requested) {
-  // The heuristic asks only whether pointers are there; the launch sets the real ones. 64 is aligned as any operand may be.
+  // The heuristic asks only whether pointers are there; the launch sets the real ones. 64 is aligned as any operand may
+  // be.
   void *const somewhere = reinterpret_cast<void *>(uintptr_t{64});
   Descriptor descriptor;
-  Status status = take_descriptor(spec_.uses_bias ? somewhere : nullptr, spec_.uses_aux ? somewhere : nullptr, &descriptor);
+  Status status =
+      take_descriptor(spec_.uses_bias ? somewhere : nullptr, spec_.uses_aux ? somewhere : nullptr, &descriptor);
   if (!status.ok()) return status;
   hipblasLtMatmulPreference_t preference = nullptr;
   status = lt(table.hipblasLtMatmulPreferenceCreate(&preference), "hipblasLtMatmulPreferenceCreate");
   if (status.ok()) {
     uint64_t limit = max_workspace_bytes;
-    status = lt(table.hipblasLtMatmulPreferenceSetAttribute(preference, HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit),
+    status = lt(table.hipblasLtMatmulPreferenceSetAttribute(preference, HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                            &limit, sizeof limit),
                 "hipblasLtMatmulPreferenceSetAttribute");
     std::vector<hipblasLtMatmulHeuristicResult_t> results(static_cast<size_t>(requested));
     int returned = 0;
     if (status.ok()) {
       std::lock_guard<std::mutex> lock(context->launch);
-      status = lt(table.hipblasLtMatmulAlgoGetHeuristic(context->handle, descriptor.handle, layout_a_, layout_b_, layout_c_, layout_d_,
-                                                        preference, requested, results.data(), &returned),
-                  "hipblasLtMatmulAlgoGetHeuristic");
+      status =
+          lt(table.hipblasLtMatmulAlgoGetHeuristic(context->handle, descriptor.handle, layout_a_, layout_b_, layout_c_,
+                                                   layout_d_, preference, requested, results.data(), &returned),
+             "hipblasLtMatmulAlgoGetHeuristic");
     }
     for (int i = 0; status.ok() && i < returned; ++i) {
       char name[256] = "";
@@ -160,7 +169,8 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
   return status;
 }
 
-Status MatmulPlan::create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested, MatmulPlan **out) {
+Status MatmulPlan::create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested,
+                          MatmulPlan **out) {
   MatmulPlan *plan = nullptr;
   try {
     plan = new MatmulPlan(spec);
@@ -192,8 +202,8 @@ void MatmulPlan::step(MatmulPointers *at, int axis, int64_t steps) const {
   move(&at->aux, operand_aux);
 }
 
-Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor, const MatmulPointers &pointers,
-                               const void *alpha, const void *beta) {
+Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,
+                               const MatmulPointers &pointers, const void *alpha, const void *beta) {
   if (spec_.uses_bias && descriptor->bias != pointers.bias) {
     Status status = set(descriptor->handle, HIPBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
     if (!status.ok()) return status;
@@ -204,15 +214,17 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
     if (!status.ok()) return status;
     descriptor->aux = pointers.aux;
   }
-  // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size without a pointer is
-  // refused, a pointer without a size is not.
-  return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, pointers.a, layout_a_, pointers.b, layout_b_, beta,
-                                  pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d, layout_d_, &chosen.algo,
-                                  chosen.workspace_bytes ? context->workspace : nullptr, chosen.workspace_bytes, context->stream),
+  // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size
+  // without a pointer is refused, a pointer without a size is not.
+  return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, pointers.a, layout_a_, pointers.b,
+                                  layout_b_, beta, pointers.c ? pointers.c : pointers.d, layout_c_, pointers.d,
+                                  layout_d_, &chosen.algo, chosen.workspace_bytes ? context->workspace : nullptr,
+                                  chosen.workspace_bytes, context->stream),
             "hipblasLtMatmul");
 }
 
-Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm) {
+Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta,
+                          size_t algorithm) {
   const MatmulAlgorithm &chosen = algorithms_[algorithm];
   DeviceScope scope(context->device);
   if (!scope.status().ok()) return scope.status();

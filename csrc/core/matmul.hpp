@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A planned matrix product: descriptors, layouts and algorithms of one problem, ready to launch on any stream of its device.
+// A planned matrix product: descriptors, layouts and algorithms of one problem, ready to launch on any stream of its
+// device.
 //
-// hipBLASLt is column-major and takes its bias along the rows of D. A row-major product d = a @ b is therefore planned as the transposed one,
-// D' = B' A': operand A of the library is the user's b, its m is the user's n, and its bias runs along the user's last axis. The caller (rocpy/
-// blaslt/problem.py) decides that; here everything is in the library's own terms.
+// hipBLASLt is column-major and takes its bias along the rows of D. A row-major product d = a @ b is therefore planned
+// as the transposed one, D' = B' A': operand A of the library is the user's b, its m is the user's n, and its bias runs
+// along the user's last axis. The caller (rocpy/ blaslt/problem.py) decides that; here everything is in the library's
+// own terms.
 #pragma once
 
 #include <atomic>
@@ -64,14 +66,16 @@ struct MatmulAlgorithm {
 class MatmulPlan {
  public:
   // Plans on the context's device. No algorithm found is a success with algorithms().empty().
-  static Status create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested, MatmulPlan **out);
+  static Status create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested,
+                       MatmulPlan **out);
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  // Enqueues the product on the context's stream. Reads alpha and beta at once; needs nothing of the caller's afterwards but the operands.
+  // Enqueues the product on the context's stream. Reads alpha and beta at once; needs nothing of the caller's
+  // afterwards but the operands.
   Status launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm);
 
   const MatmulSpec &spec() const { return spec_; }
@@ -98,8 +102,8 @@ class MatmulPlan {
   Status take_descriptor(void *bias, void *aux, Descriptor *out);
   void give_descriptor(const Descriptor &descriptor);
   void step(MatmulPointers *at, int axis, int64_t steps) const;
-  Status launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor, const MatmulPointers &pointers,
-                     const void *alpha, const void *beta);
+  Status launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,
+                     const MatmulPointers &pointers, const void *alpha, const void *beta);
   Status query(StreamContext *context, size_t max_workspace_bytes, int requested);
 
   const MatmulSpec spec_;

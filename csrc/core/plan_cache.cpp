@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An open-addressing index over a vector of entries: lookups touch two cache lines, and eviction, which is rare, rebuilds the index.
+// An open-addressing index over a vector of entries: lookups touch two cache lines, and eviction, which is rare,
+// rebuilds the index.
 #include "plan_cache.hpp"
 
 #include <pthread.h>
@@ -55,7 +56,8 @@ void PlanCache::rebuild(size_t slots) {
 bool PlanCache::is_last(const PlanKey &key) const {
   if (last_ < 0) return false;
   const std::vector<int64_t> &words = entries_[static_cast<size_t>(last_)].words;
-  return words.size() == static_cast<size_t>(key.size) && std::memcmp(words.data(), key.words, words.size() * sizeof words[0]) == 0;
+  return words.size() == static_cast<size_t>(key.size) &&
+         std::memcmp(words.data(), key.words, words.size() * sizeof words[0]) == 0;
 }
 
 std::shared_ptr<CachedCall> PlanCache::find(const PlanKey &key) {
@@ -90,7 +92,8 @@ void PlanCache::insert(const PlanKey &key, std::shared_ptr<CachedCall> call) {
     return;
   }
   if (static_cast<int64_t>(entries_.size()) >= capacity_) {
-    evict(capacity_ - std::max<int64_t>(1, capacity_ / 8));  // several at once, so that a full cache does not sort at each miss
+    evict(capacity_ -
+          std::max<int64_t>(1, capacity_ / 8));  // several at once, so that a full cache does not sort at each miss
   }
   entries_.push_back({hash, ++clock_, std::vector<int64_t>(key.words, key.words + key.size), std::move(call)});
   if (entries_.size() * 2 > slots_.size()) {
@@ -123,8 +126,8 @@ PlanCacheInfo PlanCache::info() const {
 }
 
 namespace {
-// Never destroyed: plans belong to libraries that may be gone at exit. A child of fork() starts with an empty one, because a lock of the
-// parent's may be held by a thread that the child does not have.
+// Never destroyed: plans belong to libraries that may be gone at exit. A child of fork() starts with an empty one,
+// because a lock of the parent's may be held by a thread that the child does not have.
 PlanCache *cache = new PlanCache;
 void abandon_in_child() { cache = new PlanCache; }
 const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The plans that the function form keeps: least recently used out first, found by a key of plain words, safe under threads.
+// The plans that the function form keeps: least recently used out first, found by a key of plain words, safe under
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace rocpy {
 
-// Everything that decides a plan, as words: shapes, strides, types, device, epilogue, flags. Built anew for each call on the stack.
+// Everything that decides a plan, as words: shapes, strides, types, device, epilogue, flags. Built anew for each call
+// on the stack.
 struct PlanKey {
   static constexpr int capacity = 480;  // five operands of 32 axes with shape and stride each, and a margin
   int size = 0;
@@ -29,10 +31,11 @@ struct CachedCall {
   MatmulPlan *plan = nullptr;  // null: nothing to launch (an empty result)
   bool swapped = true;         // the library's A is the user's b
   bool synchronous = false;    // small enough that the GIL stays held for the launch
-  uint32_t copies = 0;         // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan
+  uint32_t copies = 0;  // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan
   int32_t result_type = 0, result_ndim = 0;
   int64_t result_shape[32];
-  // The output beside the result, if any: the auxiliary matrix or a bias gradient, of the result's type. No output: ndim -1.
+  // The output beside the result, if any: the auxiliary matrix or a bias gradient, of the result's type. No output:
+  // ndim -1.
   bool extra_is_aux = false;
   int32_t extra_ndim = -1;
   int64_t extra_shape[32];
@@ -69,7 +72,7 @@ class PlanCache {
   mutable SpinLock lock_;
   std::vector<Entry> entries_;
   std::vector<int32_t> slots_;  // open addressing: index into entries_, or -1
-  int32_t last_ = -1;  // the entry found last
+  int32_t last_ = -1;           // the entry found last
   uint64_t clock_ = 0;
   int64_t hits_ = 0, misses_ = 0, capacity_ = 0;
 };

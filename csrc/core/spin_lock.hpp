@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A lock for sections of a few instructions on the per-call path, where an uncontended pthread mutex costs more than the work it guards.
+// A lock for sections of a few instructions on the per-call path, where an uncontended pthread mutex costs more than
+// the work it guards.
 #pragma once
 
 #include <sched.h>

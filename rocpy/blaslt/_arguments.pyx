@@ -213,7 +213,6 @@ cdef int check_out(Operands *operands, const Operand *out) except -1:
     return 0
 
 
-
 cdef str device_name(int device_type, int device_id):
     cdef str name = _DEVICE_NAMES[device_type] if 0 < device_type < len(_DEVICE_NAMES) else f"device type {device_type}"
     return name if device_type == 1 else f"{name} {device_id}"

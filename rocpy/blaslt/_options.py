@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options of a product: what rocpy may do that costs time or memory, as a frozen record, a dict, or a context manager."""
+"""Options of a product, what rocpy may do that costs time or memory: a frozen record, a dict, a context manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Options:
     copies
         ``"allow"``: an operand whose layout the library cannot take is copied once; ``"error"``: it is refused.
     host_operands
-        ``"copy"``: on a GPU, arrays in CPU memory are copied to the device and back, and the call blocks; ``"error"``: they are refused.
+        ``"copy"``: on a GPU, arrays in CPU memory are copied to the device and back, and the call blocks;
+        ``"error"``: they are refused.
     max_workspace_bytes
         Largest scratch memory an algorithm may ask for, in bytes.
 
@@ -54,7 +55,8 @@ class Options:
 
 _DEFAULT = Options()
 _current: ContextVar[Options] = ContextVar("rocpy_options", default=_DEFAULT)
-# Contexts entered and not left, in any thread: while there are none, the per-call path need not look at the context variable.
+# Contexts entered and not left, in any thread: while there are none, the per-call path need not look at the context
+# variable.
 ACTIVE: list[Options] = []
 
 
@@ -64,7 +66,7 @@ def current_options() -> Options:
 
 
 def resolve_options(given: object) -> Options:
-    """Return the options of a call: a record, a dict of changes to the current ones, or ``None`` for the current ones."""
+    """Return the options of a call: a record, a dict of changes to the current ones, or ``None`` for those."""
     if given is None:
         return _current.get()
     if isinstance(given, Options):

@@ -25,7 +25,8 @@ PYBIND11_MODULE(_plan_cache, module) {
         return result;
       },
       "Return hits, misses, size and capacity as a dict.\n\n"
-      "Examples\n--------\n>>> import rocpy\n>>> sorted(rocpy.plan_cache.info())\n['capacity', 'hits', 'misses', 'size']\n");
+      "Examples\n--------\n>>> import rocpy\n>>> sorted(rocpy.plan_cache.info())\n['capacity', 'hits', 'misses', "
+      "'size']\n");
   module.def(
       "clear",
       [] {
@@ -41,7 +42,6 @@ PYBIND11_MODULE(_plan_cache, module) {
         py::gil_scoped_release released;
         rocpy::plan_cache().resize(capacity);
       },
-      py::arg("capacity"),
-      "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
+      py::arg("capacity"), "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
   module.def("live_plans", &rocpy::MatmulPlan::live, "Return how many plans exist, in the cache and outside it.");
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the per-call path leaves to Python: copies of layouts that the library cannot take, forced algorithms, explanations, refusals."""
+"""What the per-call path leaves to Python: copies of odd layouts, forced algorithms, explanations, refusals."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def nothing_found(problem: Problem, options: Options) -> str:
     """Return the message for a problem that the platform has no algorithm for."""
     chosen = platform.current()
     return (
-        f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes of workspace; "
-        "try another dtype, epilogue='default' with the epilogue applied afterwards, or a larger options(max_workspace_bytes=...)"
+        f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes "
+        "of workspace; "
+        "try another dtype, epilogue='default' with the epilogue applied afterwards, or a larger "
+        "options(max_workspace_bytes=...)"
     )
 
 
@@ -75,7 +77,8 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
             return np.array(source, order="C", copy=True)
         except MemoryError:
             raise OutOfMemoryError(
-                f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for it; pass a contiguous array"
+                f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for "
+                "it; pass a contiguous array"
             ) from None
     if hasattr(array, "contiguous"):  # torch's name for it
         source = array if shape is None else array.expand(shape)
@@ -91,7 +94,8 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         return contiguous(np.asarray(memoryview(array)), shape)
     except TypeError:
         raise UnsupportedError(
-            f"a {type(array).__module__}.{type(array).__name__} of this layout must be copied, and rocpy does not know how; "
+            f"a {type(array).__module__}.{type(array).__name__} of this layout must be copied, and rocpy does "
+            "not know how; "
             "pass a contiguous array"
         ) from None
 
@@ -121,7 +125,8 @@ def copied_product(
 ) -> Any:
     """Copy what the library cannot take as it lies, run, and put the result where the user wants it.
 
-    ``settle`` waits until a stream that the user gave is idle: copies are made by the operands' framework, outside that stream's order.
+    ``settle`` waits until a stream that the user gave is idle: copies are made by the operands' framework, outside
+    that stream's order.
     """
     named = dict(zip(COPY_BITS, operands, strict=False))
     chosen = [name for name, bit in COPY_BITS.items() if bits >> bit & 1]
@@ -153,7 +158,7 @@ def transposed_product(
     arguments: dict[str, Any],
     settle: Callable[[], None],
 ) -> Any:
-    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis, and turn the result around."""
+    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis."""
     a, b, c, out = named["a"], named["b"], named["c"], named["out"]
     if type(b).__name__ == "Weight":
         raise UnsupportedError(
@@ -161,7 +166,8 @@ def transposed_product(
         )
     if not (hasattr(a, "swapaxes") and hasattr(b, "swapaxes")):
         raise UnsupportedError(
-            f"bias: one per row, of shape (M, 1), needs the transposed operands, and a {type(a).__name__} has no swapaxes; "
+            f"bias: one per row, of shape (M, 1), needs the transposed operands, and a {type(a).__name__} has "
+            "no swapaxes; "
             "pass numpy or torch arrays in the device's own memory, or add the bias to the result"
         )
     turned_c = None if c is None else contiguous(c, result_shape).swapaxes(-1, -2)
@@ -186,7 +192,7 @@ def transposed_product(
 
 
 def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any) -> Any:
-    """Return the sums of one operand for a product whose result is empty: the library sees no work there and writes none."""
+    """Return the sums of one operand for an empty result: the library sees no work there and writes none."""
     if name == "bgrada":
         return (
             run(a, ones_like(a, (a.shape[-1], 1)))[..., 0]
@@ -306,7 +312,9 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
         )
 
 
-def forced_product(a: Any, b: Any, c: Any, algorithm: object, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
+def forced_product(
+    a: Any, b: Any, c: Any, algorithm: Algorithm, out: Any, stream: Any, arguments: dict[str, Any]
+) -> Any:
     """Run a product by the algorithm that the user names."""
     from rocpy.blaslt.plan import Matmul
 

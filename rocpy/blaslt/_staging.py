@@ -69,7 +69,8 @@ def check_allowed(options: Options) -> None:
     """Refuse the copies where the options forbid them."""
     if options.host_operands == "error":
         raise UnsupportedError(
-            "a: in CPU memory, which the device cannot use, and options(host_operands='error') forbids the copy; move the operands to the device"
+            "a: in CPU memory, which the device cannot use, and options(host_operands='error') forbids the "
+            "copy; move the operands to the device"
         )
 
 

@@ -7,7 +7,6 @@ from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
 from rocpy cimport _operand
-from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 
@@ -120,7 +119,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         )
     cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out,
                                  held if wait else (held, a, b, c, bias, aux, out),
-                                   c_alpha, c_beta, 0, device, c_stream, wait)
+                                 c_alpha, c_beta, 0, device, c_stream, wait)
     if out is not None:
         _operand.written(out, operands.out.provider)
     if found.extra_ndim >= 0:

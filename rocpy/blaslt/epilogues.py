@@ -30,7 +30,8 @@ class EpilogueRow:
     aux_name
         Key of the stored auxiliary matrix in the dict that is returned.
     gradient
-        Key of a bias gradient that is written, or ``""``; ``"bgrad"`` and ``"bgradb"`` have length N, ``"bgrada"`` length M.
+        Key of a bias gradient that is written, or ``""``; ``"bgrad"`` and ``"bgradb"`` have length N, ``"bgrada"``
+        length M.
     clamp
         Whether ``clamp=(low, high)`` is required.
     """
@@ -139,7 +140,8 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
         return EPILOGUES["default"]
     if not isinstance(epilogue, str):
         raise InvalidProblemError(
-            f"epilogue must be a name or a rocpy.Epilogue member, not {type(epilogue).__name__}; names: {', '.join(EPILOGUES)}"
+            f"epilogue must be a name or a rocpy.Epilogue member, not {type(epilogue).__name__}; names: "
+            f"{', '.join(EPILOGUES)}"
         )
     name = _ALIASES.get(str(epilogue), str(epilogue))
     row = EPILOGUES.get(name)

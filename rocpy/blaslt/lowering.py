@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From a problem to hipBLASLt's own terms: column-major layouts, operations, one strided batch and the loop around it."""
+"""From a problem to hipBLASLt's terms: column-major layouts, operations, one strided batch and the loop around it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Lowered:
     Parameters
     ----------
     copies
-        Names of operands whose layout the library cannot take; ``"out"`` means that the result is computed aside and copied into it,
+        Names of operands whose layout the library cannot take; ``"out"`` means that the result is computed aside and
+        copied into it,
         ``"transpose"`` that the transposed product is. When there are any, nothing else is filled in.
     swapped
         Whether the transposed product is computed, so that the library's A is the user's b.
@@ -81,7 +82,7 @@ def matrix_layout(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str
 def _view(
     operand: OperandInfo, matrix_first: bool, batch_ndim: int
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, ...], tuple[int, ...]]:
-    """Return matrix shape and strides, and batch shape and strides aligned to ``batch_ndim`` axes; 1-D operands are promoted."""
+    """Return shape and strides of matrix and batch, aligned to ``batch_ndim`` axes; 1-D operands are promoted."""
     shape, strides = operand.shape, operand.strides
     if len(shape) == 1:
         if matrix_first:
@@ -105,7 +106,7 @@ def _unusable_batch(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(stride < 0 and extent > 1 for extent, stride in zip(shape, strides, strict=True))
 
 
-def lower(problem: Problem) -> Lowered:
+def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the other, each with its own rule)
     """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first."""
     row = problem.row
     batch_ndim = len(problem.batch_shape)
@@ -154,17 +155,17 @@ def lower(problem: Problem) -> Lowered:
         if problem.bias.strides[-1] != 1 and problem.n > 1:
             copies.append("bias")
         pad = batch_ndim - (len(problem.bias.shape) - 1)
-        extents = problem.bias.shape[:-1]
+        bias_extents = problem.bias.shape[:-1]
         bias_batch = (0,) * pad + tuple(
-            s if e != 1 else 0 for e, s in zip(extents, problem.bias.strides[:-1], strict=True)
+            s if e != 1 else 0 for e, s in zip(bias_extents, problem.bias.strides[:-1], strict=True)
         )
-        if _unusable_batch((1,) * pad + extents, bias_batch) and "bias" not in copies:
+        if _unusable_batch((1,) * pad + bias_extents, bias_batch) and "bias" not in copies:
             copies.append("bias")
     elif row.gradient:
-        extents = problem.gradient_shape[:-1]
+        bias_extents = problem.gradient_shape[:-1]
         steps = dense_strides(problem.gradient_shape)[:-1]
-        bias_batch = (0,) * (batch_ndim - len(extents)) + tuple(
-            s if e != 1 else 0 for e, s in zip(extents, steps, strict=True)
+        bias_batch = (0,) * (batch_ndim - len(bias_extents)) + tuple(
+            s if e != 1 else 0 for e, s in zip(bias_extents, steps, strict=True)
         )
 
     aux_matrix, aux_batch = _result_view(fresh, problem)
@@ -183,9 +184,11 @@ def lower(problem: Problem) -> Lowered:
             copies.append("aux")
     if copies:
         return Lowered(copies=tuple(copies))
-    assert a_lies is not None and b_lies is not None and aux_lies is not None
+    assert a_lies is not None
+    assert b_lies is not None
+    assert aux_lies is not None
 
-    strides = {
+    strides: dict[str, list[int]] = {
         "a": list(a_batch),
         "b": list(b_batch),
         "c": list(c_batch),
@@ -276,7 +279,7 @@ def _as(orientation: str, shape: tuple[int, int], strides: tuple[int, int]) -> t
 
 
 def _separate(problem: Problem, matrix: tuple[int, int], batch: tuple[int, ...]) -> bool:
-    """Whether no two elements of a result share memory, as far as strides tell: each axis steps over all that lie within it."""
+    """Whether no two elements of a result share memory, by strides: each axis steps over all that lie within it."""
     axes = [
         (s, e) for e, s in zip((*problem.batch_shape, problem.m, problem.n), (*batch, *matrix), strict=True) if e > 1
     ]

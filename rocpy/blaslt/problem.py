@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A product as plain data: what the operands are, what must hold between them, and what the result will be. Needs no device."""
+"""A product as plain data: its operands, what must hold between them, and what the result will be. No device."""
 
 from __future__ import annotations
 
@@ -277,7 +277,8 @@ def _extents(a: OperandInfo, b: OperandInfo) -> tuple[int, int, int, tuple[int, 
     batch_shape = broadcast(a.shape[:-2], b.shape[:-2])
     if batch_shape is None:
         raise InvalidProblemError(
-            f"a and b: batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast (a: shape {a.shape}, b: shape {b.shape})"
+            f"a and b: batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast (a: shape {a.shape}, b: "
+            f"shape {b.shape})"
         )
     matrix = (() if len(a.shape) == 1 else (m,)) + (() if len(b.shape) == 1 else (n,))
     return m, n, k, batch_shape, (*batch_shape, *matrix)
@@ -296,7 +297,8 @@ def _types(
     result = dtype or (out.dtype if out is not None else results[0])
     if result not in results:
         raise UnsupportedError(
-            f"{'out' if dtype is None else 'dtype'}: a {a.dtype} product cannot give {result}; it gives {' or '.join(results)}"
+            f"{'out' if dtype is None else 'dtype'}: a {a.dtype} product cannot give {result}; it gives "
+            f"{' or '.join(results)}"
         )
     natural = "float64" if a.dtype == "float64" else "float32"
     allowed = (natural, "tf32") if a.dtype == "float32" else (natural,)
@@ -316,7 +318,8 @@ def _check_extents(problem: Problem) -> None:
 def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
     if row.bias and problem.bias is None:
         raise InvalidProblemError(
-            f"epilogue {row.name!r} adds a bias and there is none: pass bias= of length N = {problem.n}, or a Weight that carries one"
+            f"epilogue {row.name!r} adds a bias and there is none: pass bias= of length N = {problem.n}, or a "
+            "Weight that carries one"
         )
     if problem.bias is not None and not row.bias:
         other = f"{row.name}_bias" if row.name != "default" else "bias"
@@ -324,7 +327,8 @@ def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
         raise InvalidProblemError(f"bias: epilogue {row.name!r} takes no bias; {hint}")
     if row.aux == "load" and problem.aux is None:
         raise InvalidProblemError(
-            f"epilogue {row.name!r} needs aux=, the pre-activation that an epilogue with _aux gave, of shape {problem.result_shape}"
+            f"epilogue {row.name!r} needs aux=, the pre-activation that an epilogue with _aux gave, of shape "
+            f"{problem.result_shape}"
         )
     if problem.aux is not None and row.aux != "load":
         raise InvalidProblemError(

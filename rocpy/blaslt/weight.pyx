@@ -12,7 +12,6 @@ from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
 
 import warnings
 
-import numpy as np
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy

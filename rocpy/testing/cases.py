@@ -14,7 +14,7 @@ import json
 import sys
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,7 +155,7 @@ class Case:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, data: dict[str, object]) -> Case:
+    def from_dict(cls, data: dict[str, Any]) -> Case:
         """Return the case that `to_dict` described."""
         fields = dict(data)
         fields.pop("name", None)

@@ -257,6 +257,7 @@ def evaluate(
             pre = pre + term
             magnitude = magnitude + np.abs(term)
         if oracle.bias:
+            assert bias is not None
             row = _as_matrix_bias(bias, m)
             pre = pre + row
             magnitude = magnitude + np.abs(row)
@@ -271,6 +272,7 @@ def evaluate(
             # drelu selects: where the forward pass gave 0, the gradient is 0 even if what comes in is not finite.
             result = np.where(factor > 0, pre, 0.0) if oracle.function == "drelu" else factor * pre
         elif oracle.takes_clamp:
+            assert clamp is not None
             low, high = clamp
             result = np.maximum(low, np.minimum(pre, high))
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from .oracles import Expected, evaluate, lookup
 from .tolerance import Comparison, bounds, compare
@@ -103,7 +104,7 @@ def keywords(case: Case) -> dict[str, Any]:
 
 def reference(case: Case, operands: dict[str, Array]) -> Expected:
     """Return the oracle's answer for a case."""
-    arrays = {key: value for key, value in operands.items() if key not in ("a", "b", "c")}
+    arrays: dict[str, Any] = {key: value for key, value in operands.items() if key not in ("a", "b", "c")}
     options = {key: value for key, value in keywords(case).items() if key != "dtype"}
     return evaluate(operands["a"], operands["b"], operands.get("c"), **arrays, **options)
 
@@ -162,7 +163,9 @@ class CaseResult:
         return "; ".join(item.message for item in self.comparisons.values() if item.message)
 
 
-def check_outputs(expected: Expected, outputs: Any, dtype: object, *, exact: bool = False) -> dict[str, Comparison]:
+def check_outputs(
+    expected: Expected, outputs: Any, dtype: npt.DTypeLike, *, exact: bool = False
+) -> dict[str, Comparison]:
     """Compare what a product returned, ``d`` or ``(d, aux)``, with the oracle's answer.
 
     With `exact` the correctly rounded values are demanded, bit for bit.
@@ -221,8 +224,7 @@ def run_case(
         matmul = rocpy.matmul
     wrap = PROVIDERS[provider] if isinstance(provider, str) else provider
     operands = make_operands(case) if operands is None else operands
-    wrapped = {key: wrap(value) for key, value in operands.items()}
-    positional = [wrapped.pop(key) for key in ("a", "b", "c") if key in wrapped]
-    outputs = matmul(*positional, **wrapped, **keywords(case))
+    wrapped: dict[str, Any] = {key: wrap(value) for key, value in operands.items()}
+    outputs = matmul(wrapped.pop("a"), wrapped.pop("b"), **wrapped, **keywords(case))
     exact = case.data == "integers" and lookup(case.epilogue).is_linear
     return CaseResult(case, check_outputs(reference(case, operands), outputs, dtype_of(case.result_dtype), exact=exact))

@@ -37,9 +37,8 @@ def _describe_platform() -> dict[str, Any]:
 def _algorithm(case: Case, operands: dict[str, np.ndarray]) -> str:
     import rocpy
 
-    arrays = dict(operands)
-    positional = [arrays.pop(key) for key in ("a", "b", "c") if key in arrays]
-    with rocpy.Matmul(*positional, **arrays, **keywords(case)) as mm:
+    arrays: dict[str, Any] = dict(operands)
+    with rocpy.Matmul(arrays.pop("a"), arrays.pop("b"), **arrays, **keywords(case)) as mm:
         algorithms = mm.plan()
         return algorithms[0].name if algorithms else ""
 

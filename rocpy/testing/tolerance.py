@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from . import oracles
 
@@ -56,17 +57,17 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def compute_dtype(dtype: object) -> str:
+def compute_dtype(dtype: npt.DTypeLike) -> str:
     """Return what products of `dtype` accumulate in: float64 for itself, float32 for everything narrower."""
     return "float64" if np.dtype(dtype).name == "float64" else "float32"
 
 
-def unit_roundoff(dtype: object) -> float:
+def unit_roundoff(dtype: npt.DTypeLike) -> float:
     """Return the largest relative error of one rounding to `dtype`."""
     return 2.0 ** -(FORMATS[np.dtype(dtype).name].fraction_bits + 1)
 
 
-def ulp(x: Array, dtype: object) -> Array:
+def ulp(x: Array, dtype: npt.DTypeLike) -> Array:
     """Return the spacing of `dtype` at |x|: the subnormal one near zero, infinite where x is not finite."""
     form = FORMATS[np.dtype(dtype).name]
     x = np.abs(np.asarray(x, dtype=np.float64))
@@ -121,8 +122,10 @@ def _value_bound(expected: Expected, compute: str) -> Array:
         return dx
     u = unit_roundoff(compute)
     if function == "drelu":
+        assert expected.aux_in is not None
         return dx * (expected.aux_in > 0)
     if function == "dgelu":
+        assert expected.aux_in is not None
         factor_error = 2.0**-19 if compute == "float32" else 2.0**-46
         factor = np.abs(oracles.gelu_gradient(expected.aux_in))
         return factor * dx + factor_error * (np.abs(x) + dx) + u * factor * np.abs(x)
@@ -132,13 +135,13 @@ def _value_bound(expected: Expected, compute: str) -> Array:
     return carried + _own_error(function, x - dx, value, compute)
 
 
-def _rounded(value: Array, bound: Array, dtype: object) -> Array:
+def _rounded(value: Array, bound: Array | float, dtype: npt.DTypeLike) -> Array:
     # Rule 4.
     return bound + 0.5 * ulp(np.abs(value) + bound, dtype)
 
 
 def bounds(
-    expected: Expected, dtype: object, *, compute: str | None = None, aux_dtype: object | None = None
+    expected: Expected, dtype: npt.DTypeLike, *, compute: str | None = None, aux_dtype: npt.DTypeLike | None = None
 ) -> dict[str, Array]:
     """Return the error bounds of a product's outputs.
 
@@ -170,6 +173,7 @@ def bounds(
         if oracle.sums is not None:
             terms = expected.rows if oracle.sums == "bgrad" else expected.inner
             relative = gamma(terms, unit_roundoff(compute)) + gamma(terms, 2.0**-53)
+            assert expected.sum_magnitude is not None
             error = relative * expected.sum_magnitude
             if oracle.sums == "bgrad":
                 error = error + (1.0 + relative) * value.sum(axis=-2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lowering against a reading of hipBLASLt's definition: column-major gathers over the operands' memory, with no platform."""
+"""Lowering against a reading of hipBLASLt's definition: column-major gathers over the operands' memory, no platform."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def run(problem, a, b, c=None, bias=None, alpha=1.0, beta=0.0):
 
 
 def operand(draw, shape, rng):
-    """An integer-valued array of this shape, as a dense array or one of the views that the library takes without a copy."""
+    """An integer-valued array of this shape, dense or one of the views that the library takes without a copy."""
     kind = draw(st.sampled_from(["dense", "transposed", "padded", "expanded"]))
     fresh = lambda s: rng.integers(-4, 5, s).astype(np.float64)  # noqa: E731
     if kind == "transposed" and len(shape) >= 2:
