@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Plain products: square, transformer and decode shapes, by dtype, at one and two threads, against torch, numpy and MKL."""
+
+import argparse
+import sys
+
+import rocpy
+from harness import Entry, Session, main
+from peers import normal, nvmath_with, shape_name, to_torch, torch_with
+from rocpy.testing.cases import SHAPES
+
+SQUARES = tuple((n, n, n) for n in (256, 512, 1024, 2048))
+GROUPS = (*SQUARES, *SHAPES["transformer"], *SHAPES["decode"])
+# numpy has no fast product below float32, and nvmath-python's CPU path none at all.
+WIDE = ("float32", "float64")
+
+
+def run(session: Session, arguments: argparse.Namespace) -> None:
+    shapes = ((64, 64, 64),) if session.quick else GROUPS
+    for shape in shapes:
+        for dtype in ("float32", "float64", "float16", "bfloat16"):
+            if dtype == "float64" and shape not in SQUARES:
+                continue
+            if arguments.only in f"{shape_name(shape)} {dtype}":
+                one(session, shape, dtype)
+        if arguments.only in f"{shape_name(shape)} own dtypes":
+            own_dtypes(session, shape)
+
+
+def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
+    m, n, k = shape
+    a, b = normal("a", m, k, dtype=dtype), normal("b", k, n, dtype=dtype)
+    names = {"rocpy": rocpy, "a": a, "b": b, "weight": rocpy.Weight(b)}
+    entries = [Entry("rocpy", "rocpy.matmul(a, b)", names), Entry("rocpy Weight", "rocpy.matmul(a, weight)", names)]
+    torch = torch_with(session)
+    if torch is not None:
+        entries.append(Entry("torch", "a @ b", {"a": to_torch(torch, a), "b": to_torch(torch, b)}))
+    if dtype in WIDE:
+        entries.append(Entry("numpy", "a @ b", names))
+        nvmath = nvmath_with(session)
+        if nvmath is not None:
+            entries.append(Entry("nvmath (MKL)", "planned.execute()", {"planned": nvmath.planned(a, b)}))
+    against = "torch" if torch is not None else "numpy" if dtype in WIDE else None
+    session.compare(f"{shape_name(shape)} {dtype}", entries, against=against, flops=2.0 * m * n * k, dtype=dtype, shape=shape)
+
+
+def own_dtypes(session: Session, shape: tuple[int, int, int]) -> None:
+    """The narrow types against rocpy's own float32: does half the memory traffic pay, and does conversion cost nothing?"""
+    m, n, k = shape
+    entries = []
+    for dtype in ("float32", "bfloat16", "float16"):
+        a, b = normal("a", m, k, dtype=dtype), normal("b", k, n, dtype=dtype)
+        names = {"rocpy": rocpy, "a": a, "b": b, "weight": rocpy.Weight(b)}
+        entries.append(Entry(f"rocpy {dtype}", "rocpy.matmul(a, b)", names))
+        entries.append(Entry(f"rocpy Weight {dtype}", "rocpy.matmul(a, weight)", names))
+    session.compare(f"{shape_name(shape)} own dtypes", entries, against="rocpy float32", flops=2.0 * m * n * k, shape=shape)
+
+
+if __name__ == "__main__":
+    sys.exit(main("matmul", run, threads=(1, 2)))

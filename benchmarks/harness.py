@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""How benchmarks measure: rivals interleaved in one process, in shuffled rounds; best, median, spread and ratios, as rows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import machine
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rival: a Python statement, compiled into the timing loop, so that no call is measured but its own."""
+
+    label: str
+    statement: str
+    names: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: seconds per sample of short statements, seconds per rival, and bounds on rounds."""
+
+    window_s: float = 0.002
+    budget_s: float = 1.5
+    least_rounds: int = 9
+    most_rounds: int = 60
+
+
+QUICK = Effort(window_s=0.0002, budget_s=0.02, least_rounds=3, most_rounds=3)
+
+
+class Session:
+    """One run at one number of threads: measures groups of rivals, prints each as a table, and keeps the rows."""
+
+    def __init__(self, name: str, arguments: argparse.Namespace) -> None:
+        self.name = name
+        self.quick: bool = arguments.quick
+        self.threads: int = arguments.child_threads
+        self.peak: dict[str, float] = json.loads(arguments.child_peak)
+        self.effort = QUICK if self.quick else Effort(budget_s=arguments.budget_s)
+        self.context = machine.context(name, arguments.child_command)
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Say once why something is not measured."""
+        if text not in self.notes:
+            self.notes.append(text)
+            print(f"note: {text}", flush=True)
+
+    def compare(
+        self,
+        case: str,
+        entries: Sequence[Entry],
+        *,
+        against: str | None = None,
+        flops: float | None = None,
+        dtype: str = "float32",
+        **facts: object,
+    ) -> list[Row]:
+        """Measure the rivals against each other; `against` is the one that the others' speed is given relative to."""
+        samples, calls = measure(entries, self.effort, settle=self.threads > 1)
+        rows = []
+        for entry in entries:
+            row: Row = {"case": case, "dtype": dtype, "threads": self.threads, "label": entry.label, "statement": entry.statement}
+            row |= summary(samples[entry.label]) | {"calls_per_sample": calls[entry.label]} | facts
+            if flops is not None:
+                row |= {"gflops_best": flops / row["best_us"] / 1e3, "gflops_median": flops / row["median_us"] / 1e3}
+                row["of_peak"] = row["gflops_best"] / self.peak[dtype] if dtype in self.peak else None
+            if against in samples:
+                row |= {"against": against, **speed(samples[entry.label], samples[against])}
+            rows.append(row | self.context)
+        self.rows += rows
+        show(case, rows)
+        return rows
+
+
+def measure(entries: Sequence[Entry], effort: Effort, *, settle: bool) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """Return microseconds a call of every round, and how many calls made one sample, by label."""
+    timers = {entry.label: timeit.Timer(entry.statement, globals=dict(entry.names)) for entry in entries}
+    calls, once = {}, 0.0
+    for label, timer in timers.items():
+        timer.timeit(1)  # loads libraries, plans, and compiles
+        count, taken = 1, timer.timeit(1)
+        while taken < effort.window_s and count < 1_000_000:
+            count = max(2 * count, int(count * effort.window_s / max(taken, 1e-9)))
+            taken = timer.timeit(count)
+        calls[label] = count
+        once += taken
+    rounds = int(min(effort.most_rounds, max(effort.least_rounds, effort.budget_s * len(entries) / once)))
+    samples: dict[str, list[float]] = {label: [] for label in timers}
+    order, shuffler = list(timers), random.Random(0)
+    for _ in range(rounds):
+        shuffler.shuffle(order)
+        for label in order:
+            if settle:
+                # A rival's threads still spin after its last call and would take the other core.
+                time.sleep(0.004)
+                timers[label].timeit(1)
+            samples[label].append(timers[label].timeit(calls[label]) / calls[label] * 1e6)
+    return samples, calls
+
+
+def summary(values: Sequence[float]) -> Row:
+    """Return best, median and spread (half the distance of the quartiles, relative to the median)."""
+    median = statistics.median(values)
+    low, _, high = statistics.quantiles(values, n=4)
+    return {"best_us": min(values), "median_us": median, "spread": (high - low) / 2 / median, "rounds": len(values)}
+
+
+def speed(values: Sequence[float], reference: Sequence[float]) -> Row:
+    """Return how many times faster than the reference: by the best of each, and the median over rounds."""
+    paired = [other / own for own, other in zip(values, reference, strict=True)]
+    return {"speed_best": min(reference) / min(values), "speed_median": statistics.median(paired)}
+
+
+def show(case: str, rows: Sequence[Row]) -> None:
+    """Print one group. The line above it says on what it ran: it belongs to each row."""
+    from rich.console import Console
+    from rich.table import Table
+
+    first = rows[0]
+    versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
+    title = f"{first['benchmark']}: {case}, {first['threads']} thread{'s' if first['threads'] != 1 else ''}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table.add_column("who", overflow="fold")
+    for name in ("best us", "median us", "spread", "GF/s", "of peak", f"speed vs {first.get('against', '-')} (best, median)"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            row["label"],
+            number(row["best_us"]),
+            number(row["median_us"]),
+            f"{row['spread']:.0%}",
+            number(row.get("gflops_best")),
+            "" if row.get("of_peak") is None else f"{row['of_peak']:.2f}",
+            f"{row['speed_best']:.2f}  {row['speed_median']:.2f}" if "speed_best" in row else "",
+        )
+    console = Console(highlight=False, width=120 if not sys.stdout.isatty() else None)
+    console.print(table)
+    console.print(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}\n", style="dim")
+
+
+def number(value: float | None) -> str:
+    """Return three significant digits or more."""
+    if value is None:
+        return ""
+    return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
+
+
+def parser(name: str, *, threads: Sequence[int]) -> argparse.ArgumentParser:
+    """Return the options that every benchmark takes."""
+    made = argparse.ArgumentParser(prog=f"benchmarks/bench_{name}.py")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
+    made.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
+    made.add_argument("--threads", type=int, nargs="+", default=list(threads), help="numbers of threads, one run each")
+    made.add_argument("--budget-s", type=float, default=Effort.budget_s, help="seconds for each rival of a group")
+    made.add_argument("--only", default="", help="only groups whose name contains this")
+    for hidden in ("--child-output", "--child-peak", "--child-command"):
+        made.add_argument(hidden, help=argparse.SUPPRESS)
+    made.add_argument("--child-threads", type=int, help=argparse.SUPPRESS)
+    return made
+
+
+def main(name: str, run: Callable[[Session, argparse.Namespace], None], *, threads: Sequence[int] = (1,)) -> int:
+    """Run a benchmark once per number of threads, each in a process whose libraries start with that number."""
+    arguments = parser(name, threads=threads).parse_args()
+    if arguments.child_output is not None:
+        session = Session(name, arguments)
+        run(session, arguments)
+        document = {"rows": session.rows, "notes": session.notes}
+        Path(arguments.child_output).write_text(json.dumps(document), encoding="utf-8")
+        return 0
+    command = " ".join(["python", f"benchmarks/bench_{name}.py", *sys.argv[1:]])
+    rows, notes, peaks = [], [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        for count in arguments.threads:
+            peak = machine.fma_peak(count, Path(folder), quick=arguments.quick)
+            peaks[str(count)] = peak
+            output = Path(folder) / f"{count}.json"
+            words = [sys.executable, sys.argv[0], *sys.argv[1:], "--child-threads", str(count), "--child-output", str(output)]
+            words += ["--child-peak", json.dumps(peak), "--child-command", command]
+            done = subprocess.run(words, env=machine.environment(count), check=False)
+            if done.returncode:
+                return done.returncode
+            document = json.loads(output.read_text(encoding="utf-8"))
+            rows += document["rows"]
+            notes += [note for note in document["notes"] if note not in notes]
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        result = {"benchmark": name, "quick": arguments.quick, "peak_gflops": peaks, "notes": notes, "rows": rows}
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
