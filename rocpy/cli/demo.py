@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""`rocpy demo`: the fused product on this machine, against the float64 oracle for correctness and against numpy and torch for time."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import typer
+
+from rocpy.cli._output import EXIT_PROBLEM, JsonFlag, console, errors, print_json, table
+
+SHAPES = ((64, 3072, 768), (512, 3072, 768), (1024, 1024, 1024), (8, 4096, 4096))
+LEAST_ROUNDS, BUDGET_S = 5, 0.4
+# hipBLASLt's gelu and ours: the tanh form.
+SQRT_2_OVER_PI, CUBIC = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
+
+Call = Callable[[], object]
+
+
+def demo(as_json: JsonFlag = False) -> None:
+    """Show platform and device, then gelu(x @ w + bias) in one product: how exact, and how fast beside numpy and torch.
+
+    Leaves with 0, with 1 if a result is out of its bound, or with 3 if no platform can be used.
+    """
+    document = measure(progress=not as_json)
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+    if not all(row["ok"] for row in document["rows"]):
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+def measure(*, progress: bool = False) -> dict[str, Any]:
+    """Return platform, device, threads and one row a shape, ready for JSON.
+
+    Parameters
+    ----------
+    progress
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    dict
+        ``platform``, ``device``, ``arch``, ``info``, ``peers`` and ``rows``.
+    """
+    from rich.progress import Progress
+
+    import rocpy
+
+    current = rocpy.platform.current()
+    device = current.devices[0]
+    torch = _optional("torch")
+    rows = []
+    with Progress(console=errors(), transient=True, disable=not progress) as bar:
+        task = bar.add_task("", total=len(SHAPES))
+        for shape in SHAPES:
+            bar.update(task, description="x".join(map(str, shape)))
+            rows.append(_row(shape, torch))
+            bar.advance(task)
+    return {
+        "platform": current.name,
+        "is_emulated": current.is_emulated,
+        "device": device.name,
+        "arch": device.arch,
+        "info": dict(current.info),
+        "peers": {"numpy": np.__version__} | ({} if torch is None else {"torch": str(torch.__version__), "torch threads": torch.get_num_threads()}),
+        "rows": rows,
+    }
+
+
+def _optional(name: str) -> Any:
+    # The demo shows itself beside what is installed and needs none of it; the library itself imports no framework.
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    return np.float32(0.5) * x * (1 + np.tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x)))
+
+
+def _row(shape: tuple[int, int, int], torch: Any) -> dict[str, Any]:
+    import rocpy
+    from rocpy import testing
+
+    m, n, k = shape
+    rng = np.random.default_rng(m)
+    x = rng.standard_normal((m, k), dtype=np.float32)
+    w = rng.standard_normal((k, n), dtype=np.float32) / np.float32(math.sqrt(k))
+    bias = rng.standard_normal(n, dtype=np.float32)
+    weight = rocpy.Weight(w, bias=bias)
+    expected = testing.evaluate(x, w, epilogue="gelu_bias", bias=bias)
+    bound = testing.bounds(expected, np.float32)["result"]
+    results = {
+        "rocpy": rocpy.matmul(x, w, epilogue="gelu_bias", bias=bias),
+        "rocpy Weight": rocpy.matmul(x, weight, epilogue="gelu_bias"),
+    }
+    compared = {name: testing.compare(result, expected.result, bound, name=name) for name, result in results.items()}
+    calls: dict[str, Call] = {
+        "rocpy": lambda: rocpy.matmul(x, w, epilogue="gelu_bias", bias=bias),
+        "rocpy Weight": lambda: rocpy.matmul(x, weight, epilogue="gelu_bias"),
+        "numpy": lambda: _gelu(x @ w + bias),
+    }
+    if torch is not None:
+        tensors = torch.from_numpy(x), torch.from_numpy(np.ascontiguousarray(w.T)), torch.from_numpy(bias)
+        functional = torch.nn.functional
+        calls["torch"] = lambda: functional.gelu(functional.linear(*tensors), approximate="tanh")
+    best = _best_ms(calls)
+    return {
+        "shape": list(shape),
+        "ok": all(comparison.ok for comparison in compared.values()),
+        "error_over_bound": max(comparison.ratio for comparison in compared.values()),
+        "max_error": max(comparison.max_error for comparison in compared.values()),
+        "messages": [comparison.message for comparison in compared.values() if comparison.message],
+        "algorithm": rocpy.explain(x, weight, epilogue="gelu_bias").algorithm.name,
+        "best_ms": best,
+    }
+
+
+def _best_ms(calls: Mapping[str, Call]) -> dict[str, float]:
+    """Return the best time of each call, in rounds that interleave them."""
+    best = dict.fromkeys(calls, math.inf)
+    for call in calls.values():
+        call()
+    begin, rounds = time.perf_counter(), 0
+    while rounds < LEAST_ROUNDS or time.perf_counter() - begin < BUDGET_S:
+        for name, call in calls.items():
+            time.sleep(0.001)  # threads of the one before stop spinning
+            start = time.perf_counter()
+            call()
+            best[name] = min(best[name], (time.perf_counter() - start) * 1e3)
+        rounds += 1
+    return best
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    out = console()
+    emulated = " (the CPU stands in for a GPU)" if document["is_emulated"] else ""
+    info = document["info"]
+    threads = f", {info['threads']} threads" if "threads" in info else ""
+    out.print(f"[bold]platform[/] {document['platform']}{emulated}", highlight=False)
+    out.print(f"device {document['device']}, {document['arch']}{threads}", markup=False)
+    out.print("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()), markup=False)
+    if "torch" not in document["peers"]:
+        out.print("torch is not installed, so that it is not compared")
+    out.print()
+    rivals = [name for name in document["rows"][0]["best_ms"] if not name.startswith("rocpy")]
+    rows = []
+    for row in document["rows"]:
+        best = row["best_ms"]
+        fastest = min(best["rocpy"], best["rocpy Weight"])
+        error = f"{row['error_over_bound']:.2f}" + ("" if row["ok"] else "  TOO LARGE")
+        times = [f"{best[name]:.2f}" for name in ("rocpy", "rocpy Weight", *rivals)]
+        rows.append(("x".join(map(str, row["shape"])), error, *times, *(f"{best[name] / fastest:.2f}x" for name in rivals)))
+    columns = ("M x N x K", "error/bound", "rocpy ms", "Weight ms", *(f"{name} ms" for name in rivals), *(f"vs {name}" for name in rivals))
+    out.print(table("gelu(x @ w + bias), float32, in one product; best times", columns, rows))
+    for row in document["rows"]:
+        for message in row["messages"]:
+            out.print(message, markup=False)
+    out.print("error/bound: largest error against a float64 oracle, over the bound derived from K and the roundings; at most 1 is right.")
