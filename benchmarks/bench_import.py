@@ -32,7 +32,9 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
             if turn:  # the first turn writes compiled files and fills the file cache
                 samples[label].append(float(done.stdout) * 1e6)
     rows = [
-        {"case": "import", "threads": session.threads, "label": label, "statement": CASES[label][1], **summary(values), **session.context}
+        {"case": "import", "threads": session.threads, "clock": "wall", "label": label, "statement": CASES[label][1]}
+        | summary(values)
+        | session.context
         for label, values in samples.items()
     ]
     session.rows += rows

