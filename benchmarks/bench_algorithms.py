@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Every algorithm that the platform offers, forced in turn: which one wins where, by how much, and whether the heuristic knew."""
+"""Every algorithm that the platform offers, forced in turn: which wins where, by how much, and if that was foreseen."""
 
 import argparse
 import sys
 
-import rocpy
 from harness import Entry, Session, main
 from peers import normal, shape_name
 
-# Shapes for which different ways to cut a product pay: nothing to share out, little m and n but a long k, and plenty of everything.
+import rocpy
+
+# Shapes for which different ways to cut a product pay: nothing to share out, little m and n but a long k, few rows
+# against a large weight, and plenty of everything.
 NAMED = {
     "small": (16, 16, 16),
     "long-k": (16, 16, 65536),
@@ -28,11 +30,17 @@ def one(session: Session, name: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     product = rocpy.Matmul(normal("a", m, k), normal("b", k, n))
     entries = [
-        Entry(f"{algorithm.name} #{algorithm.id}", "execute(algorithm=algorithm)", {"execute": product.execute, "algorithm": algorithm})
+        Entry(
+            f"{algorithm.name} #{algorithm.id}",
+            "execute(algorithm=algorithm)",
+            {"execute": product.execute, "algorithm": algorithm},
+        )
         for algorithm in product.plan()
     ]
     first = entries[0].label
-    rows = session.compare(f"{name} {shape_name(shape)} float32", entries, against=first, flops=2.0 * m * n * k, shape=shape, name=name)
+    rows = session.compare(
+        f"{name} {shape_name(shape)} float32", entries, against=first, flops=2.0 * m * n * k, shape=shape, name=name
+    )
     product.close()
     ordered = sorted(rows, key=lambda row: row["best_us"])
     for place, row in enumerate(ordered):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Plain products: square, transformer and decode shapes, by dtype, at one and two threads, against torch, numpy and MKL."""
+"""Plain products: square, transformer and decode shapes, by dtype and threads, against torch, numpy and MKL."""
 
 import argparse
 import sys
 
-import rocpy
 from harness import Entry, Session, main
 from peers import normal, nvmath_with, shape_name, to_torch, torch_with
+
+import rocpy
 from rocpy.testing.cases import SHAPES
 
 SQUARES = tuple((n, n, n) for n in (256, 512, 1024, 2048))
@@ -41,11 +42,13 @@ def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
         if nvmath is not None:
             entries.append(Entry("nvmath (MKL)", "planned.execute()", {"planned": nvmath.planned(a, b)}))
     against = "torch" if torch is not None else "numpy" if dtype in WIDE else None
-    session.compare(f"{shape_name(shape)} {dtype}", entries, against=against, flops=2.0 * m * n * k, dtype=dtype, shape=shape)
+    session.compare(
+        f"{shape_name(shape)} {dtype}", entries, against=against, flops=2.0 * m * n * k, dtype=dtype, shape=shape
+    )
 
 
 def own_dtypes(session: Session, shape: tuple[int, int, int]) -> None:
-    """The narrow types against rocpy's own float32: does half the memory traffic pay, and does conversion cost nothing?"""
+    """Compare the narrow types with rocpy's own float32: half the memory traffic against the cost of conversion."""
     m, n, k = shape
     entries = []
     for dtype in ("float32", "bfloat16", "float16"):
@@ -53,7 +56,9 @@ def own_dtypes(session: Session, shape: tuple[int, int, int]) -> None:
         names = {"rocpy": rocpy, "a": a, "b": b, "weight": rocpy.Weight(b)}
         entries.append(Entry(f"rocpy {dtype}", "rocpy.matmul(a, b)", names))
         entries.append(Entry(f"rocpy Weight {dtype}", "rocpy.matmul(a, weight)", names))
-    session.compare(f"{shape_name(shape)} own dtypes", entries, against="rocpy float32", flops=2.0 * m * n * k, shape=shape)
+    session.compare(
+        f"{shape_name(shape)} own dtypes", entries, against="rocpy float32", flops=2.0 * m * n * k, shape=shape
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What a call costs when the product itself is next to nothing: function form and plan form, against torch, numpy and nvmath-python."""
+"""What a call costs when the product is next to nothing, beside torch, numpy and nvmath-python."""
 
 import argparse
 import sys
 
-import rocpy
 from harness import Entry, Session, main
 from peers import normal, nvmath_with, shape_name, to_torch, torch_with
+
+import rocpy
 
 
 def run(session: Session, arguments: argparse.Namespace) -> None:
@@ -51,7 +52,12 @@ def one(session: Session, shape: tuple[int, int, int], library: str) -> None:
         entries.append(Entry("nvmath matmul", "nvmath.matmul(a, b, execution=cpu)", names))
         entries.append(Entry("nvmath execute", "planned.execute()", names))
     session.compare(
-        f"{shape_name(shape)} float32, {library} operands", entries, against=f"{library} a @ b", flops=2.0 * m * n * k, shape=shape, library=library
+        f"{shape_name(shape)} float32, {library} operands",
+        entries,
+        against=f"{library} a @ b",
+        flops=2.0 * m * n * k,
+        shape=shape,
+        library=library,
     )
     plain.close()
     fused.close()

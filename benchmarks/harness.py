@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How benchmarks measure: rivals interleaved in one process, in shuffled rounds; best, median, spread and ratios, as rows."""
+"""How benchmarks measure: rivals interleaved in one process, in shuffled rounds; best, median, spread and ratios."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Session:
         self.threads: int = arguments.child_threads
         self.peak: dict[str, float] = json.loads(arguments.child_peak)
         self.effort = QUICK if self.quick else Effort(budget_s=arguments.budget_s)
-        # With one thread, CPU time of the whole process is the time on an idle machine, and other work on the machine is not in it.
+        # With one thread, CPU time of the whole process is the time that an idle machine would take.
         self.clock = arguments.clock if arguments.clock != "auto" else "cpu" if self.threads == 1 else "wall"
         self.context = machine.context(name, arguments.child_command)
         self.rows: list[Row] = []
@@ -108,7 +108,9 @@ def measure(
             taken = timer.timeit(count)
         calls[label] = count
         once += taken
-    rounds = int(min(effort.most_rounds, max(effort.least_rounds, effort.budget_s * len(entries) / once)))
+    # A rival of seconds a call would hold up all the others.
+    least = effort.least_rounds if once < 10 * effort.budget_s else 3
+    rounds = int(min(effort.most_rounds, max(least, effort.budget_s * len(entries) / once)))
     samples: dict[str, list[float]] = {label: [] for label in timers}
     order, shuffler = list(timers), random.Random(0)
     for _ in range(rounds):
@@ -142,10 +144,18 @@ def show(case: str, rows: Sequence[Row]) -> None:
 
     first = rows[0]
     versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
-    title = f"{first['benchmark']}: {case}, {first['threads']} thread{'s' if first['threads'] != 1 else ''}, {first['clock']} time"
+    threads = "1 thread" if first["threads"] == 1 else f"{first['threads']} threads"
+    title = f"{first['benchmark']}: {case}, {threads}, {first['clock']} time"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
     table.add_column("who", overflow="fold")
-    for name in ("best us", "median us", "spread", "GF/s", "of peak", f"speed vs {first.get('against', '-')} (best, median)"):
+    for name in (
+        "best us",
+        "median us",
+        "spread",
+        "GF/s",
+        "of peak",
+        f"speed vs {first.get('against', '-')} (best, median)",
+    ):
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
@@ -159,14 +169,25 @@ def show(case: str, rows: Sequence[Row]) -> None:
         )
     console = Console(highlight=False, width=120 if not sys.stdout.isatty() else None)
     console.print(table)
-    console.print(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}\n", style="dim")
+    console.print(
+        f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}\n",
+        style="dim",
+    )
 
 
 def number(value: float | None) -> str:
     """Return three significant digits or more."""
     if value is None:
         return ""
-    return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
+    return (
+        f"{value:.3f}"
+        if value < 10
+        else f"{value:.2f}"
+        if value < 100
+        else f"{value:,.0f}"
+        if value >= 1000
+        else f"{value:.1f}"
+    )
 
 
 def parser(name: str, *, threads: Sequence[int]) -> argparse.ArgumentParser:
@@ -176,7 +197,9 @@ def parser(name: str, *, threads: Sequence[int]) -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
     made.add_argument("--threads", type=int, nargs="+", default=list(threads), help="numbers of threads, one run each")
     made.add_argument("--budget-s", type=float, default=Effort.budget_s, help="seconds for each rival of a group")
-    made.add_argument("--clock", choices=("auto", *CLOCKS), default="auto", help="cpu: of the process; auto: cpu with one thread")
+    made.add_argument(
+        "--clock", choices=("auto", *CLOCKS), default="auto", help="cpu: of the process; auto: cpu with one thread"
+    )
     made.add_argument("--only", default="", help="only groups whose name contains this")
     for hidden in ("--child-output", "--child-peak", "--child-command"):
         made.add_argument(hidden, help=argparse.SUPPRESS)
@@ -200,7 +223,15 @@ def main(name: str, run: Callable[[Session, argparse.Namespace], None], *, threa
             peak = machine.fma_peak(count, Path(folder), quick=arguments.quick)
             peaks[str(count)] = peak
             output = Path(folder) / f"{count}.json"
-            words = [sys.executable, sys.argv[0], *sys.argv[1:], "--child-threads", str(count), "--child-output", str(output)]
+            words = [
+                sys.executable,
+                sys.argv[0],
+                *sys.argv[1:],
+                "--child-threads",
+                str(count),
+                "--child-output",
+                str(output),
+            ]
             words += ["--child-peak", json.dumps(peak), "--child-command", command]
             done = subprocess.run(words, env=machine.environment(count), check=False)
             if done.returncode:

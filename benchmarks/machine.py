@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a benchmark ran on: platform, device, versions, commit, and the rate of multiply-adds that the CPU was measured to reach."""
+"""What a benchmark ran on: platform, device, versions, commit, and the measured peak of the CPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of the source checkout, with a plus if files differ from it; of an installed package, its version."""
+    """Return the commit of the source checkout, with a plus if files differ from it; "release" outside of one."""
     root = HERE.parent
     if not (root / ".git").exists():
         return "release"
@@ -82,7 +82,18 @@ def compile_program(source: str, folder: Path, *options: str) -> Path | None:
     if compiler is None:
         return None
     if not program.exists():
-        words = [compiler, "-std=c++17", "-O3", "-march=native", *options, str(HERE / "cpp" / source), "-o", str(program), "-pthread", "-ldl"]
+        words = [
+            compiler,
+            "-std=c++17",
+            "-O3",
+            "-march=native",
+            *options,
+            str(HERE / "cpp" / source),
+            "-o",
+            str(program),
+            "-pthread",
+            "-ldl",
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"note: {source} did not compile: {done.stderr.strip().splitlines()[:1]}", file=sys.stderr)
@@ -95,5 +106,7 @@ def fma_peak(threads: int, folder: Path, *, quick: bool = False) -> dict[str, fl
     program = compile_program("fma_peak.cpp", folder, "-ffp-contract=fast")
     if program is None:
         return {}
-    done = subprocess.run([str(program), str(threads), "1" if quick else "40"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(program), str(threads), "1" if quick else "40"], capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)

@@ -11,7 +11,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-
 from harness import Session
 
 DTYPES = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -66,7 +65,7 @@ def optional(name: str) -> ModuleType | None:
 
 
 def normal(name: str, *shape: int, dtype: str = "float32", scale: float = 1.0) -> np.ndarray:
-    """Return standard normal values times `scale`, the same for the same name: zeros and integers would flatter a chip."""
+    """Return normal values times `scale`, the same for the same name: zeros and integers would flatter a chip."""
     values = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape, dtype=np.float32)
     return (values * np.float32(scale)).astype(DTYPES[dtype])
 

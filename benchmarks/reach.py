@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Judges the project's own goals by what the benchmarks measured: one table of what is wanted, what was measured, and whether it is met."""
+"""Judges the project's goals by what the benchmarks measured: what is wanted, what was measured, and if it is met."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Results:
                 return row
         return None
 
-    def ratio(self, benchmark: str, case: str, above: str, below: str, threads: int = 1, below_threads: int | None = None) -> tuple[float, float] | None:
+    def ratio(
+        self, benchmark: str, case: str, above: str, below: str, threads: int = 1, below_threads: int | None = None
+    ) -> tuple[float, float] | None:
         """Return time of one over time of the other: by the best of each, and by the medians."""
         first = self.find(benchmark, case, above, threads)
         second = self.find(benchmark, case, below, below_threads or threads)
@@ -60,7 +62,15 @@ class Goal:
             best = self.measured[0]
             verdict = "ok" if (best <= self.limit if self.at_most else best >= self.limit) else "short"
         best, median = self.measured or (None, None)
-        return {"item": self.item, "wanted": self.wanted, "limit": self.limit, "best": best, "median": median, "unit": self.unit, "verdict": verdict}
+        return {
+            "item": self.item,
+            "wanted": self.wanted,
+            "limit": self.limit,
+            "best": best,
+            "median": median,
+            "unit": self.unit,
+            "verdict": verdict,
+        }
 
 
 def overhead(results: Results) -> Iterator[Goal]:
@@ -72,12 +82,22 @@ def overhead(results: Results) -> Iterator[Goal]:
             ratio = results.ratio("overhead", case, call, own)
             yield Goal(f"4x4x4, {library}: time of {call} / {own}", f"<= {limit:.2f}x", limit, ratio, at_most=True)
         for call in ("rocpy matmul", "rocpy matmul gelu_bias"):
-            yield Goal(f"4x4x4, {library}: time of nvmath matmul / {call}", ">= 150x", 150, results.ratio("overhead", case, "nvmath matmul", call))
+            yield Goal(
+                f"4x4x4, {library}: time of nvmath matmul / {call}",
+                ">= 150x",
+                150,
+                results.ratio("overhead", case, "nvmath matmul", call),
+            )
         for call in ("rocpy execute", "rocpy execute gelu_bias"):
             row = results.find("overhead", case, call)
             time = None if row is None else (row["best_us"], row["median_us"])
             yield Goal(f"4x4x4, {library}: {call}", "<= 1.5 us", 1.5, time, at_most=True, unit=" us")
-            yield Goal(f"4x4x4, {library}: time of nvmath execute / {call}", ">= 12x", 12, results.ratio("overhead", case, "nvmath execute", call))
+            yield Goal(
+                f"4x4x4, {library}: time of nvmath execute / {call}",
+                ">= 12x",
+                12,
+                results.ratio("overhead", case, "nvmath execute", call),
+            )
 
 
 def throughput(results: Results) -> Iterator[Goal]:
@@ -103,7 +123,12 @@ def fusion(results: Results) -> Iterator[Goal]:
     """Goals for products with an epilogue."""
     for shape, limit in (("64x3072x768", 1.25), ("512x3072x768", 1.25), ("1024x1024x1024", 1.1), ("8x4096x4096", 1.5)):
         case = f"{shape} float32 gelu_bias"
-        yield Goal(f"{shape} gelu_bias: speed / torch eager", f">= {limit:.2f}x", limit, results.ratio("epilogue", case, "torch eager", "rocpy gelu_bias"))
+        yield Goal(
+            f"{shape} gelu_bias: speed / torch eager",
+            f">= {limit:.2f}x",
+            limit,
+            results.ratio("epilogue", case, "torch eager", "rocpy gelu_bias"),
+        )
         compiled = results.ratio("epilogue", case, "torch.compile", "rocpy gelu_bias")
         yield Goal(f"{shape} gelu_bias: speed / torch.compile", ">= 1.00x", 1.0, compiled)
     aux = results.ratio("epilogue", "512x3072x768 float32 gelu_bias", "rocpy gelu_aux_bias", "rocpy gelu_bias")
@@ -112,7 +137,11 @@ def fusion(results: Results) -> Iterator[Goal]:
 
 def choice(results: Results) -> Iterator[Goal]:
     """The goal that choosing among algorithms matters: different winners on three shapes, each ahead by a tenth."""
-    winners = [row for row in results.rows if row["benchmark"] == "algorithms" and row["threads"] == 1 and row.get("place") == 1]
+    winners = [
+        row
+        for row in results.rows
+        if row["benchmark"] == "algorithms" and row["threads"] == 1 and row.get("place") == 1
+    ]
     clear = {row["label"]: row for row in winners if row["lead"] >= 0.1}
     names = ", ".join(f"{row['name']}: {label} by {row['lead']:.0%}" for label, row in clear.items())
     measured = (float(len(clear)), float(len(clear))) if winners else None
@@ -148,7 +177,9 @@ PARTS: tuple[Callable[[Results], Iterator[Goal]], ...] = (overhead, throughput, 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks/reach.py", description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("benchmark-results"), help="folder of the benchmarks' JSON")
+    parser.add_argument(
+        "--results", type=Path, default=Path("benchmark-results"), help="folder of the benchmarks' JSON"
+    )
     parser.add_argument("--json", type=Path, help="write the table to this file as well")
     parser.add_argument("--fresh", action="store_true", help="run the benchmarks again even where there are results")
     parser.add_argument("--quick", action="store_true", help="short runs: shows that it runs, not how fast it is")
@@ -157,7 +188,13 @@ def main() -> int:
     for name in NEEDED:
         path = arguments.results / f"{name}.json"
         if arguments.fresh or not path.exists():
-            words = [sys.executable, str(machine.HERE / f"bench_{name}.py"), "--json", str(path), *["--quick"] * arguments.quick]
+            words = [
+                sys.executable,
+                str(machine.HERE / f"bench_{name}.py"),
+                "--json",
+                str(path),
+                *["--quick"] * arguments.quick,
+            ]
             subprocess.run(words, check=True)
         results.rows.extend(json.loads(path.read_text(encoding="utf-8"))["rows"])
     rows = [goal.row() for part in PARTS for goal in part(results)]
@@ -167,7 +204,10 @@ def main() -> int:
     show(rows)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"benchmark": "reach", "quick": arguments.quick, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        arguments.json.write_text(
+            json.dumps({"benchmark": "reach", "quick": arguments.quick, "rows": rows}, indent=1) + "\n",
+            encoding="utf-8",
+        )
     return 0
 
 
@@ -178,7 +218,9 @@ def show(rows: list[Row]) -> None:
 
     first = rows[0]
     versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
-    table = Table(title="reach", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        title="reach", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
+    )
     for name in ("item", "wanted", "best", "median", ""):
         table.add_column(name, overflow="fold", justify="right" if name in {"best", "median"} else "left")
     for row in rows:
@@ -188,7 +230,10 @@ def show(rows: list[Row]) -> None:
     console.print(table)
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("ok", "short", "not measured")}
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    console.print(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}", style="dim")
+    console.print(
+        f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}",
+        style="dim",
+    )
 
 
 if __name__ == "__main__":

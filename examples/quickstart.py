@@ -16,7 +16,10 @@ print(f"function form: {d.shape} {d.dtype}")
 
 # With an _aux epilogue the pre-activation comes back beside the result.
 d, aux = rocpy.matmul(a, b, epilogue="gelu_aux_bias", bias=bias)
-print(f"pre-activation: {aux['gelu_aux'].shape}, largest difference from a @ b + bias: {np.abs(aux['gelu_aux'] - (a @ b + bias)).max():.1e}")
+print(
+    f"pre-activation: {aux['gelu_aux'].shape}, largest difference from a @ b + bias:"
+    f" {np.abs(aux['gelu_aux'] - (a @ b + bias)).max():.1e}"
+)
 
 # A plan: choose among the platform's algorithms, then execute as often as needed.
 with rocpy.Matmul(a, b, epilogue="gelu_bias", bias=bias) as product:

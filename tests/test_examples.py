@@ -17,7 +17,12 @@ needs_model = pytest.mark.skipif(not HAS_MODEL, reason="the model of the extra `
 
 def run(*words, timeout=280):
     done = subprocess.run(
-        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=timeout, env=os.environ | {"COLUMNS": "200"}, cwd=ROOT
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=os.environ | {"COLUMNS": "200"},
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -48,7 +53,12 @@ def test_minilm_ranks_sentences_by_meaning():
 @needs_model
 @pytest.mark.torch
 def test_minilm_agrees_with_torch():
-    assert "within the bound" in run(ROOT / "examples" / "minilm.py", "--check", "A short one.", "A somewhat longer sentence, with padding beside it.")
+    assert "within the bound" in run(
+        ROOT / "examples" / "minilm.py",
+        "--check",
+        "A short one.",
+        "A somewhat longer sentence, with padding beside it.",
+    )
 
 
 @pytest.mark.parametrize("name", ["overhead", "matmul", "epilogue", "algorithms", "import"])
@@ -59,7 +69,10 @@ def test_benchmark_runs(name, tmp_path):
     assert document["rows"]
     for row in document["rows"]:
         assert 0 < row["best_us"] <= row["median_us"]
-        assert row["platform"] and row["device"] and row["versions"]["rocpy"] and row["commit"]
+        assert row["platform"]
+        assert row["device"]
+        assert row["versions"]["rocpy"]
+        assert row["commit"]
         assert row["command"].startswith(f"python benchmarks/bench_{name}.py")
         assert row["label"] in text
 
@@ -85,13 +98,14 @@ def test_reach_judges_what_was_measured(tmp_path):
 
 def test_demo_is_right_and_says_where_it_ran():
     document = json.loads(run("-m", "rocpy", "demo", "--json"))
-    assert document["platform"] and document["device"]
+    assert document["platform"]
+    assert document["device"]
     assert len(document["rows"]) >= 3
     for row in document["rows"]:
         assert row["ok"]
         assert 0 < row["error_over_bound"] <= 1
         assert {"rocpy", "rocpy Weight", "numpy"} <= set(row["best_ms"])
-    assert "error/bound" in run("-m", "rocpy", "demo")
+    assert "At most 1 is right" in run("-m", "rocpy", "demo")
 
 
 def test_bench_command_writes_results(tmp_path):

@@ -21,10 +21,11 @@ SHOWN = (
 
 
 def best(rows: list[dict[str, Any]], pattern: str, *, others: bool = False) -> dict[str, Any] | None:
-    """Return the fastest row whose label matches, or with `others` the fastest that is not rocpy's."""
-    chosen = [
-        row for row in rows if (not row["label"].startswith("rocpy") if others else re.search(pattern, row["label"]))
-    ]
+    """Return the fastest row whose label matches; with `others`, the fastest rival that computes the same."""
+    if others:
+        chosen = [row for row in rows if not row["label"].startswith("rocpy") and not row["label"].endswith(" plain")]
+    else:
+        chosen = [row for row in rows if re.search(pattern, row["label"])]
     return min(chosen, key=lambda row: row["median_us"], default=None)
 
 

@@ -18,12 +18,22 @@ NAMES = ("overhead", "matmul", "epilogue", "algorithms", "import")
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}; or reach, which judges the rest; or all.")] = "all",
-    quick: Annotated[bool, typer.Option("--quick", help="Small and short: shows that it runs, not how fast it is.")] = False,
-    threads: Annotated[list[int] | None, typer.Option("--threads", help="Number of threads; may be given more than once.")] = None,
+    name: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(NAMES)}; or reach, which judges the rest; or all.")
+    ] = "all",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small and short: shows that it runs, not how fast it is.")
+    ] = False,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", help="Number of threads; may be given more than once.")
+    ] = None,
     only: Annotated[str, typer.Option("--only", help="Only groups whose name contains this.")] = "",
-    output: Annotated[Path, typer.Option("--output", help="Folder for the results, one JSON file a benchmark.")] = Path("benchmark-results"),
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the results: FILE.png or FILE.html (needs matplotlib).")] = None,
+    output: Annotated[Path, typer.Option("--output", help="Folder for the results, one JSON file a benchmark.")] = Path(
+        "benchmark-results"
+    ),
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the results: FILE.png or FILE.html (needs matplotlib).")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure rocpy beside numpy, torch and nvmath-python, where they are installed.
@@ -38,13 +48,23 @@ def bench(
         _wrong(f"--plot {plot}: the file's name must end in .png or .html")
     if plot is not None and util.find_spec("matplotlib") is None:
         _wrong("--plot needs matplotlib: pip install 'rocpy[bench]'")
-    options = ["--quick"] * quick + (["--threads", *map(str, threads)] if threads else []) + (["--only", only] if only else [])
+    options = (
+        ["--quick"] * quick
+        + (["--threads", *map(str, threads)] if threads else [])
+        + (["--only", only] if only else [])
+    )
     documents = []
     for chosen in (*NAMES, "reach") if name == "all" else (name,):
         path = output / f"{chosen}.json"
         script = folder() / ("reach.py" if chosen == "reach" else f"bench_{chosen}.py")
-        words = ["--json", str(path), *(["--results", str(output)] + ["--quick"] * quick if chosen == "reach" else options)]
-        done = subprocess.run([sys.executable, str(script), *words], stdout=sys.stderr if as_json else None, check=False)
+        words = [
+            "--json",
+            str(path),
+            *(["--results", str(output)] + ["--quick"] * quick if chosen == "reach" else options),
+        ]
+        done = subprocess.run(
+            [sys.executable, str(script), *words], stdout=sys.stderr if as_json else None, check=False
+        )
         if done.returncode:
             errors().print(f"benchmark {chosen} failed with code {done.returncode}")
             raise typer.Exit(EXIT_PROBLEM)
@@ -83,7 +103,7 @@ def draw(documents: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for document in documents:
@@ -93,7 +113,9 @@ def draw(documents: Sequence[dict[str, Any]], path: Path) -> None:
         errors().print("nothing was measured, so that nothing is drawn")
         raise typer.Exit(EXIT_PROBLEM)
     heights = [0.8 + 0.25 * len(rows) for rows in groups.values()]
-    figure, axes = pyplot.subplots(len(groups), 1, figsize=(9, sum(heights) + 1), squeeze=False, height_ratios=heights, layout="constrained")
+    figure, axes = plt.subplots(
+        len(groups), 1, figsize=(9, sum(heights) + 1), squeeze=False, height_ratios=heights, layout="constrained"
+    )
     for axis, ((benchmark, case, threads), rows) in zip(axes[:, 0], groups.items(), strict=True):
         labels = [row["label"] for row in rows]
         colours = ["tab:red" if label.startswith("rocpy") else "tab:gray" for label in labels]
@@ -116,4 +138,4 @@ def draw(documents: Sequence[dict[str, Any]], path: Path) -> None:
         drawing = text.getvalue()
         page = f"<!doctype html>\n<meta charset=utf-8><title>rocpy bench</title>\n{drawing[drawing.index('<svg') :]}"
         path.write_text(page, encoding="utf-8")
-    pyplot.close(figure)
+    plt.close(figure)
