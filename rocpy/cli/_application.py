@@ -25,10 +25,12 @@ def _root(
 
 def application() -> typer.Typer:
     """Return the application with every command of this installation."""
-    from rocpy.cli import doctor, info
+    from rocpy.cli import bench, demo, doctor, info
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_root)
     app.command("info")(info.info)
     app.command("doctor")(doctor.doctor)
+    app.command("demo")(demo.demo)
+    app.command("bench")(bench.bench)
     return app
