@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Run stubtest on the extension modules; a public one without a stub is an error: its types would end there.
 
-    A private module needs a stub only if a .py file imports it, and mypy says so then.
+    A private module needs a stub only if a .py file imports it, and mypy says so then. What a module has for other
+    extension modules need not be in its stub; what a stub promises must be in the module.
     """
     sources = sorted((ROOT / "rocpy").rglob("*.pyx")) + sorted((ROOT / "rocpy").rglob("_*.cpp"))
     public = [path for path in sources if not path.name.startswith("_")]
@@ -22,11 +23,16 @@ def main() -> int:
         ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources if path.with_suffix(".pyi").is_file()
     ]
     print("stubtest:", ", ".join(modules), flush=True)
-    command = [sys.executable, "-m", "mypy.stubtest", "--concise", "--mypy-config-file", "pyproject.toml", *modules]
-    # From another folder, or `rocpy` would be the source tree without its extension modules.
-    allowlist = ROOT / "tools" / "stubtest_allowlist.txt"
-    if allowlist.is_file():
-        command += ["--allowlist", str(allowlist)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy.stubtest",
+        "--concise",
+        "--ignore-missing-stub",
+        "--mypy-config-file",
+        "pyproject.toml",
+        *modules,
+    ]
     status = subprocess.run(command, cwd=ROOT, check=False).returncode if modules else 0
     return int(bool(status or missing))
 

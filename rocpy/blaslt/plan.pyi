@@ -3,6 +3,8 @@
 from types import TracebackType
 from typing import Any, Self
 
+from typing_extensions import disjoint_base
+
 from rocpy.blaslt import _options
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
@@ -10,6 +12,7 @@ from rocpy.blaslt.problem import Problem
 from rocpy.blaslt.weight import Weight
 from rocpy.typing import ArrayLike, DTypeLike, StreamLike
 
+@disjoint_base
 class Matmul:
     def __init__(
         self,

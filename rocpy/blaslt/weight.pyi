@@ -3,12 +3,23 @@
 from types import TracebackType
 from typing import Any, Self
 
+from typing_extensions import disjoint_base
+
 from rocpy.typing import ArrayLike
 
+@disjoint_base
 class Weight:
     def __init__(self, w: ArrayLike, bias: ArrayLike | None = None, *, layout: str = "kn") -> None: ...
     @classmethod
     def from_linear(cls, module: Any) -> Self: ...
+    @property
+    def source(self) -> Any: ...
+    @property
+    def bias(self) -> Any: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def packed(self) -> bool: ...
     @property
     def shape(self) -> tuple[int, int]: ...
     @property
