@@ -55,6 +55,7 @@ cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
     const DispatchKeys* torch_dispatch_keys()
     bint torch_state_open(const void* function)
     void torch_state_close()
+    bint torch_grad_may_be_on()
     bint torch_state_is_clear()
     void torch_state_mark_clear()
     bint torch_find_tensor_keys(const void** objects, const uint64_t* impls, const uint64_t* keys, int count, uint64_t impl_offset)
@@ -117,6 +118,8 @@ cdef object torch = None
 cdef GetSet requires_grad = None
 cdef Method is_neg = None
 cdef Method is_conj = None
+cdef Method is_inference = None
+cdef object increment_version = None
 cdef Method grad_enabled = None
 
 
@@ -149,6 +152,10 @@ cdef bint state_proven():
             if (keys.included ^ plain.included) != <uint64_t>(included_set().raw_repr() ^ included):
                 return False
             if (keys.excluded ^ plain.excluded) != <uint64_t>(excluded_set().raw_repr() ^ excluded):
+                return False
+    for enabled in (False, True):
+        with torch.set_grad_enabled(enabled):
+            if torch_grad_may_be_on() != enabled:
                 return False
     return keys.included == plain.included and keys.excluded == plain.excluded
 
@@ -204,7 +211,7 @@ cdef int find_keys() except -1:
 
 cdef bint learn(object cls) except -1:
     """Get to know torch at the sight of its first tensor type. False where `cls` is no tensor type of an imported torch."""
-    global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, grad_enabled
+    global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, is_inference, increment_version, grad_enabled
     module = sys.modules.get("torch")
     base = getattr(module, "Tensor", None)
     if base is None or not isinstance(base, type) or not issubclass(cls, base):
@@ -220,6 +227,8 @@ cdef bint learn(object cls) except -1:
     requires_grad = GetSet(attributes["requires_grad"])
     is_neg = Method(attributes["is_neg"])
     is_conj = Method(attributes["is_conj"])
+    is_inference = Method(attributes["is_inference"])
+    increment_version = module._C._increment_version
     grad_enabled = Method(module.is_grad_enabled)
     torch_api = api
     seek_state()
@@ -242,7 +251,7 @@ cdef int parse_plain(object array, Operand* out) except -1:
         return 0
     if operand_of_dltensor(tensor, out) != fault_none:
         return 0
-    if truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
+    if torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
         return 0
     if not known:
         if truth(is_neg.call_on(array)) != 0:
@@ -385,8 +394,8 @@ cdef int check_writable(object array, str name) except -1:
 
 cdef int raise_version(object array) except -1:
     """Tell autograd that the tensor was written; inference tensors have no version to raise."""
-    if not array.is_inference():
-        torch._C._increment_version((array,))
+    if truth(is_inference.call_on(array)) == 0:
+        increment_version((array,))
     return 0
 
 

@@ -34,6 +34,21 @@ inline const DispatchKeys *torch_dispatch_keys() {
   return keys;
 }
 
+// torch's own answer to "is grad mode on in this thread", without its Python binding; null where it is not exported.
+using GradModeFunction = bool (*)();
+inline GradModeFunction &torch_grad_mode() {
+  static GradModeFunction function = nullptr;
+  return function;
+}
+
+// False only where torch says that grad mode is off; an unknown state counts as on.
+inline bool torch_grad_may_be_on() { return torch_grad_mode() == nullptr || torch_grad_mode()(); }
+
+inline void torch_state_close() {
+  torch_library() = nullptr;
+  torch_grad_mode() = nullptr;
+}
+
 // Finds the library from the address of one of torch's functions; never loads anything.
 inline bool torch_state_open(const void *function) {
   Dl_info info;
@@ -41,13 +56,12 @@ inline bool torch_state_open(const void *function) {
   void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return false;
   torch_library() = library;
+  torch_grad_mode() = reinterpret_cast<GradModeFunction>(dlsym(library, "_ZN3c108GradMode10is_enabledEv"));
   if (torch_dispatch_keys() != nullptr) return true;
-  torch_library() = nullptr;
+  torch_state_close();
   dlclose(library);
   return false;
 }
-
-inline void torch_state_close() { torch_library() = nullptr; }
 
 inline bool torch_state_is_open() { return torch_library() != nullptr; }
 
