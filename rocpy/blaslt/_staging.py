@@ -13,9 +13,10 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt._options import Options, resolve_options
-from rocpy.blaslt._policy import assign, contiguous
-from rocpy.blaslt.problem import dense_strides
-from rocpy.errors import UnsupportedError
+from rocpy.blaslt._policy import assign, clamp_bounds, contiguous, transposed_product
+from rocpy.blaslt.epilogues import find_epilogue
+from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
+from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
 _CPU = 1  # kDLCPU
@@ -31,15 +32,16 @@ def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
     return np.frombuffer(block, dtype).reshape(view["shape"])
 
 
-def upload(array: Any, name: str) -> Any:
-    """Return a copy of an array on the device; arrays that are there already, and Weights, come back as they are."""
-    if array is None or isinstance(array, Buffer) or not hasattr(array, "shape") or type(array).__name__ == "Weight":
+def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
+    """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is."""
+    if array is None or isinstance(array, Buffer) or type(array).__name__ == "Weight":
         return array
     view = describe(array, name)
     if view["device_type"] != _CPU:
         return array
-    if tuple(view["strides"]) != dense_strides(tuple(view["shape"])):
-        array = contiguous(array)
+    wanted = tuple(view["shape"]) if shape is None else shape
+    if tuple(view["shape"]) != wanted or tuple(view["strides"]) != dense_strides(wanted):
+        array = contiguous(array, shape)
         view = describe(array, name)
     buffer = Buffer(tuple(view["shape"]), view["dtype"])
     buffer.copy_from(_elements(view))
@@ -65,6 +67,15 @@ def needed(array: Any) -> bool:
     return bool(describe(array, "a")["device_type"] == _CPU)
 
 
+def _info(array: Any, name: str) -> OperandInfo | None:
+    if array is None:
+        return None
+    if type(array).__name__ == "Weight":
+        return OperandInfo.dense(tuple(array.shape), array.dtype)
+    view = describe(array, name, output=name == "out")
+    return OperandInfo(tuple(view["shape"]), tuple(view["strides"]), view["dtype"])
+
+
 def check_allowed(options: Options) -> None:
     """Refuse the copies where the options forbid them."""
     if options.host_operands == "error":
@@ -79,10 +90,30 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
     check_allowed(resolve_options(arguments["options"]))
     names = ("a", "b", "c", "bias", "aux", "out")
     given = dict(zip(names, operands, strict=True))
-    moved = {name: upload(given[name], name) for name in names[:-1]}
+    # All that can be refused is refused before anything is copied, and with the names and shapes that the user knows.
+    info = {name: _info(value, name) for name, value in given.items()}
+    left, right = info["a"], info["b"]
+    if left is None or right is None:
+        raise InvalidOperandError(f"{'a' if left is None else 'b'}: None; a product needs both operands")
+    problem = Problem.make(
+        left,
+        right,
+        info["c"],
+        bias=info["bias"],
+        aux=info["aux"],
+        out=info["out"],
+        epilogue=find_epilogue(arguments["epilogue"]).name,
+        dtype=None if arguments["dtype"] is None else dtypes.lookup(arguments["dtype"]).name,
+        compute=arguments["compute"],
+        clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
+    )
+    if problem.column_bias:
+        # Turned around here, where the arrays still are their framework's and not bare memory of the device.
+        return transposed_product(run, given, problem.result_shape, problem.dtype, arguments, lambda: None)
     out = given["out"]
     if out is not None:
-        arguments = {**arguments, "dtype": describe(out, "out", output=True)["dtype"]}
+        arguments = {**arguments, "dtype": problem.dtype}
+    moved = {name: upload(given[name], name, problem.result_shape if name == "c" else None) for name in names[:-1]}
     result = run(*moved.values(), None, **arguments)
     extra = None
     if isinstance(result, tuple):
