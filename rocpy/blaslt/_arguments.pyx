@@ -169,7 +169,7 @@ cdef int same_place(const Operand *a, const Operand *other, str name) except -1:
 
 cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil:
     """The addresses that an operand's elements lie in; strides may be negative."""
-    cdef size_t size = size_of(operand.type)
+    cdef size_t size = <size_t>1 << array_type_of_hip(operand.type).shift
     cdef int axis
     low[0] = high[0] = <size_t>operand.data
     for axis in range(operand.ndim):
@@ -181,11 +181,6 @@ cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
         else:
             low[0] -= <size_t>(-operand.strides[axis] * (operand.shape[axis] - 1)) * size
     high[0] += size
-
-
-cdef inline size_t size_of(int32_t type) noexcept nogil:
-    # hipDataType numbers of the types a product takes: 32F, 64F, 16F, 16BF.
-    return 8 if type == 1 else 4 if type == 0 else 2
 
 
 cdef int check_out(Operands *operands, const Operand *out) except -1:

@@ -110,9 +110,15 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
     PlanCache &plan_cache()
 
 
+# What a call does once its product is queued: nothing, wait until it is done, or keep its operands until then.
+cdef enum:
+    after_nothing = 0
+    after_wait = 1
+    after_hold = 2
+
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
-                    hipStream_t c_stream, bint wait)
+                    hipStream_t c_stream, int after)
 cdef int settle(hipStream_t c_stream) except -1

@@ -140,7 +140,7 @@ cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t
 
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
-                    hipStream_t c_stream, bint wait):
+                    hipStream_t c_stream, int after):
     """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
     cdef Operand fresh, extra
     cdef object result = out, extra_result = None
@@ -187,13 +187,13 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
     if not status.ok():
         settle(c_stream)  # some of the batch may be queued, and its operands are about to go
     _core.check(status)
-    if wait:
+    if after == after_wait:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
             with nogil:
                 code = table.hipStreamSynchronize(c_stream)
             _core.check(hip_status(code, b"hipStreamSynchronize"))
-    elif a.device_type == _CPU:
-        # CPU memory is freed at once, not in stream order.
+    elif after == after_hold:
+        # Their owners may free the operands at once, or in the order of another stream.
         hold(c_stream, device, (held, result, extra_result))
     return result if extra_result is None else (result, extra_result)
 
@@ -210,13 +210,14 @@ cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
 
 
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1:
-    """Resolve device and stream of a call. Returns 1 when the call must be done on return: CPU arrays and no stream given."""
+    """Resolve device and stream of a call; returns what is to be done after the launch."""
     _operand.stream_of(stream, like, out)
     if like.device_type == _CPU:
         _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
-        return stream is None
+        return after_wait if stream is None else after_hold
     device[0] = like.device_id
-    return 0
+    # On its own current stream a framework orders the memory's reuse itself.
+    return after_nothing if stream is None else after_hold
 
 
 cdef int settle(hipStream_t c_stream) except -1:

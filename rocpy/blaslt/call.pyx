@@ -13,7 +13,7 @@ from abi cimport hipStream_t
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, describe, info, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
-    CachedCall, PlanKey, StreamContext, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
+    CachedCall, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
 )
 from rocpy.blaslt.weight cimport Weight
 
@@ -43,7 +43,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef int index, device = 0
     cdef hipStream_t c_stream = NULL
     cdef double c_alpha, c_beta, low, high
-    cdef bint wait
+    cdef int after
     cdef int64_t word
     cdef StreamContext *context = NULL
     cdef object resolved = None
@@ -67,7 +67,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         c_beta = real(beta, "beta")
         if c is None and c_beta != 0.0:
             raise InvalidProblemError(f"beta = {c_beta} scales c, and there is no c; pass c= or leave beta away")
-    wait = place_of(&operands.a, stream, &device, &c_stream)
+    after = place_of(&operands.a, stream, &device, &c_stream)
 
     # The key: everything that decides a plan.
     key.size = 0
@@ -115,11 +115,11 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
             tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), array_type_of_hip(found.result_type).name.decode(),
             dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream),
-            (lambda: None) if wait else Settle(<size_t>c_stream),
+            (lambda: None) if after == after_wait else Settle(<size_t>c_stream),
         )
     cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out,
-                                 held if wait else (held, a, b, c, bias, aux, out),
-                                 c_alpha, c_beta, 0, device, c_stream, wait)
+                                 (held, a, b, c, bias, aux, out) if after == after_hold else held,
+                                 c_alpha, c_beta, 0, device, c_stream, after)
     if out is not None:
         _operand.written(out, operands.out.provider)
     if found.extra_ndim >= 0:

@@ -15,7 +15,7 @@ from abi cimport hipStream_t
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, check_out, epilogue_index, info, parse_all, parse_one, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulAlgorithm, StreamContext, borrow_context, build, execute, place_of, release_context, settle,
+    CachedCall, MatmulAlgorithm, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, release_context, settle,
 )
 from rocpy.blaslt.weight cimport Weight
 
@@ -275,7 +275,8 @@ cdef class Matmul:
         cdef Operands *used = &self.operands
         cdef tuple held = self.held
         cdef int device = 0
-        cdef bint wait, direct = False
+        cdef int after
+        cdef bint direct = False
         cdef hipStream_t c_stream = NULL
         cdef object result
         self.enter()
@@ -290,9 +291,9 @@ cdef class Matmul:
                 chosen = self.place_of_algorithm(algorithm)
             if stream is None:
                 stream = self.stream
-            wait = place_of(&self.operands.a, stream, &device, &c_stream)
+            after = place_of(&self.operands.a, stream, &device, &c_stream)
             if self.copies:
-                if not wait:
+                if after != after_wait:
                     settle(c_stream)
                 memcpy(&operands, &self.operands, sizeof(Operands))
                 used = &operands
@@ -300,7 +301,7 @@ cdef class Matmul:
             if out is not None and self.prototype is None:
                 direct = self.read_out(used, out, &target)
             result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
-                             out if direct else None, held if wait else (held, self.given, out), self.alpha, self.beta, chosen, device, c_stream, wait)
+                             out if direct else None, (held, self.given, out) if after == after_hold else held, self.alpha, self.beta, chosen, device, c_stream, after)
             extra = None
             if self.extra_name is not None:
                 result, extra = result
@@ -311,7 +312,7 @@ cdef class Matmul:
                 extra = None if extra is None else _staging.download(extra, self.prototype, stream)
             if out is not None:
                 if not direct:
-                    if not wait:
+                    if after != after_wait:
                         settle(c_stream)
                     _policy.assign(out, result)
                 else:
