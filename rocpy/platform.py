@@ -56,6 +56,12 @@ class Variable:
         What it stands for now.
     meaning
         What it does, in a sentence.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.variables()[0].name
+    'ROCPY_PLATFORM'
     """
 
     name: str
@@ -107,6 +113,12 @@ def variables() -> list[Variable]:
     -------
     list of Variable
         In the order of ``csrc/abi/environment.def``.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.variables()[0].name
+    'ROCPY_PLATFORM'
     """
     return [Variable(name, default, environment(name), meaning) for name, (default, _, meaning) in _rows().items()]
 
@@ -125,6 +137,12 @@ class LibraryInfo:
         As the library reports it, or as its file is named; empty while unknown.
     missing
         C functions that it lacks; calling one raises UnsupportedError.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.current().libraries["hip"].name
+    'hip'
     """
 
     name: str
@@ -147,6 +165,12 @@ class DeviceInfo:
         Its architecture: ``"gfx942:sramecc+:xnack-"``, ``"host-avx512"``.
     memory_bytes
         Size of its memory.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.platform.current().devices[0].index
+    0
     """
 
     index: int
@@ -171,6 +195,12 @@ class Platform:
         What it says about itself; empty on AMD's libraries.
     hip_python
         How hip-python was given the same files, for people.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> sorted(rocpy.platform.current().libraries)
+    ['hip', 'hipblaslt']
     """
 
     name: str

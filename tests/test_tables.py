@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every row has an oracle, every public name a docstring with an example; each check notices what is missing."""
 
+import doctest
 import inspect
 import re
 import types
@@ -116,3 +117,36 @@ def test_a_missing_docstring_is_noticed():
 
     module.bare, module.wordy, module.shown = bare, wordy, shown
     assert undocumented(module, ["bare", "wordy", "shown"]) == ["bare", "wordy"]
+
+
+PUBLIC = [
+    pytest.param(getattr(module, name), id=f"{module.__name__}.{name}")
+    for module in (rocpy, rocpy.blaslt, rocpy.errors, rocpy.platform)
+    for name in module.__all__
+    if not isinstance(getattr(module, name), types.ModuleType) and name not in DATA
+]
+
+
+def failed_examples(value, name):
+    """Run the examples of a docstring, those of methods included, and return how many failed."""
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    # An extension type's module is not the one it is found in, so that the finder is not asked to compare them.
+    for test in doctest.DocTestFinder(exclude_empty=True).find(value, name, module=False, globs={}):
+        runner.run(test)
+    return runner.summarize(verbose=False).failed
+
+
+@pytest.mark.parametrize("value", PUBLIC)
+def test_examples_of_public_names_run(value):
+    assert failed_examples(value, getattr(value, "__name__", "value")) == 0
+
+
+def test_a_wrong_example_is_noticed(capsys):
+    def wrong():
+        """Return nothing.
+
+        >>> 1 + 1
+        3
+        """
+
+    assert failed_examples(wrong, "wrong") == 1

@@ -233,6 +233,13 @@ class Explanation:
         Operands that are copied first, because the library cannot take them as they lie.
     packed
         Whether b is a packed :class:`rocpy.Weight`.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> how = rocpy.explain(np.ones((8, 8)), np.ones((8, 8)), epilogue="relu")
+    >>> how.source, how.copies, how.packed
+    ('heuristic', (), False)
     """
 
     platform: str

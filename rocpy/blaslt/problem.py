@@ -40,6 +40,12 @@ class OperandInfo:
         Name of the element type.
     packed
         Whether it is a :class:`rocpy.Weight` in the platform's own layout.
+
+    Examples
+    --------
+    >>> from rocpy.blaslt import OperandInfo
+    >>> OperandInfo.dense((2, 3), "float32").strides
+    (3, 1)
     """
 
     shape: tuple[int, ...]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocpy.cli._checks import Finding, check
-from rocpy.cli._machine import Machine
+from rocpy.cli._machine import Machine, RocmTree
 
 OLDEST_HIP = 6
 # hipBLASLt finds its kernels beside the library; the folders are those of its releases, newest first.
@@ -25,6 +25,10 @@ def rocm_path(machine: Machine) -> Iterator[Finding]:
             "problem",
             f"ROCM_PATH is {named!r}, which is no folder",
             "unset it, or name the folder that holds lib/libamdhip64.so",
+        )
+    elif RocmTree(folder, "ROCM_PATH").is_host:
+        yield Finding(
+            "note", f"ROCM_PATH is {named}, rocpy's host platform: a process that runs on it started this one"
         )
     elif not any(tree.origin == "ROCM_PATH" for tree in machine.rocm_trees()):
         yield Finding(

@@ -28,6 +28,11 @@ class RocmTree:
             found += sorted((self.path / folder).glob(f"lib{stem}.so*"), key=lambda path: (len(path.name), path.name))
         return found
 
+    @property
+    def is_host(self) -> bool:
+        """Whether it is rocpy's own platform for the CPU, which a process that uses hip-python names in ROCM_PATH."""
+        return bool(self.libraries("rocpy_host"))
+
     def hip_major(self) -> int | None:
         """Return HIP's major version as the file names tell it, without opening the library."""
         for path in self.libraries("amdhip64"):
@@ -143,7 +148,7 @@ class Machine:
         seen = set()
         for path, origin in candidates:
             tree = RocmTree(path, origin)
-            if path.resolve() not in seen and tree.libraries("amdhip64"):
+            if path.resolve() not in seen and tree.libraries("amdhip64") and not tree.is_host:
                 seen.add(path.resolve())
                 yield tree
 

@@ -150,6 +150,14 @@ def test_rocm_path_leads_nowhere(make, there):
     assert "/opt/gone" in only(make.problems(), "rocm path")
 
 
+def test_rocm_path_of_the_host_platform_is_no_problem(make):
+    make.options["environ"]["ROCM_PATH"] = "/site/rocpy/_host"
+    for name in ("librocpy_host.so", "libamdhip64.so", "libhipblaslt.so"):
+        make.write(f"/site/rocpy/_host/lib/{name}")
+    assert make.problems() == []
+    assert any("host platform" in row["seen"] for row in examine(make.machine(), 1) if row["check"] == "rocm path")
+
+
 def test_old_hip(make):
     make.rocm(major=5)
     assert "HIP 5" in only(make.problems(), "rocm installs")
