@@ -120,7 +120,7 @@ def _row(shape: tuple[int, int, int], torch: Any) -> dict[str, Any]:
         "error_over_bound": max(comparison.ratio for comparison in compared.values()),
         "max_error": max(comparison.max_error for comparison in compared.values()),
         "messages": [comparison.message for comparison in compared.values() if comparison.message],
-        "algorithm": rocpy.explain(x, weight, epilogue="gelu_bias").algorithm.name,
+        "algorithm": chosen.name if (chosen := rocpy.explain(x, weight, epilogue="gelu_bias").algorithm) else "",
         "best_ms": best,
     }
 
