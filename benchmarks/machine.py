@@ -79,7 +79,7 @@ def compile_program(source: str, folder: Path, *options: str) -> Path | None:
     """Compile a C++ file of this folder for this CPU; None where there is no compiler that can."""
     compiler = next((found for found in map(shutil.which, ("g++", "clang++", "c++")) if found), None)
     program = folder / Path(source).stem
-    if compiler is None:
+    if compiler is None or not (HERE / "cpp" / source).exists():  # a wheel holds no C++
         return None
     if not program.exists():
         words = [
