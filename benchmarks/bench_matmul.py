@@ -3,6 +3,8 @@
 
 import argparse
 import sys
+import timeit
+from typing import Any
 
 from harness import Entry, Session, main
 from peers import normal, nvmath_with, shape_name, to_torch, torch_with
@@ -14,6 +16,7 @@ SQUARES = tuple((n, n, n) for n in (256, 512, 1024, 2048))
 GROUPS = (*SQUARES, *SHAPES["transformer"], *SHAPES["decode"])
 # numpy has no fast product below float32, and nvmath-python's CPU path none at all.
 WIDE = ("float32", "float64")
+SLOW_S = 1.0
 
 
 def run(session: Session, arguments: argparse.Namespace) -> None:
@@ -35,16 +38,27 @@ def one(session: Session, shape: tuple[int, int, int], dtype: str) -> None:
     entries = [Entry("rocpy", "rocpy.matmul(a, b)", names), Entry("rocpy Weight", "rocpy.matmul(a, weight)", names)]
     torch = torch_with(session)
     if torch is not None:
-        entries.append(Entry("torch", "a @ b", {"a": to_torch(torch, a), "b": to_torch(torch, b)}))
+        entries += torch_entry(session, to_torch(torch, a), to_torch(torch, b), dtype)
     if dtype in WIDE:
         entries.append(Entry("numpy", "a @ b", names))
         nvmath = nvmath_with(session)
         if nvmath is not None:
             entries.append(Entry("nvmath (MKL)", "planned.execute()", {"planned": nvmath.planned(a, b)}))
-    against = "torch" if torch is not None else "numpy" if dtype in WIDE else None
+    labels = {entry.label for entry in entries}
+    against = next((label for label in ("torch", "numpy") if label in labels), None)
     session.compare(
         f"{shape_name(shape)} {dtype}", entries, against=against, flops=2.0 * m * n * k, dtype=dtype, shape=shape
     )
+
+
+def torch_entry(session: Session, a: Any, b: Any, dtype: str) -> list[Entry]:
+    """Return torch as a rival, unless one call takes so long that it would hold up all others."""
+    entry = Entry("torch", "a @ b", {"a": a, "b": b})
+    taken = timeit.timeit(entry.statement, number=1, globals=dict(entry.names))
+    if taken < SLOW_S:
+        return [entry]
+    session.note(f"torch takes {taken:.1f} s for {tuple(a.shape)} @ {tuple(b.shape)} {dtype}: left out")
+    return []
 
 
 def own_dtypes(session: Session, shape: tuple[int, int, int]) -> None:

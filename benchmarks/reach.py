@@ -136,16 +136,17 @@ def fusion(results: Results) -> Iterator[Goal]:
 
 
 def choice(results: Results) -> Iterator[Goal]:
-    """The goal that choosing among algorithms matters: different winners on three shapes, each ahead by a tenth."""
-    winners = [
-        row
-        for row in results.rows
-        if row["benchmark"] == "algorithms" and row["threads"] == 1 and row.get("place") == 1
-    ]
-    clear = {row["label"]: row for row in winners if row["lead"] >= 0.1}
-    names = ", ".join(f"{row['name']}: {label} by {row['lead']:.0%}" for label, row in clear.items())
+    """The goal that choosing among algorithms matters: different drivers win three shapes, each by a tenth."""
+    winners = [row for row in results.rows if row["benchmark"] == "algorithms" and row.get("place") == 1]
+    clear: dict[str, Row] = {}
+    for row in winners:
+        if row["lead"] >= 0.1:
+            clear.setdefault(row["driver"], row)
+    names = ", ".join(
+        f"{row['name']} with {row['threads']} thread(s): {row['driver']} by {row['lead']:.0%}" for row in clear.values()
+    )
     measured = (float(len(clear)), float(len(clear))) if winners else None
-    yield Goal(f"algorithms that win a shape by a tenth ({names or 'none'})", ">= 3", 3, measured, unit="")
+    yield Goal(f"drivers that win a shape by a tenth ({names or 'none'})", ">= 3", 3, measured, unit="")
 
 
 def small(windows: int) -> Iterator[Goal]:
