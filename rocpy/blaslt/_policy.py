@@ -15,6 +15,7 @@ from rocpy.blaslt._options import Options
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.problem import Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
+from rocpy.runtime.memory import Buffer
 
 __all__ = ["Explanation", "explain"]
 
@@ -80,6 +81,10 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
                 f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for "
                 "it; pass a contiguous array"
             ) from None
+    if isinstance(array, Buffer) and shape is None:
+        made = Buffer(array.shape, array.dtype)
+        made.copy_from(array)
+        return made
     if hasattr(array, "contiguous"):  # torch's name for it
         source = array if shape is None else array.expand(shape)
         return source.contiguous() if not source.is_contiguous() else source.clone()
@@ -191,19 +196,21 @@ def transposed_product(
     )
 
 
-def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any) -> Any:
+def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any, dtype: str) -> Any:
     """Return the sums of one operand for an empty result: the library sees no work there and writes none."""
-    if name == "bgrada":
-        return (
-            run(a, ones_like(a, (a.shape[-1], 1)))[..., 0]
-            if len(a.shape) > 1
-            else run(a, ones_like(a, (a.shape[0], 1)))
-        )
+    if isinstance(a, Buffer):
+        sums = lonely_gradient(run, name, a.to_numpy(), b.to_numpy() if isinstance(b, Buffer) else b, dtype)
+        made = Buffer(sums.shape, sums.dtype)
+        made.copy_from(sums)
+        return made
     if type(b).__name__ == "Weight":
         b = b.source if b.layout == "kn" else b.source.swapaxes(-1, -2)
-    if len(b.shape) == 1:
-        return run(b, ones_like(b, (b.shape[0], 1)))
-    return run(ones_like(b, (1, b.shape[-2])), b)[..., 0, :]
+    summed = a if name == "bgrada" else b
+    if len(summed.shape) == 1:
+        return run(summed, ones_like(summed, (summed.shape[0], 1)), dtype=dtype)
+    if name == "bgrada":
+        return run(a, ones_like(a, (a.shape[-1], 1)), dtype=dtype)[..., 0]
+    return run(ones_like(b, (1, b.shape[-2])), b, dtype=dtype)[..., 0, :]
 
 
 def ones_like(array: Any, shape: tuple[int, ...]) -> Any:

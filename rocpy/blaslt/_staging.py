@@ -13,10 +13,11 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt._options import Options, resolve_options
-from rocpy.blaslt._policy import assign, clamp_bounds, contiguous, transposed_product
+from rocpy.blaslt._policy import assign, clamp_bounds, contiguous, copy_refused, transposed_product
 from rocpy.blaslt.epilogues import find_epilogue
-from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
-from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.blaslt.lowering import lower
+from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
 _CPU = 1  # kDLCPU
@@ -39,6 +40,8 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
     view = describe(array, name)
     if view["device_type"] != _CPU:
         return array
+    if view["dtype"] not in dtypes.DTYPES:
+        raise InvalidProblemError(f"{name} is {view['dtype']}; products take {', '.join(RESULT_TYPES)}: cast it")
     wanted = tuple(view["shape"]) if shape is None else shape
     if tuple(view["shape"]) != wanted or tuple(view["strides"]) != dense_strides(wanted):
         array = contiguous(array, shape)
@@ -76,6 +79,13 @@ def _info(array: Any, name: str) -> OperandInfo | None:
     return OperandInfo(tuple(view["shape"]), tuple(view["strides"]), view["dtype"])
 
 
+def refuse_copies(problem: Problem) -> None:
+    """Refuse a layout that the library could not take on the device either."""
+    for name in lower(problem).copies:
+        operand = getattr(problem, "bias" if name == "transpose" else name)
+        raise copy_refused(name, operand.text)
+
+
 def check_allowed(options: Options) -> None:
     """Refuse the copies where the options forbid them."""
     if options.host_operands == "error":
@@ -87,7 +97,8 @@ def check_allowed(options: Options) -> None:
 
 def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
     """Run a product on copies of its operands and bring the result back; refuses when the options forbid the copies."""
-    check_allowed(resolve_options(arguments["options"]))
+    options = resolve_options(arguments["options"])
+    check_allowed(options)
     names = ("a", "b", "c", "bias", "aux", "out")
     given = dict(zip(names, operands, strict=True))
     # All that can be refused is refused before anything is copied, and with the names and shapes that the user knows.
@@ -107,6 +118,8 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
         compute=arguments["compute"],
         clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
     )
+    if options.copies == "error" and math.prod(problem.result_shape):
+        refuse_copies(problem)
     if problem.column_bias:
         # Turned around here, where the arrays still are their framework's and not bare memory of the device.
         return transposed_product(run, given, problem.result_shape, problem.dtype, arguments, lambda: None)

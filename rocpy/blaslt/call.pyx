@@ -125,7 +125,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if found.extra_ndim >= 0:
         name = _EXTRA_NAMES[index]
         if found.plan == NULL and name in ("bgrada", "bgradb"):
-            return result[0], {name: _policy.lonely_gradient(matmul, name, a, b)}
+            return result[0], {name: _policy.lonely_gradient(matmul, name, a, b, array_type_of_hip(found.result_type).name.decode())}
         return result[0], {name: result[1]}
     return result
 

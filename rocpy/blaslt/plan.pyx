@@ -298,7 +298,7 @@ cdef class Matmul:
                 memcpy(&operands, &self.operands, sizeof(Operands))
                 used = &operands
                 held = (held, self.copy_into(&operands))
-            if out is not None and self.prototype is None:
+            if out is not None:
                 direct = self.read_out(used, out, &target)
             result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
                              out if direct else None, (held, self.given, out) if after == after_hold else held, self.alpha, self.beta, chosen, device, c_stream, after)
@@ -306,7 +306,7 @@ cdef class Matmul:
             if self.extra_name is not None:
                 result, extra = result
                 if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
-                    extra = _policy.lonely_gradient(_matmul, self.extra_name, self.given["a"], self.given["b"])
+                    extra = _policy.lonely_gradient(_matmul, self.extra_name, self.given["a"], self.given["b"], self.problem.dtype)
             if self.prototype is not None:
                 result = _staging.download(result, self.prototype, stream)
                 extra = None if extra is None else _staging.download(extra, self.prototype, stream)
@@ -344,8 +344,11 @@ cdef class Matmul:
         cdef int64_t step = 1
         cdef int axis
         cdef bint dense = True, same
-        parse_one(out, "out", target, &operands.a)
-        check_out(operands, target)
+        if self.prototype is None:
+            parse_one(out, "out", target, &operands.a)
+            check_out(operands, target)
+        else:  # the operands are copies on the device, so that out cannot share memory with them
+            _operand.parse_output(out, "out", target)
         same = target.ndim == call.result_ndim and target.type == call.result_type
         for axis in range(call.result_ndim - 1, -1, -1):
             if not same or target.shape[axis] != call.result_shape[axis]:
@@ -358,7 +361,7 @@ cdef class Matmul:
             raise InvalidProblemError(
                 f"out: shape {given.shape}, {given.dtype}; the result has shape {self.problem.result_shape}, {self.problem.dtype}"
             )
-        return dense
+        return dense and self.prototype is None
 
     cdef size_t place_of_algorithm(self, object algorithm) except? 99999:
         if not isinstance(algorithm, Algorithm):

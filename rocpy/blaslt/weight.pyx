@@ -173,12 +173,14 @@ cdef class Weight:
         if view.shape[0] > MAX_EXTENT or view.shape[1] > MAX_EXTENT:
             raise UnsupportedError(f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt takes extents up to {MAX_EXTENT}")
         cdef object version = getattr(source, "_version", None)
+        cdef bint ours = False
         if _staging.needed(source):
             source = _staging.upload(source, "w")
+            ours = True
             kept = _operand.parse(source, "w", &view)
         cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and view.type in (0, 1, 2, 14)
         cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
-        if lies is None or (version is None and not packs):
+        if lies is None or (version is None and not packs and not ours):
             source = _policy.contiguous(source)
             kept = _operand.parse(source, "w", &view)
             lies = ("row", max(1, view.shape[1]))
