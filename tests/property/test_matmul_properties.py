@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -217,4 +218,8 @@ def test_powers_of_two_scale_exactly(m, n, k, name, factor):
     rng = np.random.default_rng(m * 10_000 + n * 100 + k)
     a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
     d = rocpy.matmul(a, b).astype(np.float64)
-    assert np.array_equal(rocpy.matmul(a, b, alpha=factor).astype(np.float64), factor * d)
+    scaled = rocpy.matmul(a, b, alpha=factor).astype(np.float64)
+    # A result that becomes subnormal loses bits when it is rounded.
+    exact = np.abs(factor * d) >= float(ml_dtypes.finfo(dtype).smallest_normal)
+    assert exact.mean() > 0.9 or d.size < 50
+    assert np.array_equal(scaled[exact], (factor * d)[exact])
