@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Measures how many multiply-adds a second the CPU does when nothing leaves its registers. Usage: fma_peak THREADS RUNS; prints JSON, in GF/s.
+// Measures how many multiply-adds a second the CPU does when nothing leaves its registers. Usage: fma_peak THREADS
+// RUNS; prints JSON, in GF/s.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -84,6 +85,7 @@ double best_rate(int threads, int runs) {
 int main(int count, char **words) {
   const int threads = count > 1 ? std::max(1, std::atoi(words[1])) : 1;
   const int runs = count > 2 ? std::max(1, std::atoi(words[2])) : 40;
-  std::printf("{\"float32\": %.1f, \"float64\": %.1f}\n", best_rate<float>(threads, runs), best_rate<double>(threads, runs));
+  std::printf("{\"float32\": %.1f, \"float64\": %.1f}\n", best_rate<float>(threads, runs),
+              best_rate<double>(threads, runs));
   return 0;
 }

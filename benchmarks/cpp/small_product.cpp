@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Times hipblasLtMatmul of a platform's library for small square float32 products, called from C with everything prepared, so that nothing
-// but the library is measured. Usage: small_product LIBHIPBLASLT WINDOWS EXTENT...; prints one JSON object, best of the windows.
+// Times hipblasLtMatmul of a platform's library for small square float32 products, called from C with everything
+// prepared, so that nothing but the library is measured. Usage: small_product LIBHIPBLASLT WINDOWS EXTENT...; prints
+// one JSON object, best of the windows.
+#include <dlfcn.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <dlfcn.h>
 #include <random>
 #include <vector>
 
@@ -62,20 +63,22 @@ double best_us(int64_t extent, int windows) {
   hipblasLtMatmulDesc_t desc = nullptr;
   hipblasLtMatmulPreference_t preference = nullptr;
   check(hipblasLtCreate_(&handle), "hipblasLtCreate");
-  check(hipblasLtMatrixLayoutCreate_(&layout, HIP_R_32F, count / extent, count / extent, extent), "hipblasLtMatrixLayoutCreate");
+  check(hipblasLtMatrixLayoutCreate_(&layout, HIP_R_32F, count / extent, count / extent, extent),
+        "hipblasLtMatrixLayoutCreate");
   check(hipblasLtMatmulDescCreate_(&desc, HIPBLAS_COMPUTE_32F, HIP_R_32F), "hipblasLtMatmulDescCreate");
   check(hipblasLtMatmulPreferenceCreate_(&preference), "hipblasLtMatmulPreferenceCreate");
   hipblasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  check(hipblasLtMatmulAlgoGetHeuristic_(handle, desc, layout, layout, layout, layout, preference, 1, &result, &found), "hipblasLtMatmulAlgoGetHeuristic");
+  check(hipblasLtMatmulAlgoGetHeuristic_(handle, desc, layout, layout, layout, layout, preference, 1, &result, &found),
+        "hipblasLtMatmulAlgoGetHeuristic");
   if (found == 0) {
     std::fprintf(stderr, "no algorithm without workspace for %lld\n", static_cast<long long>(extent));
     std::exit(1);
   }
   const float alpha = 1, beta = 0;
   const auto call = [&] {
-    check(hipblasLtMatmul_(handle, desc, &alpha, a.data(), layout, b.data(), layout, &beta, d.data(), layout, d.data(), layout, &result.algo,
-                           nullptr, 0, nullptr),
+    check(hipblasLtMatmul_(handle, desc, &alpha, a.data(), layout, b.data(), layout, &beta, d.data(), layout, d.data(),
+                           layout, &result.algo, nullptr, 0, nullptr),
           "hipblasLtMatmul");
   };
   for (int i = 0; i < 100; ++i) call();
@@ -88,9 +91,11 @@ double best_us(int64_t extent, int windows) {
   }
   // The last element, summed here in double: a wrong product is not worth timing.
   double expected = 0;
-  for (int64_t i = 0; i < extent; ++i) expected += static_cast<double>(a[i * extent + extent - 1]) * b[count - extent + i];
+  for (int64_t i = 0; i < extent; ++i)
+    expected += static_cast<double>(a[i * extent + extent - 1]) * b[count - extent + i];
   if (!(std::abs(expected - d.back()) < 1e-4 * static_cast<double>(extent))) {
-    std::fprintf(stderr, "wrong product for %lld: %g, expected %g\n", static_cast<long long>(extent), static_cast<double>(d.back()), expected);
+    std::fprintf(stderr, "wrong product for %lld: %g, expected %g\n", static_cast<long long>(extent),
+                 static_cast<double>(d.back()), expected);
     std::exit(1);
   }
   hipblasLtMatmulPreferenceDestroy_(preference);
@@ -115,7 +120,8 @@ int main(int count, char **words) {
   std::printf("{");
   for (int i = 3; i < count; ++i) {
     const int64_t extent = std::max(1, std::atoi(words[i]));
-    std::printf("%s\"%lld\": %.5f", i > 3 ? ", " : "", static_cast<long long>(extent), best_us(extent, std::max(1, std::atoi(words[2]))));
+    std::printf("%s\"%lld\": %.5f", i > 3 ? ", " : "", static_cast<long long>(extent),
+                best_us(extent, std::max(1, std::atoi(words[2]))));
   }
   std::printf("}\n");
   return 0;

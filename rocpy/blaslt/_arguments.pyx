@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The operands of a call: parsed, checked against each other, and described as plan keys and as problems."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip

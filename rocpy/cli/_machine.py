@@ -138,7 +138,7 @@ class Machine:
         return None
 
     def rocm_trees(self) -> Iterator[RocmTree]:
-        """Yield the ROCm installs in the order in which rocpy tries them, each folder once; never rocpy's own host platform."""
+        """Yield the ROCm installs in the order in which rocpy tries them, each folder once; never rocpy's own."""
         candidates: list[tuple[Path, str]] = []
         candidates += [(place / "torch", "torch") for place in self.site_packages]
         if named := self.environ.get("ROCM_PATH"):

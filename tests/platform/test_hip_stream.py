@@ -190,7 +190,7 @@ def test_code_objects_are_refused(hip):
 
 QUEUED_AT_EXIT = """
 import ctypes
-function = ctypes.CDLL(None).pause  # never returns, and is no Python that the end of the interpreter would take away under it
+function = ctypes.CDLL(None).pause  # never returns, and does not go away with the interpreter
 stream, size = ok(hip.hipStreamCreate()), 1 << 20
 source, target = int(ok(hip.hipMalloc(size)).as_c_void_p().value), ok(hip.hipMalloc(size))
 for _ in range(20):
