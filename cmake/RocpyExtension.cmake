@@ -33,7 +33,7 @@ function(rocpy_cython package name)
   set(output ${ROCPY_GENERATED}/${target}.cpp)
   add_custom_command(
     OUTPUT ${output}
-    COMMAND Python::Interpreter -m cython -3 --cplus -M -Wextra
+    COMMAND ${CMAKE_COMMAND} -E env PYTHONHASHSEED=0 $<TARGET_FILE:Python::Interpreter> -m cython -3 --cplus -M -Wextra
       -X binding=True -X embedsignature=True -X autotestdict=False
       -I ${CMAKE_SOURCE_DIR} -I ${ROCPY_GENERATED} --module-name ${module}
       ${source} -o ${output}

@@ -20,9 +20,6 @@ def rocm_path(machine: Machine) -> Iterator[Finding]:
     if named is None:
         return
     folder = machine.path(named)
-    if (folder / "lib" / "librocpy_host.so").exists():
-        yield Finding("ok", "ROCM_PATH is rocpy's own host platform, set for hip-python")
-        return
     if not folder.is_dir():
         yield Finding(
             "problem",

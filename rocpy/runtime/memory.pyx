@@ -11,8 +11,8 @@ from abi cimport hipStream_t
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy._dlpack cimport (
-    DLPACK_FLAG_BITMASK_READ_ONLY, Import, Operand, array_type_of_hip, array_type_of_name, check_extents, export_capsule, fault_message,
-    fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, max_dims, operand_of_dltensor,
+    DLPACK_FLAG_BITMASK_READ_ONLY, ArrayType, Import, Operand, array_type_of_hip, array_type_of_name, check_extents,
+    export_capsule, fault_message, fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, max_dims, operand_of_dltensor,
 )
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, Lease, allocate
@@ -24,7 +24,8 @@ cdef dict dtypes = {}
 
 cdef int32_t type_of(object dtype) except -1:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
-    row = array_type_of_name(str(name).encode())
+    # Declared: what Cython infers from a pointer and NULL depends on the order in which it looks at them.
+    cdef const ArrayType *row = array_type_of_name(str(name).encode())
     if row == NULL:
         try:
             row = array_type_of_name(numpy.dtype(dtype).name.encode())
