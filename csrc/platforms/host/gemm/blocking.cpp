@@ -4,6 +4,8 @@
 // shapes, strides and types.
 #include "blocking.hpp"
 
+#include <cmath>
+
 namespace rocpy_host::gemm {
 namespace {
 
@@ -11,6 +13,7 @@ constexpr double kMemoryBytes = 7.0;     // a cycle, from memory, waited for
 constexpr double kFetchedBytes = 26.0;   // a cycle, fetched ahead of the arithmetic that needs it
 constexpr double kWrittenBytes = 10.0;   // a cycle, of panels
 constexpr double kCacheBytes = 1 << 19;  // an operand up to this size is taken to be in a cache
+constexpr double kOuterBytes = 7 << 20;  // up to here an operand is read again from the outermost cache
 constexpr double kCyclesPerMicrosecond = 4000;
 
 double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
@@ -52,11 +55,13 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
     // In place: every block of rows reads b again, from an outer cache if it is large. A lone thin tile has no time to
     // fetch ahead.
     const double again = b_bytes > kCacheBytes ? 0.012 : 0.004;
+    // Beyond the outermost cache every reading waits, the longer the more of b has been pushed out in between.
+    const double far = b_bytes > kOuterBytes ? 0.1 * std::log2(b_bytes / kOuterBytes) : 0;
     const double wait = memory_cycles(b_bytes, 0.5 * kMemoryBytes) - cycles;
-    extra = memory_cycles(b_bytes, kFetchedBytes) + (blocks - 1) * b_bytes * again + (wait > 0 ? wait : 0);
+    extra = memory_cycles(b_bytes, kFetchedBytes) + (blocks - 1) * b_bytes * (again + far) + (wait > 0 ? wait : 0);
   } else {
     extra =
-        blocks * copy + memory_cycles(b_bytes, kMemoryBytes) + (blocks - 1) * memory_cycles(b_bytes, 3 * kMemoryBytes);
+        blocks * copy + memory_cycles(b_bytes, kMemoryBytes) + (blocks - 1) * memory_cycles(b_bytes, 2 * kMemoryBytes);
   }
   return 150 + batch * (cycles + extra);
 }
@@ -74,8 +79,11 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
   const double chunks = many / variant.columns;
-  cycles += few * k * (chunks < 1 ? 1 : chunks) * 0.5 + m * n * 0.6;
-  return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? 1.05 : 1));
+  const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
+  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * 0.6;
+  // Measured: with 16-bit values short chunks are the faster ones, with wider values the slower ones.
+  const double cut = size(rows ? p.b.type : p.a.type) < 4 ? 0.96 : 1.05;
+  return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ float predict(const Variant &variant, const Problem &p) {
       cycles = tiled_cycles(direct, p, make_blocks(direct, p), static_cast<double>(p.k), batch) +
                batch * results * (parts * 0.5 + 2);
       // Its parts can run side by side where the result alone gives threads little to share.
-      if (results <= 4096 && parts >= 4) cycles *= 0.7;
+      if (results <= 4096 && parts >= 8) cycles *= 0.7;
       break;
     }
   }
