@@ -118,7 +118,7 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
         compute=arguments["compute"],
         clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
     )
-    if options.copies == "error" and math.prod(problem.result_shape):
+    if options.copies == "error" and 0 not in problem.result_shape:
         refuse_copies(problem)
     if problem.column_bias:
         # Turned around here, where the arrays still are their framework's and not bare memory of the device.
