@@ -211,9 +211,9 @@ def compare(actual: Array, expected: Array, bound: Array, *, name: str = "result
     value = actual.astype(np.float64)
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(expected)
-        # A finite value beyond the format's largest may round to infinity of the same sign.
-        overflow = np.isinf(value) & finite & (np.sign(value) == np.sign(expected))
-        overflow &= (np.abs(expected) + bound) > (form.max_value if form else np.inf)
+        # Infinity is right where a value within the bound lies beyond the format's largest, on that side.
+        overflow = np.isinf(value) & finite
+        overflow &= np.sign(value) * expected + bound > (form.max_value if form else np.inf)
         same = (value == expected) | (np.isnan(value) & np.isnan(expected))
         error = np.where(same, 0.0, np.where(finite, np.abs(value - expected), np.inf))
         error = np.where(overflow, 0.0, error)
