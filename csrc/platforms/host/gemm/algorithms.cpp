@@ -16,7 +16,8 @@ bool valid(const Problem &p) {
   if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0 || !valid_strides(p)) return false;
   const bool wide = p.compute == Type::f64;
   if (!wide && p.compute != Type::f32) return false;
-  const auto fits = [wide](Type type) { return wide == (type == Type::f64); };
+  const auto fits = [wide](Type type) { return type <= Type::bf16 && wide == (type == Type::f64); };
+  if (p.a.scale.data || p.b.scale.data || p.c_scale || p.d_scale || p.aux_scale || p.amax) return false;
   if (!fits(p.a.type) || !fits(p.b.type) || !fits(p.d_type) || p.a.packed) return false;
   const bool bias = p.has_bias || p.reduction != Reduction::none;
   if ((bias && !fits(p.bias_type)) || (p.aux != Aux::none && !fits(p.aux_type))) return false;
@@ -79,7 +80,30 @@ const Variant *find(int32_t id) {
 
 }  // namespace
 
-size_t size_of(Type type) { return type == Type::f64 ? 8 : type == Type::f32 ? 4 : 2; }
+int bits_of(Type type) {
+  switch (type) {
+    case Type::c64:
+      return 128;
+    case Type::f64:
+    case Type::c32:
+      return 64;
+    case Type::f32:
+    case Type::i32:
+      return 32;
+    case Type::f16:
+    case Type::bf16:
+      return 16;
+    case Type::e2m3:
+    case Type::e3m2:
+      return 6;
+    case Type::e2m1:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+size_t size_of(Type type) { return static_cast<size_t>(bits_of(type)) / 8; }
 
 int algorithm_count() { return kVariantCount; }
 const Algorithm &algorithm(int index) { return kVariants[index].algorithm; }
