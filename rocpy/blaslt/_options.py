@@ -4,15 +4,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from contextvars import ContextVar, Token
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import TracebackType
+from typing import Any, TypeVar
 
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Options", "current_options", "options", "resolve_options"]
 
-_CHOICES = {"copies": ("allow", "error"), "host_operands": ("copy", "error")}
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "copies": ("allow", "error"),
+    "host_operands": ("copy", "error"),
+    "fallback": ("allow", "error"),
+    "reproducible": (False, True, "batch"),
+    "dynamic": (None, "m"),
+}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +38,15 @@ class Options:
         ``"error"``: they are refused.
     max_workspace_bytes
         Largest scratch memory an algorithm may ask for, in bytes.
+    fallback
+        ``"allow"``: what the platform's library cannot fuse is its nearest product followed by the operands'
+        framework's own operations, lowering ``"unfused"``; ``"error"``: it is refused, with the reason.
+    reproducible
+        ``True``: the same operands give the same bits from run to run, whatever else runs; a choice that was
+        measured is not used, since another machine may measure another. ``"batch"``: besides, the bits of each row
+        do not depend on how many rows there are. Refused where the platform cannot promise it.
+    dynamic
+        ``"m"``: a :class:`rocpy.Matmul` takes new operands of another M and plans again; ``None``: it refuses them.
 
     Examples
     --------
@@ -39,12 +58,16 @@ class Options:
     copies: str = "allow"
     host_operands: str = "copy"
     max_workspace_bytes: int = 128 << 20
+    fallback: str = "allow"
+    reproducible: bool | str = False
+    dynamic: str | None = None
 
     def __post_init__(self) -> None:
         """Check the values, so that a wrong one is told where it is written."""
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
-            if value not in allowed:
+            # By type too: 1 is no True, and two options that are equal must be one key of the plan cache.
+            if not any(type(value) is type(choice) and value == choice for choice in allowed):
                 raise InvalidProblemError(
                     f"option {name}={value!r}; it may be {' or '.join(repr(choice) for choice in allowed)}"
                 )
@@ -53,29 +76,33 @@ class Options:
             raise InvalidProblemError(f"option max_workspace_bytes={limit!r}; it must be a number of bytes, 0 or more")
 
 
-_DEFAULT = Options()
-_current: ContextVar[Options] = ContextVar("rocpy_options", default=_DEFAULT)
-# Contexts entered and not left, in any thread: while there are none, the per-call path need not look at the context
-# variable.
-ACTIVE: list[Options] = []
+DEFAULT = Options()
+# The options of each `with` that was entered, innermost last. An immutable stack in the context variable, not tokens in
+# the context manager: one manager may be entered by several threads and tasks at a time.
+_stack: ContextVar[tuple[Options, ...]] = ContextVar("rocpy_options", default=(DEFAULT,))
+# Not empty once a context was entered, in any thread: until then the per-call path need not look at the context
+# variable. It stays so: a task started inside a block keeps the block's options after the block was left.
+ACTIVE: list[bool] = []
 
 
 def current_options() -> Options:
     """Return the options that hold here: those of the innermost ``with rocpy.options(...)``, else the defaults."""
-    return _current.get()
+    return _stack.get()[-1]
 
 
 def resolve_options(given: object) -> Options:
-    """Return the options of a call: a record, a dict of changes to the current ones, or ``None`` for those."""
+    """Return the options of a call: a record, a dict or ``options(...)`` of changes to the current ones, or those."""
     if given is None:
-        return _current.get()
+        return current_options()
     if isinstance(given, Options):
         return given
     if isinstance(given, options):
         return given.value
     if isinstance(given, Mapping):
-        return _changed(_current.get(), given)
-    raise InvalidProblemError(f"options must be rocpy.blaslt.Options or a dict, not {type(given).__name__}")
+        return _changed(current_options(), given)
+    raise InvalidProblemError(
+        f"options must be rocpy.blaslt.Options, rocpy.options(...) or a dict, not {type(given).__name__}"
+    )
 
 
 def _changed(base: Options, changes: Mapping[str, object]) -> Options:
@@ -87,17 +114,23 @@ def _changed(base: Options, changes: Mapping[str, object]) -> Options:
 
 
 class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
-    """Change the options for a block of code, or for one call as ``options=``.
+    """Change the options for a block of code, for a function, or for one call as ``options=``.
 
     Parameters
     ----------
     **changes
-        Fields of :class:`rocpy.blaslt.Options`.
+        Fields of :class:`rocpy.blaslt.Options`; what is not named stays as it is where the block, the function or the
+        call is.
 
     Raises
     ------
     InvalidProblemError
         If there is no such option, or its value is not one of those allowed.
+
+    Notes
+    -----
+    The options of a block hold in its thread and asyncio task and in tasks started there, not in other threads. As a
+    decorator it covers the body of an ordinary function; inside an ``async def`` or a generator use ``with``.
 
     Examples
     --------
@@ -108,19 +141,45 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     Traceback (most recent call last):
     ...
     rocpy.errors.UnsupportedError: a: shape (2, 4), strides (16, -2), float32: the library cannot take this layout, ...
+    >>> @rocpy.options(reproducible=True)
+    ... def layer(x, w):
+    ...     return rocpy.matmul(x, w)
+    >>> layer(np.ones((1, 2)), np.ones((2, 1))).item()
+    2.0
     """
 
     def __init__(self, **changes: object) -> None:
-        self.value = _changed(_current.get(), changes)
-        self._tokens: list[Token[Options]] = []
+        _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
+        self._changes = changes
+
+    @property
+    def value(self) -> Options:
+        """The options that hold here, with the changes."""
+        return _changed(current_options(), self._changes)
 
     def __enter__(self) -> Options:
-        self._tokens.append(_current.set(self.value))
-        ACTIVE.append(self.value)
-        return self.value
+        value = self.value
+        _stack.set((*_stack.get(), value))
+        if not ACTIVE:
+            ACTIVE.append(True)
+        return value
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _current.reset(self._tokens.pop())
-        ACTIVE.pop()
+        _stack.set(_stack.get()[:-1])
+
+    def __call__(self, function: _Function) -> _Function:
+        """Return a function that runs with these options."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise InvalidProblemError(
+                f"{function.__name__}: a coroutine or generator function runs after its call has returned; use "
+                "`with rocpy.options(...)` inside it"
+            )
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]

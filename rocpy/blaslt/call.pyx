@@ -29,6 +29,7 @@ from rocpy.errors import InvalidProblemError
 # Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
 cdef int _staged = -1
 cdef list _ACTIVE = _options.ACTIVE
+cdef object _DEFAULT = _options.DEFAULT
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
@@ -87,7 +88,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         key.add(word)
     if options is not None or _ACTIVE:
         resolved = _options.resolve_options(options)
-        key.add(hash(resolved))
+        if resolved is not _DEFAULT:
+            key.add(hash(resolved))
     describe(&key, &operands)
 
     if key.fits():
