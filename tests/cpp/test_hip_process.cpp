@@ -108,7 +108,8 @@ void check_fork() {
   Gate gate;
   CHECK_EQUAL(hipLaunchHostFunc(stream, Gate::wait_at, &gate), hipSuccess);
   CHECK_EQUAL(hipMemsetAsync(memory, 1, 64, stream), hipSuccess);
-#ifndef __SANITIZE_ADDRESS__  // whose own locks a fork may copy while another thread holds them: the child then waits for ever
+#ifndef __SANITIZE_ADDRESS__  // whose own locks a fork may copy while another thread holds them: the child then waits
+                              // for ever
   // Another thread is in the runtime's lock most of the time while this one forks.
   std::atomic<bool> has_begun{false}, is_over{false};
   std::thread caller([&has_begun, &is_over, busy] {

@@ -11,7 +11,23 @@ namespace rocpy_host::gemm {
 
 // c32 and c64 are pairs of floats and doubles. The types of less than a byte lie packed along the axis whose stride is
 // 1, the first element in the lowest bits: two e2m1 to a byte, four e2m3 or e3m2 to three bytes.
-enum class Type : uint8_t { f32, f64, f16, bf16, e4m3, e5m2, e4m3_fnuz, e5m2_fnuz, e2m3, e3m2, e2m1, i8, i32, c32, c64 };
+enum class Type : uint8_t {
+  f32,
+  f64,
+  f16,
+  bf16,
+  e4m3,
+  e5m2,
+  e4m3_fnuz,
+  e5m2_fnuz,
+  e2m3,
+  e3m2,
+  e2m1,
+  i8,
+  i32,
+  c32,
+  c64
+};
 int bits_of(Type type);
 size_t size_of(Type type);  // bytes; of whole-byte types only
 
@@ -39,7 +55,7 @@ struct Matrix {
   const void *data = nullptr;
   int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
   Type type = Type::f32;
-  bool packed = false;  // made by pack(); only for `b`; strides are then ignored and every batch entry uses it
+  bool packed = false;      // made by pack(); only for `b`; strides are then ignored and every batch entry uses it
   bool conjugated = false;  // of complex types: the conjugate is multiplied
   Scale scale;
 };
@@ -51,15 +67,15 @@ struct Problem {
   // Of accumulation: f32, f64, i32 (of i8 operands), c32 or c64. The epilogue is in the same type, but after i32 in f32
   // when the result is not an integer.
   Type compute = Type::f32;
-  Matrix a, b;               // m x k and k x n
+  Matrix a, b;  // m x k and k x n
   const void *c =
       nullptr;        // m x n of d's type, columns adjacent; never read when beta is 0; may equal d with equal strides
   void *d = nullptr;  // m x n, columns adjacent
   int64_t c_row_stride = 0, c_batch_stride = 0, d_row_stride = 0, d_batch_stride = 0;
   double alpha = 1.0, beta = 0.0;
   double alpha_imaginary = 0.0, beta_imaginary = 0.0;  // of complex compute types
-  const void *alpha_vector = nullptr;  // n factors of compute type, in place of alpha
-  void *bias = nullptr;                // n (m if bias_per_row) elements, adjacent; output when reduction is not none
+  const void *alpha_vector = nullptr;                  // n factors of compute type, in place of alpha
+  void *bias = nullptr;  // n (m if bias_per_row) elements, adjacent; output when reduction is not none
   int64_t bias_batch_stride = 0;
   void *aux_data = nullptr;  // m x n, columns adjacent
   int64_t aux_row_stride = 0, aux_batch_stride = 0;
