@@ -22,8 +22,9 @@ BIAS, AUX, AUX_LD, AUX_STRIDE = (
     Desc.HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
     Desc.HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
 )
-A_SCALE, A_MODE, B_MODE, D_SCALE, AMAX, MODE = (
+A_SCALE, B_SCALE, A_MODE, B_MODE, D_SCALE, AMAX, MODE = (
     Desc.HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+    Desc.HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER,
     Desc.HIPBLASLT_MATMUL_DESC_A_SCALE_MODE,
     Desc.HIPBLASLT_MATMUL_DESC_B_SCALE_MODE,
     Desc.HIPBLASLT_MATMUL_DESC_D_SCALE_POINTER,
@@ -67,6 +68,8 @@ def attributes(epilogue=1, **changes):
     return {"epilogue": epilogue, "attributes": {globals()[name]: value for name, value in changes.items()}}
 
 
+EIGHT_BITS = layouts_of("ab", type_=Type.HIP_R_8F_E4M3)
+
 ROWS = [
     Row("plain product", SUCCESS, True),
     Row("alpha null", INVALID_VALUE, True, arguments={"alpha": None}),
@@ -97,8 +100,53 @@ ROWS = [
     Row("16F of bfloat16", INTERNAL_ERROR, False, {"dtype": "bfloat16", "compute": Compute.HIPBLAS_COMPUTE_16F}),
     Row("scale type float64 of float32", INTERNAL_ERROR, False, {"scale": Type.HIP_R_64F}),
     Row("float16 to bfloat16", INTERNAL_ERROR, False, {"dtype": "float16", "out": "bfloat16"}),
-    Row("operands of 8-bit float", INTERNAL_ERROR, False, layouts_of("ab", type_=Type.HIP_R_8F_E4M3)),
-    Row("complex operands", INTERNAL_ERROR, False, layouts_of("abcd", type_=Type.HIP_C_32F)),
+    Row(
+        "8-bit floats of two dialects",
+        INTERNAL_ERROR,
+        False,
+        layouts(a={"type_": Type.HIP_R_8F_E4M3}, b={"type_": Type.HIP_R_8F_E4M3_FNUZ}),
+    ),
+    Row(
+        "8-bit floats to the other dialect",
+        INTERNAL_ERROR,
+        False,
+        layouts(
+            a={"type_": Type.HIP_R_8F_E4M3},
+            b={"type_": Type.HIP_R_8F_E5M2},
+            c={"type_": Type.HIP_R_8F_E4M3_FNUZ},
+            d={"type_": Type.HIP_R_8F_E4M3_FNUZ},
+        ),
+    ),
+    Row("8-bit floats in 16F", INTERNAL_ERROR, False, {"compute": Compute.HIPBLAS_COMPUTE_16F, **EIGHT_BITS}),
+    Row("4-bit floats without block scales", INTERNAL_ERROR, False, layouts_of("ab", type_=Type.HIP_R_4F_E2M1)),
+    Row(
+        "block scales of 8-bit floats not along k",
+        INTERNAL_ERROR,
+        False,
+        {**EIGHT_BITS, **attributes(A_SCALE=SCALAR, B_SCALE=SCALAR, A_MODE=2, B_MODE=2), "k": 32},
+    ),
+    Row("block scales of one operand", INTERNAL_ERROR, False, {**EIGHT_BITS, **attributes(A_SCALE=SCALAR, A_MODE=2)}),
+    Row(
+        "block scales of float32", INTERNAL_ERROR, False, attributes(A_SCALE=SCALAR, B_SCALE=SCALAR, A_MODE=2, B_MODE=2)
+    ),
+    Row("modes of 8-bit floats differ", INVALID_VALUE, False, {**EIGHT_BITS, **attributes(A_MODE=3, B_MODE=0)}),
+    Row("result scale without 8-bit result", INTERNAL_ERROR, False, {**EIGHT_BITS, **attributes(D_SCALE=SCALAR)}),
+    Row("int8 of float32 compute", INTERNAL_ERROR, False, layouts_of("ab", type_=Type.HIP_R_8I)),
+    Row(
+        "int8 to float64",
+        INTERNAL_ERROR,
+        False,
+        {
+            "compute": Compute.HIPBLAS_COMPUTE_32I,
+            **layouts(
+                a={"type_": Type.HIP_R_8I},
+                b={"type_": Type.HIP_R_8I},
+                c={"type_": Type.HIP_R_64F},
+                d={"type_": Type.HIP_R_64F},
+            ),
+        },
+    ),
+    Row("complex operands of real scalars", INTERNAL_ERROR, False, layouts_of("abcd", type_=Type.HIP_C_32F)),
     Row("negative stride", INVALID_VALUE, False, layouts(b={"stride": -1}), stderr="negative"),
     Row("unequal batch counts", INVALID_VALUE, False, layouts(b={"batch": 2}), stderr="must be equal"),
     Row("batch count 0", INVALID_VALUE, False, layouts_of("abcd", batch=0), stderr="must be equal"),

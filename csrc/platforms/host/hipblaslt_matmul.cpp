@@ -30,7 +30,7 @@ bool run_pointer_array(const Launch &launch) {
       entry.a.data = a[i];
       entry.b.data = b[i];
     }
-    entry.c = entry.beta != 0.0 ? c[i] : d[i];
+    entry.c = entry.beta != 0.0 || entry.beta_imaginary != 0.0 ? c[i] : d[i];
     entry.d = d[i];
     if (!gemm::run(launch.algorithm, entry, launch.workspace, launch.workspace_bytes)) return false;
   }

@@ -5,6 +5,7 @@
 #include "exports.h"
 #include "gemm.hpp"
 #include "hipblaslt_objects.hpp"
+#include "hipblaslt_types.hpp"
 #include "queue.hpp"
 
 namespace rocpy_host::lt {
@@ -13,27 +14,37 @@ namespace {
 
 constexpr uintptr_t packed_alignment = 64;
 
-// The types of packed operands, and the accumulation that a compute type means for them.
-bool pack_types(int32_t type, int32_t compute, gemm::Type *engine_type, gemm::Type *engine_compute) {
-  *engine_compute = gemm::Type::f32;
-  switch (type) {
-    case HIP_R_64F:
-      *engine_type = *engine_compute = gemm::Type::f64;
-      return compute == HIPBLAS_COMPUTE_64F;
-    case HIP_R_32F:
-      *engine_type = gemm::Type::f32;
+// The types of packed operands, and the accumulation that a compute type means for them. Which of them the engine keeps
+// packed only the engine knows: it is asked for a small product.
+bool pack_types(int32_t type, int32_t compute, gemm::Type *kept, gemm::Type *accumulated) {
+  if (!engine_type(type, kept)) return false;
+  gemm::Problem probe;
+  probe.m = probe.n = probe.k = 32;
+  probe.a.type = probe.b.type = *kept;
+  probe.b.packed = true;
+  switch (compute) {
+    case HIPBLAS_COMPUTE_64F:
+      probe.compute = *kept == gemm::Type::c64 ? gemm::Type::c64 : gemm::Type::f64;
+      probe.d_type = probe.compute;
       break;
-    case HIP_R_16F:
-      *engine_type = gemm::Type::f16;
+    case HIPBLAS_COMPUTE_32I:
+      probe.compute = probe.d_type = gemm::Type::i32;
       break;
-    case HIP_R_16BF:
-      *engine_type = gemm::Type::bf16;
+    case HIPBLAS_COMPUTE_32F:
+    case HIPBLAS_COMPUTE_16F:
+    case HIPBLAS_COMPUTE_32F_FAST_16F:
+    case HIPBLAS_COMPUTE_32F_FAST_16BF:
+    case HIPBLAS_COMPUTE_32F_FAST_TF32:
+      probe.compute = probe.d_type = *kept == gemm::Type::c32 ? gemm::Type::c32 : gemm::Type::f32;
       break;
     default:
       return false;
   }
-  return compute == HIPBLAS_COMPUTE_32F || compute == HIPBLAS_COMPUTE_16F || compute == HIPBLAS_COMPUTE_32F_FAST_16F ||
-         compute == HIPBLAS_COMPUTE_32F_FAST_16BF || compute == HIPBLAS_COMPUTE_32F_FAST_TF32;
+  probe.c_row_stride = probe.d_row_stride = 32;
+  probe.bias_type = probe.aux_type = probe.d_type;
+  *accumulated = probe.compute;
+  gemm::Candidate candidate;
+  return gemm::rank(probe, 0, 1, &candidate) == 1;
 }
 
 struct PackWork final : Work {

@@ -10,7 +10,8 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "scalar.hpp"
+#include "hipblaslt_scales.hpp"
+#include "hipblaslt_types.hpp"
 
 namespace rocpy_host::lt {
 
@@ -79,70 +80,6 @@ Epilogue decode(uint32_t epilogue) {
   }
 }
 
-bool engine_type(int32_t type, gemm::Type *out) {
-  switch (type) {
-    case HIP_R_32F:
-      *out = gemm::Type::f32;
-      return true;
-    case HIP_R_64F:
-      *out = gemm::Type::f64;
-      return true;
-    case HIP_R_16F:
-      *out = gemm::Type::f16;
-      return true;
-    case HIP_R_16BF:
-      *out = gemm::Type::bf16;
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Which products of these types there are. Reduced-precision modes of float32 run in float32, 16F accumulates in
-// float32.
-bool types_supported(const MatmulDesc &desc, const Layouts &l) {
-  int32_t in = l.a->type, out = l.d->type, compute = desc.compute;
-  if (l.b->type != in) return false;
-  if (in == HIP_R_64F) return out == HIP_R_64F && compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_R_64F;
-  if (desc.scale_type != HIP_R_32F && !(desc.scale_type == HIP_R_16F && compute == HIPBLAS_COMPUTE_16F)) return false;
-  bool plain = compute == HIPBLAS_COMPUTE_32F || compute == HIPBLAS_COMPUTE_32F_FAST_16BF;
-  switch (in) {
-    case HIP_R_32F:
-      return out == HIP_R_32F &&
-             (plain || compute == HIPBLAS_COMPUTE_32F_FAST_16F || compute == HIPBLAS_COMPUTE_32F_FAST_TF32);
-    case HIP_R_16F:
-      if (compute == HIPBLAS_COMPUTE_16F) return out == HIP_R_16F;
-      return (out == HIP_R_16F || out == HIP_R_32F) && (plain || compute == HIPBLAS_COMPUTE_32F_FAST_16F);
-    case HIP_R_16BF:
-      return (out == HIP_R_16BF || out == HIP_R_32F) && plain;
-    default:
-      return false;
-  }
-}
-
-// Of bias and aux: the result's type, the operands', or float32; float64 stays among itself.
-bool vector_type(int32_t wanted, const Layouts &l, gemm::Type *out) {
-  int32_t type = wanted == type_unset ? l.d->type : wanted;
-  if (!engine_type(type, out)) return false;
-  return type == l.d->type || type == l.a->type || (type == HIP_R_32F && l.d->type != HIP_R_64F);
-}
-
-double read_scalar(const void *scalar, int32_t type) {
-  if (type == HIP_R_64F) {
-    double value;
-    std::memcpy(&value, scalar, sizeof(value));
-    return value;
-  }
-  if (type == HIP_R_16F) {
-    uint16_t half;
-    std::memcpy(&half, scalar, sizeof(half));
-    return f16_to_float(half);
-  }
-  float value;
-  std::memcpy(&value, scalar, sizeof(value));
-  return value;
-}
-
 bool plain_order(const Layout &layout) {
   return layout.order == HIPBLASLT_ORDER_COL || layout.order == HIPBLASLT_ORDER_ROW;
 }
@@ -177,6 +114,17 @@ bool matrix_fits(const char *function, char name, const Layout &layout, uint64_t
            by_rows ? "columns" : "rows");
     return false;
   }
+  // Elements of less than a byte: each line, and each batch entry, begins with a byte.
+  gemm::Type type;
+  int bits = engine_type(layout.type, &type) ? gemm::bits_of(type) : 8;
+  if (bits < 8 &&
+      ((lines > 1 && layout.ld * bits % 8 != 0) || (layout.batch_count > 1 && layout.batch_stride * bits % 8 != 0))) {
+    report(function,
+           "%c has elements of %d bits: leading dimension %" PRId64 " and batch stride %" PRId64
+           " do not make whole bytes",
+           name, bits, layout.ld, layout.batch_stride);
+    return false;
+  }
   // Beyond this no memory could hold it and offsets would overflow.
   if (((uint64_t(layout.ld) | lines | adjacent) >> 31) && lines > 1 &&
       (static_cast<unsigned __int128>(layout.ld) * lines) >> 58) {
@@ -196,12 +144,8 @@ void set_strides(const Layout &layout, int32_t op, bool transposed, gemm::Matrix
   out->batch_stride = layout.batch_stride;
 }
 
-bool misaligned(const void *pointer, gemm::Type type) {
-  return reinterpret_cast<uintptr_t>(pointer) & (gemm::size_of(type) - 1);
-}
-
-hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc, const Layouts &l, bool searching,
-                                   Call *call) {
+hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc, const Layouts &l,
+                                   const ProductTypes &types, bool searching, Call *call) {
   gemm::Problem &p = call->problem;
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
   Epilogue epilogue = decode(desc.epilogue);
@@ -209,9 +153,11 @@ hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc,
   p.aux = epilogue.aux;
   p.has_bias = epilogue.bias;
   p.bias_type = p.aux_type = p.d_type;
+  bool plain = p.activation == Activation::none && p.aux == Aux::none && epilogue.reduction == Reduction::none;
+  if (types.complex && !plain) return HIPBLAS_STATUS_INTERNAL_ERROR;
   if (epilogue.bias || epilogue.reduction != Reduction::none) {
     if (!desc.bias && !searching) return HIPBLAS_STATUS_INVALID_VALUE;
-    if (!vector_type(desc.bias_type, l, &p.bias_type)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+    if (!bias_type(desc, l, types, &p.bias_type)) return HIPBLAS_STATUS_INTERNAL_ERROR;
     if (misaligned(desc.bias, p.bias_type)) {
       report(function, "the bias is not aligned to its element size");
       return HIPBLAS_STATUS_INVALID_VALUE;
@@ -247,7 +193,7 @@ hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc,
       report(function, "entries of the aux matrix overlap: batch stride %" PRId64 ", ld %" PRId64, int64_t(stride), ld);
       return HIPBLAS_STATUS_INVALID_VALUE;
     }
-    if (by_rows || !vector_type(desc.aux_type, l, &p.aux_type)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+    if (by_rows || !aux_type(desc, l, types, &p.aux_type)) return HIPBLAS_STATUS_INTERNAL_ERROR;
     if (misaligned(desc.aux, p.aux_type)) {
       report(function, "the aux matrix is not aligned to its element size");
       return HIPBLAS_STATUS_INVALID_VALUE;
@@ -268,7 +214,9 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
                                    const Operands &operands, Call *call) {
   gemm::Problem &p = call->problem;
   if (!operands.alpha || !operands.beta || !operands.c || !operands.d) return HIPBLAS_STATUS_INVALID_VALUE;
-  p.beta = read_scalar(operands.beta, desc.scale_type);
+  Scalar beta = read_scalar(operands.beta, desc.scale_type);
+  p.beta = beta.real;
+  p.beta_imaginary = beta.imaginary;
   if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST) {
     if (l.d->order == HIPBLASLT_ORDER_ROW) return HIPBLAS_STATUS_INTERNAL_ERROR;
     if (misaligned(operands.alpha, p.compute)) {
@@ -277,24 +225,28 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
     }
     p.alpha_vector = operands.alpha;
   } else {
-    p.alpha = read_scalar(operands.alpha, desc.scale_type);
-    call->skips_product = p.alpha == 0.0 && p.reduction != Reduction::a_rows && p.reduction != Reduction::b_columns;
+    Scalar alpha = read_scalar(operands.alpha, desc.scale_type);
+    p.alpha = alpha.real;
+    p.alpha_imaginary = alpha.imaginary;
+    call->skips_product = p.alpha == 0.0 && p.alpha_imaginary == 0.0 && p.reduction != Reduction::a_rows &&
+                          p.reduction != Reduction::b_columns;
     if (call->skips_product) p.k = 0;
   }
   if (p.k != 0 && (!operands.a || !operands.b)) return HIPBLAS_STATUS_INVALID_VALUE;
-  if (!call->pointer_array && (misaligned(operands.a, p.a.type) || misaligned(operands.b, p.a.type) ||
+  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
+  p.a.data = by_rows ? operands.a : operands.b;
+  p.b.data = by_rows ? operands.b : operands.a;
+  if (!call->pointer_array && (misaligned(p.a.data, p.a.type) || misaligned(p.b.data, p.b.type) ||
                                misaligned(operands.c, p.d_type) || misaligned(operands.d, p.d_type))) {
     report(function, "a matrix is not aligned to its element size");
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
-  if (operands.c == operands.d && p.beta != 0.0 &&
+  bool reads_c = p.beta != 0.0 || p.beta_imaginary != 0.0;
+  if (operands.c == operands.d && reads_c &&
       ((p.c_row_stride != p.d_row_stride && p.m > 1) || (p.c_batch_stride != p.d_batch_stride && p.batch > 1))) {
     report(function, "C and D are the same memory with different layouts");
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
-  bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
-  p.a.data = by_rows ? operands.a : operands.b;
-  p.b.data = by_rows ? operands.b : operands.a;
   p.c = operands.c;
   p.d = operands.d;
   return HIPBLAS_STATUS_SUCCESS;
@@ -313,7 +265,8 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
                           Call *call) {
   gemm::Problem &p = call->problem;
   if (l.c->type != l.d->type) return HIPBLAS_STATUS_INVALID_ENUM;
-  if (!types_supported(desc, l)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  ProductTypes types;
+  if (!product_types(desc, l, &types)) return HIPBLAS_STATUS_INTERNAL_ERROR;
   int32_t op_a = desc.trans_a, op_b = desc.trans_b;
   if (op_a < HIPBLAS_OP_N || op_a > HIPBLAS_OP_C || op_b < HIPBLAS_OP_N || op_b > HIPBLAS_OP_C)
     return HIPBLAS_STATUS_INTERNAL_ERROR;
@@ -335,10 +288,7 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   // The library's kernels count in 32 bits.
   if ((m | n | k) >> 31) return HIPBLAS_STATUS_INTERNAL_ERROR;
 
-  if (desc.a_scale_mode != desc.b_scale_mode && desc.a_scale_mode != scale_mode_unset &&
-      desc.b_scale_mode != scale_mode_unset) {
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  }
+  if (scale_modes_differ(desc)) return HIPBLAS_STATUS_INVALID_VALUE;
   call->pointer_array = l.a->batch_mode == HIPBLASLT_BATCH_MODE_POINTER_ARRAY;
   if (call->pointer_array && pointer_array_conflict(desc)) return HIPBLAS_STATUS_INVALID_VALUE;
   if (swizzled(*l.a)) return check_swizzle(*l.a, op_a, HIPBLAS_OP_T);
@@ -346,8 +296,8 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   if ((!packed && !plain_order(*l.a)) || !plain_order(*l.b) || !plain_order(*l.d) || l.c->order != l.d->order) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   }
-  // Scales and amax belong to 8-bit types, which have no algorithm here; a scale is never dropped.
-  if (desc.a_scale || desc.b_scale || desc.c_scale || desc.d_scale || desc.aux_scale || desc.amax)
+  // AMD's kernels of block-scaled operands read both along k.
+  if (types.blocks && (op_a == HIPBLAS_OP_N || op_b != HIPBLAS_OP_N || k % 32 != 0))
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
       (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {
@@ -377,10 +327,12 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   p.k = int64_t(k);
   call->batch = batch;
   p.batch = call->pointer_array ? 1 : batch;
-  p.compute = l.d->type == HIP_R_64F ? gemm::Type::f64 : gemm::Type::f32;
-  engine_type(l.a->type, &p.a.type);
-  p.b.type = p.a.type;
+  p.compute = types.compute;
+  engine_type(by_rows ? l.a->type : l.b->type, &p.a.type);
+  engine_type(by_rows ? l.b->type : l.a->type, &p.b.type);
   engine_type(l.d->type, &p.d_type);
+  p.a.conjugated = types.complex && (by_rows ? op_a : op_b) == HIPBLAS_OP_C;
+  p.b.conjugated = types.complex && (by_rows ? op_b : op_a) == HIPBLAS_OP_C;
   set_strides(by_rows ? *l.a : *l.b, by_rows ? op_a : op_b, !by_rows, &p.a);
   set_strides(by_rows ? *l.b : *l.a, by_rows ? op_b : op_a, !by_rows, &p.b);
   p.b.packed = packed;
@@ -389,8 +341,13 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   p.d_row_stride = l.d->ld;
   p.d_batch_stride = l.d->batch_stride;
 
-  hipblasStatus_t status = translate_epilogue(function, desc, l, operands == nullptr, call);
+  hipblasStatus_t status = translate_epilogue(function, desc, l, types, operands == nullptr, call);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  status = translate_scales(function, desc, l, types, operands == nullptr, call);
+  if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  // Real factors by position are in the compute type; of complex and integer products there are none.
+  if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 && p.compute != gemm::Type::f64)
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
   if (!operands) {
     p.beta = 1.0;
     return desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR
