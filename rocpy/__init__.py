@@ -6,7 +6,7 @@ library.
 """
 
 from rocpy import errors, platform
-from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
+from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
 from rocpy.errors import (
     ClosedError,
@@ -42,6 +42,7 @@ __all__ = [
     "Weight",
     "errors",
     "explain",
+    "grouped_matmul",
     "matmul",
     "options",
     "plan_cache",

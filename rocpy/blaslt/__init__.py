@@ -6,6 +6,7 @@ from rocpy.blaslt._policy import Explanation, explain
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import matmul as matmul
 from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
+from rocpy.blaslt.grouped import grouped_matmul as grouped_matmul
 from rocpy.blaslt.plan import Matmul
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.blaslt.weight import Weight
@@ -21,6 +22,7 @@ __all__ = [
     "Problem",
     "Weight",
     "explain",
+    "grouped_matmul",
     "matmul",
     "options",
 ]

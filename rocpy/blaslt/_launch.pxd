@@ -86,11 +86,13 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         Status launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm)
         const vector[MatmulAlgorithm] &algorithms()
         double flops()
+        const MatmulSpec &spec()
 
 
 cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
     cdef cppclass PlanKey:
         int size
+        int64_t words[480]
         void add(int64_t word)
         c_bool fits()
     cdef cppclass CachedCall:

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// The loops over the products of one call; no Python, and no allocation once the plans are kept.
+#include "grouped.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+namespace rocpy {
+namespace {
+
+int64_t step(const GroupedOperand &operand, int64_t extent) { return operand.per_index * extent + operand.per_group; }
+
+const void *or_other(const void *pointer, const void *other) { return pointer ? pointer : other; }
+
+}  // namespace
+
+Status launch_list(StreamContext *context, const std::vector<ListedProduct> &products, double alpha) {
+  for (const ListedProduct &product : products) {
+    const Status status = product.call->plan->launch(context, product.pointers, alpha, 0.0, 0);
+    if (!status.ok()) return status;
+  }
+  return Status{};
+}
+
+MatmulSpec GroupedProduct::spec_of(int64_t extent, int64_t count) const {
+  MatmulSpec made = *spec;
+  if (ragged == Ragged::k) {
+    (made.op_a == HIPBLAS_OP_N ? made.a.columns : made.a.rows) = extent;
+    (made.op_b == HIPBLAS_OP_N ? made.b.rows : made.b.columns) = extent;
+  } else if ((ragged == Ragged::n) == swapped) {
+    (made.op_a == HIPBLAS_OP_N ? made.a.rows : made.a.columns) = extent;
+    made.c.rows = made.d.rows = extent;
+  } else {
+    (made.op_b == HIPBLAS_OP_N ? made.b.columns : made.b.rows) = extent;
+    made.c.columns = made.d.columns = extent;
+  }
+  made.batch_count = static_cast<int32_t>(count);
+  auto stride = [&](OperandIndex index) {
+    return count > 1 ? step(operands[index], extent) / operands[index].element_bytes : 0;
+  };
+  made.a.batch_stride = stride(operand_a);
+  made.b.batch_stride = stride(operand_b);
+  made.c.batch_stride = made.d.batch_stride = stride(operand_d);
+  made.bias_batch_stride = stride(operand_bias);
+  made.aux_batch_stride = count > 1 ? stride(operand_aux) : made.aux_ld * std::max<int64_t>(1, made.d.columns);
+  for (LayoutSpec *layout : {&made.a, &made.b, &made.c, &made.d}) {
+    layout->ld = std::max<int64_t>({layout->ld, layout->rows, 1});
+  }
+  return made;
+}
+
+int64_t GroupedProduct::run_length(const int64_t *starts, int64_t groups, int64_t first) const {
+  const int64_t extent = starts[first + 1] - starts[first];
+  for (const GroupedOperand &operand : operands) {
+    const int64_t bytes = step(operand, extent);
+    if (bytes < 0 || bytes % operand.element_bytes) return 1;
+  }
+  // hipBLASLt keeps the stride between biases in 32 bits.
+  const GroupedOperand &bias = operands[operand_bias];
+  if (step(bias, extent) / bias.element_bytes > std::numeric_limits<int32_t>::max()) return 1;
+  // Results of neighbouring groups that interleave are no batch: a batch stride must step over a whole matrix.
+  const GroupedOperand &d = operands[operand_d];
+  const bool library_rows = ragged != Ragged::k && (ragged == Ragged::n) == swapped;
+  const bool library_columns = ragged != Ragged::k && !library_rows;
+  const int64_t rows = library_rows ? extent : spec->d.rows, columns = library_columns ? extent : spec->d.columns;
+  if (step(d, extent) / d.element_bytes < spec->d.ld * (columns - 1) + rows) return 1;
+  int64_t count = 1;
+  while (first + count < groups && starts[first + count + 1] - starts[first + count] == extent &&
+         count < std::numeric_limits<int32_t>::max()) {
+    ++count;
+  }
+  return count;
+}
+
+namespace {
+
+Status find_plan(StreamContext *context, const GroupedProduct &product, PlanKey *key, int64_t extent, int64_t count,
+                 std::shared_ptr<CachedCall> *found) {
+  const int size = key->size;
+  key->add(extent);
+  key->add(count);
+  *found = plan_cache().find(*key);
+  Status status;
+  if (!*found) {
+    auto made = std::make_shared<CachedCall>();
+    status = MatmulPlan::create(product.spec_of(extent, count), context, product.max_workspace_bytes, 1, &made->plan);
+    if (status.ok()) {
+      *found = made;
+      plan_cache().insert(*key, std::move(made));
+    }
+  }
+  key->size = size;
+  return status;
+}
+
+}  // namespace
+
+Status launch_groups(StreamContext *context, const GroupedProduct &product, PlanKey *key, const int64_t *starts,
+                     int64_t groups, double alpha, int64_t *unplanned) {
+  *unplanned = -1;
+  try {
+    for (int64_t group = 0, count = 1; group < groups; group += count) {
+      const int64_t extent = starts[group + 1] - starts[group];
+      count = 1;
+      if (extent == 0 && product.ragged != Ragged::k) continue;
+      count = product.run_length(starts, groups, group);
+      std::shared_ptr<CachedCall> found;
+      Status status = find_plan(context, product, key, extent, count, &found);
+      if (!status.ok()) return status;
+      if (found->plan->algorithms().empty()) {
+        *unplanned = extent;
+        return Status{};
+      }
+      auto at = [&](OperandIndex index) -> void * {
+        const GroupedOperand &operand = product.operands[index];
+        return operand.data ? operand.data + starts[group] * operand.per_index + group * operand.per_group : nullptr;
+      };
+      MatmulPointers pointers;
+      pointers.d = at(operand_d);
+      // With nothing along k an operand may have no memory, and the library takes no null pointers.
+      pointers.a = or_other(at(operand_a), pointers.d);
+      pointers.b = or_other(at(operand_b), pointers.d);
+      pointers.bias = at(operand_bias);
+      pointers.aux = at(operand_aux);
+      status = found->plan->launch(context, pointers, alpha, 0.0, 0);
+      if (!status.ok()) return status;
+    }
+  } catch (const std::bad_alloc &) {
+    return Status{Library::hipblaslt, HIPBLAS_STATUS_ALLOC_FAILED, "hipblasLtMatmulDescCreate"};
+  }
+  return Status{};
+}
+
+}  // namespace rocpy

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""grouped_matmul: many products of different sizes in one call, from lists or from one operand packed group after group."""
+
+from libcpp.memory cimport shared_ptr
+from libcpp.vector cimport vector
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from abi cimport hipStream_t
+from rocpy cimport _operand
+from rocpy._core cimport Status
+from rocpy._operand cimport Operand
+from rocpy.blaslt._arguments cimport Operands, describe, info, parse_all, real
+from rocpy.blaslt._grouped cimport add_settings, allocate, chosen_epilogue, find, finish, is_staged, packed
+from rocpy.blaslt._launch cimport CachedCall, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, release_context
+from rocpy.blaslt.weight cimport Weight
+
+from rocpy._operand import TorchLayerRequired, torch_dispatcher
+from rocpy.blaslt import _groups
+from rocpy.blaslt import _options
+from rocpy.blaslt import _policy
+from rocpy.blaslt._arguments import EPILOGUE_NAMES
+from rocpy.blaslt.call import matmul as _matmul
+from rocpy.blaslt.epilogues import EPILOGUES
+
+cdef extern from "grouped.hpp" namespace "rocpy" nogil:
+    cdef cppclass ListedProduct:
+        shared_ptr[CachedCall] call
+        MatmulPointers pointers
+    Status launch_list(StreamContext *context, const vector[ListedProduct] &products, double alpha)
+
+cdef list _ACTIVE = _options.ACTIVE
+
+
+def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=None, clamp=None, alpha=1.0, scale_a=None, scale_b=None,
+                   dtype=None, out=None, options=None, stream=None):
+    """Return many products, ``epilogue(alpha * a[g] @ b[g] + bias[g])`` for each group g, launched in one call.
+
+    Parameters
+    ----------
+    a, b
+        Without ``offsets``: sequences of operands as :func:`rocpy.matmul` takes them, of any shapes; one of length 1, or a single array or
+        :class:`rocpy.Weight`, serves all groups. With ``offsets``: arrays in which the groups lie one after the other, ``(T, K)`` and
+        ``(E, K, N)`` for groups of rows (a mixture of experts); ``(E, M, K)`` and ``(K, T)`` for groups of columns; ``(M, T)`` and
+        ``(T, N)`` for a sum over each group, as in the gradient of the first.
+    offsets
+        Where the groups begin and end: E + 1 boundaries, or the E ends. Integers in a sequence or an array; one on a device is read back.
+    groups
+        E, needed only to say that the ``offsets`` of a sum over groups are the ends.
+    epilogue
+        As for :func:`rocpy.matmul`; those with a bias gradient or an ``aux`` operand are not taken.
+    bias
+        ``(N,)``, ``(E, N)`` or, for groups of columns, ``(T,)``; for lists a sequence, or one array for all.
+    clamp
+        ``(low, high)`` of the clamp epilogues.
+    alpha
+        Host scalar.
+    scale_a, scale_b
+        Not supported yet; anything but the default raises UnsupportedError.
+    dtype
+        Element type of the results.
+    out
+        Array that receives the result, or a sequence of them. What no group covers keeps what it held.
+    options
+        :class:`rocpy.blaslt.Options` or a dict.
+    stream
+        Stream that orders the products; ``None``: the current stream of the operands' framework.
+
+    Returns
+    -------
+    array or list of array
+        A list for lists; else ``(T, N)``, ``(M, T)`` or ``(E, M, N)``, zero where no group is. With an ``_aux`` epilogue, a pair of it and
+        a dict.
+
+    Raises
+    ------
+    InvalidOperandError
+        If an operand is not what the form takes, or on another device.
+    InvalidProblemError
+        If shapes do not fit, or the offsets decrease or leave the array.
+    UnsupportedError
+        If the platform has no algorithm, or a torch operand requires a gradient.
+
+    Notes
+    -----
+    Stream: as for :func:`rocpy.matmul`. Groups of equal size that follow each other are one strided batch. hipBLASLt's own grouped product
+    is a C++ class that changes between releases; it is not used.
+
+    References
+    ----------
+    ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> tokens, experts = np.ones((5, 2), np.float32), np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+    >>> rocpy.grouped_matmul(tokens, experts, offsets=[0, 2, 2, 5])
+    array([[ 2.,  4.],
+           [ 2.,  4.],
+           [18., 20.],
+           [18., 20.],
+           [18., 20.]], dtype=float32)
+    >>> [d.shape for d in rocpy.grouped_matmul([np.ones((2, 3)), np.ones((1, 4))], [np.ones((3, 5)), np.ones((4, 2))])]
+    [(2, 5), (1, 2)]
+    """
+    if scale_a is not None or scale_b is not None:
+        _policy.refuse_later(scale_a=scale_a, scale_b=scale_b)
+    try:
+        if offsets is None:
+            return listed(a, b, groups, epilogue, bias, clamp, alpha, dtype, out, options, stream)
+        return packed(grouped_matmul, a, b, offsets, groups, epilogue, bias, clamp, alpha, dtype, out, options, stream)
+    except TorchLayerRequired:
+        dispatcher = torch_dispatcher()
+        if dispatcher is None:
+            raise
+    return dispatcher("grouped_matmul", (a, b), dict(
+        offsets=offsets, groups=groups, epilogue=epilogue, bias=bias, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
+        out=out, options=options, stream=stream))
+
+
+cdef object listed(object a, object b, object groups, object epilogue, object bias, object clamp, object alpha, object dtype, object out,
+                   object options, object stream):
+    """Products of sequences of operands."""
+    cdef int index = chosen_epilogue(epilogue)
+    cdef tuple lists = _groups.aligned(a, b, bias, out, groups)
+    cdef list lefts = lists[0], rights = lists[1], biases = lists[2], outs = lists[3]
+    cdef Py_ssize_t count = len(lefts), g
+    if count == 0:
+        return []
+    row = EPILOGUES[EPILOGUE_NAMES[index]]
+    if clamp is not None:
+        clamp = _policy.clamp_bounds(clamp)
+    cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
+    if is_staged(lefts[0]):
+        return collected(row, [
+            _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, dtype=dtype, out=outs[g],
+                    options=options, stream=stream) for g in range(count)])
+    cdef double c_alpha = real(alpha, "alpha")
+    cdef Operands operands
+    cdef Operand first, fresh, extra
+    cdef PlanKey key
+    cdef shared_ptr[CachedCall] call
+    cdef CachedCall *found
+    cdef ListedProduct product
+    cdef vector[ListedProduct] products
+    cdef hipStream_t c_stream = NULL
+    cdef int device = 0, after = 0
+    cdef StreamContext *context = NULL
+    cdef Status status
+    cdef list results = [None] * count, held = [], later = []
+    cdef object left, right, vector_, target, kept, result, beside
+    products.reserve(<size_t>count)
+    for g in range(count):
+        left, right, vector_, target = lefts[g], rights[g], biases[g], outs[g]
+        if vector_ is None and type(right) is Weight and row.bias:
+            vector_ = (<Weight>right).bias
+        kept = parse_all(&operands, left, right, None, vector_, None, target)
+        if g == 0:
+            memcpy(&first, &operands.a, sizeof(Operand))
+            after = place_of(&first, stream, &device, &c_stream)
+        elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
+            raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
+        add_settings(&key, 0, index, device, dtype, clamp, resolved)
+        if operands.packed:
+            key.words[0] |= <int64_t>1 << 28
+        describe(&key, &operands)
+        call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream)
+        found = call.get()
+        if found.copies:
+            later.append(g)
+            continue
+        result, beside = target, None
+        if target is None:
+            result = allocate(&fresh, &operands.a, found.result_type, found.result_ndim, found.result_shape, left)
+            product.pointers.d = fresh.data
+        else:
+            product.pointers.d = operands.out.data
+        product.pointers.aux = NULL
+        if found.extra_ndim >= 0:
+            beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, left)
+            product.pointers.aux = extra.data
+        results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
+        held.append((kept, left, right, vector_, result, beside))
+        if found.plan == NULL:
+            continue
+        product.pointers.a = operands.b.data if found.swapped else operands.a.data
+        product.pointers.b = operands.a.data if found.swapped else operands.b.data
+        product.pointers.c = NULL
+        product.pointers.bias = operands.bias.data if operands.bias.ndim >= 0 else NULL
+        product.call = call
+        products.push_back(product)
+    if products.size():
+        with nogil:
+            status = borrow_context(device, c_stream, &context)
+            if status.ok():
+                status = launch_list(context, products, c_alpha)
+                release_context(context)
+        finish(status, c_stream, device, after, (held,))
+    if out is not None:
+        touch(outs)
+    for g in later:
+        results[g] = _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, dtype=dtype, out=outs[g],
+                             options=options, stream=stream)
+    return collected(row, results)
+
+
+cdef int touch(list outs) except -1:
+    """Tell the frameworks that their arrays were written."""
+    cdef Operand seen
+    for target in outs:
+        _operand.parse(target, "out", &seen)
+        _operand.written(target, seen.provider)
+    return 0
+
+
+cdef object collected(object row, list results):
+    """Return the results, with what an epilogue gives beside them as one dict of lists."""
+    if not row.outputs:
+        return results
+    name = row.outputs[0]
+    return [pair[0] for pair in results], {name: [pair[1][name] for pair in results]}
