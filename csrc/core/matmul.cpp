@@ -42,6 +42,47 @@ Status make_layout(const LayoutSpec &spec, int32_t batch_count, hipblasLtMatrixL
   return set(*out, HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, spec.batch_stride);
 }
 
+constexpr hipblasLtMatmulDescAttributes_t scale_attributes[scale_count] = {
+    HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+    HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+    HIPBLASLT_MATMUL_DESC_C_SCALE_POINTER,
+    HIPBLASLT_MATMUL_DESC_D_SCALE_POINTER,
+    HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_SCALE_POINTER,
+    HIPBLASLT_MATMUL_DESC_AMAX_D_POINTER,
+};
+
+// A factor in the type that hipBLASLt reads it in.
+union Factor {
+  float real32;
+  double real64;
+  int32_t integer;
+  float complex64[2];
+  double complex128[2];
+};
+
+Factor factor_of(int32_t scale_type, double real, double imaginary) {
+  Factor factor;
+  switch (scale_type) {
+    case HIP_R_64F:
+      factor.real64 = real;
+      break;
+    case HIP_R_32I:
+      factor.integer = static_cast<int32_t>(real);
+      break;
+    case HIP_C_32F:
+      factor.complex64[0] = static_cast<float>(real);
+      factor.complex64[1] = static_cast<float>(imaginary);
+      break;
+    case HIP_C_64F:
+      factor.complex128[0] = real;
+      factor.complex128[1] = imaginary;
+      break;
+    default:
+      factor.real32 = static_cast<float>(real);
+  }
+  return factor;
+}
+
 char *advance(const void *pointer, int64_t bytes) {
   // A null operand (not given, or nothing in it) stays null.
   return pointer ? const_cast<char *>(static_cast<const char *>(pointer)) + bytes : nullptr;
@@ -66,7 +107,8 @@ double MatmulPlan::flops() const {
   double outer = 1;
   for (int i = 0; i < spec_.outer_ndim; ++i) outer *= static_cast<double>(spec_.outer_shape[i]);
   const int64_t k = spec_.op_a == HIPBLAS_OP_N ? spec_.a.columns : spec_.a.rows;
-  return 2.0 * outer * spec_.batch_count * static_cast<double>(spec_.d.rows) * static_cast<double>(spec_.d.columns) *
+  const double each = spec_.d.type == HIP_C_32F || spec_.d.type == HIP_C_64F ? 8.0 : 2.0;
+  return each * outer * spec_.batch_count * static_cast<double>(spec_.d.rows) * static_cast<double>(spec_.d.columns) *
          static_cast<double>(k);
 }
 
@@ -78,7 +120,7 @@ Status MatmulPlan::make_layouts() {
   return status;
 }
 
-Status MatmulPlan::make_descriptor(void *bias, void *aux, Descriptor *out) const {
+Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *out) const {
   hipblasLtMatmulDesc_t desc = nullptr;
   Status status = lt(table.hipblasLtMatmulDescCreate(&desc, static_cast<hipblasComputeType_t>(spec_.compute),
                                                      static_cast<hipDataType>(spec_.scale_type)),
@@ -93,13 +135,13 @@ Status MatmulPlan::make_descriptor(void *bias, void *aux, Descriptor *out) const
   if (spec_.uses_bias) {
     // Always set: the default is not D's type everywhere.
     apply(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, spec_.bias_type);
-    apply(HIPBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    apply(HIPBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
     if (spec_.bias_batch_stride)
       apply(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, static_cast<int32_t>(spec_.bias_batch_stride));
   }
   if (spec_.uses_aux) {
     // Pointer, ld and stride before the heuristic runs: without them it finds nothing, and says nothing.
-    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux);
     apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec_.aux_ld);
     apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, spec_.aux_batch_stride);
     if (spec_.aux_type != spec_.d.type) apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, spec_.aux_type);
@@ -108,17 +150,24 @@ Status MatmulPlan::make_descriptor(void *bias, void *aux, Descriptor *out) const
     apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, spec_.activation_low);
     apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, spec_.activation_high);
   }
+  // A pointer without a mode is a scalar in every version; the attribute itself is not in every one.
+  if (spec_.scale_mode_a) apply(HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, spec_.scale_mode_a);
+  if (spec_.scale_mode_b) apply(HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, spec_.scale_mode_b);
+  for (int i = 0; i < scale_count; ++i) {
+    if (spec_.scales >> i & 1) apply(scale_attributes[i], pointers.scales[i]);
+    out->scales[i] = pointers.scales[i];
+  }
   if (!status.ok()) {
     table.hipblasLtMatmulDescDestroy(desc);
     return status;
   }
   out->handle = desc;
-  out->bias = bias;
-  out->aux = aux;
+  out->bias = pointers.bias;
+  out->aux = pointers.aux;
   return Status{};
 }
 
-Status MatmulPlan::take_descriptor(void *bias, void *aux, Descriptor *out) {
+Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *out) {
   {
     std::lock_guard<SpinLock> lock(descriptors_lock_);
     if (!descriptors_.empty()) {
@@ -126,7 +175,7 @@ Status MatmulPlan::take_descriptor(void *bias, void *aux, Descriptor *out) {
       descriptors_.pop_back();
     }
   }
-  return out->handle ? Status{} : make_descriptor(bias, aux, out);
+  return out->handle ? Status{} : make_descriptor(pointers, out);
 }
 
 void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
@@ -138,9 +187,12 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
   // The heuristic asks only whether pointers are there; the launch sets the real ones. 64 is aligned as any operand may
   // be.
   void *const somewhere = reinterpret_cast<void *>(uintptr_t{64});
+  MatmulPointers pointers;
+  pointers.bias = spec_.uses_bias ? somewhere : nullptr;
+  pointers.aux = spec_.uses_aux ? somewhere : nullptr;
+  for (int i = 0; i < scale_count; ++i) pointers.scales[i] = spec_.scales >> i & 1 ? somewhere : nullptr;
   Descriptor descriptor;
-  Status status =
-      take_descriptor(spec_.uses_bias ? somewhere : nullptr, spec_.uses_aux ? somewhere : nullptr, &descriptor);
+  Status status = take_descriptor(pointers, &descriptor);
   if (!status.ok()) return status;
   hipblasLtMatmulPreference_t preference = nullptr;
   status = lt(table.hipblasLtMatmulPreferenceCreate(&preference), "hipblasLtMatmulPreferenceCreate");
@@ -200,6 +252,8 @@ void MatmulPlan::step(MatmulPointers *at, int axis, int64_t steps) const {
   move(&at->d, operand_d);
   move(&at->bias, operand_bias);
   move(&at->aux, operand_aux);
+  move(&at->scales[scale_a], operand_scale_a);
+  move(&at->scales[scale_b], operand_scale_b);
 }
 
 Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,
@@ -214,6 +268,12 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
     if (!status.ok()) return status;
     descriptor->aux = pointers.aux;
   }
+  for (int i = 0; spec_.scales >> i; ++i) {
+    if (!(spec_.scales >> i & 1) || descriptor->scales[i] == pointers.scales[i]) continue;
+    Status status = set(descriptor->handle, scale_attributes[i], pointers.scales[i]);
+    if (!status.ok()) return status;
+    descriptor->scales[i] = pointers.scales[i];
+  }
   // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size
   // without a pointer is refused, a pointer without a size is not.
   return lt(table.hipblasLtMatmul(context->handle, descriptor->handle, alpha, pointers.a, layout_a_, pointers.b,
@@ -223,30 +283,28 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
             "hipblasLtMatmul");
 }
 
-Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta,
+Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors,
                           size_t algorithm) {
   const MatmulAlgorithm &chosen = algorithms_[algorithm];
   DeviceScope scope(context->device);
   if (!scope.status().ok()) return scope.status();
   Descriptor descriptor;
-  Status status = take_descriptor(pointers.bias, pointers.aux, &descriptor);
+  Status status = take_descriptor(pointers, &descriptor);
   if (!status.ok()) return status;
 
-  const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
-  const bool wide = spec_.scale_type == HIP_R_64F;
-  const void *alpha_pointer = wide ? static_cast<const void *>(&alpha) : &alpha32;
-  const void *beta_pointer = wide ? static_cast<const void *>(&beta) : &beta32;
+  const Factor alpha = factor_of(spec_.scale_type, factors.alpha, factors.alpha_imaginary);
+  const Factor beta = factor_of(spec_.scale_type, factors.beta, factors.beta_imaginary);
 
   std::unique_lock<std::mutex> lock(context->launch);
   context->launching.store(true, std::memory_order_relaxed);
   if (chosen.workspace_bytes > context->workspace_bytes) status = reserve_workspace(context, chosen.workspace_bytes);
   if (spec_.outer_ndim == 0) {
-    if (status.ok()) status = launch_once(context, chosen, &descriptor, pointers, alpha_pointer, beta_pointer);
+    if (status.ok()) status = launch_once(context, chosen, &descriptor, pointers, &alpha, &beta);
   } else {
     int64_t position[max_outer] = {};
     MatmulPointers at = pointers;
     while (status.ok()) {
-      status = launch_once(context, chosen, &descriptor, at, alpha_pointer, beta_pointer);
+      status = launch_once(context, chosen, &descriptor, at, &alpha, &beta);
       int axis = spec_.outer_ndim - 1;
       for (; axis >= 0; --axis) {
         step(&at, axis, 1);

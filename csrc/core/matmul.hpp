@@ -30,7 +30,21 @@ struct LayoutSpec {
 // Where one operand's pointer stands for each step of an outer batch loop, in bytes.
 constexpr int max_outer = 32;
 
-enum OperandIndex { operand_a, operand_b, operand_c, operand_d, operand_bias, operand_aux, operand_count };
+enum OperandIndex {
+  operand_a,
+  operand_b,
+  operand_c,
+  operand_d,
+  operand_bias,
+  operand_aux,
+  operand_scale_a,
+  operand_scale_b,
+  operand_count
+};
+
+// What a descriptor points to beside the bias and the auxiliary matrix: scales in device memory, and where the largest
+// magnitude of D goes. The scales of A and B have a mode; the others are one float each.
+enum ScaleIndex { scale_a, scale_b, scale_c, scale_d, scale_aux, scale_amax, scale_count };
 
 struct MatmulSpec {
   int32_t compute = 0, scale_type = 0;  // hipblasComputeType_t, hipDataType
@@ -45,6 +59,8 @@ struct MatmulSpec {
   int64_t aux_ld = 0, aux_batch_stride = 0;
   float activation_low = 0.0f, activation_high = 0.0f;
   bool has_activation_arguments = false;
+  uint32_t scales = 0;                          // bits of ScaleIndex: those that the descriptor has
+  int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
   // Batch axes that no single stride describes: the library is called once for each of their positions.
   int32_t outer_ndim = 0;
   int64_t outer_shape[max_outer] = {};
@@ -54,6 +70,13 @@ struct MatmulSpec {
 struct MatmulPointers {
   const void *a = nullptr, *b = nullptr, *c = nullptr;
   void *d = nullptr, *bias = nullptr, *aux = nullptr;
+  void *scales[scale_count] = {};
+};
+
+// alpha and beta as the caller has them; launch() hands them over in the plan's scale type.
+struct MatmulFactors {
+  double alpha = 1.0, beta = 0.0;
+  double alpha_imaginary = 0.0, beta_imaginary = 0.0;
 };
 
 struct MatmulAlgorithm {
@@ -76,7 +99,8 @@ class MatmulPlan {
 
   // Enqueues the product on the context's stream. Reads alpha and beta at once; needs nothing of the caller's
   // afterwards but the operands.
-  Status launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm);
+  Status launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors,
+                size_t algorithm);
 
   const MatmulSpec &spec() const { return spec_; }
   const std::vector<MatmulAlgorithm> &algorithms() const { return algorithms_; }
@@ -90,6 +114,7 @@ class MatmulPlan {
   struct Descriptor {
     hipblasLtMatmulDesc_t handle = nullptr;
     void *bias = nullptr, *aux = nullptr;
+    void *scales[scale_count] = {};
   };
 
   explicit MatmulPlan(const MatmulSpec &spec);
@@ -98,8 +123,8 @@ class MatmulPlan {
   MatmulPlan &operator=(const MatmulPlan &) = delete;
 
   Status make_layouts();
-  Status make_descriptor(void *bias, void *aux, Descriptor *out) const;
-  Status take_descriptor(void *bias, void *aux, Descriptor *out);
+  Status make_descriptor(const MatmulPointers &pointers, Descriptor *out) const;
+  Status take_descriptor(const MatmulPointers &pointers, Descriptor *out);
   void give_descriptor(const Descriptor &descriptor);
   void step(MatmulPointers *at, int axis, int64_t steps) const;
   Status launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,

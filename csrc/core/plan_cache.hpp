@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "matmul.hpp"
@@ -29,6 +30,8 @@ struct PlanKey {
 // What a call of one key does. Shared by the cache and by calls that run now.
 struct CachedCall {
   MatmulPlan *plan = nullptr;  // null: nothing to launch (an empty result)
+  size_t algorithm = 0;        // the one that is launched, by its place in the plan
+  std::string source;          // where that choice came from
   bool swapped = true;         // the library's A is the user's b
   bool synchronous = false;    // small enough that the GIL stays held for the launch
   uint32_t copies = 0;  // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan

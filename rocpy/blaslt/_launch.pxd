@@ -39,7 +39,17 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         operand_d
         operand_bias
         operand_aux
+        operand_scale_a
+        operand_scale_b
         operand_count
+    cdef enum ScaleIndex:
+        scale_a
+        scale_b
+        scale_c
+        scale_d
+        scale_aux
+        scale_amax
+        scale_count
     cdef cppclass MatmulSpec:
         MatmulSpec()
         int32_t compute
@@ -62,9 +72,12 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         float activation_low
         float activation_high
         c_bool has_activation_arguments
+        uint32_t scales
+        int32_t scale_mode_a
+        int32_t scale_mode_b
         int32_t outer_ndim
         int64_t outer_shape[32]
-        int64_t outer_stride_bytes[6][32]
+        int64_t outer_stride_bytes[8][32]
     cdef struct MatmulPointers:
         const void *a
         const void *b
@@ -72,6 +85,13 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         void *d
         void *bias
         void *aux
+        void *scales[6]
+    cdef cppclass MatmulFactors:
+        MatmulFactors()
+        double alpha
+        double beta
+        double alpha_imaginary
+        double beta_imaginary
     cdef struct hipblasLtMatmulAlgo_t:
         pass
     cdef cppclass MatmulAlgorithm:
@@ -83,7 +103,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         @staticmethod
         Status create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested, MatmulPlan **out)
         void release()
-        Status launch(StreamContext *context, const MatmulPointers &pointers, double alpha, double beta, size_t algorithm)
+        Status launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors, size_t algorithm)
         const vector[MatmulAlgorithm] &algorithms()
         double flops()
         const MatmulSpec &spec()
@@ -97,6 +117,8 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
         c_bool fits()
     cdef cppclass CachedCall:
         MatmulPlan *plan
+        size_t algorithm
+        string source
         c_bool swapped
         c_bool synchronous
         uint32_t copies
@@ -119,8 +141,9 @@ cdef enum:
     after_hold = 2
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *
+cdef list algorithms_of(CachedCall *call)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
-                    const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
+                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, size_t algorithm, int device,
                     hipStream_t c_stream, int after)
 cdef int settle(hipStream_t c_stream) except -1

@@ -8,8 +8,10 @@ from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.runtime.stream cimport hold
 
+from rocpy.blaslt import _choice
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
+from rocpy.blaslt.algorithms import Algorithm
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import UnsupportedError
 
@@ -119,15 +121,36 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             spec.outer_stride_bytes[i][j] = strides[j] * (array_type_of_hip(sizes[name]).bits // 8)
 
     cdef size_t limit = options.max_workspace_bytes
+    cdef int wanted = _choice.candidates_wanted(options)
+    if requested < wanted:
+        requested = wanted
     cdef Status status
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
     _core.check(status)
     if call.plan.algorithms().empty():
         raise UnsupportedError(_policy.nothing_found(problem, options))
+    index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call))
+    call.algorithm = index
+    call.source = source.encode()
     call.swapped = lowered.swapped
     call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
     return result
+
+
+cdef list algorithms_of(CachedCall *call):
+    """Return the algorithms of a planned call as data, in the platform's order; empty where nothing is launched."""
+    cdef list found = []
+    cdef const MatmulAlgorithm *algorithm
+    cdef int32_t index = 0
+    cdef size_t i
+    if call.plan == NULL:
+        return found
+    for i in range(call.plan.algorithms().size()):
+        algorithm = &call.plan.algorithms()[i]
+        memcpy(&index, &algorithm.algo, sizeof(index))
+        found.append(Algorithm(index, algorithm.name.decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i))
+    return found
 
 
 cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t ndim, const int64_t *shape) noexcept nogil:
@@ -139,7 +162,7 @@ cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t
 
 
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
-                    const Operand *d, object owner, object out, tuple held, double alpha, double beta, size_t algorithm, int device,
+                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, size_t algorithm, int device,
                     hipStream_t c_stream, int after):
     """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
     cdef Operand fresh, extra
@@ -179,10 +202,10 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
     status = borrow_context(device, c_stream, &context)
     if status.ok():
         if call.synchronous and not context.launching.load():
-            status = call.plan.launch(context, pointers, alpha, beta, algorithm)
+            status = call.plan.launch(context, pointers, factors, algorithm)
         else:
             with nogil:
-                status = call.plan.launch(context, pointers, alpha, beta, algorithm)
+                status = call.plan.launch(context, pointers, factors, algorithm)
         release_context(context)
     if not status.ok():
         settle(c_stream)  # some of the batch may be queued, and its operands are about to go

@@ -264,7 +264,7 @@ class Explanation:
         lines = [f"problem    {self.problem}", f"platform   {self.platform} ({self.device})"]
         if algorithm is not None:
             lines += [
-                f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), first of {self.candidates}",
+                f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), number {algorithm.rank + 1} of {self.candidates}",
                 f"lowering   {algorithm.lowering}",
                 f"workspace  {algorithm.workspace_bytes} bytes",
             ]
@@ -313,14 +313,15 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
     arguments.pop("algorithm", None)
     with Matmul(a, b, c, **arguments) as product:
         algorithms = product.plan()
+        algorithm, source = product.choice
         chosen = platform.current()
         return Explanation(
             platform=chosen.name,
             device=product.device_name,
             problem=product.problem,
-            algorithm=algorithms[0] if algorithms else None,
+            algorithm=algorithm,
             candidates=len(algorithms),
-            source="heuristic" if algorithms else "nothing to compute",
+            source=source,
             copies=product.copies,
             packed=product.packed,
         )

@@ -13,7 +13,7 @@ from abi cimport hipStream_t
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, describe, info, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
-    CachedCall, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
 )
 from rocpy.blaslt.weight cimport Weight
 
@@ -43,7 +43,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef shared_ptr[CachedCall] call
     cdef int index, device = 0
     cdef hipStream_t c_stream = NULL
-    cdef double c_alpha, c_beta, low, high
+    cdef MatmulFactors factors
+    cdef double low, high
     cdef int after
     cdef int64_t word
     cdef StreamContext *context = NULL
@@ -61,13 +62,13 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         return _staging.product(product_again, (a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream))
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
-    c_alpha = real(alpha, "alpha")
+    factors.alpha = real(alpha, "alpha")
     if beta is None:
-        c_beta = 1.0 if c is not None else 0.0
+        factors.beta = 1.0 if c is not None else 0.0
     else:
-        c_beta = real(beta, "beta")
-        if c is None and c_beta != 0.0:
-            raise InvalidProblemError(f"beta = {c_beta} scales c, and there is no c; pass c= or leave beta away")
+        factors.beta = real(beta, "beta")
+        if c is None and factors.beta != 0.0:
+            raise InvalidProblemError(f"beta = {factors.beta} scales c, and there is no c; pass c= or leave beta away")
     after = place_of(&operands.a, stream, &device, &c_stream)
 
     # The key: everything that decides a plan.
@@ -121,7 +122,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         )
     cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out,
                                  (held, a, b, c, bias, aux, out) if after == after_hold else held,
-                                 c_alpha, c_beta, 0, device, c_stream, after)
+                                 factors, found.algorithm, device, c_stream, after)
     if out is not None:
         _operand.written(out, operands.out.provider)
     if found.extra_ndim >= 0:

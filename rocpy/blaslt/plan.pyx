@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport shared_ptr
 
@@ -15,7 +15,7 @@ from abi cimport hipStream_t
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, check_out, epilogue_index, info, parse_all, parse_one, problem_of, real, sole_aux
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulAlgorithm, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, release_context, settle,
+    CachedCall, MatmulFactors, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, release_context, settle,
 )
 from rocpy.blaslt.weight cimport Weight
 
@@ -76,7 +76,7 @@ cdef class Matmul:
     cdef shared_ptr[CachedCall] call
     cdef dict given  # the user's operands, by name
     cdef tuple held
-    cdef double alpha, beta
+    cdef MatmulFactors factors
     cdef int epilogue
     cdef bint closed, busy, released
     cdef object options, stream, clamp, dtype, compute
@@ -115,7 +115,7 @@ cdef class Matmul:
             self.prototype = a
             a, b, c, bias, aux = [_staging.upload(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
-        self.alpha = real(alpha, "alpha")
+        self.factors.alpha = real(alpha, "alpha")
         self.set_beta(beta, c)
         self.clamp = None if clamp is None else _policy.clamp_bounds(clamp)
         if compute is not None:
@@ -128,9 +128,9 @@ cdef class Matmul:
         self.closed = False
 
     cdef int set_beta(self, object beta, object c) except -1:
-        self.beta = (1.0 if c is not None else 0.0) if beta is None else real(beta, "beta")
-        if c is None and self.beta != 0.0:
-            raise InvalidProblemError(f"beta = {self.beta} scales c, and there is no c; pass c= or leave beta away")
+        self.factors.beta = (1.0 if c is not None else 0.0) if beta is None else real(beta, "beta")
+        if c is None and self.factors.beta != 0.0:
+            raise InvalidProblemError(f"beta = {self.factors.beta} scales c, and there is no c; pass c= or leave beta away")
         return 0
 
     cdef int state_problem(self) except -1:
@@ -213,9 +213,6 @@ cdef class Matmul:
         cdef Status status
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
-        cdef size_t i
-        cdef const MatmulAlgorithm *algorithm
-        cdef int32_t index = 0
         place_of(&self.operands.a, self.stream, &device, &c_stream)
         with nogil:
             status = borrow_context(device, c_stream, &context)
@@ -224,12 +221,7 @@ cdef class Matmul:
             self.call = build(self.launched, self.options, context, self.operands.packed, requested)
         finally:
             release_context(context)
-        self.found = []
-        if self.call.get().plan != NULL:
-            for i in range(self.call.get().plan.algorithms().size()):
-                algorithm = &self.call.get().plan.algorithms()[i]
-                memcpy(&index, &algorithm.algo, sizeof(index))
-                self.found.append(Algorithm(index, algorithm.name.decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i))
+        self.found = algorithms_of(self.call.get())
         return 0
 
     def execute(self, *, out=None, algorithm=None, stream=None):
@@ -287,6 +279,7 @@ cdef class Matmul:
                 self.operands.b = weight.operand
             if self.found is None:
                 self.make_plan(_REQUESTED)
+            chosen = self.call.get().algorithm
             if algorithm is not None:
                 chosen = self.place_of_algorithm(algorithm)
             if stream is None:
@@ -301,7 +294,7 @@ cdef class Matmul:
             if out is not None:
                 direct = self.read_out(used, out, &target)
             result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
-                             out if direct else None, (held, self.given, out) if after == after_hold else held, self.alpha, self.beta, chosen, device, c_stream, after)
+                             out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors, chosen, device, c_stream, after)
             extra = None
             if self.extra_name is not None:
                 result, extra = result
@@ -421,10 +414,10 @@ cdef class Matmul:
                         f"{new.shape}, {new.dtype}{', packed' if new.packed else ''}; make a new Matmul for another problem"
                     )
             problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
-            new_alpha = self.alpha if alpha is None else real(alpha, "alpha")
+            new_alpha = self.factors.alpha if alpha is None else real(alpha, "alpha")
             if beta is not None:
                 self.set_beta(beta, given["c"])
-            self.alpha = new_alpha
+            self.factors.alpha = new_alpha
             memcpy(&self.operands, &fresh, sizeof(Operands))
             self.given, self.held = given, held
             if problem != self.problem:
@@ -444,6 +437,13 @@ cdef class Matmul:
     def algorithms(self):
         """The algorithms of the last plan(), best first; empty before."""
         return list(self.found or ())
+
+    @property
+    def choice(self):
+        """The algorithm that execute() takes by itself, ``None`` before plan(), and where that choice came from."""
+        if not self.found:
+            return None, "nothing to compute"
+        return self.found[self.call.get().algorithm], self.call.get().source.decode()
 
     @property
     def packed(self):
