@@ -17,7 +17,7 @@ const void *or_other(const void *pointer, const void *other) { return pointer ? 
 
 Status launch_list(StreamContext *context, const std::vector<ListedProduct> &products, double alpha) {
   for (const ListedProduct &product : products) {
-    const Status status = product.call->plan->launch(context, product.pointers, alpha, 0.0, 0);
+    const Status status = product.call->plan->launch(context, product.pointers, {alpha, 0.0}, product.call->algorithm);
     if (!status.ok()) return status;
   }
   return Status{};
@@ -123,7 +123,7 @@ Status launch_groups(StreamContext *context, const GroupedProduct &product, Plan
       pointers.b = or_other(at(operand_b), pointers.d);
       pointers.bias = at(operand_bias);
       pointers.aux = at(operand_aux);
-      status = found->plan->launch(context, pointers, alpha, 0.0, 0);
+      status = found->plan->launch(context, pointers, {alpha, 0.0}, found->algorithm);
       if (!status.ok()) return status;
     }
   } catch (const std::bad_alloc &) {
