@@ -8,6 +8,7 @@ library.
 from rocpy import errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
+from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,
@@ -40,6 +41,8 @@ __all__ = [
     "Stream",
     "UnsupportedError",
     "Weight",
+    "dequantize",
+    "dequantize_mx",
     "errors",
     "explain",
     "grouped_matmul",
@@ -47,6 +50,8 @@ __all__ = [
     "options",
     "plan_cache",
     "platform",
+    "quantize",
+    "quantize_mx",
 ]
 
 

@@ -9,6 +9,7 @@ from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
 from rocpy.blaslt.grouped import grouped_matmul as grouped_matmul
 from rocpy.blaslt.plan import Matmul
 from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
 from rocpy.blaslt.weight import Weight
 
 __all__ = [
@@ -21,8 +22,12 @@ __all__ = [
     "Options",
     "Problem",
     "Weight",
+    "dequantize",
+    "dequantize_mx",
     "explain",
     "grouped_matmul",
     "matmul",
     "options",
+    "quantize",
+    "quantize_mx",
 ]

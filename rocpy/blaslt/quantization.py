@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: MIT
+"""Arrays to narrow types and back: MX blocks with shared exponents, and FP8 or int8 with float32 scales.
+
+The arithmetic is that of numpy or of torch, whoever's the array is, in float64: scaling by powers of two and rounding
+to a type of few bits are exact there, so that both give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.dtypes import DType
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+__all__ = ["dequantize", "dequantize_mx", "quantize", "quantize_mx"]
+
+BLOCK = 32
+"""Neighbours that share one scale in the MX formats."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A narrow float: exponent of its largest and of its least normal number, bits of the fraction, largest number."""
+
+    emax: int
+    emin: int
+    fraction: int
+    largest: float
+
+
+# OCP 8-bit floating point 1.0 and OCP microscaling 1.0; the FNUZ forms are those of AMD's gfx940.
+_FORMATS = {
+    "float8_e4m3fn": _Format(8, -6, 3, 448.0),
+    "float8_e5m2": _Format(15, -14, 2, 57344.0),
+    "float8_e4m3fnuz": _Format(7, -7, 3, 240.0),
+    "float8_e5m2fnuz": _Format(15, -15, 2, 57344.0),
+    "float6_e2m3fn": _Format(2, 0, 3, 7.5),
+    "float6_e3m2fn": _Format(4, -2, 2, 28.0),
+    "float4_e2m1fn": _Format(2, 0, 1, 6.0),
+}
+_MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+_SCALED = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int8")
+_SOURCES = ("float64", "float32", "float16", "bfloat16")
+# Byte of an e8m0 scale: exponent + 127; 255 is NaN.
+_BIAS, _NAN_BYTE = 127, 255
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+# The type that torch packs two to a byte, and its magnitudes by code.
+_PACKED = "float4_e2m1fn"
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+class _Numpy:
+    """What quantization needs of an array library, by numpy."""
+
+    where, isfinite, rint = staticmethod(np.where), staticmethod(np.isfinite), staticmethod(np.rint)
+    clip, frexp = staticmethod(np.clip), staticmethod(np.frexp)
+
+    @staticmethod
+    def cast(x: Any, name: str) -> Any:
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            return x.astype(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
+
+    @staticmethod
+    def reinterpreted(x: Any, name: str) -> Any:
+        return np.ascontiguousarray(x).view(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
+
+    @staticmethod
+    def largest(x: Any, axis: int | tuple[int, ...], *, keep: bool) -> Any:
+        return np.max(abs(x), axis=axis, keepdims=keep, initial=0.0)
+
+    @staticmethod
+    def padded(x: Any, count: int) -> Any:
+        return np.concatenate([x, np.zeros((*x.shape[:-1], count), x.dtype)], axis=-1)
+
+    @staticmethod
+    def moved(x: Any, source: int, target: int) -> Any:
+        return np.ascontiguousarray(np.moveaxis(x, source, target))
+
+    @staticmethod
+    def check(row: DType, extent: int) -> None:
+        """Every type is there, one element to a byte."""
+
+    @staticmethod
+    def narrow(x: Any, row: DType) -> Any:
+        return x.astype(row.numpy)
+
+    @staticmethod
+    def wide(x: Any) -> Any:
+        return x.astype(np.float64)
+
+
+class _Torch:
+    """The same by torch, which the array brings along."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.where, self.isfinite, self.rint, self.clip = torch.where, torch.isfinite, torch.round, torch.clamp
+        self.frexp = torch.frexp
+
+    def _dtype(self, name: str) -> Any:
+        return getattr(self.torch, dtypes.DTYPES[name].torch if name in dtypes.DTYPES else name)
+
+    def cast(self, x: Any, name: str) -> Any:
+        return x.to(self._dtype(name))
+
+    def reinterpreted(self, x: Any, name: str) -> Any:
+        return x.contiguous().view(self._dtype(name))
+
+    def largest(self, x: Any, axis: int | tuple[int, ...], *, keep: bool) -> Any:
+        if x.numel() == 0:  # torch has no largest of nothing; a sum of nothing is zero
+            return x.sum(axis, keepdim=keep)
+        return x.abs().amax(axis, keepdim=keep)
+
+    def padded(self, x: Any, count: int) -> Any:
+        return self.torch.cat([x, x.new_zeros((*x.shape[:-1], count))], dim=-1)
+
+    @staticmethod
+    def moved(x: Any, source: int, target: int) -> Any:
+        return x.movedim(source, target).contiguous()
+
+    def check(self, row: DType, extent: int) -> None:
+        """Refuse what torch has no type for."""
+        if not row.torch or not hasattr(self.torch, row.torch):
+            raise UnsupportedError(f"dtype: this torch has no {row.name}; pass a numpy array, or take another type")
+        if row.name == _PACKED and extent % 2:
+            raise UnsupportedError(
+                f"x: {extent} elements along the last axis; torch packs two of {row.name} to a byte: pad it to an even "
+                "number"
+            )
+
+    def narrow(self, x: Any, row: DType) -> Any:
+        if row.name != _PACKED:
+            return x.to(self._dtype(row.name))
+        magnitudes = self.torch.tensor(_E2M1, dtype=x.dtype, device=x.device)
+        codes = self.torch.searchsorted(magnitudes, x.abs().contiguous()).to(self.torch.uint8)
+        codes |= self.torch.signbit(x).to(self.torch.uint8) << 3
+        return (codes[..., 0::2] | codes[..., 1::2] << 4).view(self._dtype(row.name))
+
+    def wide(self, x: Any) -> Any:
+        if dtypes.lookup(x.dtype).name != _PACKED:
+            return x.to(self.torch.float64)
+        both = x.view(self.torch.uint8)
+        codes = self.torch.stack([both & 15, both >> 4], dim=-1).flatten(-2).long()
+        values = [*_E2M1, *(-value for value in _E2M1)]
+        return self.torch.tensor(values, dtype=self.torch.float64, device=x.device)[codes]
+
+
+def _library(x: Any, name: str) -> Any:
+    if isinstance(x, np.ndarray):
+        return _Numpy()
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _Torch(torch)
+    raise InvalidOperandError(
+        f"{name}: a {type(x).__module__}.{type(x).__name__}; pass a numpy array or a torch tensor"
+    )
+
+
+def _target(dtype: Any, allowed: tuple[str, ...]) -> DType:
+    row = dtypes.lookup(dtype)
+    if row.name not in allowed:
+        raise InvalidProblemError(f"dtype: {row.name}; it may be {', '.join(allowed)}")
+    return row
+
+
+def _of_type(x: Any, name: str, allowed: tuple[str, ...]) -> None:
+    try:
+        known = dtypes.lookup(x.dtype).name
+    except InvalidOperandError:
+        known = str(x.dtype)
+    if known not in allowed:
+        raise InvalidProblemError(f"{name}: {known}; it must be {', '.join(allowed)}: cast it")
+
+
+def _axis(axis: Any, ndim: int) -> int:
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
+        raise InvalidProblemError(f"axis={axis!r}, of an array of {ndim} axes")
+    return int(axis) % ndim
+
+
+def _power(library: Any, exponent: Any) -> Any:
+    """Return two to integers from -1022 to 1023 in float64, exactly."""
+    return library.reinterpreted((library.cast(exponent, "int64") + 1023) << 52, "float64")
+
+
+def _round(library: Any, x: Any, kind: _Format) -> Any:
+    """Return float64 values rounded to a narrow float, to nearest with ties to even, the excess saturated."""
+    exponent = library.frexp(x)[1] - 1  # floor(log2 |x|); of zero -1, which rounds it to itself
+    exponent = library.clip(exponent, kind.emin, kind.emax + 1)
+    step = _power(library, exponent - kind.fraction)
+    return library.clip(library.rint(x / step) * step, -kind.largest, kind.largest)
+
+
+def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
+    """Return an array in an MX format: narrow values, and one power of two for each 32 neighbours along an axis.
+
+    Parameters
+    ----------
+    x
+        numpy array or torch tensor of float64, float32, float16 or bfloat16.
+    dtype
+        ``float8_e4m3fn``, ``float8_e5m2``, ``float6_e2m3fn``, ``float6_e3m2fn`` or ``float4_e2m1fn``.
+    axis
+        The axis that blocks lie along: that of K in a product. A last block of fewer than 32 stands as it is.
+
+    Returns
+    -------
+    values, scales
+        Arrays of x's framework: values of ``dtype`` and of x's shape (torch packs two of float4 to a byte, so that the
+        last axis is halved), scales of ``float8_e8m0fnu`` whose extent along ``axis`` is that of x over 32, rounded up.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``x`` is neither numpy's nor torch's.
+    InvalidProblemError
+        If its dtype, ``dtype`` or ``axis`` is not one of those above.
+    UnsupportedError
+        If torch has no such dtype (those of six bits), or cannot pack an odd extent.
+
+    Notes
+    -----
+    The rule of OCP Microscaling 1.0, section 6.3: the scale is 2 to the floor of log2 of the block's largest magnitude,
+    less the exponent of the format's largest number; values are rounded to nearest, ties to even, and saturate. A block
+    of zeros has scale 1. A block with a NaN or an infinity has scale NaN and values 0, so that all of it reads as NaN:
+    the formats of four and six bits have neither.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> values, scales = rocpy.quantize_mx(np.linspace(-3, 3, 64, dtype=np.float32), "float4_e2m1fn")
+    >>> values.shape, scales.shape, scales.astype(np.float32)
+    ((64,), (2,), array([0.5, 0.5], dtype=float32))
+    """
+    library = _library(x, "x")
+    row = _target(dtype, _MX)
+    _of_type(x, "x", _SOURCES)
+    axis = _axis(axis, x.ndim)
+    library.check(row, x.shape[-1])
+    kind = _FORMATS[row.name]
+    extent = x.shape[axis]
+    blocks = _blocks(library, library.cast(library.moved(x, axis, -1), "float64"))
+    largest = library.largest(blocks, -1, keep=False)
+    finite = library.isfinite(largest)
+    shared = library.frexp(library.where(finite & (largest > 0), largest, 2.0**kind.emax))[1] - 1 - kind.emax
+    shared = library.clip(shared, -_BIAS, _BIAS)
+    scaled = library.where(finite[..., None], blocks, 0.0) * _power(library, -shared)[..., None]
+    rounded = _round(library, scaled, kind).reshape(*scaled.shape[:-2], -1)[..., :extent]
+    scales = library.cast(library.where(finite, shared + _BIAS, _NAN_BYTE), "uint8")
+    return (
+        library.narrow(library.moved(rounded, -1, axis), row),
+        library.reinterpreted(library.moved(scales, -1, axis), "float8_e8m0fnu"),
+    )
+
+
+def _blocks(library: Any, x: Any) -> Any:
+    """Return an array with its last axis cut into blocks, the last one filled up with zeros."""
+    count = -(-x.shape[-1] // BLOCK)
+    if x.shape[-1] % BLOCK:
+        x = library.padded(x, count * BLOCK - x.shape[-1])
+    return x.reshape(*x.shape[:-1], count, BLOCK)
+
+
+def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = -1) -> Any:
+    """Return what an array in an MX format stands for.
+
+    Parameters
+    ----------
+    values, scales
+        As :func:`rocpy.quantize_mx` gives them; scales may also be bytes (uint8).
+    dtype
+        ``float64``, ``float32``, ``float16`` or ``bfloat16``, rounded to nearest.
+    axis
+        The axis that blocks lie along.
+
+    Returns
+    -------
+    array
+        Of the values' framework and shape (float4 of torch unpacked), NaN where the scale is.
+
+    Raises
+    ------
+    InvalidOperandError
+        If the arrays are not both numpy's or both torch's.
+    InvalidProblemError
+        If a dtype or ``axis`` is not one of those above, or the scales' shape does not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> values, scales = rocpy.quantize_mx(np.array([0.3, -7.0, 100.0, 0.0]))
+    >>> rocpy.dequantize_mx(values, scales)
+    array([ 0.3125, -7.    , 96.    ,  0.    ], dtype=float32)
+    """
+    library = _library(values, "values")
+    _same_library(library, scales)
+    _of_type(values, "values", _MX)
+    _of_type(scales, "scales", ("float8_e8m0fnu", "uint8"))
+    row = _target(dtype, _SOURCES)
+    wide = library.wide(values)
+    axis = _axis(axis, wide.ndim)
+    wanted = tuple(-(-e // BLOCK) if place == axis else e for place, e in enumerate(wide.shape))
+    if tuple(scales.shape) != wanted:
+        raise InvalidProblemError(
+            f"scales: shape {tuple(scales.shape)}; for values of shape {tuple(wide.shape)} in blocks of {BLOCK} "
+            f"along axis {axis} it must be {wanted}"
+        )
+    extent = wide.shape[axis]
+    codes = library.cast(library.reinterpreted(library.moved(scales, axis, -1), "uint8"), "int64")
+    factors = library.where(codes == _NAN_BYTE, math.nan, _power(library, codes - _BIAS))
+    product = _blocks(library, library.moved(wide, axis, -1)) * factors[..., None]
+    flat = product.reshape(*product.shape[:-2], -1)[..., :extent]
+    return library.cast(library.moved(flat, -1, axis), row.name)
+
+
+def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> tuple[Any, Any]:
+    """Return an array in FP8 or int8, and the float32 scales that it is to be multiplied by.
+
+    Parameters
+    ----------
+    x
+        numpy array or torch tensor of float64, float32, float16 or bfloat16.
+    dtype
+        ``float8_e4m3fn``, ``float8_e5m2``, their ``fnuz`` forms, or ``int8``.
+    axis
+        ``None``: one scale for all. Else one for each slice along this axis: ``-1`` gives one for each row, as
+        ``scale_a`` takes it, ``-2`` one for each column, as ``scale_b`` does.
+
+    Returns
+    -------
+    values, scales
+        Arrays of x's framework: values of ``dtype`` and of x's shape; scales of float32, of shape ``()``, or that of x
+        with extent 1 along ``axis``.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``x`` is neither numpy's nor torch's.
+    InvalidProblemError
+        If its dtype, ``dtype`` or ``axis`` is not one of those above.
+    UnsupportedError
+        If torch has no such dtype.
+
+    Notes
+    -----
+    The scale is the largest magnitude over the largest number of the type (127 for int8, which makes it symmetric), so
+    that nothing overflows; values are rounded to nearest, ties to even. Zeros alone have scale 1. Where there is a NaN
+    or an infinity, the scale is NaN and the values are 0.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> values, scales = rocpy.quantize(np.array([[1.0, -2.0], [0.0, 254.0]]), "int8", axis=-1)
+    >>> values.tolist(), scales.ravel().tolist()
+    ([[64, -127], [0, 127]], [0.015748031437397003, 2.0])
+    """
+    library = _library(x, "x")
+    row = _target(dtype, _SCALED)
+    _of_type(x, "x", _SOURCES)
+    library.check(row, 0)
+    if axis is not None:
+        axis = _axis(axis, x.ndim)
+    kind = _FORMATS.get(row.name)
+    top = 127.0 if kind is None else kind.largest
+    wide = library.cast(x, "float64")
+    largest = library.largest(wide, tuple(range(x.ndim)) if axis is None else axis, keep=axis is not None)
+    finite = library.isfinite(largest)
+    # Not below the least normal float32, so that dividing by it stays finite.
+    scales = library.where(finite & (largest > 0), library.clip(largest / top, 2.0**-126, _FLOAT32_MAX), 1.0)
+    scales = library.cast(scales, "float32")
+    scaled = library.where(finite, wide, 0.0) / library.cast(scales, "float64")
+    rounded = library.clip(library.rint(scaled), -top, top) if kind is None else _round(library, scaled, kind)
+    if row.name.endswith("fnuz"):
+        rounded = rounded + 0.0  # these types have no negative zero: its code is their NaN
+    return library.narrow(rounded, row), library.cast(library.where(finite, scales, math.nan), "float32")
+
+
+def dequantize(values: Any, scales: Any, dtype: Any = "float32") -> Any:
+    """Return what an array in FP8 or int8 stands for: values times scales.
+
+    Parameters
+    ----------
+    values, scales
+        As :func:`rocpy.quantize` gives them; scales broadcast.
+    dtype
+        ``float64``, ``float32``, ``float16`` or ``bfloat16``, rounded to nearest.
+
+    Returns
+    -------
+    array
+        Of the values' framework and shape.
+
+    Raises
+    ------
+    InvalidOperandError
+        If the arrays are not both numpy's or both torch's.
+    InvalidProblemError
+        If a dtype is not one of those above, or the scales do not broadcast to the values.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> values, scales = rocpy.quantize(np.array([1.0, -3.0, 0.1]))
+    >>> rocpy.dequantize(values, scales)
+    array([ 0.96428573, -3.        ,  0.10044643], dtype=float32)
+    """
+    library = _library(values, "values")
+    _same_library(library, scales)
+    _of_type(values, "values", _SCALED)
+    _of_type(scales, "scales", ("float32", "float64"))
+    row = _target(dtype, _SOURCES)
+    shape, given = tuple(values.shape), tuple(scales.shape)
+    pairs = zip(reversed(given), reversed(shape), strict=False)
+    if len(given) > len(shape) or any(extent not in (1, full) for extent, full in pairs):
+        raise InvalidProblemError(f"scales: shape {given} does not broadcast to the values' {shape}")
+    return library.cast(library.wide(values) * library.cast(scales, "float64"), row.name)
+
+
+def _same_library(library: Any, scales: Any) -> None:
+    if type(_library(scales, "scales")) is not type(library):
+        raise InvalidOperandError("values and scales are of different frameworks; convert one")
