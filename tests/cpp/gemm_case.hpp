@@ -26,13 +26,45 @@ inline double read(const void *data, Type type, int64_t i) {
       return static_cast<const double *>(data)[i];
     case Type::f16:
       return f16_to_float(static_cast<const uint16_t *>(data)[i]);
+    case Type::e4m3:
+      return small_to_float<E4m3>(static_cast<const uint8_t *>(data)[i]);
+    case Type::e5m2:
+      return small_to_float<E5m2>(static_cast<const uint8_t *>(data)[i]);
+    case Type::e4m3_fnuz:
+      return small_to_float<E4m3Fnuz>(static_cast<const uint8_t *>(data)[i]);
+    case Type::e5m2_fnuz:
+      return small_to_float<E5m2Fnuz>(static_cast<const uint8_t *>(data)[i]);
+    case Type::i8:
+      return static_cast<const int8_t *>(data)[i];
+    case Type::i32:
+      return static_cast<const int32_t *>(data)[i];
     default:
       return bf16_to_float(static_cast<const uint16_t *>(data)[i]);
   }
 }
 
 inline void write(void *data, Type type, int64_t i, double value) {
+  const float single = static_cast<float>(value);
+  uint8_t *byte = static_cast<uint8_t *>(data) + (bits_of(type) == 8 ? i : 0);
   switch (type) {
+    case Type::e4m3:
+      *byte = float_to_small<E4m3>(single);
+      break;
+    case Type::e5m2:
+      *byte = float_to_small<E5m2>(single);
+      break;
+    case Type::e4m3_fnuz:
+      *byte = float_to_small<E4m3Fnuz>(single);
+      break;
+    case Type::e5m2_fnuz:
+      *byte = float_to_small<E5m2Fnuz>(single);
+      break;
+    case Type::i8:
+      *byte = static_cast<uint8_t>(static_cast<int8_t>(value == value ? value : 77));
+      break;
+    case Type::i32:
+      static_cast<int32_t *>(data)[i] = value == value ? static_cast<int32_t>(value) : 77777;
+      break;
     case Type::f32:
       static_cast<float *>(data)[i] = static_cast<float>(value);
       break;
@@ -56,10 +88,41 @@ inline double rounding(Type type, double value) {
       return std::fabs(value) * 0x1p-53;
     case Type::f16:
       return std::fabs(value) * 0x1p-11 + 0x1p-25;
+    case Type::e4m3:
+    case Type::e4m3_fnuz:
+      return std::fabs(value) * 0x1p-4 + (type == Type::e4m3 ? 0x1p-10 : 0x1p-11);
+    case Type::e5m2:
+    case Type::e5m2_fnuz:
+      return std::fabs(value) * 0x1p-3 + (type == Type::e5m2 ? 0x1p-17 : 0x1p-18);
+    case Type::i8:
+      return 0.5;
+    case Type::i32:
+      return 0;
     default:
       return std::fabs(value) * 0x1p-8;
   }
 }
+
+// What a value beyond a format's range becomes there.
+inline double held(Type type, double value) {
+  const auto within = [&](double low, double high) { return value < low ? low : value > high ? high : value; };
+  switch (type) {
+    case Type::e4m3:
+      return within(-448, 448);
+    case Type::e4m3_fnuz:
+      return within(-240, 240);
+    case Type::e5m2:
+    case Type::e5m2_fnuz:
+      return within(-57344, 57344);
+    case Type::i8:
+      return within(-128, 127);
+    default:
+      return value;
+  }
+}
+
+inline bool integer(Type type) { return type == Type::i8 || type == Type::i32; }
+inline Type compute_of(Type a) { return a == Type::f64 ? Type::f64 : a == Type::i8 ? Type::i32 : Type::f32; }
 
 // Values in a block of memory whose every other byte must stay as it was.
 struct Buffer {
@@ -132,18 +195,21 @@ struct Case {
        share_b = false;
   double alpha = 1, beta = 0, low = -0.3, high = 0.4;
   int64_t gap = 0, shift = 0;
+  ScaleKind a_scale = ScaleKind::none, b_scale = ScaleKind::none;
+  bool result_scales = false, amax = false;
 
   std::string text() const {
-    char out[320];
+    char out[400];
     snprintf(out, sizeof out,
              "m %lld n %lld k %lld batch %lld types %d%d%d bias %d aux %d layouts %d%d act %d aux_use %d red %d "
              "has_bias %d row %d "
-             "av %d in_place %d packed %d alpha %g beta %g gap %lld shift %lld",
+             "av %d in_place %d packed %d scales %d%d%d amax %d alpha %g beta %g gap %lld shift %lld",
              static_cast<long long>(m), static_cast<long long>(n), static_cast<long long>(k),
              static_cast<long long>(batch), static_cast<int>(a), static_cast<int>(b), static_cast<int>(d),
              static_cast<int>(bias), static_cast<int>(aux), static_cast<int>(a_layout), static_cast<int>(b_layout),
              static_cast<int>(activation), static_cast<int>(aux_use), static_cast<int>(reduction), has_bias, per_row,
-             alpha_vector, in_place, packed, alpha, beta, static_cast<long long>(gap), static_cast<long long>(shift));
+             alpha_vector, in_place, packed, static_cast<int>(a_scale), static_cast<int>(b_scale), result_scales, amax,
+             alpha, beta, static_cast<long long>(gap), static_cast<long long>(shift));
     return out;
   }
 };
@@ -161,29 +227,44 @@ inline double gelu_gradient(double x) {
 struct Operands {
   Case c;
   Type compute;
-  Buffer a, b, d, old, aux, bias, alpha;
+  Buffer a, b, d, old, aux, bias, alpha, a_scales, b_scales;
+  float c_scale = 0.75f, d_scale = 1.5f, aux_scale = 0.625f, amax = -1;
   std::vector<unsigned char> packed;
   Problem problem;
 
-  explicit Operands(const Case &which) : c(which), compute(which.a == Type::f64 ? Type::f64 : Type::f32) {
+  explicit Operands(const Case &which) : c(which), compute(compute_of(which.a)) {
     Random random;
     auto value = [&] { return c.integers ? static_cast<double>(random.integer(-2, 2)) : random.uniform(); };
+    // Of an integer type all values are whole, and of 8 bits all 256 occur.
+    auto whole = [&] { return static_cast<double>(c.integers ? random.integer(-2, 2) : random.integer(-128, 127)); };
+    auto fill = [&](Buffer &buffer) {
+      if (integer(buffer.type)) {
+        buffer.fill(whole);
+      } else {
+        buffer.fill(value);
+      }
+    };
     int64_t b_batch = c.packed || c.share_b ? 1 : c.batch;
-    problem.a = lay(a, c.a, c.batch, c.m, c.k, c.a_layout, value);
-    problem.b = lay(b, c.b, b_batch, c.k, c.n, c.b_layout, value);
+    problem.a = lay(a, c.a, c.batch, c.m, c.k, c.a_layout, fill);
+    problem.b = lay(b, c.b, b_batch, c.k, c.n, c.b_layout, fill);
+    auto scale_value = [&] {
+      return std::exp2(static_cast<double>(random.integer(-2, 1))) * (1 + 0.5 * random.uniform());
+    };
+    problem.a.scale = lay_scale(a_scales, c.a_scale, c.batch, c.m, scale_value);
+    problem.b.scale = lay_scale(b_scales, c.b_scale, b_batch, c.n, scale_value);
     if (b_batch == 1) problem.b.batch_stride = 0;
     d.make(c.d, c.batch, c.m, c.n, c.gap, c.shift);
     old.make(c.d, c.batch, c.m, c.n, c.gap + (c.in_place ? 0 : 1), c.shift);
-    old.fill(value);
+    fill(old);
     if (c.beta == 0) old.fill([] { return NAN; });
     if (c.in_place) d.bytes = old.bytes;
     int64_t values = c.reduction == Reduction::a_rows || c.per_row ? c.m : c.n;
     bias.make(c.bias, c.batch, 1, values, 0, c.shift);
-    bias.fill(value);
+    fill(bias);
     aux.make(c.aux, c.batch, c.m, c.n, c.gap, c.shift);
     aux.fill([&] { return 3 * value(); });
-    alpha.make(compute, 1, 1, c.n, 0, 0);
-    alpha.fill(value);
+    alpha.make(compute == Type::i32 && !exact_epilogue() ? Type::f32 : compute, 1, 1, c.n, 0, 0);
+    fill(alpha);
     problem.m = c.m;
     problem.n = c.n;
     problem.k = c.k;
@@ -197,6 +278,12 @@ struct Operands {
     problem.c_batch_stride = old.batch_stride;
     problem.alpha = c.alpha;
     problem.beta = c.beta;
+    if (c.result_scales) {
+      problem.c_scale = &c_scale;
+      problem.d_scale = &d_scale;
+      problem.aux_scale = &aux_scale;
+    }
+    if (c.amax) problem.amax = &amax;
     problem.alpha_vector = c.alpha_vector ? alpha.data() : nullptr;
     problem.bias = c.has_bias || c.reduction != Reduction::none ? bias.data() : nullptr;
     problem.bias_batch_stride = bias.batch_stride;
@@ -214,6 +301,12 @@ struct Operands {
     problem.has_bias = c.has_bias;
     problem.bias_per_row = c.per_row;
     remember();
+  }
+
+  // Sums of integers whose result is an integer without scales.
+  bool exact_epilogue() const {
+    const bool scaled = c.a_scale != ScaleKind::none || c.b_scale != ScaleKind::none || c.result_scales;
+    return integer(c.d) && !(c.d == Type::i8 && (scaled || (c.has_bias && !integer(c.bias))));
   }
 
   // For the kernel set in use: the packed order is its own.
@@ -240,6 +333,8 @@ struct Operands {
     bias.bytes = bias.before;
   }
 
+  double scale_a(int64_t g, int64_t i) const { return factor(a_scales, c.a_scale, g, i); }
+  double scale_b(int64_t g, int64_t j) const { return factor(b_scales, c.b_scale, b.batch == 1 ? 0 : g, j); }
   double get_a(int64_t g, int64_t i, int64_t x) const { return element(a, c.a_layout, g, i, x); }
   double get_b(int64_t g, int64_t x, int64_t j) const { return element(b, c.b_layout, b.batch == 1 ? 0 : g, x, j); }
 
@@ -250,12 +345,24 @@ struct Operands {
     return buffer.get(g, i, 2 * j);
   }
 
+  static double factor(const Buffer &buffer, ScaleKind kind, int64_t g, int64_t i) {
+    return kind == ScaleKind::none ? 1 : buffer.get(g, 0, kind == ScaleKind::scalar ? 0 : i);
+  }
+
   template <class F>
-  Matrix lay(Buffer &buffer, Type type, int64_t batch, int64_t rows, int64_t columns, Layout layout, F value) {
+  static Scale lay_scale(Buffer &buffer, ScaleKind kind, int64_t batch, int64_t count, F value) {
+    if (kind == ScaleKind::none) return {};
+    buffer.make(Type::f32, batch, 1, kind == ScaleKind::scalar ? 1 : count, 0, 0);
+    buffer.fill(value);
+    return {buffer.data(), batch == 1 ? 0 : buffer.batch_stride, kind};
+  }
+
+  template <class F>
+  Matrix lay(Buffer &buffer, Type type, int64_t batch, int64_t rows, int64_t columns, Layout layout, F fill) {
     if (layout == Layout::row) buffer.make(type, batch, rows, columns, c.gap, c.shift);
     if (layout == Layout::column) buffer.make(type, batch, columns, rows, c.gap, c.shift);
     if (layout == Layout::strided) buffer.make(type, batch, rows, 2 * columns, c.gap, c.shift);
-    buffer.fill(value);
+    fill(buffer);
     Matrix m;
     m.data = buffer.data();
     m.type = type;

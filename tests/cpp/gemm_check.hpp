@@ -18,6 +18,7 @@ void fail(const std::string &what, const Case &c, int32_t id) {
 
 struct Expected {
   std::vector<double> d, d_bound, aux, aux_bound, bias, bias_bound;
+  double amax = 0, amax_bound = 0;
 };
 
 double activate(const Case &c, double x, double e) {
@@ -58,10 +59,13 @@ Expected reference(const Operands &o) {
           sum += term;
           size += std::fabs(term);
         }
+        const double factor = o.scale_a(g, i) * o.scale_b(g, j);
+        sum *= factor;
+        size *= std::fabs(factor);
         double alpha = c.alpha_vector ? o.alpha.get(0, 0, j) : c.alpha, x = alpha * sum;
-        double bound = static_cast<double>(c.k + 8) * eps * std::fabs(alpha) * size, parts = std::fabs(x);
+        double bound = static_cast<double>(c.k + 12) * eps * std::fabs(alpha) * size, parts = std::fabs(x);
         if (c.beta != 0) {
-          double term = c.beta * o.old.get(g, i, j);
+          double term = c.beta * (c.result_scales ? o.c_scale : 1) * o.old.get(g, i, j);
           x += term;
           parts += std::fabs(term);
         }
@@ -71,15 +75,19 @@ Expected reference(const Operands &o) {
           parts += std::fabs(term);
         }
         bound += 4 * eps * parts;
-        double e = c.aux_use == Aux::load ? o.aux.get(g, i, j) : 0, z = activate(c, x, e);
+        const double aux_scale = c.result_scales ? o.aux_scale : 1, d_scale = c.result_scales ? o.d_scale : 1;
+        double e = c.aux_use == Aux::load ? o.aux.get(g, i, j) / aux_scale : 0, z = activate(c, x, e);
         size_t at = static_cast<size_t>((g * c.m + i) * c.n + j);
-        r.aux[at] = x;
-        r.aux_bound[at] = bound + rounding(c.aux, x);
+        r.aux[at] = held(c.aux, x * aux_scale);
+        r.aux_bound[at] = (bound + eps * std::fabs(x)) * aux_scale + rounding(c.aux, r.aux[at]);
         // No activation is steeper than 1.13; those made of exp err by some units in the last place of what they add.
         bound = 1.13 * bound + (c.activation == Activation::none ? 0 : 12 * eps * (std::fabs(z) + 0.2 * std::fabs(x)));
         if (c.activation == Activation::sigmoid) bound += 8 * eps;
-        r.d[at] = z;
-        r.d_bound[at] = bound + rounding(c.d, z);
+        r.amax = std::fmax(r.amax, std::fabs(z));
+        r.amax_bound = std::fmax(r.amax_bound, bound);
+        r.d[at] = held(c.d, z * d_scale);
+        r.d_bound[at] = (bound + eps * std::fabs(z)) * d_scale + rounding(c.d, r.d[at]);
+        if (o.compute == Type::i32 && o.exact_epilogue()) r.d_bound[at] = 0;
         if (c.reduction == Reduction::result_columns) {
           size_t to = static_cast<size_t>(g * c.n + j);
           r.bias[to] += z;
@@ -146,6 +154,7 @@ void check_outputs(const Operands &o, const Expected &want, int32_t id) {
       }
     }
   }
+  if (c.amax && !close(o.amax, want.amax, want.amax_bound, c.integers && !c.result_scales)) fail("amax", c, id);
   if (c.reduction != Reduction::none) {
     for (int64_t g = 0; g < c.batch; g++) {
       for (int64_t i = 0; i < o.bias.columns; i++) {
@@ -182,6 +191,8 @@ void run_case(const Case &c) {
       if (!workspace.guards_hold()) fail("wrote beyond the workspace", c, id);
       if (!o.d.guards_hold() || !o.aux.guards_hold() || !o.bias.guards_hold()) fail("wrote outside its outputs", c, id);
       std::vector<unsigned char> all = o.d.bytes;
+      const unsigned char *largest = reinterpret_cast<const unsigned char *>(&o.amax);
+      all.insert(all.end(), largest, largest + sizeof o.amax);
       all.insert(all.end(), o.aux.bytes.begin(), o.aux.bytes.end());
       all.insert(all.end(), o.bias.bytes.begin(), o.bias.bytes.end());
       if (threads == 1) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The table of algorithms: which take a problem, with what workspace, in what order they are worth trying, and how one
 // runs.
+#include <type_traits>
+
 #include "blocking.hpp"
 #include "drivers.hpp"
 
@@ -12,20 +14,76 @@ bool valid_strides(const Problem &p) {
   return p.d_row_stride >= 0 && p.d_batch_stride >= 0 && p.c_row_stride >= 0 && p.c_batch_stride >= 0;
 }
 
-bool valid(const Problem &p) {
-  if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0 || !valid_strides(p)) return false;
-  const bool wide = p.compute == Type::f64;
-  if (!wide && p.compute != Type::f32) return false;
-  const auto fits = [wide](Type type) { return type <= Type::bf16 && wide == (type == Type::f64); };
-  if (p.a.scale.data || p.b.scale.data || p.c_scale || p.d_scale || p.aux_scale || p.amax) return false;
-  if (!fits(p.a.type) || !fits(p.b.type) || !fits(p.d_type) || p.a.packed) return false;
-  const bool bias = p.has_bias || p.reduction != Reduction::none;
-  if ((bias && !fits(p.bias_type)) || (p.aux != Aux::none && !fits(p.aux_type))) return false;
+bool gradient(Activation activation) { return activation == Activation::drelu || activation == Activation::dgelu; }
+bool narrow(Type type) { return type == Type::e2m3 || type == Type::e3m2 || type == Type::e2m1; }
+bool byte_float(Type type) {
+  return type == Type::e4m3 || type == Type::e5m2 || type == Type::e4m3_fnuz || type == Type::e5m2_fnuz;
+}
+// What the epilogue of float stores.
+bool stored(Type type) { return type == Type::f32 || type == Type::f16 || type == Type::bf16 || byte_float(type); }
+
+// Types and options that do not depend on the type of accumulation.
+bool valid_options(const Problem &p) {
+  if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0 || !valid_strides(p) || p.a.packed) return false;
   if (p.has_bias && p.reduction != Reduction::none) return false;
   // Panels keep b in an order of their own, from which no column sum is taken.
   if (p.b.packed && p.reduction == Reduction::b_columns) return false;
-  const bool gradient = p.activation == Activation::drelu || p.activation == Activation::dgelu;
-  return gradient == (p.aux == Aux::load);
+  return gradient(p.activation) == (p.aux == Aux::load);
+}
+
+// An operand narrower than a byte, or with a scale for every 32 of k: k is adjacent, and each line of it starts with a
+// whole byte and a scale of its own.
+bool valid_staged(const Matrix &m, int64_t k_stride, int64_t line_stride, int64_t k) {
+  if (!staged(m)) return true;
+  const int64_t whole = m.type == Type::e2m1 ? 2 : narrow(m.type) ? 4 : 1;
+  if (m.packed || k_stride != 1 || line_stride % whole || m.batch_stride % whole) return false;
+  if (m.scale.kind != ScaleKind::block32) return true;
+  return k % 32 == 0 && (narrow(m.type) || m.type == Type::e4m3 || m.type == Type::e5m2);
+}
+
+bool valid_double(const Problem &p) {
+  const bool bias = p.has_bias || p.reduction != Reduction::none;
+  if (has_factors(p) || staged(p.a) || staged(p.b)) return false;
+  return p.a.type == Type::f64 && p.b.type == Type::f64 && p.d_type == Type::f64 &&
+         (!bias || p.bias_type == Type::f64) && (p.aux == Aux::none || p.aux_type == Type::f64);
+}
+
+bool valid_float(const Problem &p) {
+  const auto taken = [](Type type) { return stored(type) || narrow(type); };
+  if (!taken(p.a.type) || !taken(p.b.type) || !stored(p.d_type)) return false;
+  if (!valid_staged(p.a, p.a.column_stride, p.a.row_stride, p.k)) return false;
+  if (!valid_staged(p.b, p.b.row_stride, p.b.column_stride, p.k)) return false;
+  if (p.reduction == Reduction::a_rows && staged(p.a)) return false;
+  if (p.reduction == Reduction::b_columns && staged(p.b)) return false;
+  const bool bias = p.has_bias || p.reduction != Reduction::none;
+  return (!bias || stored(p.bias_type)) && (p.aux == Aux::none || stored(p.aux_type));
+}
+
+bool valid_integer(const Problem &p) {
+  if (p.a.type != Type::i8 || p.b.type != Type::i8 || p.reduction != Reduction::none) return false;
+  if (staged(p.a) || staged(p.b)) return false;
+  if (!integer_epilogue(p)) {
+    return (stored(p.d_type) || p.d_type == Type::i8) && (!p.has_bias || stored(p.bias_type)) &&
+           (p.aux == Aux::none || stored(p.aux_type) || p.aux_type == Type::i8);
+  }
+  const bool simple =
+      p.activation == Activation::none || p.activation == Activation::relu || p.activation == Activation::clamp;
+  return simple && !has_factors(p) && p.aux == Aux::none &&
+         (!p.has_bias || p.bias_type == Type::i32 || p.bias_type == Type::i8);
+}
+
+bool valid(const Problem &p) {
+  if (!valid_options(p)) return false;
+  switch (p.compute) {
+    case Type::f32:
+      return valid_float(p);
+    case Type::f64:
+      return valid_double(p);
+    case Type::i32:
+      return valid_integer(p);
+    default:
+      return false;
+  }
 }
 
 // Nothing to multiply: no driver is asked, only bias gradients are written.
@@ -55,17 +113,19 @@ bool takes(const Variant &variant, const Problem &p, size_t *workspace) {
 
 template <class T>
 void run_variant(const Variant &variant, const Problem &p, void *workspace) {
-  if (p.reduction == Reduction::a_rows || p.reduction == Reduction::b_columns) operand_sums<T>(p);
-  if (empty(p)) {
-    if (p.reduction == Reduction::result_columns) finish_sums<T>(p, nullptr, 0);
-    return;
+  if (p.amax) *p.amax = 0;
+  if constexpr (!std::is_same_v<T, int32_t>) {
+    if (p.reduction == Reduction::a_rows || p.reduction == Reduction::b_columns) operand_sums<T>(p);
+    if (empty(p) && p.reduction == Reduction::result_columns) finish_sums<T>(p, nullptr, 0);
   }
+  if (empty(p)) return;
   switch (variant.family) {
     case Family::direct:
     case Family::blocked:
       return run_tiled<T>(variant, p, workspace);
     case Family::skinny:
-      return run_skinny<T>(variant, p, workspace);
+      if constexpr (!std::is_same_v<T, int32_t>) run_skinny<T>(variant, p, workspace);
+      return;
     case Family::split:
       return run_split<T>(variant, p, workspace);
   }
@@ -141,25 +201,40 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
   size_t needed = 0;
   if (!variant || !valid(problem) || !takes(*variant, problem, &needed)) return false;
   if (needed > workspace_bytes || (needed && !workspace)) return false;
-  if (problem.compute == Type::f64) {
-    run_variant<double>(*variant, problem, workspace);
-  } else {
-    run_variant<float>(*variant, problem, workspace);
+  switch (problem.compute) {
+    case Type::f64:
+      run_variant<double>(*variant, problem, workspace);
+      break;
+    case Type::i32:
+      run_variant<int32_t>(*variant, problem, workspace);
+      break;
+    default:
+      run_variant<float>(*variant, problem, workspace);
   }
   return true;
 }
 
+bool batch_invariant(int32_t id, const Problem &problem) {
+  const Variant *variant = find(id);
+  return variant && valid(problem) && (variant->family == Family::direct || variant->family == Family::blocked);
+}
+
 size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {
   const int64_t width = compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
-  return static_cast<size_t>(round_up(n, width) * k) * size_of(type);
+  const int64_t values = round_up(n, width);
+  if (compute == Type::i32) return static_cast<size_t>(values * divide_up(k, kernels<int32_t>().group)) * 4;
+  return static_cast<size_t>(values * k) * size_of(type);
 }
 
 void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed) {
   if (k == 0 || n == 0) return;
-  if (compute == Type::f64) {
-    pack_operand<double>(b, k, n, true, packed);
-  } else {
-    pack_operand<float>(b, k, n, true, packed);
+  switch (compute) {
+    case Type::f64:
+      return pack_operand<double>(b, k, n, true, packed);
+    case Type::i32:
+      return pack_operand<int32_t>(b, k, n, true, packed);
+    default:
+      return pack_operand<float>(b, k, n, true, packed);
   }
 }
 

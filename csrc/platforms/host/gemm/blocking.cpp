@@ -25,7 +25,7 @@ double step_cycles(double rows, double vectors) {
   return most > 4 ? most : 4;
 }
 
-double size(Type type) { return static_cast<double>(size_of(type)); }
+double size(Type type) { return static_cast<double>(bits_of(type)) / 8; }
 
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;

@@ -61,6 +61,14 @@ struct SumTasks {
     kernels<T>().write(p.bias, p.bias_type, g * p.bias_batch_stride + j0, total, some);
   }
 
+  // Of elements that a scale multiplies, the sums are multiplied by it.
+  void rescale(const Scale &scale, int64_t g, int64_t first, int64_t some, T *sums) const {
+    if (scale.kind == ScaleKind::none) return;
+    const float *values = static_cast<const float *>(scale.data) + g * scale.batch_stride;
+    for (int64_t j = 0; j < some; j++)
+      sums[j] *= static_cast<T>(scale.kind == ScaleKind::vector ? values[first + j] : values[0]);
+  }
+
   void operand(int64_t index) const {
     const bool rows = p.reduction == Reduction::a_rows, shared = p.bias_batch_stride == 0;
     const Matrix &m = rows ? p.a : p.b;
@@ -71,6 +79,7 @@ struct SumTasks {
     for (int64_t b = 0; b < (shared ? p.batch : 1); b++) {
       sum(offset(m.data, m.type, (g + b) * m.batch_stride + c * c_stride), x_stride, c_stride, p.k, some,
           b ? part : total);
+      rescale(m.scale, g + b, c, some, b ? part : total);
       for (int64_t j = 0; b && j < some; j++) total[j] += part[j];
     }
     kernels<T>().write(p.bias, p.bias_type, g * p.bias_batch_stride + c, total, some);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "isa.hpp"
+#include "operand.hpp"
 #include "threads.hpp"
 
 namespace rocpy_host::gemm {
@@ -44,7 +45,7 @@ constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 inline const char *offset(const void *data, Type type, int64_t elements) {
-  return static_cast<const char *>(data) + elements * static_cast<int64_t>(size_of(type));
+  return static_cast<const char *>(data) + elements * static_cast<int64_t>(bits_of(type)) / 8;
 }
 
 // A product may be absent: with alpha 0 the operands may be null, and then count as empty.
@@ -55,6 +56,27 @@ inline int64_t effective_k(const Problem &p) {
 template <class T>
 Finish<T> make_finish(const Problem &p) {
   return {&p, static_cast<T>(p.alpha), static_cast<T>(p.beta), static_cast<T>(p.low), static_cast<T>(p.high)};
+}
+// Numbers beyond the range of int32_t are held to it.
+inline int32_t to_int32(double x) {
+  return x >= 2147483647.0 ? INT32_MAX : x >= -2147483648.0 ? static_cast<int32_t>(x) : INT32_MIN;
+}
+template <>
+inline Finish<int32_t> make_finish<int32_t>(const Problem &p) {
+  return {&p, to_int32(p.alpha), to_int32(p.beta), to_int32(p.low), to_int32(p.high), make_finish<float>(p)};
+}
+
+// The type of compute type T, and the values (elements, or groups of integers) along k.
+template <class T>
+constexpr Type kType = sizeof(T) == 8 ? Type::f64 : Type::f32;
+template <>
+inline constexpr Type kType<int32_t> = Type::i32;
+inline int64_t group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
+
+// Factors that belong to the epilogue.
+inline bool has_factors(const Problem &p) {
+  const auto factor = [](const Scale &s) { return s.kind == ScaleKind::scalar || s.kind == ScaleKind::vector; };
+  return factor(p.a.scale) || factor(p.b.scale) || p.c_scale || p.d_scale || p.aux_scale || p.amax;
 }
 
 // Threads worth waking for so much work: some microseconds each.

@@ -14,7 +14,7 @@ constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
 Shape shape_of(const Problem &p) {
-  if (p.b.packed) return Shape::none;
+  if (p.b.packed || p.compute == Type::i32 || staged(p.a) || staged(p.b)) return Shape::none;
   const bool rows = p.m <= kMostRows, columns = p.n <= kMostRows;
   // With both small, the one that leaves fewer rows idle.
   if (rows && !(columns && p.n < p.m)) {

@@ -2,6 +2,8 @@
 // The split family, for small results of long sums: k is cut into parts of a fixed length, each part's product goes to
 // the workspace, and the parts are added in order. The parts give threads something to share, and shorten the rounding
 // chains.
+#include <type_traits>
+
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
@@ -76,10 +78,13 @@ void run_split(const Variant &variant, const Problem &p, void *workspace) {
     const double values = static_cast<double>(p.m * p.n * count);
     parallel_for(Join<T>::blocks(p), useful_threads(values, values * sizeof(T)), Join<T>::task, &join);
   }
-  if (sums) finish_sums<T>(p, sums, Join<T>::blocks(p));
+  if constexpr (!std::is_same_v<T, int32_t>) {
+    if (sums) finish_sums<T>(p, sums, Join<T>::blocks(p));
+  }
 }
 
 template void run_split<float>(const Variant &, const Problem &, void *);
 template void run_split<double>(const Variant &, const Problem &, void *);
+template void run_split<int32_t>(const Variant &, const Problem &, void *);
 
 }  // namespace rocpy_host::gemm

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The direct and blocked families: register tiles over blocks of rows and chunks of columns, k in passes. Direct reads
 // b where it is or copies one panel at a time; blocked packs all of b into the workspace first.
+#include <type_traits>
+
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
@@ -16,18 +18,20 @@ struct Tiled {
   Blocks blocks;
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
-  int64_t k, last_k;             // of each batch entry, and of the last one
+  int64_t k, last_k;  // of each batch entry, and of the last one
+  Operand<T> left{p.a, true, p.k}, right{p.b, false, p.k};
   int64_t first_entry = 0;       // the batch entry that task 0 belongs to
   const void *panels = nullptr;  // b packed, of panel_type
   Type panel_type = Type::f32;
   T *sums = nullptr;
   bool plain;  // the sums are the result: tiles are written to d
   bool a_in_place;
+  const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
 
   Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last)
       : p(problem), blocks(block_sizes), k(depth_of_entry), last_k(depth_of_last) {
-    const Type type = sizeof(T) == 8 ? Type::f64 : Type::f32;
-    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias &&
+    const Type type = kType<T>;
+    plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
             p.activation == Activation::none && p.aux == Aux::none && p.reduction != Reduction::result_columns;
     // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
     const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
@@ -40,11 +44,21 @@ struct Tiled {
     const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - j);
     const int vectors = width > lanes ? 2 : 1;
     alignas(64) T buffer[kMaxTileRows * 64];
+    alignas(64) T correction[64];
+    if (kernel.correct) kernel.correct(count, static_cast<const T *>(b), b_stride, correction);
     for (int64_t t = 0; t < tiles; t++) {
       const int64_t i = (first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
       T *tile = acc + t * blocks.tile_rows * kernel.tile_columns;
       const T *in = x0 ? tile : nullptr;
       int64_t stride = kernel.tile_columns, in_stride = stride;
+      if (kernel.correct && !x0) {
+        in = correction;
+        in_stride = 0;
+      } else if (kernel.correct) {
+        for (int64_t r = 0; r < rows; r++) {
+          for (int64_t c = 0; c < stride; c++) tile[r * stride + c] += correction[c];
+        }
+      }
       const bool to_d = last && plain && width == vectors * lanes;
       if (to_d) {
         tile = static_cast<T *>(p.d) + g * p.d_batch_stride + i * p.d_row_stride + j;
@@ -71,7 +85,7 @@ struct Tiled {
   void run(int64_t index) const {
     const int64_t chunk = index % blocks.chunks, block = index / blocks.chunks % blocks.blocks;
     const int64_t g = first_entry + index / blocks.chunks / blocks.blocks;
-    const int64_t depth_of_entry = g == p.batch - 1 ? last_k : k;
+    const int64_t elements = g == p.batch - 1 ? last_k : k, depth_of_entry = divide_up(elements, kernel.group);
     const int64_t first_tile = block * blocks.block_tiles,
                   tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
     const int64_t first_panel = chunk * blocks.chunk_panels,
@@ -94,8 +108,8 @@ struct Tiled {
     const int64_t b_size = static_cast<int64_t>(size_of(p.b.type)),
                   panel_size = static_cast<int64_t>(size_of(panel_type));
     // A panel is copied where several row tiles use it: its rows lie then side by side and in one cache.
-    const bool copy = !panels && (p.b.column_stride != 1 || tiles > 2);
-    const int b_element = element_index(p.b.type);
+    const int b_element = element_index(p.b.type), panel_element = element_index(panel_type);
+    const bool copy = !panels && (p.b.column_stride != 1 || tiles > 2 || b_element >= kTileElementTypes || !in_tiles);
     int64_t x0 = 0;
     do {
       const int64_t count = smaller(blocks.depth, depth_of_entry - x0);
@@ -106,9 +120,7 @@ struct Tiled {
       } else {
         for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
           const int rows = static_cast<int>(smaller(blocks.tile_rows, end_row - i));
-          kernel.pack[element_index(p.a.type)](offset(a_data, p.a.type, i * p.a.row_stride + x0 * p.a.column_stride),
-                                               p.a.column_stride, p.a.row_stride, count, rows, rows,
-                                               a_block + (i - i0) * count, rows);
+          left.pack(g, elements, x0, i, count, rows, rows, a_block + (i - i0) * count, rows);
         }
       }
       for (int64_t q = first_panel; q < end_panel; q++) {
@@ -119,17 +131,23 @@ struct Tiled {
           const int64_t row_bytes = width * panel_size;
           const bool more = tiles > 1 && q + 1 < end_panel;
           const char *next = more ? b + depth_of_entry * row_bytes : b + kRowsAhead * row_bytes;
-          panel(g, a, first_tile, tiles, j, x0, count, last, b, width, element_index(panel_type), tiles_of_panel, next,
-                row_bytes, more || tiles == 1);
+          if (panel_element >= kTileElementTypes) {
+            kernel.pack[panel_element](b, width, 1, count, static_cast<int>(width), static_cast<int>(width), sliver,
+                                       width);
+            panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, next, row_bytes,
+                  more || tiles == 1);
+            continue;
+          }
+          panel(g, a, first_tile, tiles, j, x0, count, last, b, width, panel_element, tiles_of_panel, next, row_bytes,
+                more || tiles == 1);
           continue;
         }
-        const char *b = b_data + (x0 * p.b.row_stride + j * p.b.column_stride) * b_size;
+        const char *b = b_data + (x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * b_size;
         const int64_t columns = smaller(width, p.n - j);
         const bool fetch = p.b.column_stride == 1 && q + 1 < end_panel;
         if (copy || (columns != width && columns != lanes)) {
-          const int padded = static_cast<int>(columns > lanes ? width : lanes);
-          kernel.pack[b_element](b, p.b.row_stride, p.b.column_stride, count, static_cast<int>(columns), padded, sliver,
-                                 width);
+          const int padded = static_cast<int>(columns > lanes || kernel.correct ? width : lanes);
+          right.pack(g, elements, x0, j, count, static_cast<int>(columns), padded, sliver, width);
           panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, b + width * b_size,
                 p.b.row_stride * b_size, fetch);
         } else {
@@ -159,13 +177,20 @@ template <class T>
 struct PackTasks {
   const Kernels<T> &kernel = kernels<T>();
   const Matrix &b;
-  int64_t k, n, groups;
+  int64_t elements, k, n, groups;  // along k: elements, and values
+  Operand<T> right;
   bool same;
   char *to;
   static constexpr int64_t kGroupPanels = 16, kTaskDepth = 256, kStep = 32;
 
   PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
-      : b(operand), k(depth), n(columns), same(same_type), to(static_cast<char *>(out)) {
+      : b(operand),
+        elements(depth),
+        k(divide_up(depth, kernel.group)),
+        n(columns),
+        right(operand, false, depth),
+        same(same_type && kernel.group == 1),
+        to(static_cast<char *>(out)) {
     groups = divide_up(divide_up(n, kernel.tile_columns), kGroupPanels);
   }
 
@@ -181,14 +206,13 @@ struct PackTasks {
       for (int64_t q = first; q < first + panels; q++) {
         const int64_t j = q * width, count = smaller(step, end - x);
         const int columns = static_cast<int>(smaller(width, n - j));
-        const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
         char *out = to + (q * k + x) * width * size;
         if (same) {
+          const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
           kernel.pack_same[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), out,
                                     width);
         } else {
-          kernel.pack[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width),
-                               reinterpret_cast<T *>(out), width);
+          right.pack(0, elements, x, j, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out), width);
         }
       }
     }
@@ -205,7 +229,8 @@ int64_t tile_columns_of(const Problem &p) {
 }
 
 size_t packed_operand_bytes(const Problem &p) {
-  return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * p.k) * (p.compute == Type::f64 ? 8 : 4);
+  return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * divide_up(p.k, group_of(p))) *
+         (p.compute == Type::f64 ? 8 : 4);
 }
 
 }  // namespace
@@ -236,8 +261,8 @@ Blocks make_blocks(const Variant &variant, const Problem &p) {
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
 
-  const int64_t passes = larger(1, divide_up(p.k, variant.depth));
-  blocks.depth = larger(8, round_up(divide_up(p.k, passes), 8));
+  const int64_t values = divide_up(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
+  blocks.depth = larger(8, round_up(divide_up(values, passes), 8));
   return blocks;
 }
 
@@ -251,8 +276,8 @@ template <class T>
 void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
   PackTasks<T> tasks(b, k, n, same_type, to);
   const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
-  parallel_for(tasks.groups * divide_up(k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes), PackTasks<T>::task,
-               &tasks);
+  parallel_for(tasks.groups * divide_up(tasks.k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes),
+               PackTasks<T>::task, &tasks);
 }
 
 template <class T>
@@ -266,7 +291,7 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   }
   if (p.b.packed) {
     tiled.panels = p.b.data;
-    tiled.panel_type = p.b.type;
+    tiled.panel_type = p.compute == Type::i32 ? Type::i32 : p.b.type;
   }
   if (variant.family != Family::blocked || p.b.packed || k == 0) {
     tiled.run_all(0, p.batch);
@@ -278,11 +303,22 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
     for (int64_t g = 0; g < p.batch; g += turn) {
       Matrix b = p.b;
       b.data = offset(b.data, b.type, g * b.batch_stride);
+      if (b.scale.kind == ScaleKind::block32) {
+        b.scale.data = static_cast<const char *>(b.scale.data) + g * b.scale.batch_stride;
+      }
       pack_operand<T>(b, k, p.n, false, free_space);
       tiled.run_all(g, turn);
     }
   }
-  if (tiled.sums) finish_sums<T>(p, tiled.sums, tiled.blocks.blocks);
+  if constexpr (!std::is_same_v<T, int32_t>) {
+    if (tiled.sums) finish_sums<T>(p, tiled.sums, tiled.blocks.blocks);
+  }
+}
+
+// Block scales belong to the product, the others to what follows it.
+Scale part_scale(const Scale &scale, int64_t g, int64_t depth) {
+  if (scale.kind != ScaleKind::block32) return {};
+  return {static_cast<const char *>(scale.data) + g * scale.batch_stride, depth / 32, ScaleKind::block32};
 }
 
 template <class T>
@@ -297,9 +333,11 @@ void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t dept
   part.a = p.a;
   part.a.data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
   part.a.batch_stride = depth * p.a.column_stride;
+  part.a.scale = part_scale(p.a.scale, g, depth);
   part.b = p.b;
   part.b.data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
   part.b.batch_stride = depth * p.b.row_stride;
+  part.b.scale = part_scale(p.b.scale, g, depth);
   part.d = out;
   part.d_row_stride = p.n;
   part.d_batch_stride = p.m * p.n;
@@ -310,11 +348,13 @@ void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t dept
   tiled.run_all(0, parts);
 }
 
-template void pack_operand<float>(const Matrix &, int64_t, int64_t, bool, void *);
-template void pack_operand<double>(const Matrix &, int64_t, int64_t, bool, void *);
-template void run_tiled<float>(const Variant &, const Problem &, void *);
-template void run_tiled<double>(const Variant &, const Problem &, void *);
-template void run_parts<float>(const Variant &, const Problem &, int64_t, int64_t, int64_t, float *);
-template void run_parts<double>(const Variant &, const Problem &, int64_t, int64_t, int64_t, double *);
+#define ROCPY_INSTANTIATE(T)                                                     \
+  template void pack_operand<T>(const Matrix &, int64_t, int64_t, bool, void *); \
+  template void run_tiled<T>(const Variant &, const Problem &, void *);          \
+  template void run_parts<T>(const Variant &, const Problem &, int64_t, int64_t, int64_t, T *);
+ROCPY_INSTANTIATE(float)
+ROCPY_INSTANTIATE(double)
+ROCPY_INSTANTIATE(int32_t)
+#undef ROCPY_INSTANTIATE
 
 }  // namespace rocpy_host::gemm

@@ -74,7 +74,7 @@ struct Problem {
   int64_t c_row_stride = 0, c_batch_stride = 0, d_row_stride = 0, d_batch_stride = 0;
   double alpha = 1.0, beta = 0.0;
   double alpha_imaginary = 0.0, beta_imaginary = 0.0;  // of complex compute types
-  const void *alpha_vector = nullptr;                  // n factors of compute type, in place of alpha
+  const void *alpha_vector = nullptr;                  // n factors of the epilogue's type, in place of alpha
   void *bias = nullptr;  // n (m if bias_per_row) elements, adjacent; output when reduction is not none
   int64_t bias_batch_stride = 0;
   void *aux_data = nullptr;  // m x n, columns adjacent
@@ -113,6 +113,10 @@ bool supports(int32_t id, const Problem &problem, size_t *workspace_bytes);
 // Writes the algorithms that take the problem within the limit, best first; returns how many were written.
 int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates);
 
+// Whether a row's bits are the same whatever m is and whatever the other rows hold, among all algorithms of which this
+// is true: such an algorithm takes every m.
+bool batch_invariant(int32_t id, const Problem &problem);
+
 // Runs it on the calling thread and the pool. False: the algorithm does not take the problem or the workspace is too
 // small; nothing was written then. Never throws, keeps no state, and leaves the floating-point environment as it was.
 bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes);
@@ -121,7 +125,7 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
 size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n);
 void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed);
 
-// The kernel set in use: avx512, avx2, neon or baseline.
+// The kernel set in use: avx512_vnni, avx512, avx2, neon or baseline.
 const char *isa_name();
 
 }  // namespace rocpy_host::gemm

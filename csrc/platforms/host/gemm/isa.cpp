@@ -11,7 +11,7 @@ namespace rocpy_host::gemm {
 namespace {
 
 struct Entry {
-  const KernelSet *set;
+  KernelSet set;
   bool (*available)();
 };
 
@@ -23,18 +23,20 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+bool has_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #endif
 bool always() { return true; }
 
 // Best first.
 const Entry kEntries[] = {
 #if defined(__x86_64__)
-    {&avx512::set, has_avx512},
-    {&avx2::set, has_avx2},
+    {{"avx512_vnni", &avx512::kernels_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32}, has_vnni},
+    {{"avx512", &avx512::kernels_f32, &avx512::kernels_f64, &avx512::kernels_i32}, has_avx512},
+    {{"avx2", &avx2::kernels_f32, &avx2::kernels_f64, &avx2::kernels_i32}, has_avx2},
 #elif defined(__aarch64__)
-    {&neon::set, always},
+    {{"neon", &neon::kernels_f32, &neon::kernels_f64, &neon::kernels_i32}, always},
 #endif
-    {&baseline::set, always},
+    {{"baseline", &baseline::kernels_f32, &baseline::kernels_f64, &baseline::kernels_i32}, always},
 };
 
 const KernelSet *find(const char *name) {
@@ -42,7 +44,7 @@ const KernelSet *find(const char *name) {
   __builtin_cpu_init();
 #endif
   for (const Entry &entry : kEntries) {
-    if ((!*name || strcmp(name, entry.set->name) == 0) && entry.available()) return entry.set;
+    if ((!*name || strcmp(name, entry.set.name) == 0) && entry.available()) return &entry.set;
   }
   return nullptr;
 }

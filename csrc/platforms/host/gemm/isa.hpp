@@ -14,7 +14,24 @@ const KernelSet &kernel_set();
 // For tests: uses the named set from now on. False if this CPU has none of that name. Not while a product runs.
 bool use_kernel_set(const char *name);
 
-constexpr int element_index(Type type) { return type == Type::f16 ? 1 : type == Type::bf16 ? 2 : 0; }
+constexpr int element_index(Type type) {
+  switch (type) {
+    case Type::f16:
+      return 1;
+    case Type::bf16:
+      return 2;
+    case Type::e4m3:
+      return 3;
+    case Type::e5m2:
+      return 4;
+    case Type::e4m3_fnuz:
+      return 5;
+    case Type::e5m2_fnuz:
+      return 6;
+    default:
+      return 0;
+  }
+}
 
 template <class T>
 const Kernels<T> &kernels();
@@ -25,6 +42,10 @@ inline const Kernels<float> &kernels<float>() {
 template <>
 inline const Kernels<double> &kernels<double>() {
   return *kernel_set().f64;
+}
+template <>
+inline const Kernels<int32_t> &kernels<int32_t>() {
+  return *kernel_set().i32;
 }
 
 }  // namespace rocpy_host::gemm

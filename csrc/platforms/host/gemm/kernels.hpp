@@ -10,8 +10,9 @@ namespace rocpy_host::gemm {
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxSkinnyRows = 8;
 
-// Element types as table index: of compute type float, f32 f16 bf16; of double, only f64 (index 0).
-constexpr int kElementTypes = 3;
+// Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
+// 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.
+constexpr int kElementTypes = 7, kTileElementTypes = 3;
 
 // What the epilogue needs of a problem, with scalars in the compute type.
 template <class T>
@@ -19,12 +20,28 @@ struct Finish {
   const Problem *problem = nullptr;
   T alpha = 1, beta = 0, low = 0, high = 0;
 };
+// Sums of integers: the result is an integer, or the epilogue is that of float.
+template <>
+struct Finish<int32_t> {
+  const Problem *problem = nullptr;
+  int32_t alpha = 1, beta = 0, low = 0, high = 0;
+  Finish<float> real;
+};
+
+namespace {
+// Whether the epilogue after sums of integers is one of integers.
+inline bool integer_epilogue(const Problem &p) {
+  const auto integer = [](Type type) { return type == Type::i8 || type == Type::i32; };
+  const bool scaled = p.a.scale.kind != ScaleKind::none || p.b.scale.kind != ScaleKind::none || p.c_scale || p.d_scale;
+  return p.d_type == Type::i32 || (p.d_type == Type::i8 && !scaled && !(p.has_bias && !integer(p.bias_type)));
+}
+}  // namespace
 
 template <class T>
 struct Kernels {
-  const char *name;
   int tile_rows;     // most rows of a register tile
   int tile_columns;  // columns of a register tile and of a packed panel
+  int group;         // elements of k in one value of a panel: 1, but 4 bytes or 2 halves in an int32_t
 
   // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two
   // roundings where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at
@@ -32,13 +49,19 @@ struct Kernels {
   // prefetch + x * prefetch_stride.
   using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in,
                         int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride);
-  Tile tile[kElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
+  Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
 
   // to[x * to_stride + c] = from(x, c) in the compute type for c < count, and 0 up to width. May write up to a vector
   // beyond the last row.
   using Pack = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to,
                         int64_t to_stride);
   Pack pack[kElementTypes];
+  // As pack[0], of integers: groups of x adjacent in one value, the last group filled up with zeros. The left operand's
+  // bytes may be stored with 128 added; `correct` then gives what takes it away again: out[j] = -128 * the sum over x
+  // of b(x, j), and is null otherwise.
+  Pack pack_left;
+  using Correct = void (*)(int64_t k, const T *b, int64_t b_stride, T *out);
+  Correct correct;
   // The same, the 16-bit type kept (index 0: the compute type).
   using PackSame = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
                             void *to, int64_t to_stride);
@@ -65,22 +88,29 @@ struct Kernels {
                             int64_t rows, int64_t columns, T *sums);
   Epilogue (*epilogue)(const Problem &problem);
 
+  // `count` elements of a packed stream of `type`, from element `first` on -> float.
+  void (*decode)(Type type, const void *data, int64_t first, int64_t count, T *to);
+
   // values -> an adjacent array of `type` at element offset.
   void (*write)(void *data, Type type, int64_t offset, const T *values, int64_t count);
 };
 
-// The tables of one instruction set.
 struct KernelSet {
   const char *name;
   const Kernels<float> *f32;
   const Kernels<double> *f64;
+  const Kernels<int32_t> *i32;
 };
 
-#define ROCPY_KERNEL_SET(isa) \
-  namespace isa {             \
-  extern const KernelSet set; \
+// The tables of one instruction set, each of which some files are built for.
+#define ROCPY_KERNEL_SET(isa)                \
+  namespace isa {                            \
+  extern const Kernels<float> kernels_f32;   \
+  extern const Kernels<double> kernels_f64;  \
+  extern const Kernels<int32_t> kernels_i32; \
   }
 #if defined(__x86_64__)
+ROCPY_KERNEL_SET(avx512_vnni)
 ROCPY_KERNEL_SET(avx512)
 ROCPY_KERNEL_SET(avx2)
 #elif defined(__aarch64__)

@@ -4,8 +4,9 @@
 // same order.
 #pragma once
 
+#include "formats.hpp"
+#include "kernels.hpp"
 #include "math.hpp"
-#include "simd.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -16,9 +17,9 @@ ROCPY_INLINE Vec<T> load_typed(const void *data, Type type, int64_t offset, int 
   if constexpr (sizeof(T) == 8) {
     return load_some(static_cast<const double *>(data) + offset, count, lanes);
   } else {
-    if (type == Type::f32) return load_some(static_cast<const float *>(data) + offset, count, lanes);
-    if (type == Type::f16) return load_some(static_cast<const F16 *>(data) + offset, count, lanes);
-    return load_some(static_cast<const Bf16 *>(data) + offset, count, lanes);
+    return with_element(type, [&](auto *element) {
+      return load_some(reinterpret_cast<decltype(element)>(const_cast<void *>(data)) + offset, count, lanes);
+    });
   }
 }
 
@@ -37,9 +38,8 @@ ROCPY_INLINE void store_typed(void *data, Type type, int64_t offset, Vec<T> v, i
   if constexpr (sizeof(T) == 8) {
     store_some(static_cast<double *>(data) + offset, v, count, lanes);
   } else {
-    if (type == Type::f32) return store_some(static_cast<float *>(data) + offset, v, count, lanes);
-    if (type == Type::f16) return store_some(static_cast<F16 *>(data) + offset, v, count, lanes);
-    store_some(static_cast<Bf16 *>(data) + offset, v, count, lanes);
+    with_element(
+        type, [&](auto *element) { store_some(reinterpret_cast<decltype(element)>(data) + offset, v, count, lanes); });
   }
 }
 
@@ -48,9 +48,67 @@ ROCPY_INLINE T load_one(const void *data, Type type, int64_t offset) {
   if constexpr (sizeof(T) == 8) {
     return static_cast<const double *>(data)[offset];
   } else {
-    if (type == Type::f32) return static_cast<const float *>(data)[offset];
-    if (type == Type::f16) return to_compute(static_cast<const F16 *>(data)[offset]);
-    return to_compute(static_cast<const Bf16 *>(data)[offset]);
+    return with_element(type, [&](auto *element) {
+      return to_compute(reinterpret_cast<decltype(element)>(const_cast<void *>(data))[offset]);
+    });
+  }
+}
+
+// The scales of a problem's operands that are factors of its sums, at one batch entry. Vectors are null when there are
+// none.
+template <class T>
+struct Factors {
+  const float *rows = nullptr, *columns = nullptr;
+  T both = 1, beta = 1, result = 1, aux = 1;
+  bool scaled = false;
+
+  ROCPY_INLINE void take(const Scale &scale, int64_t g, const float **vector) {
+    if (scale.kind != ScaleKind::scalar && scale.kind != ScaleKind::vector) return;
+    const float *values = static_cast<const float *>(scale.data) + g * scale.batch_stride;
+    scaled = true;
+    if (scale.kind == ScaleKind::vector) {
+      *vector = values;
+    } else {
+      both *= values[0];
+    }
+  }
+
+  ROCPY_INLINE Factors(const Finish<T> &finish, int64_t g) {
+    const Problem &p = *finish.problem;
+    beta = finish.beta;
+    take(p.a.scale, g, &rows);
+    take(p.b.scale, g, &columns);
+    if (p.c_scale) beta *= *p.c_scale;
+    if (p.d_scale) result = *p.d_scale;
+    if (p.aux_scale) aux = *p.aux_scale;
+  }
+};
+
+// The largest magnitude so far, as bits: these have the order of the values, and NaN is above all. A maximum is the
+// same in whatever order it is taken.
+inline void raise_amax(float *amax, VecU magnitudes) {
+  uint32_t lanes[kLanes<float>], most = 0;
+  __builtin_memcpy(lanes, &magnitudes, sizeof lanes);
+  for (uint32_t lane : lanes) most = lane > most ? lane : most;
+  uint32_t *to = reinterpret_cast<uint32_t *>(amax), seen = __atomic_load_n(to, __ATOMIC_RELAXED);
+  while (seen < most) {
+    if (__atomic_compare_exchange_n(to, &seen, most, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+  }
+}
+
+// The lanes that exist.
+inline VecU lanes_below(int count) {
+  VecI index;
+  for (int i = 0; i < kLanes<float>; i++) index[i] = i;
+  return cast<VecU>(index < count);
+}
+
+template <class T, class Acc>
+ROCPY_INLINE Vec<T> load_sums(const Acc *p) {
+  if constexpr (sizeof(T) == sizeof(Acc) && !__is_same(T, Acc)) {
+    return __builtin_convertvector(load(p), Vec<T>);
+  } else {
+    return load(p);
   }
 }
 
@@ -78,43 +136,61 @@ ROCPY_INLINE Vec<T> activate(const Finish<T> &finish, Activation activation, Vec
   return x;
 }
 
-template <class T>
-void epilogue_any(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
+// Sums are of T, or int32_t before an epilogue of float.
+template <class T, class Acc = T>
+void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
                   int64_t rows, int64_t columns, T *sums) {
   constexpr int lanes = kLanes<T>;
   const Problem &p = *finish.problem;
+  const Factors<T> factors(finish, g);
   const int64_t bias = g * p.bias_batch_stride;
   const bool scaled = finish.alpha != 1 && !p.alpha_vector;
+  VecU most{};
   for (int64_t j = 0; j < columns; j += lanes) {
     const int count = columns - j < lanes ? static_cast<int>(columns - j) : lanes;
     const Vec<T> zero = splat(static_cast<T>(0));
-    Vec<T> alpha = splat(finish.alpha), column_bias = zero, total = zero;
+    Vec<T> alpha = splat(finish.alpha), column_bias = zero, total = zero, scale = splat(factors.both);
+    if constexpr (sizeof(T) == 4) {
+      if (factors.columns) scale = scale * load_some(factors.columns + j0 + j, count, lanes);
+    }
     if (p.alpha_vector) alpha = load_some(static_cast<const T *>(p.alpha_vector) + j0 + j, count, lanes);
     if (p.has_bias && !p.bias_per_row) column_bias = load_typed<T>(p.bias, p.bias_type, bias + j0 + j, count);
     if (sums) total = load_some(sums + j, count, lanes);
     for (int64_t i = 0; i < rows; i++) {
-      Vec<T> x = load(tile + i * stride + j);
+      Vec<T> x = load_sums<T>(tile + i * stride + j);
+      if (factors.scaled) x = x * scale;
+      if (factors.rows) x = x * splat(static_cast<T>(factors.rows[i0 + i]));
       if (scaled || p.alpha_vector) x = x * alpha;
       if (finish.beta != 0) {
         int64_t at = g * p.c_batch_stride + (i0 + i) * p.c_row_stride + j0 + j;
-        x = fma(splat(finish.beta), load_typed<T>(p.c, p.d_type, at, count), x);
+        x = fma(splat(factors.beta), load_typed<T>(p.c, p.d_type, at, count), x);
       }
       if (p.has_bias) x = x + (p.bias_per_row ? splat(load_one<T>(p.bias, p.bias_type, bias + i0 + i)) : column_bias);
       Vec<T> e = zero;
       if (p.aux != Aux::none) {
         int64_t at = g * p.aux_batch_stride + (i0 + i) * p.aux_row_stride + j0 + j;
         if (p.aux == Aux::store) {
-          store_typed<T>(p.aux_data, p.aux_type, at, x, count);
+          store_typed<T>(p.aux_data, p.aux_type, at, p.aux_scale ? x * splat(factors.aux) : x, count);
         } else {
           e = load_typed<T>(p.aux_data, p.aux_type, at, count);
+          if (p.aux_scale) e = e / splat(factors.aux);
         }
       }
       x = activate<T>(finish, p.activation, x, e);
       total = total + x;
+      if constexpr (sizeof(T) == 4) {
+        if (p.amax) {
+          VecU magnitude = cast<VecU>(x) & 0x7fffffffu;
+          if (count < lanes) magnitude &= lanes_below(count);
+          most = magnitude > most ? magnitude : most;
+        }
+      }
+      if (p.d_scale) x = x * splat(factors.result);
       store_typed<T>(p.d, p.d_type, g * p.d_batch_stride + (i0 + i) * p.d_row_stride + j0 + j, x, count);
     }
     if (sums) store_some(sums + j, total, count, lanes);
   }
+  if (p.amax) raise_amax(p.amax, most);
 }
 
 template <class T, class E, Activation activation, bool aux, bool whole>
@@ -182,13 +258,16 @@ typename Kernels<T>::Epilogue choose_epilogue(const Problem &p) {
   const bool usual = p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !(p.has_bias && p.bias_per_row) &&
                      p.aux != Aux::load && (p.aux == Aux::none || p.aux_type == p.d_type) &&
                      p.reduction != Reduction::result_columns;
-  if (!usual) return epilogue_any<T>;
+  const bool factors =
+      p.a.scale.kind != ScaleKind::none || p.b.scale.kind != ScaleKind::none || p.d_scale || p.aux_scale || p.amax;
+  if (!usual || factors) return epilogue_any<T>;
   if constexpr (sizeof(T) == 8) {
     return choose_fast<T, double>(p);
   } else {
     if (p.d_type == Type::f32) return choose_fast<T, float>(p);
     if (p.d_type == Type::f16) return choose_fast<T, F16>(p);
-    return choose_fast<T, Bf16>(p);
+    if (p.d_type == Type::bf16) return choose_fast<T, Bf16>(p);
+    return epilogue_any<T>;
   }
 }
 

@@ -2,7 +2,7 @@
 // Kernels for a few rows against a large matrix: it is read once, in order, and memory sets the pace.
 #pragma once
 
-#include "simd.hpp"
+#include "formats.hpp"
 
 namespace rocpy_host::gemm {
 namespace {

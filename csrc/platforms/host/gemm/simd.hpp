@@ -11,6 +11,8 @@
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -70,6 +72,13 @@ struct Vector<double> {
   using U = VecUL;
   static constexpr int lanes = kVectorBytes / 8;
 };
+template <>
+struct Vector<int32_t> {
+  using V = VecI;
+  using I = VecI;
+  using U = VecU;
+  static constexpr int lanes = kVectorBytes / 4;
+};
 template <class T>
 using Vec = typename Vector<T>::V;
 template <class T>
@@ -127,6 +136,8 @@ ROCPY_INLINE VecH narrow(const F16 *, VecF v) {
 }
 #endif
 
+ROCPY_INLINE VecI splat(int32_t x) { return VecI{} + x; }
+
 ROCPY_INLINE VecF widen(const Bf16 *, VecH half) { return cast<VecF>(__builtin_convertvector(half, VecU) << 16); }
 
 ROCPY_INLINE VecH narrow(const Bf16 *, VecF v) {
@@ -155,10 +166,12 @@ ROCPY_INLINE T load_bits(const void *p) {
 
 ROCPY_INLINE VecF load(const float *p) { return load_bits<VecF>(p); }
 ROCPY_INLINE VecD load(const double *p) { return load_bits<VecD>(p); }
+ROCPY_INLINE VecI load(const int32_t *p) { return load_bits<VecI>(p); }
 ROCPY_INLINE VecF load(const F16 *p) { return widen(p, load_bits<VecH>(p)); }
 ROCPY_INLINE VecF load(const Bf16 *p) { return widen(p, load_bits<VecH>(p)); }
 ROCPY_INLINE void store(float *p, VecF v) { __builtin_memcpy(p, &v, sizeof v); }
 ROCPY_INLINE void store(double *p, VecD v) { __builtin_memcpy(p, &v, sizeof v); }
+ROCPY_INLINE void store(int32_t *p, VecI v) { __builtin_memcpy(p, &v, sizeof v); }
 ROCPY_INLINE void store_half(void *p, VecH half) { __builtin_memcpy(p, &half, sizeof half); }
 ROCPY_INLINE void store(F16 *p, VecF v) { store_half(p, narrow(p, v)); }
 ROCPY_INLINE void store(Bf16 *p, VecF v) { store_half(p, narrow(p, v)); }
@@ -170,6 +183,9 @@ ROCPY_INLINE VecF load_part(const float *p, int count) { return _mm512_maskz_loa
 ROCPY_INLINE VecD load_part(const double *p, int count) {
   return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask16(count)), p);
 }
+ROCPY_INLINE VecI load_part(const int32_t *p, int count) {
+  return cast<VecI>(_mm512_maskz_loadu_epi32(mask16(count), p));
+}
 ROCPY_INLINE VecF load_part(const F16 *p, int count) {
   return widen(p, cast<VecH>(_mm256_maskz_loadu_epi16(mask16(count), p)));
 }
@@ -179,6 +195,9 @@ ROCPY_INLINE VecF load_part(const Bf16 *p, int count) {
 ROCPY_INLINE void store_part(float *p, VecF v, int count) { _mm512_mask_storeu_ps(p, mask16(count), v); }
 ROCPY_INLINE void store_part(double *p, VecD v, int count) {
   _mm512_mask_storeu_pd(p, static_cast<__mmask8>(mask16(count)), v);
+}
+ROCPY_INLINE void store_part(int32_t *p, VecI v, int count) {
+  _mm512_mask_storeu_epi32(p, mask16(count), cast<__m512i>(v));
 }
 ROCPY_INLINE void store_part(F16 *p, VecF v, int count) {
   _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v)));

@@ -3,12 +3,15 @@
 # object libraries, because only they may hold instructions that the CPU is not known to have.
 set(ROCPY_GEMM_SOURCES
     threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
-    gemm/drivers_tiled.cpp gemm/isa.cpp)
+    gemm/drivers_tiled.cpp gemm/isa.cpp gemm/operand.cpp)
 
-function(rocpy_gemm_kernels isa)
+# rocpy_gemm_kernels(<isa> <sources, with commas in between> <options ...>)
+function(rocpy_gemm_kernels isa sources)
   set(target rocpy_gemm_kernels_${isa})
   if(NOT TARGET ${target})
-    add_library(${target} OBJECT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/kernels.cpp)
+    string(REPLACE "," ";" sources ${sources})
+    list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/)
+    add_library(${target} OBJECT ${sources})
     target_compile_features(${target} PRIVATE cxx_std_17)
     # Link-time optimisation could move wide code into functions of the baseline.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
@@ -24,10 +27,13 @@ function(rocpy_gemm_kernels isa)
   set(ROCPY_GEMM_SOURCES ${ROCPY_GEMM_SOURCES} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
 endfunction()
 
+set(all kernels.cpp,kernels_integer.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  rocpy_gemm_kernels(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
-  rocpy_gemm_kernels(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+  rocpy_gemm_kernels(avx512_vnni kernels_integer.cpp ${avx512} -mavx512vnni)
+  rocpy_gemm_kernels(avx512 ${all} ${avx512})
+  rocpy_gemm_kernels(avx2 ${all} -mavx2 -mfma -mf16c)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  rocpy_gemm_kernels(neon)
+  rocpy_gemm_kernels(neon ${all})
 endif()
-rocpy_gemm_kernels(baseline)
+rocpy_gemm_kernels(baseline ${all})

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The kernels of one instruction set for sums of 8-bit integers, built as kernels.cpp is.
+#include "kernels_integer.hpp"
+
+#include "kernels.hpp"
+
+namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
+namespace {
+
+constexpr Kernels<int32_t> make_kernels() {
+  Kernels<int32_t> set{};
+  set.tile_rows = kTileRows;
+  set.tile_columns = kTileVectors * kLanes<int32_t>;
+  set.group = kGroup;
+  fill_integer_tiles<1, kTileRows>(set.tile[0][0][1]);
+  fill_integer_tiles<2, kTileRows>(set.tile[0][1][1]);
+  set.pack[0] = pack_integers<false>;
+  set.pack_left = pack_integers<true>;
+#if defined(__AVX512VNNI__)
+  set.correct = correct_offset;
+#endif
+  set.epilogue = choose_integer_epilogue;
+  return set;
+}
+
+}  // namespace
+
+const Kernels<int32_t> kernels_i32 = make_kernels();
+
+}  // namespace rocpy_host::gemm::ROCPY_KERNEL_ISA

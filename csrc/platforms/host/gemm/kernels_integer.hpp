@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+// Products of 8-bit integers, summed exactly in 32 bits (modulo 2^32): panels of groups of neighbours along k, the
+// register tile over them, and the epilogue of integer results.
+#pragma once
+
+#include "kernels_epilogue.hpp"
+#include "kernels_tile.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+// With VNNI a value of a panel holds 4 bytes, the left operand's with 128 added because that instruction multiplies
+// unsigned by signed; otherwise it holds 2 halves.
+#if defined(__AVX512VNNI__)
+constexpr int kGroup = 4;
+ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
+  return cast<VecI>(_mm512_dpbusd_epi32(cast<__m512i>(sum), cast<__m512i>(left), cast<__m512i>(right)));
+}
+#else
+constexpr int kGroup = 2;
+ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
+#if defined(__AVX512BW__)
+  return sum + cast<VecI>(_mm512_madd_epi16(cast<__m512i>(left), cast<__m512i>(right)));
+#elif defined(__AVX2__)
+  return sum + cast<VecI>(_mm256_madd_epi16(cast<__m256i>(left), cast<__m256i>(right)));
+#elif defined(__SSE2__)
+  return sum + cast<VecI>(_mm_madd_epi16(cast<__m128i>(left), cast<__m128i>(right)));
+#else
+  return sum + ((left << 16) >> 16) * ((right << 16) >> 16) + (left >> 16) * (right >> 16);
+#endif
+}
+#endif
+
+// The tiles of integers take b as panels only; rows and columns are those of float.
+template <int rows, int vectors, bool packed>
+void integer_tile(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride,
+                  const int32_t *in, int64_t in_stride, int32_t *out, int64_t out_stride, const char *prefetch,
+                  int64_t prefetch_stride) {
+  constexpr int lanes = kLanes<int32_t>;
+  const int32_t *b = static_cast<const int32_t *>(b_data);
+  VecI sum[rows][vectors];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) sum[i][v] = in ? load(in + i * in_stride + v * lanes) : VecI{};
+  }
+  for (int64_t x = 0; x < k; x++) {
+    VecI row[vectors];
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) row[v] = load(b + v * lanes);
+    __builtin_prefetch(prefetch);
+    __builtin_prefetch(prefetch + 64);
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      const VecI factor = splat(packed ? a[i] : a[i * a_stride]);
+      ROCPY_UNROLL
+      for (int v = 0; v < vectors; v++) sum[i][v] = add_products(sum[i][v], factor, row[v]);
+    }
+    a += packed ? rows : 1;
+    b += b_stride;
+    prefetch += prefetch_stride;
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) store(out + i * out_stride + v * lanes, sum[i][v]);
+  }
+}
+
+template <int vectors, int rows>
+constexpr void fill_integer_tiles(Kernels<int32_t>::Tile *row) {
+  row[rows] = integer_tile<rows, vectors, true>;
+  if constexpr (rows > 1) fill_integer_tiles<vectors, rows - 1>(row);
+}
+
+// Added to the bytes of the left operand.
+template <bool left>
+constexpr uint32_t kFlip = left && kGroup == 4 ? 0x80808080u : 0;
+
+ROCPY_INLINE uint32_t group_bits(int element, int at) {
+  const uint32_t bits = static_cast<uint32_t>(element);
+  return kGroup == 4 ? (bits & 0xffu) << (8 * at) : (bits & 0xffffu) << (16 * at);
+}
+
+template <bool left>
+ROCPY_INLINE void pack_group(const int8_t *from, int64_t x_stride, int64_t c_stride, int some, int count, int width,
+                             int32_t *to) {
+  for (int c = 0; c < width; c++) {
+    uint32_t value = 0;
+    for (int i = 0; c < count && i < some; i++) value |= group_bits(from[i * x_stride + c * c_stride], i);
+    to[c] = static_cast<int32_t>(value ^ kFlip<left>);
+  }
+}
+
+// One vector of groups out of rows of adjacent columns.
+ROCPY_INLINE VecU join_rows(const int8_t *from, int64_t x_stride) {
+  VecU value{};
+  ROCPY_UNROLL
+  for (int i = 0; i < kGroup; i++) {
+    const VecSB row = load_bits<VecSB>(from + i * x_stride);
+    if constexpr (kGroup == 4) {
+      value |= __builtin_convertvector(cast<VecB>(row), VecU) << (8 * i);
+    } else {
+      const VecU wide = cast<VecU>(__builtin_convertvector(row, VecI));
+      value |= i ? wide << 16 : wide & 0xffffu;
+    }
+  }
+  return value;
+}
+
+// A vector of groups of neighbours along x.
+ROCPY_INLINE VecI load_groups(const int8_t *from) {
+#if defined(__AVX512VNNI__)
+  return load_bits<VecI>(from);
+#else
+  typedef int8_t Bytes __attribute__((vector_size(kVectorBytes / 2)));
+  typedef int16_t Halves __attribute__((vector_size(kVectorBytes)));
+  return cast<VecI>(__builtin_convertvector(load_bits<Bytes>(from), Halves));
+#endif
+}
+
+template <bool left>
+void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, int32_t *to,
+                   int64_t to_stride) {
+  constexpr int lanes = kLanes<int32_t>;
+  const int8_t *from = static_cast<const int8_t *>(data);
+  const int64_t whole = k / kGroup;
+  int64_t x = 0;
+  if (c_stride == 1 && count % lanes == 0 && width == count) {
+    for (; x < whole; x++) {
+      for (int c = 0; c < count; c += lanes) {
+        const VecU value = join_rows(from + x * kGroup * x_stride + c, x_stride) ^ kFlip<left>;
+        store(to + x * to_stride + c, cast<VecI>(value));
+      }
+    }
+  } else if (x_stride == 1) {
+    for (; x + lanes <= whole; x += lanes) {
+      for (int c = 0; c < width; c += lanes) {
+        VecF block[lanes];
+        ROCPY_UNROLL
+        for (int i = 0; i < lanes; i++) {
+          block[i] = c + i < count ? cast<VecF>(load_groups(from + (c + i) * c_stride + x * kGroup)) : VecF{};
+        }
+        transpose<float>(block);
+        const int some = width - c < lanes ? width - c : lanes;
+        ROCPY_UNROLL
+        for (int i = 0; i < lanes; i++) {
+          store_some(to + (x + i) * to_stride + c, cast<VecI>(cast<VecU>(block[i]) ^ kFlip<left>), some, lanes);
+        }
+      }
+    }
+  }
+  for (; x < whole; x++) {
+    pack_group<left>(from + x * kGroup * x_stride, x_stride, c_stride, kGroup, count, width, to + x * to_stride);
+  }
+  if (k % kGroup) {
+    pack_group<left>(from + x * kGroup * x_stride, x_stride, c_stride, static_cast<int>(k % kGroup), count, width,
+                     to + x * to_stride);
+  }
+}
+
+#if defined(__AVX512VNNI__)
+inline void correct_offset(int64_t k, const int32_t *b, int64_t b_stride, int32_t *out) {
+  constexpr int lanes = kLanes<int32_t>;
+  const VecI offset = splat(static_cast<int32_t>(0x80808080u));
+  VecI first{}, second{};
+  for (int64_t x = 0; x < k; x++, b += b_stride) {
+    first = add_products(first, offset, load(b));
+    second = add_products(second, offset, load(b + lanes));
+  }
+  store(out, -first);
+  store(out + lanes, -second);
+}
+#endif
+
+ROCPY_INLINE VecI load_integers(const void *data, Type type, int64_t offset, int count) {
+  constexpr int lanes = kLanes<int32_t>;
+  if (type == Type::i32) return load_some(static_cast<const int32_t *>(data) + offset, count, lanes);
+  return __builtin_convertvector(load_some(static_cast<const Int8 *>(data) + offset, count, lanes), VecI);
+}
+
+// alpha * sum + beta * c + bias modulo 2^32, activated, and held to the range of the result.
+inline void epilogue_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, int64_t g, int64_t i0,
+                             int64_t j0, int64_t rows, int64_t columns, int32_t *) {
+  constexpr int lanes = kLanes<int32_t>;
+  const Problem &p = *finish.problem;
+  const int64_t bias = g * p.bias_batch_stride;
+  for (int64_t j = 0; j < columns; j += lanes) {
+    const int count = columns - j < lanes ? static_cast<int>(columns - j) : lanes;
+    VecU alpha = cast<VecU>(splat(finish.alpha)), column_bias{};
+    if (p.alpha_vector) {
+      alpha = cast<VecU>(load_some(static_cast<const int32_t *>(p.alpha_vector) + j0 + j, count, lanes));
+    }
+    if (p.has_bias && !p.bias_per_row) {
+      column_bias = cast<VecU>(load_integers(p.bias, p.bias_type, bias + j0 + j, count));
+    }
+    for (int64_t i = 0; i < rows; i++) {
+      VecU x = cast<VecU>(load(tile + i * stride + j)) * alpha;
+      if (finish.beta != 0) {
+        const int64_t at = g * p.c_batch_stride + (i0 + i) * p.c_row_stride + j0 + j;
+        x += cast<VecU>(splat(finish.beta)) * cast<VecU>(load_integers(p.c, p.d_type, at, count));
+      }
+      if (p.has_bias)
+        x +=
+            p.bias_per_row ? cast<VecU>(load_integers(p.bias, p.bias_type, bias + i0 + i, 1))[0] + VecU{} : column_bias;
+      VecI y = cast<VecI>(x);
+      if (p.activation == Activation::relu) y = y < 0 ? VecI{} : y;
+      if (p.activation == Activation::clamp) {
+        y = y > finish.high ? splat(finish.high) : y;
+        y = y < finish.low ? splat(finish.low) : y;
+      }
+      const int64_t at = g * p.d_batch_stride + (i0 + i) * p.d_row_stride + j0 + j;
+      if (p.d_type == Type::i32) {
+        store_some(static_cast<int32_t *>(p.d) + at, y, count, lanes);
+        continue;
+      }
+      y = y > 127 ? splat(127) : y;
+      y = y < -128 ? splat(-128) : y;
+      store_some(static_cast<Int8 *>(p.d) + at, __builtin_convertvector(y, VecF), count, lanes);
+    }
+  }
+}
+
+inline void epilogue_real(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, int64_t g, int64_t i0,
+                          int64_t j0, int64_t rows, int64_t columns, int32_t *) {
+  epilogue_any<float, int32_t>(finish.real, tile, stride, g, i0, j0, rows, columns, nullptr);
+}
+
+inline Kernels<int32_t>::Epilogue choose_integer_epilogue(const Problem &p) {
+  return integer_epilogue(p) ? epilogue_integer : epilogue_real;
+}
+
+}  // namespace
+}  // namespace rocpy_host::gemm
