@@ -7,9 +7,9 @@ from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import matmul as matmul
 from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
 from rocpy.blaslt.grouped import grouped_matmul as grouped_matmul
-from rocpy.blaslt.plan import Matmul
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
+from rocpy.blaslt.stateful import Matmul
 from rocpy.blaslt.weight import Weight
 
 __all__ = [

@@ -141,7 +141,7 @@ cdef enum:
     after_hold = 2
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *
-cdef list algorithms_of(CachedCall *call)
+cdef list algorithms_of(CachedCall *call, int device)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, size_t algorithm, int device,

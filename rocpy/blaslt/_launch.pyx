@@ -11,7 +11,7 @@ from rocpy.runtime.stream cimport hold
 from rocpy.blaslt import _choice
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
-from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import UnsupportedError
 
@@ -130,7 +130,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     _core.check(status)
     if call.plan.algorithms().empty():
         raise UnsupportedError(_policy.nothing_found(problem, options))
-    index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call))
+    index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call, -1))
     call.algorithm = index
     call.source = source.encode()
     call.swapped = lowered.swapped
@@ -138,18 +138,21 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     return result
 
 
-cdef list algorithms_of(CachedCall *call):
-    """Return the algorithms of a planned call as data, in the platform's order; empty where nothing is launched."""
+cdef list algorithms_of(CachedCall *call, int device):
+    """Return the algorithms of a planned call as data, in the platform's order; empty where nothing is launched. With a device they tell
+    what their ids hold for, which takes a handle the first time."""
     cdef list found = []
     cdef const MatmulAlgorithm *algorithm
     cdef int32_t index = 0
     cdef size_t i
     if call.plan == NULL:
         return found
+    library, arch = ("", "") if device < 0 else origin(device)
     for i in range(call.plan.algorithms().size()):
         algorithm = &call.plan.algorithms()[i]
         memcpy(&index, &algorithm.algo, sizeof(index))
-        found.append(Algorithm(index, algorithm.name.decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i))
+        found.append(Algorithm(index, algorithm.name.decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
+                               library=library, arch=arch))
     return found
 
 

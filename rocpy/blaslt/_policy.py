@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -307,7 +307,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
     >>> print(rocpy.explain(x, rocpy.Weight(np.ones((16, 4), np.float32))).algorithm.lowering)
     native
     """
-    from rocpy.blaslt.plan import Matmul
+    from rocpy.blaslt.stateful import Matmul
 
     arguments.pop("autotune", None)
     arguments.pop("algorithm", None)
@@ -327,12 +327,11 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
         )
 
 
-def forced_product(
-    a: Any, b: Any, c: Any, algorithm: Algorithm, out: Any, stream: Any, arguments: dict[str, Any]
-) -> Any:
+def forced_product(a: Any, b: Any, c: Any, algorithm: Any, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
     """Run a product by the algorithm that the user names."""
-    from rocpy.blaslt.plan import Matmul
+    from rocpy.blaslt.stateful import Matmul
 
     with Matmul(a, b, c, stream=stream, **arguments) as product:
-        product.plan()
+        if isinstance(algorithm, Mapping):
+            algorithm = product.pin(algorithm)
         return product.execute(out=out, algorithm=algorithm)

@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""An algorithm as the platform offered it for one problem."""
+"""An algorithm as the platform offered it for one problem: plain data, where it holds, and how it is found again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rocpy import platform
+from rocpy.errors import InvalidProblemError
 
 __all__ = ["Algorithm"]
 
+FORMAT = 1
 
-@dataclass(frozen=True, slots=True)
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Algorithm:
     """One way to compute a problem, from the heuristic of ``hipblasLtMatmulAlgoGetHeuristic``.
 
@@ -28,15 +37,22 @@ class Algorithm:
         Measured time in milliseconds, ``None`` until measured.
     rank
         Place in the heuristic's order, 0 first.
+    source
+        Where it comes from: ``"heuristic"``, ``"tuned"``, or ``"pinned"`` by the user.
+    library, arch
+        The library with its version and the architecture that the id holds for; ``""`` where nobody told.
 
     Examples
     --------
     >>> import numpy as np, rocpy
+    >>> from rocpy.blaslt import Algorithm
     >>> a = np.ones((64, 64), np.float32)
     >>> with rocpy.Matmul(a, a) as mm:
     ...     best = mm.plan()[0]
     >>> best.lowering, best.elapsed_ms
     ('native', None)
+    >>> Algorithm.from_json(best.to_json()) == best
+    True
     """
 
     id: int
@@ -46,7 +62,128 @@ class Algorithm:
     lowering: str = "native"
     elapsed_ms: float | None = None
     rank: int = 0
+    source: str = "heuristic"
+    library: str = ""
+    arch: str = ""
 
     def __str__(self) -> str:
-        """Return name, id and workspace on one line."""
-        return f"{self.name or 'algorithm'} #{self.id}, workspace {self.workspace_bytes} bytes, {self.lowering}"
+        """Return name, id and workspace on one line, and the time where it was measured."""
+        time = "" if self.elapsed_ms is None else f", {self.elapsed_ms:.4g} ms"
+        return (
+            f"{self.name or 'algorithm'} #{self.id}, workspace {self.workspace_bytes} bytes, {self.lowering}, "
+            f"{self.source}{time}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the algorithm as a dict of plain values, for JSON and for :meth:`from_dict`."""
+        return {"format": FORMAT, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Algorithm:
+        """Return the algorithm that :meth:`to_dict` wrote; whether it holds here is checked when it is used.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is no such record; the message names the field.
+        """
+        if not isinstance(data, Mapping):
+            raise InvalidProblemError(f"an algorithm's record is a dict, not {type(data).__name__}")
+        if data.get("format") != FORMAT:
+            raise InvalidProblemError(
+                f"an algorithm's record has format {data.get('format')!r}; this rocpy reads format {FORMAT}"
+            )
+        values = {key: value for key, value in data.items() if key != "format"}
+        for name, (kinds, required) in _FIELDS.items():
+            if name not in values:
+                if required:
+                    raise InvalidProblemError(f"an algorithm's record lacks {name!r}")
+            elif not isinstance(values[name], kinds) or isinstance(values[name], bool):
+                raise InvalidProblemError(f"an algorithm's record has {name}={values[name]!r}")
+        unknown = values.keys() - _FIELDS.keys()
+        if unknown:
+            raise InvalidProblemError(f"an algorithm's record has no field {', '.join(sorted(map(repr, unknown)))}")
+        return cls(**values)
+
+    def to_json(self) -> str:
+        """Return the algorithm as a JSON object."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Algorithm:
+        """Return the algorithm that :meth:`to_json` wrote."""
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise InvalidProblemError(f"an algorithm's record is no JSON: {error}") from None
+        return cls.from_dict(data)
+
+    def is_same(self, other: Algorithm) -> bool:
+        """Whether another one is the same algorithm, whatever was measured or predicted of it."""
+        return self.id == other.id and self.name == other.name
+
+
+_FIELDS: dict[str, tuple[tuple[type, ...], bool]] = {
+    "id": ((int,), True),
+    "name": ((str,), True),
+    "workspace_bytes": ((int,), True),
+    "waves": ((int, float), True),
+    "lowering": ((str,), False),
+    "elapsed_ms": ((int, float, type(None)), False),
+    "rank": ((int,), False),
+    "source": ((str,), False),
+    "library": ((str,), False),
+    "arch": ((str,), False),
+}
+
+
+@functools.cache
+def origin(device: int) -> tuple[str, str]:
+    """Return what the ids of a device's algorithms hold for: the library with its version, and the architecture."""
+    chosen = platform.current()
+    return f"hipblaslt {chosen.libraries['hipblaslt'].version}", chosen.devices[device].arch
+
+
+def read(given: object) -> Algorithm | int | str:
+    """Return what the user named an algorithm by: a record as an Algorithm, an index, or a kernel's name."""
+    if isinstance(given, Mapping):
+        inner = given.get("algorithm", given)
+        return inner if isinstance(inner, Algorithm) else Algorithm.from_dict(inner)
+    if isinstance(given, (Algorithm, str)) or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    raise InvalidProblemError(
+        f"algorithm: a {type(given).__name__}; it must be an Algorithm, its record, an index into .algorithms, or "
+        "a kernel's name"
+    )
+
+
+def check_origin(algorithm: Algorithm, device: int) -> None:
+    """Refuse an algorithm of another library, version or architecture, where its id is another kernel's."""
+    here = origin(device)
+    made = (algorithm.library or here[0], algorithm.arch or here[1])
+    if made != here:
+        raise InvalidProblemError(
+            f"algorithm {algorithm.name or algorithm.id} is of {made[0]} on {made[1]}, and this is {here[0]} on "
+            f"{here[1]}: its id means another kernel here; plan() and choose again"
+        )
+
+
+def find(given: object, found: Sequence[Algorithm], device: int) -> Algorithm | None:
+    """Return the algorithm that the user means, or ``None``; a wrong index or record is refused."""
+    wanted = read(given)
+    if isinstance(wanted, str):
+        return next((mine for mine in found if mine.name == wanted), None)
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(found):
+            raise InvalidProblemError(f"algorithm {wanted}: this product has {len(found)}, numbered from 0")
+        return found[wanted]
+    check_origin(wanted, device)
+    return next((mine for mine in found if mine.is_same(wanted)), None)
+
+
+def missing(given: object, found: Sequence[Algorithm]) -> InvalidProblemError:
+    """Return the error for an algorithm that the platform does not offer for the problem."""
+    names = ", ".join(mine.name or f"#{mine.id}" for mine in found[:8])
+    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+    label = given if isinstance(given, (str, Algorithm)) else read(given)
+    return InvalidProblemError(f"algorithm {label} is not one of this product's; there are {names or 'none'}{more}")

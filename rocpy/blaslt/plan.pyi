@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Types of the plan object; plan.pyx has the documentation.
+# Types of the planned product; stateful.py and plan.pyx have the documentation.
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,9 +51,17 @@ class Matmul:
     def packed(self) -> bool: ...
     @property
     def device_name(self) -> str: ...
-    def plan(self, *, max_algorithms: int = ...) -> list[Algorithm]: ...
+    @property
+    def algorithm(self) -> Algorithm | None: ...
+    def plan(
+        self,
+        *,
+        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
+        max_algorithms: int = ...,
+    ) -> list[Algorithm]: ...
+    def pin(self, algorithm: Any) -> Algorithm: ...
     def execute(
-        self, *, out: ArrayLike | None = None, algorithm: Algorithm | None = None, stream: StreamLike | None = None
+        self, *, out: ArrayLike | None = None, algorithm: Any = None, stream: StreamLike | None = None
     ) -> Any: ...
     def reset_operands(
         self,

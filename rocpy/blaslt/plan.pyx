@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Matmul: a product that is planned once and executed many times."""
+"""The planned product behind rocpy.Matmul: its operands, its plans, and the path of each execution."""
 
 from dataclasses import replace
 
@@ -21,56 +21,43 @@ from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
+from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
-# Algorithms that plan() asks for. hipBLASLt walks its whole library when asked for more than it ranked, which takes milliseconds.
+# Algorithms that are asked for: first few, since hipBLASLt walks its whole library when asked for more than it ranked, which takes
+# milliseconds; then all, for one that the user names.
 cdef int _REQUESTED = 32
+cdef int _ALL = 1 << 14
+# Plans of other layouts or Ms that a Matmul keeps.
+cdef int _KEPT = 8
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
 
+cdef double checked_beta(object beta, object c) except? -1.0:
+    cdef double value = (1.0 if c is not None else 0.0) if beta is None else real(beta, "beta")
+    if c is None and value != 0.0:
+        raise InvalidProblemError(f"beta = {value} scales c, and there is no c; pass c= or leave beta away")
+    return value
+
+
+cdef class Kept:
+    """The plan of a problem that is not the present one."""
+
+    cdef shared_ptr[CachedCall] call
+    cdef list found
+    cdef size_t chosen
+
+
 cdef class Matmul:
-    """A product that is planned once and executed many times: ``epilogue(alpha * a @ b + beta * c + bias)``.
-
-    Parameters
-    ----------
-    a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, options, stream
-        As for :func:`rocpy.matmul`. The operands are kept until they are reset or the object is closed.
-
-    Raises
-    ------
-    RocpyError
-        What :func:`rocpy.matmul` raises; all checks are made here.
-
-    Notes
-    -----
-    Stream: ``execute`` runs on the stream given to it, else on the one given here, else on the current stream of the operands' framework.
-    One Matmul belongs to one thread at a time; different ones run in parallel. On a GPU, operands in CPU memory are copied when they are
-    given, here and by reset_operands.
-
-    References
-    ----------
-    ``hipblasLtMatmulAlgoGetHeuristic``, ``hipblasLtMatmul``.
-
-    Examples
-    --------
-    >>> import numpy as np, rocpy
-    >>> a, b, bias = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32), np.zeros(4, np.float32)
-    >>> with rocpy.Matmul(a, b, epilogue="relu_bias", bias=bias) as mm:
-    ...     algorithms = mm.plan()
-    ...     first = mm.execute()
-    ...     mm.reset_operands(a=2 * a)
-    ...     second = mm.execute(algorithm=algorithms[-1])
-    >>> float(first[0, 0]), float(second[0, 0])
-    (3.0, 6.0)
-    """
+    """What rocpy.blaslt.stateful documents and completes."""
 
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
@@ -79,9 +66,12 @@ cdef class Matmul:
     cdef MatmulFactors factors
     cdef int epilogue
     cdef bint closed, busy, released
+    cdef bint weight_bias  # the bias is the one that the Weight carries
     cdef object options, stream, clamp, dtype, compute
     cdef object launched  # the problem as it is launched: with dense operands where copies are made
-    cdef list found
+    cdef list found  # the algorithms of the plan; the rank of each is its place there
+    cdef size_t chosen  # the rank of the one that is taken
+    cdef dict kept  # plans by problem, the one used last at the end
     cdef str extra_name
     cdef object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
     #: The validated problem, plain data.
@@ -106,6 +96,7 @@ cdef class Matmul:
         self.extra_name = row.outputs[0] if row.outputs else None
         if bias is None and type(b) is Weight and row.bias:
             bias = (<Weight>b).bias
+            self.weight_bias = bias is not None
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
@@ -116,94 +107,75 @@ cdef class Matmul:
             a, b, c, bias, aux = [_staging.upload(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
         self.factors.alpha = real(alpha, "alpha")
-        self.set_beta(beta, c)
+        self.factors.beta = checked_beta(beta, c)
         self.clamp = None if clamp is None else _policy.clamp_bounds(clamp)
         if compute is not None:
             _policy.compute_code(compute)
         self.stream = stream
         self.dtype = dtype
         self.compute = compute
+        self.kept = {}
         self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
-        self.state_problem()
+        self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp))
         self.closed = False
 
-    cdef int set_beta(self, object beta, object c) except -1:
-        self.factors.beta = (1.0 if c is not None else 0.0) if beta is None else real(beta, "beta")
-        if c is None and self.factors.beta != 0.0:
-            raise InvalidProblemError(f"beta = {self.factors.beta} scales c, and there is no c; pass c= or leave beta away")
-        return 0
-
-    cdef int state_problem(self) except -1:
-        """State the problem of the operands as they are, and what of it must be copied; drops the plan."""
-        self.problem = problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
-        self.call.reset()
-        self.found = None
-        self.copies = ()
-        self.launched = self.problem
-        if self.problem.m and self.problem.n and self.problem.batch:
-            self.copies = _lowering.lower(self.problem).copies
-        if not self.copies:
-            return 0
-        if "transpose" in self.copies:
+    cdef int state_problem(self, object problem) except -1:
+        """Take a problem, with what of it must be copied, and drop the plan. Refuses before anything is changed."""
+        cdef tuple copies = ()
+        cdef object launched = problem
+        if problem.m and problem.n and problem.batch:
+            copies = _lowering.lower(problem).copies
+        if "transpose" in copies:
             raise UnsupportedError(
-                f"bias: shape {self.problem.bias.shape}, one per row, is added by the transposed product; use rocpy.matmul, or make a Matmul "
+                f"bias: shape {problem.bias.shape}, one per row, is added by the transposed product; use rocpy.matmul, or make a Matmul "
                 "of b.T and a.T with the bias as a vector"
             )
-        if self.options.copies == "error":
-            raise _policy.copy_refused(self.copies[0], getattr(self.problem, self.copies[0]).text)
-        dense = {}
-        for name in self.copies:
-            operand = getattr(self.problem, name)
-            dense[name] = OperandInfo.dense(self.problem.result_shape if name == "c" else operand.shape, operand.dtype)
-        self.launched = replace(self.problem, **dense)
+        if copies:
+            if self.options.copies == "error":
+                raise _policy.copy_refused(copies[0], getattr(problem, copies[0]).text)
+            dense = {}
+            for name in copies:
+                operand = getattr(problem, name)
+                dense[name] = OperandInfo.dense(problem.result_shape if name == "c" else operand.shape, operand.dtype)
+            launched = replace(problem, **dense)
+        self.problem, self.copies, self.launched = problem, copies, launched
+        self.call.reset()
+        self.found = None
         return 0
 
-    cdef int enter(self) except -1:
+    cdef int change_problem(self, object problem) except -1:
+        """Take another problem; the plan goes to those kept, and one kept for the new problem comes from there."""
+        cdef Kept entry = None
+        cdef object before = self.problem
+        if self.call.get() != NULL and self.call.get().plan != NULL:
+            entry = Kept()
+            entry.call, entry.found, entry.chosen = self.call, self.found, self.chosen
+        self.state_problem(problem)
+        if entry is not None:
+            self.kept[before] = entry
+            if len(self.kept) > _KEPT:
+                del self.kept[next(iter(self.kept))]
+        entry = self.kept.pop(problem, None)
+        if entry is not None:
+            self.call, self.found, self.chosen = entry.call, entry.found, entry.chosen
+        return 0
+
+    cdef int enter(self, bint resetting=False) except -1:
         if self.closed:
             raise ClosedError("this Matmul was closed; make a new one")
         if self.busy:
             raise RocpyError("this Matmul is in use by another thread; give each thread its own")
-        if self.released:
+        if self.released and not resetting:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
         self.busy = True
         return 0
 
-    def plan(self, *, int max_algorithms=_REQUESTED):
-        """Ask the platform for algorithms; execute() takes the first unless told otherwise.
-
-        Parameters
-        ----------
-        max_algorithms
-            How many to ask for, 1 or more.
-
-        Returns
-        -------
-        list of Algorithm
-            Best first, as predicted; empty when the result has no elements. Planning again starts from nothing.
-
-        Raises
-        ------
-        UnsupportedError
-            If the platform has none.
-        ClosedError
-            After close().
-
-        References
-        ----------
-        ``hipblasLtMatmulAlgoGetHeuristic``.
-
-        Examples
-        --------
-        >>> import numpy as np, rocpy
-        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
-        ...     len(mm.plan()) >= 1
-        True
-        """
-        if max_algorithms < 1:
-            raise InvalidProblemError(f"max_algorithms={max_algorithms}; it must be 1 or more")
+    def plan(self, *, list algorithms=None, int max_algorithms=_REQUESTED):
         self.enter()
         try:
             self.make_plan(max_algorithms)
+            if algorithms is not None:
+                self.restrict(algorithms)
             return list(self.found)
         finally:
             self.busy = False
@@ -221,8 +193,60 @@ cdef class Matmul:
             self.call = build(self.launched, self.options, context, self.operands.packed, requested)
         finally:
             release_context(context)
-        self.found = algorithms_of(self.call.get())
+        found = algorithms_of(self.call.get(), device)
+        self.chosen = self.call.get().algorithm
+        if found:
+            found.insert(0, replace(found.pop(self.chosen), source=self.call.get().source.decode()))
+        self.found = found
         return 0
+
+    cdef int restrict(self, list wanted) except -1:
+        """Leave only the algorithms that the user names, in his order, and take the first."""
+        cdef list chosen = [self.find(one) for one in wanted]
+        self.found = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
+        self.chosen = self.found[0].rank
+        return 0
+
+    cdef object find(self, object algorithm):
+        """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""
+        cdef int device = 0
+        cdef hipStream_t c_stream = NULL
+        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        mine = _algorithms.find(algorithm, self.found, device)
+        if mine is None and self.found:
+            mine = self.find_among_all(algorithm, device)
+        if mine is None:
+            raise _algorithms.missing(algorithm, self.found)
+        return mine
+
+    cdef object find_among_all(self, object algorithm, int device):
+        cdef shared_ptr[CachedCall] call = self.call
+        cdef list found = self.found
+        cdef size_t chosen = self.chosen
+        taken = self.algorithm
+        self.make_plan(_ALL)
+        mine = _algorithms.find(algorithm, self.found, device)
+        if mine is None:
+            self.call, self.found, self.chosen = call, found, chosen
+            return None
+        # The plan is that of all from now on; what the user has seen keeps its order, its times and its choice.
+        places = {(one.id, one.name): one.rank for one in self.found}
+        self.found = [replace(one, rank=places[one.id, one.name]) for one in found if (one.id, one.name) in places] + [mine]
+        self.chosen = places.get((taken.id, taken.name), mine.rank)
+        return mine
+
+    def pin(self, algorithm):
+        self.enter()
+        try:
+            if self.found is None:
+                self.make_plan(_REQUESTED)
+            mine = self.find(algorithm)
+            pinned = replace(mine, source="pinned")
+            self.found = [pinned if one is mine else one for one in self.found]
+            self.chosen = pinned.rank
+            return pinned
+        finally:
+            self.busy = False
 
     def execute(self, *, out=None, algorithm=None, stream=None):
         """Compute the product of the operands as they are now.
@@ -232,7 +256,8 @@ cdef class Matmul:
         out
             Array that receives the result.
         algorithm
-            One of :attr:`algorithms`; the first by default. An unplanned product is planned first.
+            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. An
+            unplanned product is planned first.
         stream
             Stream that orders the product, instead of the one given at construction.
 
@@ -279,9 +304,9 @@ cdef class Matmul:
                 self.operands.b = weight.operand
             if self.found is None:
                 self.make_plan(_REQUESTED)
-            chosen = self.call.get().algorithm
-            if algorithm is not None:
-                chosen = self.place_of_algorithm(algorithm)
+            chosen = self.chosen
+            if algorithm is not None and self.call.get().plan != NULL:
+                chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
             after = place_of(&self.operands.a, stream, &device, &c_stream)
@@ -356,45 +381,20 @@ cdef class Matmul:
             )
         return dense and self.prototype is None
 
-    cdef size_t place_of_algorithm(self, object algorithm) except? 99999:
-        if not isinstance(algorithm, Algorithm):
-            raise InvalidProblemError(f"algorithm: a {type(algorithm).__name__}; it must be one of .algorithms")
-        for place, mine in enumerate(self.found):
-            if mine.id == algorithm.id and mine.name == algorithm.name:
-                return place
-        raise InvalidProblemError(f"algorithm {algorithm} is not one of this product's; take one of .algorithms")
-
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None):
-        """Put other operands in the place of those given before.
-
-        Parameters
-        ----------
-        a, b, c, bias, aux
-            New operands of the same shape, dtype and device; what is not given stays. Other strides are allowed and planned for.
-        alpha, beta
-            New host scalars.
-
-        Raises
-        ------
-        InvalidProblemError
-            If a new operand's shape or dtype differs, or the product has no such operand; the message shows both. Nothing is changed then.
-
-        Examples
-        --------
-        >>> import numpy as np, rocpy
-        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1))) as mm:
-        ...     mm.reset_operands(a=np.zeros((2, 3)), alpha=2.0)
-        ...     mm.execute()
-        array([[0.],
-               [0.]])
-        """
         cdef Operands fresh
-        if self.released and None not in (a, b):
-            self.released = False
-        self.enter()
+        self.enter(resetting=True)
         try:
             given = dict(self.given)
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
+            if type(b) is Weight and self.weight_bias and bias is None and (<Weight>b).bias is not None:
+                changes["bias"] = (<Weight>b).bias
+            if self.released:
+                lacking = [name for name in _RESETTABLE if getattr(self.problem, name) is not None and name not in changes]
+                if lacking:
+                    raise InvalidOperandError(
+                        f"{', '.join(lacking)}: the operands were released, so all of them must be given again; pass {lacking[0]}="
+                    )
             if "aux" in changes:
                 changes["aux"] = sole_aux(changes["aux"])
             if self.prototype is not None:
@@ -406,28 +406,23 @@ cdef class Matmul:
             held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
             operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
                         "aux": info(&fresh.aux)}
-            for name in changes:
-                old, new = getattr(self.problem, name), operands[name]
-                if old.shape != new.shape or old.dtype != new.dtype or old.packed != new.packed:
-                    raise InvalidProblemError(
-                        f"{name}: it was shape {old.shape}, {old.dtype}{', packed' if old.packed else ''} and would become shape "
-                        f"{new.shape}, {new.dtype}{', packed' if new.packed else ''}; make a new Matmul for another problem"
-                    )
-            problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
+            problem = self.problem
+            if _reset.check(problem, operands, changes, self.options.dynamic):
+                problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
             new_alpha = self.factors.alpha if alpha is None else real(alpha, "alpha")
-            if beta is not None:
-                self.set_beta(beta, given["c"])
-            self.factors.alpha = new_alpha
+            new_beta = self.factors.beta if beta is None else checked_beta(beta, given["c"])
+            if problem is not self.problem:
+                self.change_problem(problem)
+            self.factors.alpha, self.factors.beta = new_alpha, new_beta
+            self.released = False
             memcpy(&self.operands, &fresh, sizeof(Operands))
             self.given, self.held = given, held
-            if problem != self.problem:
-                self.state_problem()
         finally:
             self.busy = False
 
     def release_operands(self):
-        """Let go of the operands and keep the plan; reset_operands() with a and b makes the product usable again."""
-        self.enter()
+        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        self.enter(resetting=True)
         self.released = True
         self.held = ()
         self.given = dict.fromkeys(self.given)
@@ -439,11 +434,18 @@ cdef class Matmul:
         return list(self.found or ())
 
     @property
+    def algorithm(self):
+        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
+        for one in self.found or ():
+            if one.rank == self.chosen:
+                return one
+        return None
+
+    @property
     def choice(self):
-        """The algorithm that execute() takes by itself, ``None`` before plan(), and where that choice came from."""
-        if not self.found:
-            return None, "nothing to compute"
-        return self.found[self.call.get().algorithm], self.call.get().source.decode()
+        """That algorithm, and where the choice came from."""
+        chosen = self.algorithm
+        return (None, "nothing to compute") if chosen is None else (chosen, chosen.source)
 
     @property
     def packed(self):
@@ -468,6 +470,7 @@ cdef class Matmul:
         self.call.reset()
         self.held = ()
         self.given = {}
+        self.kept = {}
         self.found = None
 
     def __enter__(self):

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""Matmul: a product that is planned once and executed many times; what it is asked for outside the per-call path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rocpy.blaslt import plan as _plan
+from rocpy.blaslt.algorithms import FORMAT, Algorithm
+from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.weight import Weight
+from rocpy.errors import InvalidProblemError
+from rocpy.typing import ArrayLike
+
+__all__ = ["Matmul"]
+
+# Algorithms that plan() asks for. hipBLASLt walks its whole library when asked for more than it ranked, which takes
+# milliseconds.
+REQUESTED = 32
+
+
+class Matmul(_plan.Matmul):
+    """A product that is planned once and executed many times: ``epilogue(alpha * a @ b + beta * c + bias)``.
+
+    Parameters
+    ----------
+    a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, options, stream
+        As for :func:`rocpy.matmul`. The operands are kept until they are reset or the object is closed.
+
+    Raises
+    ------
+    RocpyError
+        What :func:`rocpy.matmul` raises; all checks are made here.
+
+    Notes
+    -----
+    Stream: ``execute`` runs on the stream given to it, else on the one given here, else on the current stream of the
+    operands' framework. One Matmul belongs to one thread at a time, and says so when two use it; different ones run
+    in parallel. On a GPU, operands in CPU memory are copied when they are given, here and by reset_operands.
+
+    References
+    ----------
+    ``hipblasLtMatmulAlgoGetHeuristic``, ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> a, b, bias = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32), np.zeros(4, np.float32)
+    >>> with rocpy.Matmul(a, b, epilogue="relu_bias", bias=bias) as mm:
+    ...     algorithms = mm.plan()
+    ...     first = mm.execute()
+    ...     mm.reset_operands(a=2 * a)
+    ...     second = mm.execute(algorithm=algorithms[-1])
+    >>> float(first[0, 0]), float(second[0, 0])
+    (3.0, 6.0)
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def plan(
+        self,
+        *,
+        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
+        max_algorithms: int = REQUESTED,
+    ) -> list[Algorithm]:
+        """Ask the platform for algorithms; execute() takes the first unless told otherwise.
+
+        Parameters
+        ----------
+        algorithms
+            Only these, in this order: algorithms, their records (:meth:`Algorithm.to_dict`, :meth:`export`) or kernel
+            names. The first is pinned.
+        max_algorithms
+            How many to ask for, 1 or more.
+
+        Returns
+        -------
+        list of Algorithm
+            Best first, as predicted; empty when the result has no elements. Planning again starts from nothing.
+
+        Raises
+        ------
+        InvalidProblemError
+            If an algorithm is of another library, version or architecture, or is not offered for this product.
+        UnsupportedError
+            If the platform has none.
+        ClosedError
+            After close().
+
+        References
+        ----------
+        ``hipblasLtMatmulAlgoGetHeuristic``.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+        ...     found = mm.plan()
+        ...     only = mm.plan(algorithms=[found[-1].to_dict()])
+        >>> only[0].name == found[-1].name, only[0].source
+        (True, 'pinned')
+        """
+        if not isinstance(max_algorithms, int) or max_algorithms < 1:
+            raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
+        if algorithms is None:
+            return super().plan(max_algorithms=max_algorithms)
+        if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
+            raise InvalidProblemError(f"algorithms: a {type(algorithms).__name__}; it must be a list of algorithms")
+        if not algorithms:
+            raise InvalidProblemError("algorithms: an empty list; leave it away to have the platform's own")
+        return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
+
+    def pin(self, algorithm: Algorithm | Mapping[str, Any] | int | str) -> Algorithm:
+        """Make execute() take one algorithm from now on, until the next plan.
+
+        Parameters
+        ----------
+        algorithm
+            One of :attr:`algorithms`, its index there, its kernel's name, its record, or what :meth:`export` gave,
+            whose problem must then be this one.
+
+        Returns
+        -------
+        Algorithm
+            The algorithm as this product has it; its ``source`` is ``"pinned"``.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is of another library, version, architecture or problem, or is not offered for this product.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+        ...     saved = mm.export()
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.zeros((64, 64))) as mm:
+        ...     mm.pin(saved).source
+        'pinned'
+        """
+        if isinstance(algorithm, Mapping) and "problem" in algorithm:
+            self._check_problem(algorithm["problem"])
+        return super().pin(algorithm)
+
+    def _check_problem(self, record: Any) -> None:
+        made = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
+        if made != self.problem:
+            raise InvalidProblemError(
+                f"algorithm: its record is of {made}, and this product is {self.problem}"
+                + (" with other strides" if str(made) == str(self.problem) else "")
+            )
+
+    def export(self) -> dict[str, Any]:
+        """Return the problem and the algorithm that execute() takes, as plain values for JSON.
+
+        Returns
+        -------
+        dict
+            ``{"format": 1, "problem": ..., "algorithm": ...}``; :meth:`pin`, :meth:`plan` and
+            ``rocpy.matmul(..., algorithm=)`` take it back, in this process or another. An unplanned product is
+            planned first.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the result has no elements, so that there is no algorithm.
+
+        Examples
+        --------
+        >>> import json, numpy as np, rocpy
+        >>> a = np.ones((8, 8))
+        >>> with rocpy.Matmul(a, a) as mm:
+        ...     saved = json.dumps(mm.export())
+        >>> float(rocpy.matmul(a, a, algorithm=json.loads(saved))[0, 0])
+        8.0
+        """
+        if not self.algorithms:
+            self.plan()
+        chosen = self.algorithm
+        if chosen is None:
+            raise InvalidProblemError("this product has no elements to compute, so it has no algorithm to export")
+        return {"format": FORMAT, "problem": json.loads(self.problem.to_json()), "algorithm": chosen.to_dict()}
+
+    def reset_operands(
+        self,
+        *,
+        a: ArrayLike | None = None,
+        b: ArrayLike | Weight | None = None,
+        c: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
+        aux: ArrayLike | dict[str, Any] | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
+    ) -> None:
+        """Put other operands in the place of those given before.
+
+        Parameters
+        ----------
+        a, b, c, bias, aux
+            New operands of the same shape, dtype and device; what is not given stays. Other strides are allowed and
+            planned for. With ``options(dynamic="m")`` M may change, in all operands that have it at once; the last
+            few plans are kept, with what was pinned in them.
+        alpha, beta
+            New host scalars.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a new operand's shape or dtype differs, or the product has no such operand; the message shows both.
+            Nothing is changed then.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1)), options={"dynamic": "m"}) as mm:
+        ...     mm.reset_operands(a=np.zeros((2, 3)), alpha=2.0)
+        ...     mm.execute()
+        ...     mm.reset_operands(a=np.ones((1, 3)))
+        ...     mm.execute()
+        array([[0.],
+               [0.]])
+        array([[6.]])
+        """
+        super().reset_operands(a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta)
