@@ -10,10 +10,11 @@ from rocpy.runtime.stream cimport hold
 
 from rocpy.blaslt import _choice
 from rocpy.blaslt import lowering as _lowering
+from rocpy.blaslt import _fallback
 from rocpy.blaslt import _policy
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
-from rocpy.errors import UnsupportedError
+from rocpy.errors import InvalidProblemError, UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -54,6 +55,31 @@ cdef int fill_shape(int32_t *ndim, int64_t *extents, tuple shape) except -1:
     return 0
 
 
+# What hipBLASLt answers for types, epilogues and attributes that it does not have, at planning: hipblasStatus_t.
+cdef tuple _REFUSALS = (3, 6, 7, 10)
+
+
+cdef bint refuses(const Status &status):
+    return status.library == _core.Library.hipblaslt and status.code in _REFUSALS
+
+
+cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object problem, object options, StreamContext *context, bint packed,
+                                    str why) except *:
+    """Make the call one that begins with the nearest native product, or refuse for the reason given."""
+    cdef int place
+    if options.fallback == "error":
+        raise _fallback.refused(why)
+    strict = _fallback.strict(options)
+    for place, recipe in enumerate(_fallback.recipes_of(problem)):
+        try:
+            build(_fallback.base_problem(problem, recipe), strict, context, packed and not recipe.operands, 1)
+        except (InvalidProblemError, UnsupportedError):
+            continue
+        result.get().copies = _fallback.kind_bits(problem, place)
+        return result
+    raise UnsupportedError(why)
+
+
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *:
     """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind."""
     cdef shared_ptr[CachedCall] result
@@ -72,6 +98,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if problem.m == 0 or problem.n == 0 or problem.batch == 0:
         return result
 
+    if row.enumerator is None:
+        return unfused(result, problem, options, context, packed, _fallback.no_enumerator(problem))
     cdef object lowered = _lowering.lower(problem)
     cdef str name
     if lowered.copies:
@@ -127,9 +155,13 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     cdef Status status
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
-    _core.check(status)
-    if call.plan.algorithms().empty():
-        raise UnsupportedError(_policy.nothing_found(problem, options))
+    if not status.ok() and not refuses(status):
+        _core.check(status)
+    if not status.ok() or call.plan.algorithms().empty():
+        if call.plan != NULL:
+            call.plan.release()
+            call.plan = NULL
+        return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
     index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call, -1))
     call.algorithm = index
     call.source = source.encode()

@@ -240,6 +240,8 @@ class Explanation:
         Operands that are copied first, because the library cannot take them as they lie.
     packed
         Whether b is a packed :class:`rocpy.Weight`.
+    unfused
+        Why the product is not fused and what is done instead; empty where it is.
 
     Examples
     --------
@@ -257,6 +259,7 @@ class Explanation:
     source: str
     copies: tuple[str, ...]
     packed: bool
+    unfused: str = ""
 
     def __str__(self) -> str:
         """Return one line for each fact."""
@@ -268,6 +271,8 @@ class Explanation:
                 f"lowering   {algorithm.lowering}",
                 f"workspace  {algorithm.workspace_bytes} bytes",
             ]
+        if self.unfused:
+            lines.append(f"because    {self.unfused}")
         lines.append(f"chosen by  {self.source}")
         if self.packed:
             lines.append("weights    packed for the platform")
@@ -324,6 +329,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
             source=source,
             copies=product.copies,
             packed=product.packed,
+            unfused=product.unfused.text if product.unfused is not None else "",
         )
 
 

@@ -18,6 +18,7 @@ from rocpy.blaslt._launch cimport (
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy import platform
+from rocpy.blaslt import _fallback
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
@@ -113,6 +114,12 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if found.copies:
         if resolved is None:
             resolved = _options.resolve_options(options)
+        if found.copies >> 7 & 1:  # _fallback.UNFUSED_BIT
+            return _fallback.unfused_product(
+                product_again, found.copies, EPILOGUE_NAMES[index], array_type_of_hip(operands.a.type).name.decode(),
+                array_type_of_hip(found.result_type).name.decode(), (a, b, c, bias, aux, out), resolved,
+                dict(alpha=alpha, beta=beta, clamp=clamp, compute=compute, stream=stream), Settle(<size_t>c_stream),
+            )
         return _policy.copied_product(
             product_again, found.copies, resolved, (a, b, c, bias, aux, out),
             (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),

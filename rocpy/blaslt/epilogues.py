@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidProblemError
 
 __all__ = ["EPILOGUES", "Epilogue", "EpilogueRow", "find_epilogue"]
 
@@ -133,8 +133,6 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     ------
     InvalidProblemError
         If there is no epilogue of that name; the message lists those there are.
-    UnsupportedError
-        If hipBLASLt has no such epilogue, so that it cannot be fused natively.
     """
     if epilogue is None:
         return EPILOGUES["default"]
@@ -147,9 +145,4 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     row = EPILOGUES.get(name)
     if row is None:
         raise InvalidProblemError(f"there is no epilogue {str(epilogue)!r}; names: {', '.join(EPILOGUES)}")
-    if row.enumerator is None:
-        raise UnsupportedError(
-            f"epilogue {row.name!r}: hipBLASLt has no such epilogue, and rocpy does not compose it yet; "
-            f"apply it to the result of epilogue={'bias' if row.bias else 'default'!r}"
-        )
     return row

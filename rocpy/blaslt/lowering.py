@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from rocpy import dtypes
+from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
 
 __all__ = ["Layout", "Lowered", "lower", "matrix_layout"]
@@ -248,8 +249,8 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         out.c, out.d = Layout(m, problem.n, c_lies[1], batch_of["c"]), Layout(m, problem.n, d_lies[1], batch_of["d"])
     for layout in (out.a, out.b, out.c, out.d):
         layout.ld = max(layout.ld, layout.rows, 1)
-    enumerator = row.enumerator
-    assert enumerator is not None  # find_epilogue refuses the others
+    # An epilogue that the library lacks is never launched; its product is lowered for what must be copied.
+    enumerator = row.enumerator or EPILOGUES["default"].enumerator or 1
     if swapped and row.gradient in ("bgrada", "bgradb"):
         # The library's A is the user's b: what it calls the gradient along A is the one along b.
         enumerator = 512 if row.gradient == "bgrada" else 256

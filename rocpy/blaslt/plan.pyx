@@ -20,13 +20,14 @@ from rocpy.blaslt._launch cimport (
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
+from rocpy.blaslt import _fallback
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt import algorithms as _algorithms
-from rocpy.blaslt.call import matmul as _matmul
+from rocpy.blaslt.call import Settle as _Settle, matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
@@ -76,6 +77,8 @@ cdef class Matmul:
     cdef object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
     #: The validated problem, plain data.
     cdef readonly object problem
+    #: How a product is done that the library cannot fuse (rocpy.blaslt._fallback); None for the others.
+    cdef readonly object unfused
     #: Names of operands that are copied at each execution, because the library cannot take them as they lie.
     cdef readonly tuple copies
 
@@ -140,7 +143,7 @@ cdef class Matmul:
             launched = replace(problem, **dense)
         self.problem, self.copies, self.launched = problem, copies, launched
         self.call.reset()
-        self.found = None
+        self.found = self.unfused = None
         return 0
 
     cdef int change_problem(self, object problem) except -1:
@@ -193,6 +196,13 @@ cdef class Matmul:
             self.call = build(self.launched, self.options, context, self.operands.packed, requested)
         finally:
             release_context(context)
+        self.unfused = None
+        if self.call.get().copies:
+            self.unfused = _fallback.UnfusedPlan(self.call.get().copies, self.problem, self.given, self.options, self.stream, dict(
+                alpha=self.factors.alpha, beta=self.factors.beta, clamp=self.clamp, compute=self.compute))
+            self.found = self.unfused.plan(requested)
+            self.chosen = self.found[0].rank
+            return 0
         found = algorithms_of(self.call.get(), device)
         self.chosen = self.call.get().algorithm
         if found:
@@ -305,12 +315,12 @@ cdef class Matmul:
             if self.found is None:
                 self.make_plan(_REQUESTED)
             chosen = self.chosen
-            if algorithm is not None and self.call.get().plan != NULL:
+            if algorithm is not None and self.found:
                 chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
             after = place_of(&self.operands.a, stream, &device, &c_stream)
-            if self.copies:
+            if self.copies and self.unfused is None:
                 if after != after_wait:
                     settle(c_stream)
                 memcpy(&operands, &self.operands, sizeof(Operands))
@@ -318,8 +328,13 @@ cdef class Matmul:
                 held = (held, self.copy_into(&operands))
             if out is not None:
                 direct = self.read_out(used, out, &target)
-            result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
-                             out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors, chosen, device, c_stream, after)
+            if self.unfused is not None:
+                direct = False
+                result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
+            else:
+                result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
+                                 out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors, chosen,
+                                 device, c_stream, after)
             extra = None
             if self.extra_name is not None:
                 result, extra = result
@@ -342,18 +357,12 @@ cdef class Matmul:
 
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
+        cdef Operand *target
         for name in self.copies:
             array = _policy.contiguous(self.given[name], self.problem.result_shape if name == "c" else None)
-            if name == "a":
-                copied.append(parse_one(array, name, &operands.a, &operands.a))
-            elif name == "b":
-                copied.append(parse_one(array, name, &operands.b, &operands.a))
-            elif name == "c":
-                copied.append(parse_one(array, name, &operands.c, &operands.a))
-            elif name == "bias":
-                copied.append(parse_one(array, name, &operands.bias, &operands.a))
-            else:
-                copied.append(parse_one(array, name, &operands.aux, &operands.a))
+            target = (&operands.a if name == "a" else &operands.b if name == "b" else &operands.c if name == "c"
+                      else &operands.bias if name == "bias" else &operands.aux)
+            copied.append(parse_one(array, name, target, &operands.a))
         return tuple(copied)
 
     cdef bint read_out(self, Operands *operands, object out, Operand *target) except? -1:
@@ -417,6 +426,8 @@ cdef class Matmul:
             self.released = False
             memcpy(&self.operands, &fresh, sizeof(Operands))
             self.given, self.held = given, held
+            if self.unfused is not None:
+                self.unfused.reset(given, new_alpha, new_beta)
         finally:
             self.busy = False
 
@@ -426,6 +437,8 @@ cdef class Matmul:
         self.released = True
         self.held = ()
         self.given = dict.fromkeys(self.given)
+        if self.unfused is not None:
+            self.unfused.release()
         self.busy = False
 
     @property
@@ -471,7 +484,7 @@ cdef class Matmul:
         self.held = ()
         self.given = {}
         self.kept = {}
-        self.found = None
+        self.found = self.unfused = None
 
     def __enter__(self):
         if self.closed:

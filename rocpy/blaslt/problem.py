@@ -205,9 +205,8 @@ class Problem:
     @property
     def column_bias(self) -> bool:
         """Whether the bias is one for each row of the result, of shape (M, 1)."""
-        if self.bias is None or self.bias.shape != (self.m, 1) or min(len(self.a.shape), len(self.b.shape)) < 2:
-            return False
-        return self.n != 1 or (self.m != 1 and self.batch_shape != (self.m,))
+        matrices = min(len(self.a.shape), len(self.b.shape)) > 1
+        return self.bias is not None and is_column_bias(self.bias.shape, self.m, self.n, self.batch_shape, matrices)
 
     def to_json(self) -> str:
         """Return the problem as a JSON object."""
@@ -239,6 +238,11 @@ class Problem:
             f"{batch + ' of ' if batch else ''}({self.m} x {self.k}) @ ({self.k} x {self.n}), "
             f"{self.a.dtype} -> {self.dtype}, epilogue {self.epilogue}"
         )
+
+
+def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...], matrices: bool) -> bool:
+    """Whether a bias of this shape is one for each row of the result; ``matrices``: neither operand is a vector."""
+    return bias == (m, 1) and matrices and (n != 1 or (m != 1 and batch != (m,)))
 
 
 def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:

@@ -65,7 +65,7 @@ def test_it_raises_what_matmul_raises():
     with pytest.raises(rocpy.InvalidProblemError, match="must be equal"):
         rocpy.explain(a, a)
     with pytest.raises(rocpy.UnsupportedError, match="gelu_erf"):
-        rocpy.explain(a, a.T, epilogue="gelu_erf")
+        rocpy.explain(a, a.T, epilogue="gelu_erf", options={"fallback": "error"})
 
 
 def test_operands_are_neither_read_nor_written():

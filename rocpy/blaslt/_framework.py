@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""The elementwise operations that an unfused epilogue is made of, by the framework that the arrays belong to."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.errors import UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+# Saturating formats: a float beyond the largest value becomes it, infinities too. ml_dtypes and torch give NaN instead.
+_SATURATING = tuple(name for name, row in dtypes.DTYPES.items() if row.kind == "float" and row.bits <= 8)
+_INTEGER_LIMITS = {"int8": (-128.0, 127.0), "int32": (-2147483648.0, 2147483647.0)}
+
+
+def largest(dtype: str) -> float:
+    """Return the largest finite value of a floating-point format of eight bits or fewer."""
+    import ml_dtypes  # heavy, and its types are rare
+
+    return float(ml_dtypes.finfo(dtypes.lookup(dtype).numpy).max)
+
+
+class Framework:
+    """Operations of numpy and of modules that have its names: cupy, jax.numpy."""
+
+    def __init__(self, module: Any, special: Any = None) -> None:
+        self.module = module
+        self.special = special  # the module that has erfc; None: ours
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array is this framework's, so that it needs no conversion."""
+        return root(array) == root_of_module(self.module)
+
+    def wide(self, array: Any, dtype: str, like: Any) -> Any:  # noqa: ARG002 (numpy's arrays have one place)
+        """Return an array of this framework, where ``like`` is, with the values of another, in another type."""
+        if not self.owns(array):
+            array = self.module.asarray(values(array))
+        return array.astype(dtypes.lookup(dtype).numpy, copy=False)
+
+    def narrow(self, array: Any, dtype: str) -> Any:
+        """Return an array rounded once to the result's type: to nearest even, eight bits and integers saturated."""
+        if str(array.dtype) == dtype:
+            return array
+        if dtype in _SATURATING:
+            limit = largest(dtype)
+            array = self.clamp(array, -limit, limit)
+        elif dtype in _INTEGER_LIMITS:
+            array = self.clamp(self.module.rint(array), *_INTEGER_LIMITS[dtype])
+        return array.astype(dtypes.lookup(dtype).numpy, copy=False)
+
+    def sigmoid(self, x: Any) -> Any:
+        """Return ``1 / (1 + exp(-x))``; where exp overflows, the quotient is the 0 that it should be."""
+        return 1.0 / (1.0 + self.module.exp(-x))
+
+    def erfc(self, x: Any) -> Any:
+        """Return the complementary error function."""
+        return self.special.erfc(x) if self.special is not None else numpy_erfc(x)
+
+    def where(self, condition: Any, x: Any, value: float) -> Any:
+        """Return x where the condition holds, a number of x's type elsewhere."""
+        return self.module.where(condition, x, np.asarray(value, x.dtype)[()])
+
+    def clamp(self, x: Any, low: float, high: float) -> Any:
+        """Return x between two bounds; NaN stays."""
+        return self.module.maximum(self.module.minimum(x, high), low)
+
+    def relu(self, x: Any) -> Any:
+        """Return x where it is positive, else 0; NaN stays."""
+        return self.module.maximum(x, 0.0)
+
+    def sum(self, x: Any, axis: int) -> Any:
+        """Return sums along an axis, in x's type."""
+        return x.sum(axis=axis)
+
+    def largest_magnitude(self, x: Any) -> Any:
+        """Return the largest absolute value, a float32 array with one element; 0 for none."""
+        return self.module.max(self.module.abs(x), initial=0.0).astype(np.float32).reshape(1)
+
+
+class _Torch(Framework):
+    def wide(self, array: Any, dtype: str, like: Any) -> Any:
+        if not self.owns(array):
+            array = self.module.from_numpy(np.ascontiguousarray(values(array))).to(like.device)
+        return array.to(getattr(self.module, dtypes.lookup(dtype).torch))
+
+    def narrow(self, array: Any, dtype: str) -> Any:
+        wanted = getattr(self.module, dtypes.lookup(dtype).torch)
+        if array.dtype == wanted:
+            return array
+        if dtype in _SATURATING:
+            limit = largest(dtype)
+            array = self.clamp(array, -limit, limit)
+        elif dtype in _INTEGER_LIMITS:
+            array = self.clamp(array.round(), *_INTEGER_LIMITS[dtype])
+        return array.to(wanted)
+
+    def sigmoid(self, x: Any) -> Any:
+        return self.module.sigmoid(x)
+
+    def erfc(self, x: Any) -> Any:
+        return self.module.erfc(x)
+
+    def where(self, condition: Any, x: Any, value: float) -> Any:
+        return self.module.where(condition, x, value)
+
+    def clamp(self, x: Any, low: float, high: float) -> Any:
+        return self.module.clamp(x, low, high)
+
+    def relu(self, x: Any) -> Any:
+        return self.module.relu(x)
+
+    def sum(self, x: Any, axis: int) -> Any:
+        return x.sum(dim=axis)
+
+    def largest_magnitude(self, x: Any) -> Any:
+        if x.numel() == 0:
+            return x.new_zeros(1, dtype=self.module.float32)
+        return x.abs().amax().to(self.module.float32).reshape(1)
+
+
+def root(array: Any) -> str:
+    """Return the name of the package that an array's type is defined in."""
+    name = type(array).__module__.partition(".")[0]
+    return "jax" if name == "jaxlib" else name
+
+
+def root_of_module(module: Any) -> str:
+    """Return the name of a module's package."""
+    return str(module.__name__).partition(".")[0]
+
+
+@functools.cache
+def _framework(name: str) -> Framework | None:
+    if name == "numpy":
+        return Framework(np)
+    if name == "torch":
+        return _Torch(sys.modules["torch"])
+    if name == "cupy":
+        return Framework(sys.modules["cupy"], importlib.import_module("cupyx.scipy.special"))
+    if name == "jax":
+        return Framework(sys.modules["jax"].numpy, sys.modules["jax"].lax)
+    return None
+
+
+def framework_of(array: Any) -> Framework:
+    """Return the operations of an array's framework.
+
+    Raises
+    ------
+    UnsupportedError
+        If rocpy does not know the framework's operations.
+    """
+    # A subclass of numpy's or torch's array from elsewhere has its base's operations.
+    name = "numpy" if isinstance(array, np.ndarray) else root(array)
+    found = _framework(name)
+    if found is None:
+        raise UnsupportedError(
+            f"this product is composed of its framework's own operations, and rocpy knows none for a "
+            f"{type(array).__module__}.{type(array).__name__}; pass numpy, torch, CuPy or jax arrays, or apply the "
+            "epilogue to the plain product"
+        )
+    return found
+
+
+def values(array: Any) -> np.ndarray[Any, Any]:
+    """Return an array's values as numpy's, from whatever framework, widened where numpy has no such type."""
+    if isinstance(array, np.ndarray):
+        return array
+    if isinstance(array, Buffer):
+        return array.to_numpy()
+    if root(array) == "torch":
+        array = array.detach().cpu()
+        narrow = array.dtype.is_floating_point and array.dtype.itemsize <= 2
+        made: np.ndarray[Any, Any] = (array.float() if narrow else array).numpy()
+        return made
+    try:
+        return np.asarray(array)
+    except TypeError:
+        return np.from_dlpack(array)
+
+
+@functools.cache
+def _erfc_series() -> np.polynomial.Chebyshev:
+    # erfc(x) = t exp(-x^2 + p(t)) with t = 2 / (2 + x): p is smooth on all of x >= 0, that is 0 < t <= 1, and a
+    # polynomial of degree 30 has it to the last digits of float64. Beyond x = 26 erfc is no normal number.
+    def p(t: Any) -> np.ndarray[Any, Any]:
+        x = np.minimum(2.0 / t - 2.0, 26.0)
+        t = 2.0 / (2.0 + x)
+        return np.array([math.log(math.erfc(v) / s) + v * v for v, s in zip(x, t, strict=True)])
+
+    return np.polynomial.Chebyshev.interpolate(p, 30, domain=[2.0 / 28.0, 1.0])
+
+
+def numpy_erfc(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the complementary error function of an array, computed in float64; numpy has none."""
+    wide = np.minimum(np.abs(x.astype(np.float64)), 40.0)  # where it is 0, and the square no infinity
+    t = 2.0 / (2.0 + np.minimum(wide, 26.0))
+    tail = t * np.exp(-wide * wide + _erfc_series()(t))
+    made: np.ndarray[Any, Any] = np.where(x < 0, 2.0 - tail, tail).astype(x.dtype)
+    return made
