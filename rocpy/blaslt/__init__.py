@@ -3,6 +3,7 @@
 
 from rocpy.blaslt._options import Options, options
 from rocpy.blaslt._policy import Explanation, explain
+from rocpy.blaslt._support import Support, supported
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import matmul as matmul
 from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
@@ -21,6 +22,7 @@ __all__ = [
     "OperandInfo",
     "Options",
     "Problem",
+    "Support",
     "Weight",
     "dequantize",
     "dequantize_mx",
@@ -30,4 +32,5 @@ __all__ = [
     "options",
     "quantize",
     "quantize_mx",
+    "supported",
 ]

@@ -188,6 +188,27 @@ cdef list algorithms_of(CachedCall *call, int device):
     return found
 
 
+def query(problem, options, int device, bint packed, int requested):
+    """Return the algorithms that the platform has for a problem, and the bits of what is copied or composed; allocates no operand.
+
+    ``device`` -1 is the current one.
+    """
+    cdef StreamContext *context = NULL
+    cdef shared_ptr[CachedCall] call
+    cdef Status status
+    _core.ensure()
+    if device < 0:
+        _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+    with nogil:
+        status = borrow_context(device, NULL, &context)
+    _core.check(status)
+    try:
+        call = build(problem, options, context, packed, requested)
+    finally:
+        release_context(context)
+    return algorithms_of(call.get(), device), call.get().copies
+
+
 cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t ndim, const int64_t *shape) noexcept nogil:
     out.type = type
     out.device_type = like.device_type

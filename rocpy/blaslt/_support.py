@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+"""Whether there is a product of given types, layouts and epilogue, and why not; nothing is allocated to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rocpy import dtypes, platform
+from rocpy.blaslt import _fallback, _launch
+from rocpy.blaslt._options import Options, options, resolve_options
+from rocpy.blaslt._policy import COPY_BITS, clamp_bounds, copy_refused
+from rocpy.blaslt.epilogues import EpilogueRow, find_epilogue
+from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.typing import DTypeLike
+
+__all__ = ["Support", "supported"]
+
+# As many as a plan asks for; hipBLASLt walks its whole library when asked for more than it ranked.
+_REQUESTED = 32
+_LAYOUTS = ("nn", "nt", "tn", "tt")
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The answer of :func:`supported`: true or false, with reasons.
+
+    Parameters
+    ----------
+    problem
+        What was asked about; ``None`` where the arguments are no problem at all.
+    platform
+        Who was asked; ``""`` where no platform was needed to say no.
+    reasons
+        Why there is no such product, or, where there is one all the same, why the library does not fuse it.
+    lowering
+        ``"native"``, ``"unfused"``, or ``""`` where there is none.
+    algorithms
+        How many algorithms the platform's heuristic offered, 32 at most; 0 for an empty result too.
+    copies
+        Operands that would be copied first, because the library cannot take them as they lie.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> answer = rocpy.blaslt.supported("float32", dtype="float16")
+    >>> bool(answer), answer.lowering
+    (False, '')
+    >>> print(answer)
+    no: dtype: a float32 product cannot give float16; it gives float32
+    """
+
+    problem: Problem | None
+    platform: str
+    reasons: list[str]
+    lowering: str
+    algorithms: int
+    copies: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is such a product."""
+        return self.lowering != ""
+
+    def __str__(self) -> str:
+        """Return yes or no, and why."""
+        if not self:
+            return f"no: {'; '.join(self.reasons)}"
+        count = f", {self.algorithms} algorithm{'' if self.algorithms == 1 else 's'}" if self.algorithms else ""
+        why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        copied = f"; copied first: {', '.join(self.copies)}" if self.copies else ""
+        return f"yes, {self.lowering} on {self.platform}{count}{why}{copied}"
+
+
+def supported(
+    a: Problem | DTypeLike,
+    b: DTypeLike | None = None,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    epilogue: str | None = None,
+    layout: str = "nn",
+    m: int = 256,
+    n: int = 256,
+    k: int = 256,
+    batch: int | Sequence[int] = (),
+    compute: str | None = None,
+    c: bool = False,
+    bias: str | DTypeLike | None = None,
+    scale_a: str | None = None,
+    scale_b: str | None = None,
+    scale_c: bool = False,
+    scale_d: bool = False,
+    amax: bool = False,
+    packed: bool = False,
+    options: Options | options | dict[str, Any] | None = None,
+    device: int | None = None,
+) -> Support:
+    """Say whether there is a product, and why not, without allocating its operands.
+
+    First what holds everywhere is checked, then the platform's heuristic is asked.
+
+    Parameters
+    ----------
+    a, b
+        Types of the operands; ``b`` has a's by default. Or ``a`` alone: a :class:`rocpy.blaslt.Problem`, as that of a
+        :class:`rocpy.Matmul`, and then none of the arguments from ``dtype`` to ``amax`` is read.
+    dtype
+        Type of the result; by default the first that such a product gives.
+    epilogue
+        Name of the epilogue. The bias and the auxiliary matrix that it reads are taken to be there.
+    layout
+        One letter for ``a`` and one for ``b``: ``n`` for row-major, ``t`` for a transposed view.
+    m, n, k, batch
+        Extents; ``batch`` is a number of products or the batch axes.
+    compute
+        Type of the accumulation, as for :func:`rocpy.matmul`.
+    c
+        Whether there is a ``c`` operand.
+    bias
+        Type of the bias, that of the result by default; ``"column"`` for one per row, of shape ``(M, 1)``.
+    scale_a, scale_b
+        ``"scalar"``, ``"vector"`` for one per row of ``a`` or column of ``b``, ``"block32"`` for MX formats.
+    scale_c, scale_d, amax
+        Whether c and the result are scaled, and whether the largest magnitude is asked for.
+    packed
+        Whether ``b`` is a :class:`rocpy.Weight` that the platform packed.
+    options
+        :class:`rocpy.blaslt.Options` or a dict: with ``fallback="error"`` an unfused product is none.
+    device
+        Number of the device that is asked; by default the current one.
+
+    Returns
+    -------
+    Support
+        True or false, with reasons, lowering and the number of algorithms.
+
+    Raises
+    ------
+    InvalidProblemError
+        If an argument means nothing: an unknown epilogue, layout or option.
+    InvalidOperandError
+        If a type is none of rocpy's.
+
+    References
+    ----------
+    ``hipblasLtMatmulAlgoGetHeuristic``.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> bool(rocpy.blaslt.supported("bfloat16", epilogue="gelu_bias", layout="nt"))
+    True
+    >>> answer = rocpy.blaslt.supported("float32", epilogue="gelu_erf")
+    >>> answer.lowering, bool(rocpy.blaslt.supported("float32", epilogue="gelu_erf", options={"fallback": "error"}))
+    ('unfused', False)
+    """
+    chosen = resolve_options(options)
+    if isinstance(a, Problem):
+        return _ask(a, chosen, packed, device)
+    row = find_epilogue(epilogue)
+    if layout not in _LAYOUTS:
+        raise InvalidProblemError(f"layout={layout!r}; it may be {', '.join(map(repr, _LAYOUTS))}")
+    left = dtypes.lookup(a).name
+    right = left if b is None else dtypes.lookup(b).name
+    wanted = None if dtype is None else dtypes.lookup(dtype).name
+    axes = ((batch,) if batch > 1 else ()) if isinstance(batch, int) else tuple(batch)
+    flags: dict[str, Any] = {
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "scale_c": scale_c,
+        "scale_d": scale_d,
+        "amax": amax,
+    }
+    try:
+        problem = _problem(row, left, right, wanted, layout, (m, n, k), axes, compute, c, bias, packed, flags)
+    except (InvalidProblemError, UnsupportedError) as error:
+        return Support(None, "", [str(error)], "", 0)
+    return _ask(problem, chosen, packed, device)
+
+
+def _problem(
+    row: EpilogueRow,
+    left: str,
+    right: str,
+    wanted: str | None,
+    layout: str,
+    extents: tuple[int, int, int],
+    batch: tuple[int, ...],
+    compute: str | None,
+    c: bool,
+    bias: str | DTypeLike | None,
+    packed: bool,
+    flags: dict[str, Any],
+) -> Problem:
+    m, n, k = extents
+    if min(m, n, k, *batch) < 0:
+        raise InvalidProblemError(f"m={m}, n={n}, k={k}, batch={batch}: extents are 0 or more")
+    a, b = _matrix(batch, m, k, left, layout[0]), _matrix(batch, k, n, right, layout[1])
+    if packed:
+        b = replace(OperandInfo.dense((k, n), right), packed=True)
+    given = {name: value for name, value in flags.items() if value}
+    # The plain product says which type the result has, and with it those that c, bias and aux must have.
+    plain = Problem.make(a, b, dtype=wanted, compute=compute, **given)
+    result = OperandInfo.dense(plain.result_shape, plain.dtype)
+    added = None
+    if row.bias:
+        own = plain.dtype if bias in (None, "column") else dtypes.lookup(bias).name
+        added = OperandInfo.dense((m, 1) if bias == "column" else (n,), own)
+    return Problem.make(
+        a,
+        b,
+        result if c else None,
+        bias=added,
+        aux=result if row.aux == "load" else None,
+        epilogue=row.name,
+        dtype=wanted,
+        compute=compute,
+        clamp=clamp_bounds((0.0, 1.0)) if row.clamp else None,
+        **given,
+    )
+
+
+def _matrix(batch: tuple[int, ...], rows: int, columns: int, dtype: str, letter: str) -> OperandInfo:
+    if letter == "n":
+        return OperandInfo.dense((*batch, rows, columns), dtype)
+    turned = OperandInfo.dense((*batch, columns, rows), dtype)
+    return OperandInfo((*batch, rows, columns), (*turned.strides[:-2], *turned.strides[:-3:-1]), dtype)
+
+
+def _ask(problem: Problem, options: Options, packed: bool, device: int | None) -> Support:
+    """Ask the platform about a problem that is well formed."""
+    name = platform.current().name
+    try:
+        return _answer(problem, options, name, packed or problem.b.packed, device)
+    except UnsupportedError as error:
+        return Support(problem, name, [str(error)], "", 0)
+
+
+def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
+    found, bits = _launch.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
+    copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1)
+    if copies:
+        if options.copies == "error":
+            operand = "bias" if copies[0] == "transpose" else copies[0]
+            raise copy_refused(operand, getattr(problem, operand).text)
+        turned = "transpose" in copies
+        inner = _answer(_turned(problem) if turned else _dense(problem, copies), options, name, packed, device)
+        return replace(inner, problem=problem, copies=inner.copies if turned else copies)
+    if bits >> _fallback.UNFUSED_BIT & 1:
+        recipe = _fallback.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
+        base = _answer(_fallback.base_problem(problem, recipe), _fallback.strict(options), name, packed, device)
+        return Support(problem, name, [_fallback.why(problem, recipe)], "unfused", base.algorithms, base.copies)
+    return Support(problem, name, [], "native", len(found))
+
+
+def _dense(problem: Problem, names: tuple[str, ...]) -> Problem:
+    """Return a problem as it is after copies were made."""
+    made: dict[str, OperandInfo | None] = {}
+    for name in names:
+        operand = getattr(problem, name)
+        shape = problem.result_shape if name == "c" else operand.shape
+        made[name] = None if name == "out" else OperandInfo.dense(shape, operand.dtype)
+    return replace(problem, **made)  # type: ignore[arg-type]
+
+
+def _turned(problem: Problem) -> Problem:
+    """Return the transposed problem, whose bias lies along its last axis."""
+    result = OperandInfo.dense((*problem.batch_shape, problem.n, problem.m), problem.dtype)
+    bias = problem.bias
+    swapped = {"scale_a": "scale_b", "scale_b": "scale_a", "scale_c": "scale_c", "scale_d": "scale_d", "amax": "amax"}
+    flags = {name: getattr(problem, other) for name, other in swapped.items() if getattr(problem, other, None)}
+    return Problem.make(
+        _transposed(problem.b),
+        _transposed(problem.a),
+        None if problem.c is None else result,
+        bias=None if bias is None else OperandInfo.dense((problem.m,), bias.dtype),
+        aux=None if problem.aux is None else result,
+        epilogue=problem.epilogue,
+        dtype=problem.dtype,
+        compute=problem.compute,
+        clamp=problem.clamp,
+        **flags,
+    )
+
+
+def _transposed(operand: OperandInfo) -> OperandInfo:
+    shape, strides = operand.shape, operand.strides
+    return OperandInfo((*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2]), operand.dtype)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""supported(): it answers as the product itself would, gives reasons, and raises for nonsense only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.blaslt import Problem, supported
+from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.testing import ORACLES, Case
+from rocpy.testing.runner import keywords, make_operands
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_it_agrees_with_the_plan_of_real_operands(epilogue, dtype, layout):
+    answer = supported(dtype, epilogue=epilogue, layout=layout, m=17, n=33, k=9)
+    case = Case(17, 33, 9, dtype, epilogue=epilogue, layout=layout)
+    arrays = make_operands(case)
+    with rocpy.Matmul(arrays.pop("a"), arrays.pop("b"), **arrays, **keywords(case)) as mm:
+        found = mm.plan()
+        assert answer
+        assert answer.problem == mm.problem or ORACLES[epilogue].takes_clamp  # the bounds are not asked about
+        assert answer.lowering == found[0].lowering
+        assert answer.algorithms == len(found)
+        assert bool(answer.reasons) == (answer.lowering == "unfused")
+        assert supported(mm.problem) == answer or ORACLES[epilogue].takes_clamp
+
+
+@pytest.mark.parametrize(
+    ("types", "arguments", "words"),
+    [
+        (("float32", "float64"), {}, "a is float32 and b is float64"),
+        (("float32",), {"dtype": "float16"}, "cannot give float16"),
+        (("float64",), {"compute": "tf32"}, "compute='tf32'"),
+        (("float32",), {"m": 2**31}, "m = 2147483648"),
+        (("int32",), {}, "products of int32 are not supported"),
+        (("float32",), {"epilogue": "gelu_bias", "bias": "float16"}, "bias is float16"),
+        (("float32",), {"epilogue": "gelu_erf", "options": {"fallback": "error"}}, "fallback='error'"),
+        (("float32",), {"m": -1}, "m=-1"),
+    ],
+)
+def test_no_with_a_reason(types, arguments, words):
+    answer = supported(*types, **arguments)
+    assert not answer
+    assert words in answer.reasons[0]
+    assert str(answer).startswith("no: ")
+    assert (answer.lowering, answer.algorithms) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("types", "arguments", "error"),
+    [
+        (("floaty",), {}, InvalidOperandError),
+        (("float32",), {"epilogue": "geluu"}, InvalidProblemError),
+        (("float32",), {"layout": "nx"}, InvalidProblemError),
+        (("float32",), {"options": {"quick": True}}, InvalidProblemError),
+    ],
+)
+def test_nonsense_is_refused(types, arguments, error):
+    with pytest.raises(error):
+        supported(*types, **arguments)
+
+
+def test_every_spelling_of_a_type():
+    assert supported(np.float32, np.dtype("float32"), epilogue=rocpy.Epilogue.RELU) == supported(
+        "float32", epilogue="relu"
+    )
+
+
+@pytest.mark.torch
+def test_torch_types(torch):
+    assert supported(torch.bfloat16, dtype=torch.float32).problem == supported("bfloat16", dtype="float32").problem
+
+
+def test_batches_and_a_bias_per_row():
+    assert supported("float32", batch=3).problem.batch_shape == (3,)
+    assert supported("float32", batch=(2, 1)).problem.batch_shape == (2, 1)
+    turned = supported("float32", epilogue="gelu_aux_bias", bias="column", c=True, batch=3, m=5)
+    assert turned.problem.column_bias
+    assert turned.lowering == "native"
+    assert turned.algorithms > 0
+
+
+def test_an_empty_result_needs_no_algorithm():
+    answer = supported("float32", m=0)
+    assert answer
+    assert answer.algorithms == 0
+    assert str(answer) == f"yes, native on {rocpy.platform.current().name}"
+
+
+def test_odd_layouts_are_copied_or_refused():
+    a = np.ones((8, 8), np.float32)[::2, ::2]
+    with rocpy.Matmul(a, a) as mm:
+        problem = mm.problem
+    assert supported(problem).copies == ("a", "b")
+    assert "copied first: a, b" in str(supported(problem))
+    refused = supported(problem, options={"copies": "error"})
+    assert not refused
+    assert "copies='error'" in refused.reasons[0]
+
+
+def test_a_problem_that_was_stored():
+    problem = supported("float16", epilogue="silu_bias", m=3).problem
+    assert supported(Problem.from_json(problem.to_json()))
+
+
+def test_a_packed_weight():
+    answer = supported("float32", epilogue="gelu_bias", packed=True)
+    assert answer
+    assert answer.problem.b.packed
+
+
+def test_nothing_is_allocated_for_operands():
+    # Operands of two terabytes; any attempt to make them would fail.
+    extent = 2**19
+    answer = supported("float64", m=extent, n=extent, k=extent)
+    assert answer.problem.bytes > 2**42
+    assert answer
