@@ -7,16 +7,19 @@ import math
 from dataclasses import dataclass, field
 
 from rocpy import dtypes
+from rocpy.blaslt._product_types import scale_entry
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
 
 __all__ = ["Layout", "Lowered", "lower", "matrix_layout"]
 
 # hipblasOperation_t, hipblasComputeType_t and hipDataType numbers.
-OP_N, OP_T = 111, 112
-_COMPUTE = {"float32": 2, "tf32": 6, "float64": 7}
+OP_N, OP_T, OP_C = 111, 112, 113
+_COMPUTE = {"float32": 2, "tf32": 6, "float64": 7, "int32": 9}
+# hipblasLtMatmulMatrixScale_t by kind of scale; no scale and a scalar need no mode.
+_SCALE_MODE = {"": 0, "scalar": 0, "block32": 2, "vector": 3}
 ORDER_COLUMN = 0
-OPERANDS = ("a", "b", "c", "d", "bias", "aux")
+OPERANDS = ("a", "b", "c", "d", "bias", "aux", "scale_a", "scale_b")
 
 
 @dataclass(slots=True)
@@ -55,6 +58,8 @@ class Lowered:
     epilogue: int = 1
     compute: int = 2
     scale_type: int = 0
+    scale_mode_a: int = 0  # of the library's A
+    scale_mode_b: int = 0
     bias_batch_stride: int = 0
     aux_ld: int = 0
     aux_batch_stride: int = 0
@@ -137,6 +142,21 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     assert d_lies is not None  # a dense result always lies in rows
     swapped = d_lies[0] == "row"
 
+    # Only the transposing operation conjugates; a conjugate operand that lies the other way is resolved by a copy.
+    turned = "column" if swapped else "row"
+    if problem.conj_a and a_lies is not None:
+        a_lies = _as(turned, a_shape, a_strides)
+        if a_lies is None and "a" not in copies:
+            copies.append("a")
+    if problem.conj_b and b_lies is not None and not problem.b.packed:
+        b_lies = _as(turned, b_shape, b_strides)
+        if b_lies is None and "b" not in copies:
+            copies.append("b")
+    if problem.scale_a == "block32":
+        # Both are read along K.
+        a_lies, b_lies = _as("row", a_shape, a_strides), _as("column", b_shape, b_strides)
+        copies += [x for x, lies in (("a", a_lies), ("b", b_lies)) if lies is None and x not in copies]
+
     c_matrix, c_batch, c_lies = d_matrix, d_batch, d_lies
     if problem.c is not None:
         if problem.c.shape != problem.result_shape:
@@ -196,10 +216,12 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         "d": list(d_batch),
         "bias": list(bias_batch),
         "aux": list(aux_batch),
+        "scale_a": _scale_steps(problem, "scale_a", problem.scale_a_batch),
+        "scale_b": _scale_steps(problem, "scale_b", problem.scale_b_batch),
     }
     extents, strides = _collapse(list(problem.batch_shape), strides)
     m = problem.m
-    if row.gradient != "bgrad" and len(extents) == 1:
+    if row.gradient != "bgrad" and len(extents) == 1 and not problem.conj_a:
         if m == 1:
             # A matrix of one row may have any ld: let it be the step from one batch entry to the next.
             a_lies, c_lies, d_lies, aux_lies = (
@@ -215,6 +237,8 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         whole = whole and all(strides[x][0] == lies[1] * m for x, lies in (("a", a_lies), ("c", c_lies), ("d", d_lies)))
         whole = whole and strides["b"][0] == 0 and strides["bias"][0] == (m if row.gradient == "bgrada" else 0)
         whole = whole and (row.aux == "none" or strides["aux"][0] == aux_lies[1] * m)
+        whole = whole and strides["scale_b"][0] == 0
+        whole = whole and (problem.scale_a in ("", "scalar") or strides["scale_a"][0] == scale_entry(problem, "scale_a"))
         if whole and extents[0] * m <= 2**31 - 1:
             # One weight for every batch entry, entries one after the other: a single taller product.
             m *= extents[0]
@@ -222,6 +246,10 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
 
     # Entries that write one gradient vector together must not run together.
     together = [axis for axis in range(len(extents)) if not row.gradient or strides["bias"][axis]]
+    # The library has no stride from one entry's scales to the next: entries that differ in them are calls of their own.
+    together = [axis for axis in together if not strides["scale_a"][axis] and not strides["scale_b"][axis]]
+    if problem.scale_a == "block32":
+        together = []
     inner = max(together, key=lambda axis: extents[axis], default=None)
     out = Lowered(swapped=swapped)
     batch_of = {name: strides[name][inner] if inner is not None else 0 for name in OPERANDS}
@@ -251,17 +279,37 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         layout.ld = max(layout.ld, layout.rows, 1)
     # An epilogue that the library lacks is never launched; its product is lowered for what must be copied.
     enumerator = row.enumerator or EPILOGUES["default"].enumerator or 1
+    conjugated = (problem.conj_b, problem.conj_a) if swapped else (problem.conj_a, problem.conj_b)
+    out.op_a, out.op_b = (OP_C if conj else op for op, conj in zip((out.op_a, out.op_b), conjugated, strict=True))
+    modes = _SCALE_MODE[problem.scale_a], _SCALE_MODE[problem.scale_b]
+    out.scale_mode_a, out.scale_mode_b = reversed(modes) if swapped else modes
     if swapped and row.gradient in ("bgrada", "bgradb"):
         # The library's A is the user's b: what it calls the gradient along A is the one along b.
         enumerator = 512 if row.gradient == "bgrada" else 256
     out.epilogue = enumerator
     out.compute = _COMPUTE[problem.compute]
-    out.scale_type = dtypes.lookup("float64" if problem.compute == "float64" else "float32").hip
+    out.scale_type = dtypes.lookup(_scale_type(problem)).hip
     out.bias_batch_stride = batch_of["bias"]
     out.aux_ld = max(1, aux_lies[1])
     # Never the default, which hipBLASLt takes from an unset ld.
     out.aux_batch_stride = batch_of["aux"] if out.batch_count > 1 else out.aux_ld * m
     return out
+
+
+def _scale_type(problem: Problem) -> str:
+    """Return the type in which the library reads alpha and beta."""
+    if problem.is_complex or problem.compute == "float64":
+        return problem.dtype
+    return "int32" if problem.dtype in ("int32", "int8") else "float32"
+
+
+def _scale_steps(problem: Problem, name: str, batch: tuple[int, ...]) -> list[int]:
+    """Return the steps of an operand's scales along the batch axes, in scales."""
+    steps, reach = [], scale_entry(problem, name)
+    for extent in reversed(batch):
+        steps.append(reach if extent != 1 else 0)
+        reach *= extent
+    return [0] * (len(problem.batch_shape) - len(batch)) + steps[::-1]
 
 
 def _as(orientation: str, shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:

@@ -10,18 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rocpy import dtypes
+from rocpy.blaslt import _product_types as types
+from rocpy.blaslt._product_types import RESULT_TYPES
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
-__all__ = ["OperandInfo", "Problem"]
+__all__ = ["RESULT_TYPES", "OperandInfo", "Problem"]
 
-# Result types for each type of a and b (hipBLASLt's table of types); the first is the default.
-RESULT_TYPES: dict[str, tuple[str, ...]] = {
-    "float64": ("float64",),
-    "float32": ("float32",),
-    "float16": ("float16", "float32"),
-    "bfloat16": ("bfloat16", "float32"),
-}
 # Largest extent: hipBLASLt's kernels take m, n, k and batch as 32-bit numbers.
 MAX_EXTENT = 2**31 - 1
 
@@ -87,7 +82,7 @@ class Problem:
     dtype
         Element type of the result.
     compute
-        Type of the accumulation: ``"float64"``, ``"float32"`` or ``"tf32"``.
+        Type of the accumulation: ``"float64"``, ``"float32"``, ``"tf32"`` or ``"int32"``.
     clamp
         Bounds of a clamp epilogue.
     m, n, k
@@ -96,6 +91,16 @@ class Problem:
         Broadcast batch axes.
     result_shape
         Shape of the result, promoted axes dropped.
+    scale_a, scale_b
+        Kinds of the scales: ``""``, ``"scalar"``, ``"vector"`` or ``"block32"``.
+    scale_a_batch, scale_b_batch
+        Batch axes of those scales; ``()`` for scales that every batch entry shares.
+    scale_c, scale_d
+        Whether c and the result have a scale.
+    amax
+        Whether the largest magnitude of the result is wanted.
+    conj_a, conj_b
+        Whether the conjugate of the operand is multiplied.
 
     Examples
     --------
@@ -122,6 +127,15 @@ class Problem:
     k: int
     batch_shape: tuple[int, ...]
     result_shape: tuple[int, ...]
+    scale_a: str = ""
+    scale_b: str = ""
+    scale_a_batch: tuple[int, ...] = ()
+    scale_b_batch: tuple[int, ...] = ()
+    scale_c: bool = False
+    scale_d: bool = False
+    amax: bool = False
+    conj_a: bool = False
+    conj_b: bool = False
 
     @classmethod
     def make(
@@ -137,6 +151,15 @@ class Problem:
         dtype: str | None = None,
         compute: str | None = None,
         clamp: tuple[float, float] | None = None,
+        scale_a: str = "",
+        scale_b: str = "",
+        scale_a_batch: tuple[int, ...] = (),
+        scale_b_batch: tuple[int, ...] = (),
+        scale_c: bool = False,
+        scale_d: bool = False,
+        amax: bool = False,
+        conj_a: bool = False,
+        conj_b: bool = False,
     ) -> Problem:
         """Check the operands against each other and return the problem.
 
@@ -149,16 +172,19 @@ class Problem:
         """
         row = EPILOGUES[epilogue]
         m, n, k, batch_shape, result_shape = _extents(a, b)
-        result_type, compute_type = _types(a, b, out, dtype, compute)
+        family = types.find_family(a.dtype, b.dtype, "block32" in (scale_a, scale_b))
+        result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute)
         problem = cls(
-            a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape
-        )
+            a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape,
+            scale_a, scale_b, tuple(scale_a_batch), tuple(scale_b_batch), scale_c, scale_d, amax, conj_a, conj_b,
+        )  # fmt: skip
+        types.check_scales(problem, family)
         _check_epilogue(problem, row)
         _check_extents(problem)
         if c is not None:
             _check_c(problem, c)
         if bias is not None:
-            _check_bias(problem, bias)
+            _check_bias(problem, bias, types.bias_types(family, result_type))
         if aux is not None:
             _check_aux(problem, aux)
         if out is not None and out.shape != result_shape:
@@ -179,21 +205,31 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the products alone: 2 m n k for each."""
-        return 2 * self.m * self.n * self.k * self.batch
+        """Operations of the products alone: 2 m n k for each, 8 m n k where they are complex."""
+        return (8 if self.is_complex else 2) * self.m * self.n * self.k * self.batch
 
     @property
     def bytes(self) -> int:
         """Bytes of the operands and the result, each counted once."""
         operands = [x for x in (self.a, self.b, self.c, self.bias, self.aux) if x is not None]
-        total = sum(_distinct(x) * dtypes.lookup(x.dtype).bits // 8 for x in operands)
+        total = sum(types.operand_bytes(_distinct(x), x.dtype) for x in operands) + types.scale_bytes(self)
         size = dtypes.lookup(self.dtype).bits // 8
         total += math.prod(self.result_shape) * size
         if self.row.aux == "store":
             total += math.prod(self.result_shape) * size
         if self.row.gradient:
-            total += math.prod(self.gradient_shape) * size
+            total += types.operand_bytes(math.prod(self.gradient_shape), self.gradient_dtype)
         return total
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the elements are complex."""
+        return self.dtype in ("complex64", "complex128")
+
+    @property
+    def gradient_dtype(self) -> str:
+        """Element type of the bias gradient: the result's, but float32 for results of 8-bit floats."""
+        return types.gradient_type(self.dtype)
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
@@ -228,6 +264,8 @@ class Problem:
             dtype=data["dtype"],
             compute=data["compute"],
             clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
+            **{name: data[name] for name in _FLAGS if name in data},
+            **{name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data},
             **operands,
         )
 
@@ -236,8 +274,25 @@ class Problem:
         batch = "x".join(map(str, self.batch_shape))
         return (
             f"{batch + ' of ' if batch else ''}({self.m} x {self.k}) @ ({self.k} x {self.n}), "
-            f"{self.a.dtype} -> {self.dtype}, epilogue {self.epilogue}"
+            f"{self._operand_text} -> {self.dtype}, epilogue {self.epilogue}{self._scale_text}"
         )
+
+    @property
+    def _operand_text(self) -> str:
+        names = [
+            f"conj({x.dtype})" if conj else x.dtype for x, conj in ((self.a, self.conj_a), (self.b, self.conj_b))
+        ]
+        return names[0] if names[0] == names[1] else " x ".join(names)
+
+    @property
+    def _scale_text(self) -> str:
+        parts = [f"a {self.scale_a}" if self.scale_a else "", f"b {self.scale_b}" if self.scale_b else ""]
+        parts += ["c" if self.scale_c else "", "d" if self.scale_d else ""]
+        text = ", ".join(part for part in parts if part)
+        return (f", scales of {text}" if text else "") + (", amax" if self.amax else "")
+
+
+_FLAGS = ("scale_a", "scale_b", "scale_c", "scale_d", "amax", "conj_a", "conj_b")
 
 
 def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...], matrices: bool) -> bool:
@@ -294,29 +349,6 @@ def _extents(a: OperandInfo, b: OperandInfo) -> tuple[int, int, int, tuple[int, 
     return m, n, k, batch_shape, (*batch_shape, *matrix)
 
 
-def _types(
-    a: OperandInfo, b: OperandInfo, out: OperandInfo | None, dtype: str | None, compute: str | None
-) -> tuple[str, str]:
-    if a.dtype != b.dtype:
-        raise InvalidProblemError(f"a is {a.dtype} and b is {b.dtype}; cast one, so that both have one dtype")
-    results = RESULT_TYPES.get(a.dtype)
-    if results is None:
-        raise UnsupportedError(f"a, b: products of {a.dtype} are not supported; supported: {', '.join(RESULT_TYPES)}")
-    if out is not None and dtype is not None and out.dtype != dtype:
-        raise InvalidProblemError(f"out is {out.dtype}, but dtype={dtype!r} was asked for; leave one of them away")
-    result = dtype or (out.dtype if out is not None else results[0])
-    if result not in results:
-        raise UnsupportedError(
-            f"{'out' if dtype is None else 'dtype'}: a {a.dtype} product cannot give {result}; it gives "
-            f"{' or '.join(results)}"
-        )
-    natural = "float64" if a.dtype == "float64" else "float32"
-    allowed = (natural, "tf32") if a.dtype == "float32" else (natural,)
-    if compute is not None and compute not in allowed:
-        raise UnsupportedError(f"compute={compute!r}: a {a.dtype} product computes in {' or '.join(allowed)}")
-    return result, compute or natural
-
-
 def _check_extents(problem: Problem) -> None:
     for name, extent in (("m", problem.m), ("n", problem.n), ("k", problem.k), ("batch", problem.batch)):
         if extent > MAX_EXTENT:
@@ -363,11 +395,10 @@ def _check_c(problem: Problem, c: OperandInfo) -> None:
         raise InvalidProblemError(f"c: shape {c.shape} does not broadcast to the result's {problem.result_shape}")
 
 
-def _check_bias(problem: Problem, bias: OperandInfo) -> None:
-    if bias.dtype not in (problem.dtype, "float32") or (problem.dtype == "float64" and bias.dtype != "float64"):
-        wanted = dict.fromkeys((problem.dtype,) if problem.dtype == "float64" else (problem.dtype, "float32"))
+def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -> None:
+    if bias.dtype not in allowed:
         raise InvalidProblemError(
-            f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(wanted)}: cast it"
+            f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(allowed)}: cast it"
         )
     if problem.column_bias:
         return

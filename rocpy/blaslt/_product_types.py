@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: MIT
+"""Which products of element types there are: operands, results, accumulation and scales, one row for each family."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocpy import dtypes
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+if TYPE_CHECKING:
+    from rocpy.blaslt.problem import OperandInfo, Problem
+
+__all__ = ["FAMILIES", "RESULT_TYPES", "Family", "find_family"]
+
+# Neighbours along K that share one scale in the MX formats.
+BLOCK = 32
+_OCP = ("float8_e4m3fn", "float8_e5m2")
+_FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+_NARROW = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+_WIDE = ("bfloat16", "float32", "float16")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One row: the products that hipBLASLt treats alike.
+
+    Parameters
+    ----------
+    name
+        What messages call it.
+    operands
+        Types that a and b may have, in any mixture.
+    results
+        Types of the result; the first is the default.
+    computes
+        Types of the accumulation; the first is the default.
+    scales
+        Kinds of ``scale_a`` and ``scale_b``: ``"scalar"``, ``"vector"`` (one for each row of a or column of b),
+        ``"block32"`` (one for each 32 neighbours along K).
+    biases
+        Types of the bias beside the result's own; the result's own is not among them where it is no number type of
+        biases.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    computes: tuple[str, ...] = ("float32",)
+    scales: tuple[str, ...] = ()
+    biases: tuple[str, ...] = ()
+
+
+FAMILIES = (
+    Family("float64", ("float64",), ("float64",), ("float64",)),
+    Family("float32", ("float32",), ("float32",), ("float32", "tf32")),
+    Family("float16", ("float16",), ("float16", "float32"), biases=("float32",)),
+    Family("bfloat16", ("bfloat16",), ("bfloat16", "float32"), biases=("float32",)),
+    Family("float8", _OCP, (*_WIDE, *_OCP), scales=("scalar", "vector"), biases=_WIDE),
+    Family("float8 FNUZ", _FNUZ, (*_WIDE, *_FNUZ), scales=("scalar", "vector"), biases=_WIDE),
+    Family("MX", (*_OCP, *_NARROW), _WIDE, scales=("block32",), biases=_WIDE),
+    Family("int8", ("int8",), ("int32", "int8", "float32", "bfloat16", "float16"), ("int32",), ("scalar", "vector"), _WIDE),
+    Family("complex64", ("complex64",), ("complex64",)),
+    Family("complex128", ("complex128",), ("complex128",), ("float64",)),
+)
+_MX = FAMILIES[6]
+
+RESULT_TYPES: dict[str, tuple[str, ...]] = {}
+"""Result types for each type of a and b; the first is the default."""
+for _family in FAMILIES:
+    for _operand in _family.operands:
+        RESULT_TYPES.setdefault(_operand, _family.results)
+
+
+def is_float8(dtype: str) -> bool:
+    """Whether a type is one of the 8-bit floats, whose values are meant to be scaled."""
+    return dtype in _OCP or dtype in _FNUZ
+
+
+def find_family(a: str, b: str, blocks: bool = False) -> Family:
+    """Return the family of two operand types; ``blocks``: their scales are by blocks of K."""
+    for name, dtype in (("a", a), ("b", b)):
+        if dtype not in RESULT_TYPES:
+            raise UnsupportedError(
+                f"{name}: products of {dtype} are not supported; supported: {', '.join(RESULT_TYPES)}"
+            )
+    if blocks or a in _NARROW or b in _NARROW:
+        for name, dtype in (("a", a), ("b", b)):
+            if dtype not in _MX.operands:
+                raise InvalidProblemError(
+                    f"{name} is {dtype}; operands with scales for each {BLOCK} of K are {', '.join(_MX.operands)}"
+                )
+        return _MX
+    for family in FAMILIES:
+        if a in family.operands and b in family.operands:
+            return family
+    if is_float8(a) and is_float8(b):
+        raise InvalidProblemError(
+            f"a is {a} and b is {b}: two dialects that no device multiplies with each other; cast one"
+        )
+    raise InvalidProblemError(f"a is {a} and b is {b}; cast one, so that both have one dtype")
+
+
+def result_and_compute(
+    family: Family, operand: str, out: OperandInfo | None, dtype: str | None, compute: str | None
+) -> tuple[str, str]:
+    """Return the types of the result and of the accumulation."""
+    if out is not None and dtype is not None and out.dtype != dtype:
+        raise InvalidProblemError(f"out is {out.dtype}, but dtype={dtype!r} was asked for; leave one of them away")
+    result = dtype or (out.dtype if out is not None else family.results[0])
+    if result not in family.results:
+        raise UnsupportedError(
+            f"{'out' if dtype is None else 'dtype'}: a {operand} product cannot give {result}; it gives "
+            f"{' or '.join(family.results)}"
+        )
+    if compute is not None and compute not in family.computes:
+        raise UnsupportedError(f"compute={compute!r}: a {operand} product computes in {' or '.join(family.computes)}")
+    return result, compute or family.computes[0]
+
+
+def bias_types(family: Family, result: str) -> tuple[str, ...]:
+    """Return the types that a bias may have, the result's own first where it is one of them."""
+    if family.name == "int8" and not takes_scales(family, result):
+        return ("int32",)
+    if is_float8(result):
+        return family.biases
+    return tuple(dict.fromkeys((result, *family.biases)))
+
+
+def gradient_type(result: str) -> str:
+    """Return the type of a bias gradient: the result's, but never one of 8 bits."""
+    return "float32" if is_float8(result) else result
+
+
+def takes_scales(family: Family, result: str) -> bool:
+    """Whether a and b may have scales: an int8 product has them only where the result is a float."""
+    return bool(family.scales) and result not in ("int32", "int8")
+
+
+def check_scales(problem: Problem, family: Family) -> None:
+    """Check kinds and extents of the scales against the types."""
+    for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
+        if kind and not family.scales:
+            raise InvalidProblemError(
+                f"{name}: a {family.name} product takes no scales; they belong to "
+                f"{', '.join(f.name for f in FAMILIES if f.scales)} operands: multiply alpha= instead"
+            )
+        if kind and not takes_scales(family, problem.dtype):
+            raise InvalidProblemError(
+                f"{name}: the {problem.dtype} result of an int8 product takes no scales; pass dtype= with "
+                "'float32', 'bfloat16' or 'float16'"
+            )
+        if kind and kind not in family.scales:
+            raise InvalidProblemError(
+                f"{name}: {_SCALE_TEXT[kind]}; a {family.name} product takes "
+                f"{' or '.join(_SCALE_TEXT[each] for each in family.scales)}"
+            )
+    if "block32" in family.scales:
+        for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
+            if not kind:
+                raise InvalidProblemError(
+                    f"{name}: none; {problem.a.dtype} x {problem.b.dtype} needs scale_a and scale_b of float8_e8m0fnu or "
+                    f"uint8, one for each {BLOCK} neighbours along K"
+                )
+        if problem.k % BLOCK:
+            raise InvalidProblemError(
+                f"a and b: K = {problem.k} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
+            )
+    if problem.scale_c and (problem.c is None or not is_float8(problem.c.dtype)):
+        seen = "there is no c" if problem.c is None else f"c is {problem.c.dtype}"
+        raise InvalidProblemError(f"scale_c: {seen}; it belongs to a c of 8-bit floats: multiply beta= instead")
+    if problem.scale_d and not is_float8(problem.dtype):
+        raise InvalidProblemError(
+            f"scale_d: the result is {problem.dtype}; it belongs to a result of 8-bit floats: multiply alpha= instead"
+        )
+    if problem.amax and not is_float8(family.operands[0]):
+        raise UnsupportedError(f"amax: products of {family.name} operands do not tell it; take it of the result")
+    if problem.amax and "block32" in family.scales:
+        raise UnsupportedError("amax: products with block scales do not tell it; take it of the result")
+
+
+_SCALE_TEXT = {
+    "scalar": "one float32",
+    "vector": "float32, one for each row of a or column of b",
+    "block32": f"float8_e8m0fnu or uint8, one for each {BLOCK} neighbours along K",
+}
+
+
+def scale_kind(
+    name: str, shape: tuple[int, ...], dtype: str, extents: tuple[int, int, int], batch_shape: tuple[int, ...]
+) -> tuple[str, tuple[int, ...]]:
+    """Return the kind of a scale given as an array, and its batch axes.
+
+    ``extents`` are m, n and k. The array's memory is then taken as ``(*batch, m)`` or ``(*batch, n)``, and of blocks as
+    ``(*batch, m, k / 32)`` and ``(*batch, n, k / 32)``.
+    """
+    m, n, k = extents
+    if name in ("scale_c", "scale_d"):
+        if dtype != "float32" or math.prod(shape) != 1:
+            raise InvalidProblemError(f"{name}: shape {shape}, {dtype}; it must be one float32")
+        return "scalar", ()
+    if dtype in ("float8_e8m0fnu", "uint8"):
+        wanted = (m, k // BLOCK) if name == "scale_a" else (k // BLOCK, n)
+        inner = shape[-2:] if len(shape) > 1 else ((1, *shape) if name == "scale_a" else (*shape, 1))
+        batch = shape[:-2]
+        if inner == wanted and k % BLOCK == 0 and _fits(batch, batch_shape):
+            return "block32", batch
+        raise InvalidProblemError(
+            f"{name}: shape {shape}, {dtype}; scales for each {BLOCK} neighbours along K = {k} have shape {wanted}"
+            + (f", or {(*batch_shape, *wanted)} for those of each batch entry" if batch_shape else "")
+        )
+    if dtype != "float32":
+        raise InvalidProblemError(
+            f"{name} is {dtype}; scales are float32, or float8_e8m0fnu or uint8 for blocks of {BLOCK}: cast it"
+        )
+    if math.prod(shape) == 1:
+        return "scalar", ()
+    if name == "scale_a":
+        if len(shape) > 1 and shape[-2:] == (m, 1) and _fits(shape[:-2], batch_shape):
+            return "vector", shape[:-2]
+        length, forms = m, ((m,), (m, 1))
+    else:
+        if len(shape) > 1 and shape[-2:] == (1, n) and _fits(shape[:-2], batch_shape):
+            return "vector", shape[:-2]
+        length, forms = n, ((n,), (1, n))
+    if shape[-1] == length and _fits(shape[:-1], batch_shape):
+        return "vector", shape[:-1]
+    raise InvalidProblemError(
+        f"{name}: shape {shape}; it must be one number, or have shape {forms[0]} or {forms[1]}"
+        + (f", or {(*batch_shape, length)} for those of each batch entry" if batch_shape else "")
+    )
+
+
+def _fits(batch: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
+    """Whether batch axes broadcast to those of the product."""
+    if len(batch) > len(batch_shape):
+        return False
+    return all(x in (1, y) for x, y in zip(reversed(batch), reversed(batch_shape), strict=False))
+
+
+def scale_entry(problem: Problem, name: str) -> int:
+    """Return how many scales of a or b one batch entry has."""
+    kind, lines = (problem.scale_a, problem.m) if name == "scale_a" else (problem.scale_b, problem.n)
+    return {"": 0, "scalar": 1, "vector": lines, "block32": lines * (problem.k // BLOCK)}[kind]
+
+
+def scale_bytes(problem: Problem) -> int:
+    """Return the bytes of all scales."""
+    total = 4 * (problem.scale_c + problem.scale_d + problem.amax)
+    for name, kind, batch in (
+        ("scale_a", problem.scale_a, problem.scale_a_batch),
+        ("scale_b", problem.scale_b, problem.scale_b_batch),
+    ):
+        total += math.prod(batch) * scale_entry(problem, name) * (1 if kind == "block32" else 4)
+    return total
+
+
+def operand_bytes(count: int, dtype: str) -> int:
+    """Return the bytes of packed elements."""
+    return (count * dtypes.lookup(dtype).bits + 7) // 8
