@@ -86,6 +86,7 @@ cdef extern from "operand.hpp" namespace "rocpy" nogil:
         int32_t provider
         bint read_only
         bint copied
+        bint conjugated
         int64_t* shape
         int64_t* strides
 

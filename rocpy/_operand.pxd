@@ -9,6 +9,8 @@ from rocpy._dlpack cimport (
 
 # Fill *out from an array and give what must stay alive while its memory is used; typed errors name the operand by `name`.
 cdef object parse(object array, str name, Operand* out)
+# The same for a factor of a product: a lazily conjugated torch tensor is read without resolving it, and out.conjugated says so.
+cdef object parse_lazy(object array, str name, Operand* out)
 # The same for an array that will be written: read-only, copied and self-overlapping memory is refused.
 cdef object parse_output(object array, str name, Operand* out)
 # Make a C-contiguous result by the prototype's framework. In: type, device, ndim, shape; filled: data, strides and the rest.

@@ -13,7 +13,7 @@ from rocpy._allocate cimport allocate_exchange, allocate_foreign, allocate_host,
 from rocpy._dlpack cimport ArrayType, DLDeviceType, array_type_of_hip, array_type_of_name, kDLCPU
 from rocpy._foreign_operand cimport parse_foreign, seen
 from rocpy._numpy_operand cimport parse_ndarray, parse_ndarray_other
-from rocpy._torch_operand cimport check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api
+from rocpy._torch_operand cimport check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated
 from rocpy._torch_operand cimport dispatch_reason as torch_dispatch_reason
 from rocpy.runtime.stream cimport handle_of
 
@@ -65,6 +65,7 @@ cdef inline bint is_plain_torch(object array) noexcept:
 
 
 cdef object parse(object array, str name, Operand* out):
+    out.conjugated = False
     if cnp.PyArray_CheckExact(array):
         if parse_ndarray(array, out):
             return array
@@ -77,6 +78,22 @@ cdef object parse(object array, str name, Operand* out):
     if learn(type(array)):
         return parse(array, name, out) if is_plain_torch(array) else parse_other(array, name, out)
     return parse_foreign(array, name, out)
+
+
+cdef object parse_lazy(object array, str name, Operand* out):
+    cdef object plain
+    out.conjugated = False
+    if cnp.PyArray_CheckExact(array):
+        if parse_ndarray(array, out):
+            return array
+    elif is_plain_torch(array):
+        if parse_plain(array, out):
+            return array
+        plain = unconjugated(array)
+        if plain is not None and parse_plain(plain, out):
+            out.conjugated = True
+            return plain
+    return parse(array, name, out)
 
 
 cdef bint overlaps_itself(const Operand* out):

@@ -11,6 +11,7 @@ cdef const DLPackExchangeAPI* torch_api
 cdef bint learn(object cls) except -1
 cdef int parse_plain(object array, Operand* out) except -1
 cdef object parse_other(object array, str name, Operand* out)
+cdef object unconjugated(object array)
 cdef object dispatch_reason(object array)
 cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1

@@ -337,6 +337,14 @@ cdef object refuse_layout(object array, str name):
         raise InvalidOperandError(f"{name}: got {seen}, a matrix product needs dense memory; {do}")
 
 
+cdef object unconjugated(object array):
+    """The memory of a lazily conjugated tensor as a tensor; None where something else is special about it."""
+    if not array.is_conj() or array.is_neg() or dispatch_reason(array) is not None:
+        return None
+    with torch.no_grad():
+        return array.conj()
+
+
 cdef object parse_other(object array, str name, Operand* out):
     """Read a tensor that the fast path left: resolve what can be resolved, refuse the rest by name. Gives what to keep alive."""
     cdef DLTensor tensor

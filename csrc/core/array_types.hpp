@@ -20,7 +20,7 @@ struct ArrayType {
   const char *name;
 };
 
-// Types of less than a byte are absent: producers disagree on how they are packed.
+// Types of less than a byte lie one to a byte, as ml_dtypes has them; what is packed goes by other ways.
 constexpr ArrayType array_types[] = {
     {HIP_R_32F, 2, kDLFloat, 32, true, "float32"},
     {HIP_R_64F, 3, kDLFloat, 64, true, "float64"},
@@ -41,6 +41,9 @@ constexpr ArrayType array_types[] = {
     {HIP_R_8F_E4M3_FNUZ, 0, kDLFloat8_e4m3fnuz, 8, false, "float8_e4m3fnuz"},
     {HIP_R_8F_E5M2_FNUZ, 0, kDLFloat8_e5m2fnuz, 8, false, "float8_e5m2fnuz"},
     {HIP_R_8F_UE8M0, 0, kDLFloat8_e8m0fnu, 8, false, "float8_e8m0fnu"},
+    {HIP_R_6F_E2M3, 0, kDLFloat6_e2m3fn, 6, false, "float6_e2m3fn"},
+    {HIP_R_6F_E3M2, 0, kDLFloat6_e3m2fn, 6, false, "float6_e3m2fn"},
+    {HIP_R_4F_E2M1, 0, kDLFloat4_e2m1fn, 4, false, "float4_e2m1fn"},
 };
 
 inline const ArrayType *array_type_of_hip(int32_t type) {
@@ -50,7 +53,8 @@ inline const ArrayType *array_type_of_hip(int32_t type) {
 }
 
 inline const ArrayType *array_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes) {
-  if (lanes != 1) return nullptr;
+  // Producers disagree on how types of less than a byte are packed.
+  if (lanes != 1 || bits < 8) return nullptr;
   for (const ArrayType &row : array_types)
     if (row.code == code && row.bits == bits) return &row;
   return nullptr;

@@ -37,9 +37,10 @@ struct CachedCall {
   uint32_t copies = 0;  // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan
   int32_t result_type = 0, result_ndim = 0;
   int64_t result_shape[32];
-  // The output beside the result, if any: the auxiliary matrix or a bias gradient, of the result's type. No output:
-  // ndim -1.
+  bool integer_factors = false;  // alpha and beta are int32
+  // The output beside the result, if any: the auxiliary matrix or a bias gradient. No output: ndim -1.
   bool extra_is_aux = false;
+  int32_t extra_type = 0;
   int32_t extra_ndim = -1;
   int64_t extra_shape[32];
   ~CachedCall() {

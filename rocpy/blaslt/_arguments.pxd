@@ -3,7 +3,8 @@
 from libc.stdint cimport int32_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt._launch cimport PlanKey
+from rocpy.blaslt._launch cimport MatmulFactors, PlanKey
+from rocpy.blaslt._scales cimport Scales
 
 
 # Absent operands have ndim -1.
@@ -19,10 +20,13 @@ cdef struct Operands:
 
 cdef int epilogue_index(object epilogue) except -1
 cdef int dtype_code(object dtype) except -2
+cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1
+cdef int check_whole(const MatmulFactors *factors) except -1
+cdef void describe_scales(PlanKey *key, Scales scales)
 cdef double real(object value, str name) except? -1.0
 cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil
 cdef object info(const Operand *operand, bint packed=*)
-cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp)
+cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=*)
 cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The operands of a call: parsed, checked against each other, and described as plan keys and as problems."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt._launch cimport PlanKey
+from rocpy.blaslt._launch cimport MatmulFactors, PlanKey
+from rocpy.blaslt._scales cimport Packed, Scales, parse_packed
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
@@ -17,6 +18,7 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError
 cdef dict _EPILOGUE_INDEX = {}
 cdef dict _DTYPE_CODES = {}
 EPILOGUE_NAMES = list(EPILOGUES)
+cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
                             "a Metal device", "?", "ROCm device", "pinned ROCm memory")
 
@@ -61,6 +63,56 @@ cdef double real(object value, str name) except? -1.0:
         ) from None
 
 
+cdef int read_factor(object value, str name, int32_t type, double *number, double *imaginary) except -1:
+    if type in (4, 5) and not isinstance(value, (str, bytes)):  # HIP_C_32F, HIP_C_64F
+        try:
+            whole = complex(value)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidOperandError(f"{name}: {value!r} ({value.__class__.__name__}); it must be a number on the host") from None
+        number[0], imaginary[0] = whole.real, whole.imag
+        return 0
+    number[0] = real(value, name)
+    return 0
+
+
+cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1:
+    """Read alpha and beta, complex ones for complex operands; beta is 1 by default where there is a c."""
+    if alpha.__class__ is float and beta is None:
+        factors.alpha = <double>alpha
+        factors.beta = 1.0 if c is not None else 0.0
+        return 0
+    read_factor(alpha, "alpha", type, &factors.alpha, &factors.alpha_imaginary)
+    if beta is None:
+        factors.beta = 1.0 if c is not None else 0.0
+        return 0
+    read_factor(beta, "beta", type, &factors.beta, &factors.beta_imaginary)
+    if c is None and (factors.beta != 0.0 or factors.beta_imaginary != 0.0):
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+    return 0
+
+
+cdef int check_whole(const MatmulFactors *factors) except -1:
+    """An integer product is scaled by int32 numbers."""
+    for name, value in (("alpha", factors.alpha), ("beta", factors.beta)):
+        if not -2147483648.0 <= value <= 2147483647.0 or value != int(value):
+            raise InvalidProblemError(
+                f"{name} = {value}; an integer result is scaled by whole numbers of 32 bits: pass dtype='float32' for others"
+            )
+    return 0
+
+
+cdef void describe_scales(PlanKey *key, Scales scales):
+    """Add kinds and batch axes of the scales to a key."""
+    cdef int64_t word = _SCALE_KINDS[scales.problem.get("scale_a", "")] << 3 | _SCALE_KINDS[scales.problem.get("scale_b", "")]
+    word |= <int64_t>("scale_c" in scales.problem) << 6 | <int64_t>("scale_d" in scales.problem) << 7 | <int64_t>scales.amax << 8
+    key.add(word)
+    for name in ("scale_a_batch", "scale_b_batch"):
+        batch = scales.problem.get(name, ())
+        key.add(<int64_t>len(batch))
+        for extent in batch:
+            key.add(extent)
+
+
 cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil:
     """Add what decides a plan: which operands there are, then type, shape and strides of each."""
     cdef const Operand *all[6]
@@ -74,7 +126,7 @@ cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil:
     for i in range(6):
         if all[i].ndim < 0:
             continue
-        key.add((<int64_t>all[i].type << 8) | all[i].ndim)
+        key.add((<int64_t>all[i].type << 8) | (<int64_t>all[i].conjugated << 7) | all[i].ndim)
         for axis in range(all[i].ndim):
             key.add(all[i].shape[axis])
             key.add(all[i].strides[axis])
@@ -93,8 +145,11 @@ cdef object info(const Operand *operand, bint packed=False):
     )
 
 
-cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp):
+cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=None):
     """Return the validated Problem of parsed operands."""
+    cdef dict more = {} if scales is None else scales.problem
+    if operands.a.conjugated or operands.b.conjugated:
+        more = {**more, "conj_a": bool(operands.a.conjugated), "conj_b": bool(operands.b.conjugated)}
     return Problem.make(
         info(&operands.a),
         info(&operands.b, operands.packed),
@@ -106,6 +161,7 @@ cdef object problem_of(Operands *operands, str epilogue, object dtype, object co
         dtype=None if dtype is None else _dtype(dtype).name,
         compute=compute,
         clamp=clamp,
+        **more,
     )
 
 
@@ -126,7 +182,7 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
     cdef Weight weight
     operands.packed = False
     operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
-    cdef object kept_a = _operand.parse(a, "a", &operands.a)
+    cdef object kept_a = parse_factor(a, "a", &operands.a)
     cdef object kept_b, kept_c = None, kept_bias = None, kept_aux = None, kept_out = None
     if type(b) is Weight:
         weight = <Weight>b
@@ -135,7 +191,7 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
         operands.packed = weight.packed
         kept_b = weight
     else:
-        kept_b = _operand.parse(b, "b", &operands.b)
+        kept_b = parse_factor(b, "b", &operands.b)
     same_place(&operands.a, &operands.b, "b")
     if c is not None:
         kept_c = parse_one(c, "c", &operands.c, &operands.a)
@@ -149,6 +205,12 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
     if kept_a is a and kept_b is b and kept_c is c and kept_bias is bias and kept_aux is aux and kept_out is out:
         return None
     return (kept_a, kept_b, kept_c, kept_bias, kept_aux, kept_out)
+
+
+cdef inline object parse_factor(object array, str name, Operand *operand):
+    if type(array) is Packed:
+        return parse_packed(<Packed>array, name, operand)
+    return _operand.parse_lazy(array, name, operand)
 
 
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a):
@@ -169,7 +231,7 @@ cdef int same_place(const Operand *a, const Operand *other, str name) except -1:
 
 cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil:
     """The addresses that an operand's elements lie in; strides may be negative."""
-    cdef size_t size = <size_t>1 << array_type_of_hip(operand.type).shift
+    cdef size_t bits = array_type_of_hip(operand.type).bits
     cdef int axis
     low[0] = high[0] = <size_t>operand.data
     for axis in range(operand.ndim):
@@ -177,10 +239,10 @@ cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
             high[0] = low[0]
             return
         if operand.strides[axis] > 0:
-            high[0] += <size_t>(operand.strides[axis] * (operand.shape[axis] - 1)) * size
+            high[0] += <size_t>(operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
         else:
-            low[0] -= <size_t>(-operand.strides[axis] * (operand.shape[axis] - 1)) * size
-    high[0] += size
+            low[0] -= <size_t>(-operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
+    high[0] += (bits + 7) // 8
 
 
 cdef int check_out(Operands *operands, const Operand *out) except -1:

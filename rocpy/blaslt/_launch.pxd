@@ -11,6 +11,7 @@ from rocpy._core cimport Status
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
+from rocpy.blaslt._scales cimport Scales
 
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
@@ -125,7 +126,9 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
         int32_t result_type
         int32_t result_ndim
         int64_t result_shape[32]
+        c_bool integer_factors
         c_bool extra_is_aux
+        int32_t extra_type
         int32_t extra_ndim
         int64_t extra_shape[32]
     cdef cppclass PlanCache:
@@ -144,6 +147,6 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
 cdef list algorithms_of(CachedCall *call, int device)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
-                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, size_t algorithm, int device,
+                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
                     hipStream_t c_stream, int after)
 cdef int settle(hipStream_t c_stream) except -1

@@ -34,6 +34,7 @@ cdef extern from *:
 # Products under this many floating-point operations are launched with the GIL held: giving it up and back costs more than they take.
 cdef double _SYNCHRONOUS_FLOPS = 2e5
 cdef int _CPU = 1  # kDLCPU
+cdef int _FLOAT32 = 0, _INT32 = 10, _BYTE = 8  # hipDataType
 cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 
 
@@ -44,6 +45,22 @@ cdef int fill_layout(LayoutSpec *spec, object layout, int32_t type) except -1:
     spec.columns = layout.columns
     spec.ld = layout.ld
     spec.batch_stride = layout.batch_stride
+    return 0
+
+
+cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1:
+    """State which scales there are; the library's A is the user's b where the product is swapped."""
+    cdef bint first = bool(problem.scale_b if lowered.swapped else problem.scale_a)
+    cdef bint second = bool(problem.scale_a if lowered.swapped else problem.scale_b)
+    spec.scales = (<uint32_t>first << <int>scale_a | <uint32_t>second << <int>scale_b | <uint32_t>bool(problem.scale_c) << <int>scale_c
+                   | <uint32_t>bool(problem.scale_d) << <int>scale_d | <uint32_t>bool(problem.amax) << <int>scale_amax)
+    spec.scale_mode_a = lowered.scale_mode_a
+    spec.scale_mode_b = lowered.scale_mode_b
+    if problem.amax and lowered.outer_shape:
+        raise UnsupportedError(
+            f"amax: the library is called once for each of the batch positions {lowered.outer_shape}, and tells the largest magnitude of "
+            "each alone; take it of the result, or pass operands whose batch axes lie evenly"
+        )
     return 0
 
 
@@ -87,8 +104,11 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     result.reset(call)
     cdef object row = problem.row
     cdef int32_t d_type = _dtype(problem.dtype).hip
-    cdef int32_t in_type = _dtype(problem.a.dtype).hip
+    cdef int32_t a_type = _dtype(problem.a.dtype).hip
+    cdef int32_t b_type = _dtype(problem.b.dtype).hip
+    cdef int32_t gradient_type = _dtype(problem.gradient_dtype).hip
     call.result_type = d_type
+    call.extra_type = gradient_type if row.gradient else d_type
     fill_shape(&call.result_ndim, call.result_shape, problem.result_shape)
     if row.aux == "store":
         call.extra_is_aux = True
@@ -113,8 +133,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     spec.scale_type = lowered.scale_type
     spec.op_a = lowered.op_a
     spec.op_b = lowered.op_b
-    fill_layout(&spec.a, lowered.a, in_type)
-    fill_layout(&spec.b, lowered.b, in_type)
+    fill_layout(&spec.a, lowered.a, b_type if lowered.swapped else a_type)
+    fill_layout(&spec.b, lowered.b, a_type if lowered.swapped else b_type)
     fill_layout(&spec.c, lowered.c, d_type)
     fill_layout(&spec.d, lowered.d, d_type)
     if packed:
@@ -122,7 +142,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     spec.batch_count = lowered.batch_count
     spec.epilogue = lowered.epilogue
     spec.uses_bias = row.bias or bool(row.gradient)
-    spec.bias_type = _dtype(problem.bias.dtype).hip if problem.bias is not None else d_type
+    spec.bias_type = _dtype(problem.bias.dtype).hip if problem.bias is not None else gradient_type
     spec.bias_batch_stride = lowered.bias_batch_stride
     spec.uses_aux = row.aux != "none"
     spec.aux_type = d_type
@@ -131,14 +151,19 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if row.clamp:
         spec.has_activation_arguments = True
         spec.activation_low, spec.activation_high = problem.clamp
+    fill_scales(&spec, problem, lowered)
+    call.integer_factors = spec.scale_type == _INT32
     # The operands' places in the library's order; sizes in bytes for the loop over batch axes.
     cdef dict places = {
         "a": <int>operand_b if lowered.swapped else <int>operand_a,
         "b": <int>operand_a if lowered.swapped else <int>operand_b,
         "c": <int>operand_c, "d": <int>operand_d, "bias": <int>operand_bias, "aux": <int>operand_aux,
+        "scale_a": <int>operand_scale_b if lowered.swapped else <int>operand_scale_a,
+        "scale_b": <int>operand_scale_a if lowered.swapped else <int>operand_scale_b,
     }
     cdef dict sizes = {
-        "a": in_type, "b": in_type, "c": d_type, "d": d_type, "bias": spec.bias_type, "aux": d_type,
+        "a": a_type, "b": b_type, "c": d_type, "d": d_type, "bias": spec.bias_type, "aux": d_type,
+        "scale_a": _BYTE if problem.scale_a == "block32" else _FLOAT32, "scale_b": _BYTE if problem.scale_b == "block32" else _FLOAT32,
     }
     spec.outer_ndim = <int32_t>len(lowered.outer_shape)
     for j in range(spec.outer_ndim):
@@ -146,7 +171,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     for name, strides in lowered.outer_strides.items():
         i = places[name]
         for j in range(spec.outer_ndim):
-            spec.outer_stride_bytes[i][j] = strides[j] * (array_type_of_hip(sizes[name]).bits // 8)
+            spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(sizes[name]).bits // 8
 
     cdef size_t limit = options.max_workspace_bytes
     cdef int wanted = _choice.candidates_wanted(options)
@@ -218,11 +243,11 @@ cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t
 
 
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
-                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, size_t algorithm, int device,
+                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
                     hipStream_t c_stream, int after):
     """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
-    cdef Operand fresh, extra
-    cdef object result = out, extra_result = None
+    cdef Operand fresh, extra, amax
+    cdef object result = out, extra_result = None, amax_result = None
     cdef MatmulPointers pointers
     cdef StreamContext *context = NULL
     cdef Status status
@@ -236,17 +261,22 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
     pointers.bias = bias.data if bias.ndim >= 0 else NULL
     pointers.aux = aux.data if aux.ndim >= 0 else NULL
     if call.extra_ndim >= 0:
-        set_up(&extra, a, call.result_type, call.extra_ndim, call.extra_shape)
+        set_up(&extra, a, call.extra_type, call.extra_ndim, call.extra_shape)
         extra_result = _operand.allocate(owner, a.provider, &extra)
         if call.extra_is_aux:
             pointers.aux = extra.data
         else:
             pointers.bias = extra.data
+    if scales is not None and scales.amax:
+        set_up(&amax, a, _FLOAT32, 0, call.result_shape)
+        amax_result = _operand.allocate(owner, a.provider, &amax)
     if call.plan == NULL:
         # No elements in the result, but perhaps in a bias gradient: a sum of nothing.
         if call.extra_ndim >= 0:
             clear(&extra, c_stream)
-        return result if extra_result is None else (result, extra_result)
+        if amax_result is not None:
+            clear(&amax, c_stream)
+        return outputs(result, extra_result, amax_result)
     if call.swapped:
         pointers.a = b.data
         pointers.b = a.data
@@ -254,6 +284,15 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         pointers.a = a.data
         pointers.b = b.data
     pointers.c = c.data if c.ndim >= 0 else NULL
+    if scales is not None:
+        memcpy(pointers.scales, scales.pointers, sizeof(pointers.scales))
+        if call.swapped:
+            pointers.scales[<int>scale_a] = scales.pointers[<int>scale_b]
+            pointers.scales[<int>scale_b] = scales.pointers[<int>scale_a]
+        if amax_result is not None:
+            pointers.scales[<int>scale_amax] = amax.data
+        if after == after_hold:
+            held = (held, scales.held)
 
     status = borrow_context(device, c_stream, &context)
     if status.ok():
@@ -273,8 +312,14 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
             _core.check(hip_status(code, b"hipStreamSynchronize"))
     elif after == after_hold:
         # Their owners may free the operands at once, or in the order of another stream.
-        hold(c_stream, device, (held, result, extra_result))
-    return result if extra_result is None else (result, extra_result)
+        hold(c_stream, device, (held, result, extra_result, amax_result))
+    return outputs(result, extra_result, amax_result)
+
+
+cdef inline object outputs(object result, object extra, object amax):
+    if amax is not None:
+        return (result, extra, amax)
+    return result if extra is None else (result, extra)
 
 
 cdef int clear(Operand *operand, hipStream_t c_stream) except -1:

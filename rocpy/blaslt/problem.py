@@ -171,7 +171,7 @@ class Problem:
             If hipBLASLt has no kernel family for the types.
         """
         row = EPILOGUES[epilogue]
-        m, n, k, batch_shape, result_shape = _extents(a, b)
+        m, n, k, batch_shape, result_shape = extents_of(a.shape, b.shape)
         family = types.find_family(a.dtype, b.dtype, "block32" in (scale_a, scale_b))
         result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute)
         problem = cls(
@@ -324,28 +324,29 @@ def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(reversed(result))
 
 
-def _extents(a: OperandInfo, b: OperandInfo) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
-    for name, operand in (("a", a), ("b", b)):
-        if not operand.shape:
+def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
+    """Return m, n, k, the batch axes and the result's shape of a product by its operands' shapes."""
+    for name, shape in (("a", a), ("b", b)):
+        if not shape:
             raise InvalidProblemError(
                 f"{name}: a scalar (shape ()); matmul needs one axis or more: multiply by alpha= instead"
             )
-    m, k = (1, a.shape[0]) if len(a.shape) == 1 else a.shape[-2:]
-    kb, n = (b.shape[0], 1) if len(b.shape) == 1 else b.shape[-2:]
+    m, k = (1, a[0]) if len(a) == 1 else a[-2:]
+    kb, n = (b[0], 1) if len(b) == 1 else b[-2:]
     if k != kb:
-        side = "first" if len(b.shape) == 1 else "last but one"
-        hint = f"; b.T would fit (shape {(*b.shape[:-2], n, kb)})" if len(b.shape) > 1 and n == k else ""
+        side = "first" if len(b) == 1 else "last but one"
+        hint = f"; b.T would fit (shape {(*b[:-2], n, kb)})" if len(b) > 1 and n == k else ""
         raise InvalidProblemError(
             f"a and b: the last axis of a has {k} elements and the {side} of b has {kb} "
-            f"(a: shape {a.shape}, b: shape {b.shape}); they must be equal{hint}"
+            f"(a: shape {a}, b: shape {b}); they must be equal{hint}"
         )
-    batch_shape = broadcast(a.shape[:-2], b.shape[:-2])
+    batch_shape = broadcast(a[:-2], b[:-2])
     if batch_shape is None:
         raise InvalidProblemError(
-            f"a and b: batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast (a: shape {a.shape}, b: "
-            f"shape {b.shape})"
+            f"a and b: batch axes {a[:-2]} and {b[:-2]} do not broadcast (a: shape {a}, b: "
+            f"shape {b})"
         )
-    matrix = (() if len(a.shape) == 1 else (m,)) + (() if len(b.shape) == 1 else (n,))
+    matrix = (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
     return m, n, k, batch_shape, (*batch_shape, *matrix)
 
 

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Operands with scales by blocks of K: brought into the order that the library reads, elements of four and six bits packed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.blaslt._options import Options
+from rocpy.blaslt._policy import contiguous, copy_refused
+from rocpy.blaslt._product_types import BLOCK
+from rocpy.blaslt.problem import dense_strides
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+
+def are_blocks(scale: Any) -> bool:
+    """Whether a scale is an array of exponents, one for each block."""
+    dtype = getattr(scale, "dtype", None)
+    if dtype is None:
+        return False
+    try:
+        return str(dtype) in ("uint8", "torch.uint8") or dtypes.lookup(dtype).name == "float8_e8m0fnu"
+    except InvalidOperandError:
+        return False
+
+
+def prepare(a: Any, b: Any, scale_a: Any, scale_b: Any, options: Options) -> tuple[Any, Any]:
+    """Return a and b as the library reads them where their scales are by blocks: along K, narrow elements packed."""
+    if not (are_blocks(scale_a) or are_blocks(scale_b)):
+        return a, b
+    return along_k(a, "a", options), along_k(b, "b", options)
+
+
+def along_k(array: Any, name: str, options: Options) -> Any:
+    """Return an operand with neighbours along K adjacent in memory; of four and six bits packed."""
+    from rocpy.blaslt._scales import Packed
+
+    if type(array).__name__ in ("Weight", "Packed") or not hasattr(array, "dtype"):
+        return array
+    right = name == "b"
+    try:
+        row = dtypes.lookup(array.dtype)
+    except InvalidOperandError:
+        return array  # refused by name when it is parsed
+    if row.bits == 8:
+        return _turned(array, name, options) if right else _lying(array, name, options)
+    if row.bits > 8:
+        return array
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        bytes_ = array.view(torch.uint8)
+        return Packed(_lying(bytes_.swapaxes(-1, -2) if right and array.ndim > 1 else bytes_, name, options), row.name, right)
+    if not isinstance(array, np.ndarray):
+        raise UnsupportedError(
+            f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of ml_dtypes, or "
+            "torch's float4_e2m1fn_x2"
+        )
+    values = array.view(np.uint8)
+    values = np.swapaxes(values, -1, -2) if right and array.ndim > 1 else values
+    return Packed(pack(values, row.bits, name), row.name, right)
+
+
+def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[Any, Any]:
+    """Return codes of four or six bits, one to a byte, packed along the last axis, the first in the lowest bits."""
+    extent = codes.shape[-1]
+    if extent % BLOCK:
+        raise InvalidProblemError(
+            f"{name}: K = {extent} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
+        )
+    if bits == 4:
+        codes = codes & 15
+        return np.ascontiguousarray(codes[..., 0::2] | codes[..., 1::2] << 4)
+    groups = (codes & 63).reshape(*codes.shape[:-1], extent // 4, 4).astype(np.uint32)
+    words = groups[..., 0] | groups[..., 1] << 6 | groups[..., 2] << 12 | groups[..., 3] << 18
+    packed = np.stack([words & 255, words >> 8 & 255, words >> 16], axis=-1).astype(np.uint8)
+    return packed.reshape(*codes.shape[:-1], extent // 4 * 3)
+
+
+def repack(b: Any, k: int) -> Any:
+    """Return torch's right operand of four bits packed along K where it is packed along N."""
+    from rocpy.blaslt._scales import Packed
+
+    if type(b) is not Packed or b.dtype != "float4_e2m1fn" or b.memory.ndim < 2 or b.memory.shape[-1] != k or k == 0:
+        return b
+    torch = sys.modules["torch"]
+    both = b.memory  # (..., N / 2, K): neighbours along N share a byte
+    codes = torch.stack([both & 15, both >> 4], dim=-2).flatten(-3, -2)
+    return Packed((codes[..., 0::2] | codes[..., 1::2] << 4).contiguous(), b.dtype, True)
+
+
+def _lying(array: Any, name: str, options: Options) -> Any:
+    """Return an array whose last axis is adjacent in memory and whose others do not run backwards."""
+    steps, shape = _steps(array), tuple(array.shape)
+    usual = all(x >= 0 for x in steps) and (not steps or steps[-1] == 1 or shape[-1] <= 1)
+    if usual and (len(shape) < 2 or shape[-2] <= 1 or steps[-2] >= shape[-1]) and not (shape and shape[-1] <= 1):
+        return array
+    if 0 in shape:
+        return array
+    if options.copies == "error":
+        raise copy_refused(name, f"shape {shape}, strides {steps}, {array.dtype}")
+    return contiguous(array)
+
+
+def _turned(array: Any, name: str, options: Options) -> Any:
+    if len(array.shape) < 2:
+        return _lying(array, name, options)
+    if isinstance(array, Buffer) or not hasattr(array, "swapaxes"):
+        raise UnsupportedError(
+            f"b: a {type(array).__name__} with scales by blocks must have neighbours along K adjacent; pass a numpy or "
+            "torch array"
+        )
+    return _lying(array.swapaxes(-1, -2), name, options).swapaxes(-1, -2)
+
+
+def _steps(array: Any) -> tuple[int, ...]:
+    if isinstance(array, Buffer):
+        return dense_strides(tuple(array.shape))
+    if callable(getattr(array, "stride", None)):
+        return tuple(array.stride())
+    if getattr(array, "strides", None) is not None:
+        return tuple(step // array.dtype.itemsize for step in array.strides)
+    return dense_strides(tuple(array.shape))
+
+
+def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: bool) -> Any:
+    """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are so already."""
+    if turned and len(shape) > 1:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+        strides = (*strides[:-2], strides[-1], strides[-2])
+        scale = scale.swapaxes(-1, -2) if hasattr(scale, "swapaxes") else scale
+    usual = dense_strides(shape)
+    if all(x == y or extent <= 1 for x, y, extent in zip(strides, usual, shape, strict=True)):
+        return None
+    return contiguous(scale)
+
+
+def repeated(value: Any, like: Any, count: int) -> Any:
+    """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
+    if hasattr(like, "new_full"):  # torch's name for it
+        return like.new_empty(count).fill_(value if isinstance(value, float | int) else value.reshape(()).to(like.device))
+    if isinstance(like, Buffer):
+        made = Buffer((count,), "float32")
+        made.copy_from(np.full(count, float(np.asarray(value).reshape(())), np.float32))
+        return made
+    if not isinstance(value, float | int | np.generic | np.ndarray):
+        value = value.reshape(())
+    module = sys.modules.get(type(like).__module__.partition(".")[0])
+    if module is not None and hasattr(module, "full"):
+        return module.full((count,), value if not hasattr(value, "reshape") else value.reshape(()), dtype="float32")
+    return np.full(count, float(np.asarray(value).reshape(())), np.float32)

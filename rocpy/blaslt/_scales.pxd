@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+# Scales of one product and operands of less than a byte, as the per-call path reads them.
+from libc.stdint cimport int32_t
+
+from rocpy._operand cimport Operand
+
+
+cdef class Scales:
+    cdef void *pointers[6]  # by ScaleIndex of csrc/core/matmul.hpp
+    cdef readonly dict problem  # what Problem.make takes of them
+    cdef list held
+    cdef readonly bint amax
+
+
+# An operand whose elements are packed into bytes along K.
+cdef class Packed:
+    cdef readonly object memory
+    cdef readonly str dtype
+    cdef readonly bint right  # b: K is the last but one axis
+
+
+cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int device)
+cdef object parse_packed(Packed packed, str name, Operand *out)
