@@ -59,7 +59,7 @@ struct MatmulSpec {
   int64_t aux_ld = 0, aux_batch_stride = 0;
   float activation_low = 0.0f, activation_high = 0.0f;
   bool has_activation_arguments = false;
-  uint32_t scales = 0;                          // bits of ScaleIndex: those that the descriptor has
+  uint32_t scales = 0;                         // bits of ScaleIndex: those that the descriptor has
   int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
   // Batch axes that no single stride describes: the library is called once for each of their positions.
   int32_t outer_ndim = 0;
@@ -99,8 +99,7 @@ class MatmulPlan {
 
   // Enqueues the product on the context's stream. Reads alpha and beta at once; needs nothing of the caller's
   // afterwards but the operands.
-  Status launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors,
-                size_t algorithm);
+  Status launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors, size_t algorithm);
 
   const MatmulSpec &spec() const { return spec_; }
   const std::vector<MatmulAlgorithm> &algorithms() const { return algorithms_; }

@@ -27,7 +27,7 @@ struct Operand {
   int32_t ndim;
   int32_t provider;
   bool read_only;
-  bool copied;  // the memory is a private copy made while parsing: good to read, never an output
+  bool copied;      // the memory is a private copy made while parsing: good to read, never an output
   bool conjugated;  // the elements stand for their conjugates
   int64_t shape[max_dims];
   int64_t strides[max_dims];  // in elements

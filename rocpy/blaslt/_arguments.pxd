@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt._launch cimport MatmulFactors, PlanKey
+from rocpy.blaslt._launch cimport CachedCall, MatmulFactors, PlanKey
 from rocpy.blaslt._scales cimport Scales
 
 
@@ -21,6 +21,8 @@ cdef struct Operands:
 cdef int epilogue_index(object epilogue) except -1
 cdef int dtype_code(object dtype) except -2
 cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1
+cdef int reset_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1
+cdef Operand *operand_named(Operands *operands, str name) noexcept
 cdef int check_whole(const MatmulFactors *factors) except -1
 cdef void describe_scales(PlanKey *key, Scales scales)
 cdef double real(object value, str name) except? -1.0
@@ -31,3 +33,4 @@ cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
 cdef int check_out(Operands *operands, const Operand *out) except -1
+cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, Operand *target) except? -1

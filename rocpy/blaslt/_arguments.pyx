@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt._launch cimport MatmulFactors, PlanKey
+from rocpy.blaslt._launch cimport CachedCall, MatmulFactors, PlanKey
 from rocpy.blaslt._scales cimport Packed, Scales, parse_packed
 from rocpy.blaslt.weight cimport Weight
 
@@ -89,6 +89,28 @@ cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object 
     if c is None and (factors.beta != 0.0 or factors.beta_imaginary != 0.0):
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
     return 0
+
+
+cdef int reset_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1:
+    """Read a new alpha or beta or both; what is None stays."""
+    cdef MatmulFactors fresh
+    if alpha is not None:
+        read_factors(&fresh, alpha, None, c, type)
+        factors.alpha, factors.alpha_imaginary = fresh.alpha, fresh.alpha_imaginary
+    if beta is not None:
+        read_factors(&fresh, 1.0, beta, c, type)
+        factors.beta, factors.beta_imaginary = fresh.beta, fresh.beta_imaginary
+    return 0
+
+
+cdef Operand *operand_named(Operands *operands, str name) noexcept:
+    if name == "a":
+        return &operands.a
+    if name == "b":
+        return &operands.b
+    if name == "c":
+        return &operands.c
+    return &operands.bias if name == "bias" else &operands.aux
 
 
 cdef int check_whole(const MatmulFactors *factors) except -1:
@@ -268,6 +290,31 @@ cdef int check_out(Operands *operands, const Operand *out) except -1:
             if not same:
                 raise InvalidOperandError("out overlaps c without being c; pass c itself or another array")
     return 0
+
+
+cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, Operand *target) except? -1:
+    """Parse out. True: it is dense, so that the product may be written straight into it."""
+    cdef int64_t step = 1
+    cdef int axis
+    cdef bint dense = True, same
+    if prototype is None:
+        parse_one(out, "out", target, &operands.a)
+        check_out(operands, target)
+    else:  # the operands are copies on the device, so that out cannot share memory with them
+        _operand.parse_output(out, "out", target)
+    same = target.ndim == call.result_ndim and target.type == call.result_type
+    for axis in range(call.result_ndim - 1, -1, -1):
+        if not same or target.shape[axis] != call.result_shape[axis]:
+            same = False
+            break
+        dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
+        step *= target.shape[axis]
+    if not same:
+        given = info(target)
+        raise InvalidProblemError(
+            f"out: shape {given.shape}, {given.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
+        )
+    return dense and prototype is None
 
 
 cdef str device_name(int device_type, int device_id):

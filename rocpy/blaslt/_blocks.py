@@ -11,8 +11,9 @@ import numpy as np
 from rocpy import dtypes
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import contiguous, copy_refused
-from rocpy.blaslt._product_types import BLOCK
-from rocpy.blaslt.problem import dense_strides
+from rocpy._operand import describe
+from rocpy.blaslt._product_types import BLOCK, scale_kind
+from rocpy.blaslt.problem import dense_strides, extents_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -32,7 +33,15 @@ def prepare(a: Any, b: Any, scale_a: Any, scale_b: Any, options: Options) -> tup
     """Return a and b as the library reads them where their scales are by blocks: along K, narrow elements packed."""
     if not (are_blocks(scale_a) or are_blocks(scale_b)):
         return a, b
-    return along_k(a, "a", options), along_k(b, "b", options)
+    a, b = along_k(a, "a", options), along_k(b, "b", options)
+    return a, _repacked(b, a)
+
+
+def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: Options) -> dict[str, Any]:
+    """Return new operands of a planned product as :func:`prepare` does."""
+    if not (are_blocks(scales[0]) or are_blocks(scales[1])):
+        return changes
+    return {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
 
 
 def along_k(array: Any, name: str, options: Options) -> Any:
@@ -53,7 +62,9 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         bytes_ = array.view(torch.uint8)
-        return Packed(_lying(bytes_.swapaxes(-1, -2) if right and array.ndim > 1 else bytes_, name, options), row.name, right)
+        return Packed(
+            _lying(bytes_.swapaxes(-1, -2) if right and array.ndim > 1 else bytes_, name, options), row.name, right
+        )
     if not isinstance(array, np.ndarray):
         raise UnsupportedError(
             f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of ml_dtypes, or "
@@ -80,11 +91,17 @@ def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[
     return packed.reshape(*codes.shape[:-1], extent // 4 * 3)
 
 
-def repack(b: Any, k: int) -> Any:
-    """Return torch's right operand of four bits packed along K where it is packed along N."""
+def _repacked(b: Any, a: Any) -> Any:
+    """Return torch's right operand of four bits packed along K where it is packed along N, told by a's K."""
     from rocpy.blaslt._scales import Packed
 
-    if type(b) is not Packed or b.dtype != "float4_e2m1fn" or b.memory.ndim < 2 or b.memory.shape[-1] != k or k == 0:
+    if type(b) is not Packed or isinstance(b.memory, np.ndarray) or b.memory.ndim < 2:
+        return b
+    if type(a) is Packed:
+        k = a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits
+    else:
+        k = tuple(a.shape)[-1] if len(a.shape) else 0
+    if b.memory.shape[-1] != k or k == 0:
         return b
     torch = sys.modules["torch"]
     both = b.memory  # (..., N / 2, K): neighbours along N share a byte
@@ -126,6 +143,29 @@ def _steps(array: Any) -> tuple[int, ...]:
     return dense_strides(tuple(array.shape))
 
 
+def kinds(given: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
+    """Return what ``Problem.make`` takes of the scales of a product whose operands have these shapes."""
+    found: dict[str, Any] = {}
+    if given is None:
+        return found
+    m, n, k, batch_shape, _ = extents_of(a, b)
+    for name, value in zip(("scale_a", "scale_b", "scale_c", "scale_d"), given, strict=False):
+        if value is None:
+            continue
+        kind, batch = "scalar", ()
+        if not isinstance(value, int | float | np.generic):
+            view = describe(value, name)
+            kind, batch = scale_kind(name, tuple(view["shape"]), view["dtype"], (m, n, k), batch_shape)
+        found[name] = kind if name in ("scale_a", "scale_b") else True
+        if batch:
+            found[name + "_batch"] = batch
+    if given[4]:
+        found["amax"] = True
+    if {found.get("scale_a"), found.get("scale_b")} == {"scalar", "vector"}:
+        found["scale_a"] = found["scale_b"] = "vector"
+    return found
+
+
 def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: bool) -> Any:
     """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are so already."""
     if turned and len(shape) > 1:
@@ -141,7 +181,9 @@ def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: 
 def repeated(value: Any, like: Any, count: int) -> Any:
     """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
     if hasattr(like, "new_full"):  # torch's name for it
-        return like.new_empty(count).fill_(value if isinstance(value, float | int) else value.reshape(()).to(like.device))
+        return like.new_empty(count).fill_(
+            value if isinstance(value, float | int) else value.reshape(()).to(like.device)
+        )
     if isinstance(like, Buffer):
         made = Buffer((count,), "float32")
         made.copy_from(np.full(count, float(np.asarray(value).reshape(())), np.float32))

@@ -127,7 +127,21 @@ def base_problem(problem: Problem, recipe: Recipe) -> Problem:
         epilogue=recipe.epilogue,
         dtype=recipe.dtype,
         compute=problem.compute if problem.compute == "tf32" and not recipe.operands else None,
+        **({} if recipe.operands else scales_of(problem)),
     )
+
+
+def scales_of(problem: Problem) -> dict[str, Any]:
+    """Return what of a problem's scales and conjugates its native product has too."""
+    names = ("scale_a", "scale_b", "scale_a_batch", "scale_b_batch", "conj_a", "conj_b")
+    return {name: getattr(problem, name) for name in names}
+
+
+def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
+    """Whether a recipe's native product applies the problem's scales: nothing after it does."""
+    if problem.scale_c or problem.scale_d or problem.amax:
+        return False
+    return not (problem.scale_a or problem.scale_b) or (recipe.scaled and not recipe.operands)
 
 
 def no_enumerator(problem: Problem) -> str:
@@ -214,10 +228,10 @@ class Unfused:
             return {"alpha": 1.0}
         return {"alpha": self.arguments["alpha"], "beta": self.arguments["beta"]}
 
-    def reset(self, operands: dict[str, Any], alpha: float, beta: float) -> None:
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any]) -> None:
         """Take other operands of the same problem, and other scalars."""
         self.operands = operands
-        self.arguments = {**self.arguments, "alpha": alpha, "beta": beta}
+        self.arguments = {**self.arguments, **scalars}
 
     def finish(self, base: Any) -> tuple[Any, dict[str, Any]]:
         """Return the result, and what goes beside it, from what the native product gave."""
@@ -422,11 +436,11 @@ class UnfusedPlan:
             settle()
         return (result, *extra.values()) if extra else result
 
-    def reset(self, operands: dict[str, Any], alpha: float, beta: float) -> None:
-        """Take other operands of the same problem, and other scalars."""
-        self.product.reset(operands, alpha, beta)
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: dict[str, Any]) -> None:
+        """Take other operands of the same problem, other scalars and other scales."""
+        self.product.reset(operands, {**scalars, **scales})
         native = {name: value for name, value in self.product.native_operands().items() if value is not None}
-        self.native.reset_operands(**native, **self.product.native_scalars())
+        self.native.reset_operands(**native, **self.product.native_scalars(), **scales)
 
     def release(self) -> None:
         """Let go of the operands."""

@@ -88,6 +88,8 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
         raise _fallback.refused(why)
     strict = _fallback.strict(options)
     for place, recipe in enumerate(_fallback.recipes_of(problem)):
+        if not _fallback.keeps_scales(problem, recipe):
+            continue
         try:
             build(_fallback.base_problem(problem, recipe), strict, context, packed and not recipe.operands, 1)
         except (InvalidProblemError, UnsupportedError):

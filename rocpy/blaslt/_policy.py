@@ -23,7 +23,8 @@ __all__ = ["Explanation", "explain"]
 COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "transpose": 6}
 # ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
 ORDER_PACKED = 7498593
-_COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2}
+_COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2, "int32": 3}
+SCALES = ("scale_a", "scale_b", "scale_c", "scale_d", "amax")
 
 
 def compute_code(compute: object) -> int:
@@ -62,6 +63,34 @@ def refuse_later(**arguments: object) -> None:
     raise UnsupportedError(f"{', '.join(given)}: not supported yet; leave {'it' if len(given) == 1 else 'them'} away")
 
 
+def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
+    """Return the scales of a product with a Weight's own among them; that they are is told by the sixth place."""
+    if given is None:
+        return (None, scale, None, None, False, True)
+    if given[1] is not None:
+        raise InvalidProblemError("scale_b: the Weight carries a scale already; leave it away")
+    return (given[0], scale, *given[2:5], True)
+
+
+def all_scales(b: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the scales of a product with that of a Weight among them; ``None`` where there are none."""
+    chosen = None if all(value is None or value is False for value in given) else given
+    scale = b.scale if type(b).__name__ == "Weight" else None
+    return chosen if scale is None else weight_scales(chosen, scale)
+
+
+def scale_arguments(b: Any, scales: tuple[Any, ...] | None) -> dict[str, Any]:
+    """Return the scales as keyword arguments, without that which b brings along."""
+    if scales is None:
+        return {}
+    found = {
+        name: value for name, value in zip(SCALES, scales, strict=False) if value is not None and value is not False
+    }
+    if getattr(b, "scale", None) is not None and type(b).__name__ == "Weight":
+        found.pop("scale_b", None)
+    return found
+
+
 def copy_refused(name: str, layout: str) -> UnsupportedError:
     """Return the error for a copy that the options forbid."""
     return UnsupportedError(
@@ -86,6 +115,10 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         made.copy_from(array)
         return made
     if hasattr(array, "contiguous"):  # torch's name for it
+        if array.is_conj():
+            array = array.resolve_conj()
+            if shape is None and array.is_contiguous():
+                return array
         source = array if shape is None else array.expand(shape)
         return source.contiguous() if not source.is_contiguous() else source.clone()
     module = sys.modules.get(type(array).__module__.partition(".")[0])

@@ -61,7 +61,9 @@ FAMILIES = (
     Family("float8", _OCP, (*_WIDE, *_OCP), scales=("scalar", "vector"), biases=_WIDE),
     Family("float8 FNUZ", _FNUZ, (*_WIDE, *_FNUZ), scales=("scalar", "vector"), biases=_WIDE),
     Family("MX", (*_OCP, *_NARROW), _WIDE, scales=("block32",), biases=_WIDE),
-    Family("int8", ("int8",), ("int32", "int8", "float32", "bfloat16", "float16"), ("int32",), ("scalar", "vector"), _WIDE),
+    Family(
+        "int8", ("int8",), ("int32", "int8", "float32", "bfloat16", "float16"), ("int32",), ("scalar", "vector"), _WIDE
+    ),
     Family("complex64", ("complex64",), ("complex64",)),
     Family("complex128", ("complex128",), ("complex128",), ("float64",)),
 )

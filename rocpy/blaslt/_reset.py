@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rocpy.blaslt.problem import OperandInfo, Problem
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+
+OPERANDS = ("a", "b", "c", "bias", "aux")
 
 
 def check(
@@ -30,6 +34,43 @@ def check(
             f"{name}: it was {_text(old)} and would become {_text(new)}; make a new Matmul for another problem{hint}"
         )
     return differs
+
+
+def check_all(problem: Problem, changed: Iterable[str]) -> None:
+    """Refuse to go on with operands that were released."""
+    lacking = [name for name in OPERANDS if getattr(problem, name) is not None and name not in changed]
+    if lacking:
+        raise InvalidOperandError(
+            f"{', '.join(lacking)}: the operands were released, so all of them must be given again; pass {lacking[0]}="
+        )
+
+
+def check_names(problem: Problem, given: Mapping[str, Any], changed: Iterable[str]) -> None:
+    """Refuse operands that the product was made without."""
+    for name in changed:
+        if given[name] is None and getattr(problem, name) is None:
+            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+
+
+def scales(before: tuple[Any, ...] | None, changes: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the scales of a product with new ones in their places: ``before`` itself where none is given."""
+    for place, (name, value) in enumerate(zip(("scale_a", "scale_b", "scale_c", "scale_d"), changes, strict=True)):
+        if value is None:
+            continue
+        if before is None or before[place] is None:
+            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+        before = (*before[:place], value, *before[place + 1 :])
+    return before
+
+
+def check_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse scales of another kind."""
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            raise InvalidProblemError(
+                f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; make a new Matmul "
+                "for scales of another kind"
+            )
 
 
 def _text(operand: OperandInfo) -> str:

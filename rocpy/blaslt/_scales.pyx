@@ -14,7 +14,7 @@ from rocpy.runtime.memory cimport Buffer
 
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _product_types as types
-from rocpy.blaslt.problem import extents_of
+from rocpy.blaslt.problem import OperandInfo, extents_of
 from rocpy.errors import InvalidOperandError
 
 cdef tuple _NAMES = ("scale_a", "scale_b", "scale_c", "scale_d")
@@ -141,6 +141,13 @@ cdef class Packed:
         self.memory = memory
         self.dtype = dtype
         self.right = right
+
+    @property
+    def info(self):
+        """What a Problem knows of it."""
+        cdef Operand seen
+        parse_packed(self, "b" if self.right else "a", &seen)
+        return OperandInfo(tuple([seen.shape[i] for i in range(seen.ndim)]), tuple([seen.strides[i] for i in range(seen.ndim)]), self.dtype)
 
 
 cdef object parse_packed(Packed packed, str name, Operand *out):

@@ -12,8 +12,9 @@ import numpy as np
 
 from rocpy import dtypes, platform
 from rocpy._operand import allocate_like, describe
+from rocpy.blaslt._blocks import kinds
 from rocpy.blaslt._options import Options, resolve_options
-from rocpy.blaslt._policy import assign, clamp_bounds, contiguous, copy_refused, transposed_product
+from rocpy.blaslt._policy import SCALES, assign, clamp_bounds, contiguous, copy_refused, transposed_product
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
@@ -37,6 +38,10 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
     """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is."""
     if array is None or isinstance(array, Buffer) or type(array).__name__ == "Weight":
         return array
+    if type(array).__name__ == "Packed":
+        return type(array)(upload(array.memory, name), array.dtype, array.right)
+    if hasattr(array, "resolve_conj"):  # torch's lazy conjugates are no memory of their own
+        array = array.resolve_conj()
     view = describe(array, name)
     if view["device_type"] != _CPU:
         return array
@@ -49,6 +54,17 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
     buffer = Buffer(tuple(view["shape"]), view["dtype"])
     buffer.copy_from(_elements(view))
     return buffer
+
+
+def upload_scales(scales: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Return the scales of a product, and whether the largest magnitude is wanted, with arrays on the device."""
+    if scales is None:
+        return None
+    moved = tuple(
+        value if value is None or isinstance(value, bool | int | float | np.generic) else upload(value, name)
+        for name, value in zip(SCALES, scales, strict=False)
+    )
+    return (*moved, *scales[5:])
 
 
 def download(buffer: Any, like: Any, stream: Any = None) -> Any:
@@ -67,6 +83,8 @@ def needed(array: Any) -> bool:
     """Whether an array is in CPU memory that the platform's device cannot use."""
     if platform.current().host_memory or isinstance(array, Buffer):
         return False
+    if type(array).__name__ == "Packed":
+        return needed(array.memory)
     return bool(describe(array, "a")["device_type"] == _CPU)
 
 
@@ -75,6 +93,8 @@ def _info(array: Any, name: str) -> OperandInfo | None:
         return None
     if type(array).__name__ == "Weight":
         return OperandInfo.dense(tuple(array.shape), array.dtype)
+    if type(array).__name__ == "Packed":
+        return array.info
     view = describe(array, name, output=name == "out")
     return OperandInfo(tuple(view["shape"]), tuple(view["strides"]), view["dtype"])
 
@@ -117,6 +137,7 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
         dtype=None if arguments["dtype"] is None else dtypes.lookup(arguments["dtype"]).name,
         compute=arguments["compute"],
         clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
+        **kinds(arguments["given"], left.shape, right.shape),
     )
     if options.copies == "error" and 0 not in problem.result_shape:
         refuse_copies(problem)
@@ -124,6 +145,7 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
         # Turned around here, where the arrays still are their framework's and not bare memory of the device.
         return transposed_product(run, given, problem.result_shape, problem.dtype, arguments, lambda: None)
     out = given["out"]
+    arguments = {**arguments, "given": upload_scales(arguments["given"])}
     if out is not None:
         arguments = {**arguments, "dtype": problem.dtype}
     moved = {name: upload(given[name], name, problem.result_shape if name == "c" else None) for name in names[:-1]}
@@ -131,10 +153,10 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
     extra = None
     if isinstance(result, tuple):
         result, extra = result
-    like = given["a"]
+    like = given["a"].memory if type(given["a"]).__name__ == "Packed" else given["a"]
     for name, value in moved.items():
         if value is not given[name]:
-            value.close()
+            (value.memory if type(value).__name__ == "Packed" else value).close()
     stream = arguments["stream"]
     fetched = download(result, like, stream)
     if out is not None:

@@ -11,21 +11,22 @@ from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, describe, info, dtype_code, epilogue_index, parse_all, problem_of, real, sole_aux
+from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, parse_all, problem_of, read_factors, sole_aux
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
 )
+from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy import platform
 from rocpy.blaslt import _fallback
+from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
-from rocpy.errors import InvalidProblemError
 
 # Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
 cdef int _staged = -1
@@ -36,7 +37,7 @@ cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPI
 
 
 cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
-                    object dtype, object compute, object out, object options, object stream):
+                    object dtype, object compute, object out, object options, object stream, tuple given):
     """One product from start to end. Calls itself at most once, with the operands that had to be copied."""
     global _staged
     cdef Operands operands
@@ -49,28 +50,32 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef int after
     cdef int64_t word
     cdef StreamContext *context = NULL
-    cdef object resolved = None
-    global _staged
+    cdef object resolved = None, owner = a
+    cdef Scales scales = None
     _core.ensure()
     index = epilogue_index(epilogue)
     if aux is not None:
         aux = sole_aux(aux)
     if bias is None and type(b) is Weight and _TAKES_BIAS[index]:
         bias = (<Weight>b).bias
+    if type(b) is Weight and (<Weight>b).scale is not None and (given is None or len(given) == 5):
+        given = _policy.weight_scales(given, (<Weight>b).scale)
+    if given is not None:
+        a, b = _blocks.prepare(a, b, given[0], given[1], _options.resolve_options(options))
+        if type(a) is Packed:
+            owner = (<Packed>a).memory
     if _staged < 0:
         _staged = not platform.current().host_memory
     if _staged and _staging.needed(a):
         return _staging.product(product_again, (a, b, c, bias, aux, out), dict(
-            alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream))
+            alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
+            given=given))
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
-    factors.alpha = real(alpha, "alpha")
-    if beta is None:
-        factors.beta = 1.0 if c is not None else 0.0
-    else:
-        factors.beta = real(beta, "beta")
-        if c is None and factors.beta != 0.0:
-            raise InvalidProblemError(f"beta = {factors.beta} scales c, and there is no c; pass c= or leave beta away")
+    read_factors(&factors, alpha, beta, c, operands.a.type)
     after = place_of(&operands.a, stream, &device, &c_stream)
+
+    if given is not None:
+        scales = read_scales(given, &operands.a, &operands.b, device)
 
     # The key: everything that decides a plan.
     key.size = 0
@@ -79,6 +84,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         word |= <int64_t>(1 + _policy.compute_code(compute)) << 24
     if operands.packed:
         word |= <int64_t>1 << 28
+    if scales is not None:
+        word |= <int64_t>1 << 29
     key.add(word)
     key.add(device)
     if clamp is not None:
@@ -93,11 +100,13 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         if resolved is not _DEFAULT:
             key.add(hash(resolved))
     describe(&key, &operands)
+    if scales is not None:
+        describe_scales(&key, scales)
 
     if key.fits():
         call = plan_cache().find(key)
     if call.get() == NULL:
-        problem = problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp)
+        problem = problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales)
         if resolved is None:
             resolved = _options.current_options()
         with nogil:
@@ -118,20 +127,25 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             return _fallback.unfused_product(
                 product_again, found.copies, EPILOGUE_NAMES[index], array_type_of_hip(operands.a.type).name.decode(),
                 array_type_of_hip(found.result_type).name.decode(), (a, b, c, bias, aux, out), resolved,
-                dict(alpha=alpha, beta=beta, clamp=clamp, compute=compute, stream=stream), Settle(<size_t>c_stream),
+                dict(alpha=alpha, beta=beta, clamp=clamp, compute=compute, stream=stream, given=given), Settle(<size_t>c_stream),
             )
         return _policy.copied_product(
             product_again, found.copies, resolved, (a, b, c, bias, aux, out),
             (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
             tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), array_type_of_hip(found.result_type).name.decode(),
-            dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream),
+            dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
+                 given=given),
             (lambda: None) if after == after_wait else Settle(<size_t>c_stream),
         )
-    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, a, out,
+    if found.integer_factors:
+        check_whole(&factors)
+    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner, out,
                                  (held, a, b, c, bias, aux, out) if after == after_hold else held,
-                                 factors, found.algorithm, device, c_stream, after)
+                                 factors, scales, found.algorithm, device, c_stream, after)
     if out is not None:
         _operand.written(out, operands.out.provider)
+    if scales is not None and scales.amax:
+        return result[0], ({"amax": result[2]} if result[1] is None else {_EXTRA_NAMES[index]: result[1], "amax": result[2]})
     if found.extra_ndim >= 0:
         name = _EXTRA_NAMES[index]
         if found.plan == NULL and name in ("bgrada", "bgradb"):
@@ -156,9 +170,9 @@ cdef class Settle:
         settle(self.c_stream)
 
 
-def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream):
+def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given=None):
     """Run a product whose operands were copied; for rocpy.blaslt._policy."""
-    return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)
+    return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
 
 
 def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
@@ -175,10 +189,12 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Left operand, shape ``(..., M, K)`` or ``(K,)``: torch, numpy (with ml_dtypes) or any array with DLPack.
     b
         Right operand, shape ``(..., K, N)`` or ``(K,)``, of a's dtype and on a's device, or a :class:`rocpy.Weight`. Batch axes broadcast.
+        8-bit floats of one dialect may be mixed, and the types of the MX formats.
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Host scalars; ``beta`` defaults to 1 when ``c`` is given. With ``beta=0``, ``c`` is not read.
+        Host scalars, complex for complex operands, whole for integer results; ``beta`` defaults to 1 when ``c`` is given. With
+        ``beta=0``, ``c`` is not read.
     epilogue
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form.
     bias
@@ -187,10 +203,19 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
         ``(low, high)`` of the clamp epilogues.
-    epilogue_inputs, scale_a, scale_b, scale_c, scale_d, amax, autotune
+    epilogue_inputs, autotune
         Not supported yet; anything but the default raises UnsupportedError.
+    scale_a, scale_b
+        Factors of the operands' elements: a number, float32 for each row of a (``(M,)`` or ``(M, 1)``) and column of b (``(N,)`` or
+        ``(1, N)``), with batch axes in front if they differ; none stands for 1. For the MX formats ``float8_e8m0fnu`` or uint8 for each
+        32 neighbours along K, of shape ``(..., M, K / 32)`` and ``(..., K / 32, N)``. For 8-bit and narrower operands.
+    scale_c, scale_d
+        Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
+    amax
+        Whether the dict holds ``"amax"``, the largest magnitude of the result before ``scale_d``; of products of 8-bit floats.
     dtype
-        Element type of the result: that of ``a`` by default; float16 and bfloat16 products also give float32.
+        Element type of the result: that of ``a`` by default; float16 and bfloat16 products also give float32. 8-bit and narrower
+        floats give bfloat16 by default, int8 gives int32.
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
@@ -233,19 +258,21 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     array([[2., 2., 2., 2.],
            [2., 2., 2., 2.]], dtype=float32)
     """
-    if (epilogue_inputs is not None or scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None
-            or amax or autotune):
-        _policy.refuse_later(epilogue_inputs=epilogue_inputs, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
-                             amax=amax, autotune=autotune)
+    cdef tuple given = None
+    if epilogue_inputs is not None or autotune:
+        _policy.refuse_later(epilogue_inputs=epilogue_inputs, autotune=autotune)
+    if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
+        given = (scale_a, scale_b, scale_c, scale_d, amax)
     if algorithm is not None:
         return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
-            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options))
+            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
+            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
     try:
-        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream)
+        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None:
             raise
     return dispatcher("matmul", (a, b, c), dict(
         alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,
-        stream=stream))
+        stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))

@@ -238,7 +238,9 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         whole = whole and strides["b"][0] == 0 and strides["bias"][0] == (m if row.gradient == "bgrada" else 0)
         whole = whole and (row.aux == "none" or strides["aux"][0] == aux_lies[1] * m)
         whole = whole and strides["scale_b"][0] == 0
-        whole = whole and (problem.scale_a in ("", "scalar") or strides["scale_a"][0] == scale_entry(problem, "scale_a"))
+        whole = whole and (
+            problem.scale_a in ("", "scalar") or strides["scale_a"][0] == scale_entry(problem, "scale_a")
+        )
         if whole and extents[0] * m <= 2**31 - 1:
             # One weight for every batch entry, entries one after the other: a single taller product.
             m *= extents[0]

@@ -13,14 +13,16 @@ from rocpy._core cimport Status
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, check_out, epilogue_index, info, parse_all, parse_one, problem_of, real, sole_aux
+from rocpy.blaslt._arguments cimport Operands, check_whole, epilogue_index, info, operand_named, parse_all, parse_one, problem_of, read_factors, read_out, reset_factors, sole_aux
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, release_context, settle,
 )
+from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _fallback
+from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
@@ -42,11 +44,8 @@ cdef int _KEPT = 8
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
 
-cdef double checked_beta(object beta, object c) except? -1.0:
-    cdef double value = (1.0 if c is not None else 0.0) if beta is None else real(beta, "beta")
-    if c is None and value != 0.0:
-        raise InvalidProblemError(f"beta = {value} scales c, and there is no c; pass c= or leave beta away")
-    return value
+cdef object scalar(double real, double imaginary):
+    return complex(real, imaginary) if imaginary != 0.0 else real
 
 
 cdef class Kept:
@@ -64,6 +63,8 @@ cdef class Matmul:
     cdef shared_ptr[CachedCall] call
     cdef dict given  # the user's operands, by name
     cdef tuple held
+    cdef tuple scale_values  # the user's scales and amax
+    cdef Scales scales
     cdef MatmulFactors factors
     cdef int epilogue
     cdef bint closed, busy, released
@@ -89,10 +90,8 @@ cdef class Matmul:
     def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
                  scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
                  stream=None):
-        if (epilogue_inputs is not None or scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None
-                or amax):
-            _policy.refuse_later(epilogue_inputs=epilogue_inputs, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
-                                 amax=amax)
+        if epilogue_inputs is not None:
+            _policy.refuse_later(epilogue_inputs=epilogue_inputs)
         _core.ensure()
         self.epilogue = epilogue_index(epilogue)
         row = EPILOGUES[EPILOGUE_NAMES[self.epilogue]]
@@ -103,14 +102,19 @@ cdef class Matmul:
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
+        cdef tuple scales = _policy.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
+        if scales is not None:
+            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
         self.prototype = None
         if _staging.needed(a):
             _staging.check_allowed(self.options)
             self.prototype = a
             a, b, c, bias, aux = [_staging.upload(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
+            scales = _staging.upload_scales(scales)
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
-        self.factors.alpha = real(alpha, "alpha")
-        self.factors.beta = checked_beta(beta, c)
+        read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
+        self.scale_values = scales
+        self.scales = None if scales is None else self.read(scales, &self.operands)
         self.clamp = None if clamp is None else _policy.clamp_bounds(clamp)
         if compute is not None:
             _policy.compute_code(compute)
@@ -119,8 +123,14 @@ cdef class Matmul:
         self.compute = compute
         self.kept = {}
         self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
-        self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp))
+        self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
         self.closed = False
+
+    cdef Scales read(self, tuple scales, Operands *operands):
+        cdef int device = 0
+        cdef hipStream_t c_stream = NULL
+        place_of(&operands.a, self.stream, &device, &c_stream)
+        return read_scales(scales, &operands.a, &operands.b, device)
 
     cdef int state_problem(self, object problem) except -1:
         """Take a problem, with what of it must be copied, and drop the plan. Refuses before anything is changed."""
@@ -138,8 +148,10 @@ cdef class Matmul:
                 raise _policy.copy_refused(copies[0], getattr(problem, copies[0]).text)
             dense = {}
             for name in copies:
-                operand = getattr(problem, name)
-                dense[name] = OperandInfo.dense(problem.result_shape if name == "c" else operand.shape, operand.dtype)
+                shape = problem.result_shape if name == "c" else getattr(problem, name).shape
+                dense[name] = OperandInfo.dense(shape, getattr(problem, name).dtype)
+                if name in ("a", "b"):
+                    dense["conj_" + name] = False
             launched = replace(problem, **dense)
         self.problem, self.copies, self.launched = problem, copies, launched
         self.call.reset()
@@ -199,7 +211,7 @@ cdef class Matmul:
         self.unfused = None
         if self.call.get().copies:
             self.unfused = _fallback.UnfusedPlan(self.call.get().copies, self.problem, self.given, self.options, self.stream, dict(
-                alpha=self.factors.alpha, beta=self.factors.beta, clamp=self.clamp, compute=self.compute))
+                self.scalars(), clamp=self.clamp, compute=self.compute, **_policy.scale_arguments(self.given["b"], self.scale_values)))
             self.found = self.unfused.plan(requested)
             self.chosen = self.found[0].rank
             return 0
@@ -327,22 +339,28 @@ cdef class Matmul:
                 used = &operands
                 held = (held, self.copy_into(&operands))
             if out is not None:
-                direct = self.read_out(used, out, &target)
+                direct = read_out(self.call.get(), used, out, self.prototype, self.problem, &target)
+            if self.call.get().integer_factors:
+                check_whole(&self.factors)
             if self.unfused is not None:
                 direct = False
                 result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
             else:
-                result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.given["a"],
-                                 out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors, chosen,
-                                 device, c_stream, after)
-            extra = None
-            if self.extra_name is not None:
+                result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.prototype_of_results(),
+                                 out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors,
+                                 self.scales, chosen, device, c_stream, after)
+            extra = amax = None
+            if self.scales is not None and self.scales.amax:
+                result, extra, amax = result
+            elif self.extra_name is not None:
                 result, extra = result
+            if self.extra_name is not None:
                 if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
                     extra = _policy.lonely_gradient(_matmul, self.extra_name, self.given["a"], self.given["b"], self.problem.dtype)
             if self.prototype is not None:
                 result = _staging.download(result, self.prototype, stream)
                 extra = None if extra is None else _staging.download(extra, self.prototype, stream)
+                amax = None if amax is None else _staging.download(amax, self.prototype, stream)
             if out is not None:
                 if not direct:
                     if after != after_wait:
@@ -351,47 +369,31 @@ cdef class Matmul:
                 else:
                     _operand.written(out, target.provider)
                 result = out
+            if amax is not None:
+                return result, ({"amax": amax} if extra is None else {self.extra_name: extra, "amax": amax})
             return result if extra is None else (result, {self.extra_name: extra})
         finally:
             self.busy = False
 
+    cdef dict scalars(self):
+        return dict(alpha=scalar(self.factors.alpha, self.factors.alpha_imaginary),
+                    beta=scalar(self.factors.beta, self.factors.beta_imaginary))
+
+    cdef object prototype_of_results(self):
+        return (<Packed>self.given["a"]).memory if type(self.given["a"]) is Packed else self.given["a"]
+
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
-        cdef Operand *target
         for name in self.copies:
             array = _policy.contiguous(self.given[name], self.problem.result_shape if name == "c" else None)
-            target = (&operands.a if name == "a" else &operands.b if name == "b" else &operands.c if name == "c"
-                      else &operands.bias if name == "bias" else &operands.aux)
-            copied.append(parse_one(array, name, target, &operands.a))
+            copied.append(parse_one(array, name, operand_named(operands, name), &operands.a))
         return tuple(copied)
 
-    cdef bint read_out(self, Operands *operands, object out, Operand *target) except? -1:
-        """Parse out. True: it is dense, so that the product may be written straight into it."""
-        cdef const CachedCall *call = self.call.get()
-        cdef int64_t step = 1
-        cdef int axis
-        cdef bint dense = True, same
-        if self.prototype is None:
-            parse_one(out, "out", target, &operands.a)
-            check_out(operands, target)
-        else:  # the operands are copies on the device, so that out cannot share memory with them
-            _operand.parse_output(out, "out", target)
-        same = target.ndim == call.result_ndim and target.type == call.result_type
-        for axis in range(call.result_ndim - 1, -1, -1):
-            if not same or target.shape[axis] != call.result_shape[axis]:
-                same = False
-                break
-            dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
-            step *= target.shape[axis]
-        if not same:
-            given = info(target)
-            raise InvalidProblemError(
-                f"out: shape {given.shape}, {given.dtype}; the result has shape {self.problem.result_shape}, {self.problem.dtype}"
-            )
-        return dense and self.prototype is None
-
-    def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None):
+    def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
+                       scale_c=None, scale_d=None):
         cdef Operands fresh
+        cdef Scales scales = self.scales
+        cdef MatmulFactors factors = self.factors
         self.enter(resetting=True)
         try:
             given = dict(self.given)
@@ -399,35 +401,35 @@ cdef class Matmul:
             if type(b) is Weight and self.weight_bias and bias is None and (<Weight>b).bias is not None:
                 changes["bias"] = (<Weight>b).bias
             if self.released:
-                lacking = [name for name in _RESETTABLE if getattr(self.problem, name) is not None and name not in changes]
-                if lacking:
-                    raise InvalidOperandError(
-                        f"{', '.join(lacking)}: the operands were released, so all of them must be given again; pass {lacking[0]}="
-                    )
+                _reset.check_all(self.problem, changes)
             if "aux" in changes:
                 changes["aux"] = sole_aux(changes["aux"])
+            values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
+            if values is not None:
+                changes = _blocks.prepare_changes(changes, values, self.options)
             if self.prototype is not None:
                 changes = {name: _staging.upload(value, name) for name, value in changes.items()}
-            for name in changes:
-                if given[name] is None and getattr(self.problem, name) is None:
-                    raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+                values = _staging.upload_scales(values)
+            _reset.check_names(self.problem, given, changes)
             given.update(changes)
             held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
             operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
                         "aux": info(&fresh.aux)}
             problem = self.problem
+            if values is not None and values is not self.scale_values or scales is not None and ("a" in changes or "b" in changes):
+                scales = self.read(values, &fresh)
+                _reset.check_scales(self.scales.problem, scales.problem)
             if _reset.check(problem, operands, changes, self.options.dynamic):
-                problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp)
-            new_alpha = self.factors.alpha if alpha is None else real(alpha, "alpha")
-            new_beta = self.factors.beta if beta is None else checked_beta(beta, given["c"])
+                problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
+            reset_factors(&factors, alpha, beta, given["c"], fresh.a.type)
             if problem is not self.problem:
                 self.change_problem(problem)
-            self.factors.alpha, self.factors.beta = new_alpha, new_beta
+            self.factors, self.scales, self.scale_values = factors, scales, values
             self.released = False
             memcpy(&self.operands, &fresh, sizeof(Operands))
             self.given, self.held = given, held
             if self.unfused is not None:
-                self.unfused.reset(given, new_alpha, new_beta)
+                self.unfused.reset(given, self.scalars(), _policy.scale_arguments(given["b"], values))
         finally:
             self.busy = False
 

@@ -279,9 +279,7 @@ class Problem:
 
     @property
     def _operand_text(self) -> str:
-        names = [
-            f"conj({x.dtype})" if conj else x.dtype for x, conj in ((self.a, self.conj_a), (self.b, self.conj_b))
-        ]
+        names = [f"conj({x.dtype})" if conj else x.dtype for x, conj in ((self.a, self.conj_a), (self.b, self.conj_b))]
         return names[0] if names[0] == names[1] else " x ".join(names)
 
     @property
@@ -343,8 +341,7 @@ def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, t
     batch_shape = broadcast(a[:-2], b[:-2])
     if batch_shape is None:
         raise InvalidProblemError(
-            f"a and b: batch axes {a[:-2]} and {b[:-2]} do not broadcast (a: shape {a}, b: "
-            f"shape {b})"
+            f"a and b: batch axes {a[:-2]} and {b[:-2]} do not broadcast (a: shape {a}, b: shape {b})"
         )
     matrix = (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
     return m, n, k, batch_shape, (*batch_shape, *matrix)

@@ -193,6 +193,10 @@ class Matmul(_plan.Matmul):
         aux: ArrayLike | dict[str, Any] | None = None,
         alpha: complex | None = None,
         beta: complex | None = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
     ) -> None:
         """Put other operands in the place of those given before.
 
@@ -204,6 +208,8 @@ class Matmul(_plan.Matmul):
             few plans are kept, with what was pinned in them.
         alpha, beta
             New host scalars.
+        scale_a, scale_b, scale_c, scale_d
+            New scales of the kinds of those before.
 
         Raises
         ------
@@ -223,4 +229,7 @@ class Matmul(_plan.Matmul):
                [0.]])
         array([[6.]])
         """
-        super().reset_operands(a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta)
+        super().reset_operands(
+            a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta,
+            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
+        )  # fmt: skip

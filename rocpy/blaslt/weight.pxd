@@ -6,6 +6,7 @@ from rocpy._operand cimport Operand
 cdef class Weight:
     cdef readonly object source
     cdef readonly object bias
+    cdef readonly object scale
     cdef readonly str layout
     cdef readonly bint packed
     cdef Operand operand

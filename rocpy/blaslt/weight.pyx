@@ -33,10 +33,21 @@ cdef extern from *:
     using rocpy::Status;
     using rocpy::table;
 
+    hipblasComputeType_t compute_of(int32_t type) {
+      if (type == HIP_R_64F || type == HIP_C_64F) return HIPBLAS_COMPUTE_64F;
+      return type == HIP_R_8I ? HIPBLAS_COMPUTE_32I : HIPBLAS_COMPUTE_32F;
+    }
+
+    // Whether the platform keeps weights of a type packed.
+    bool packs_type(void *handle, int32_t type) {
+      size_t bytes = 0;
+      return table.rocpyExtPackBytes(handle, static_cast<hipDataType>(type), compute_of(type), 32, 32, &bytes) == HIPBLAS_STATUS_SUCCESS;
+    }
+
     // Packs op(A), the m x k view of the weight that the library sees, into memory of the platform.
     Status pack_weight(void *handle, hipStream_t stream, int32_t type, int32_t op, int64_t rows, int64_t columns, int64_t ld, const void *data,
                        int64_t m, int64_t k, void **packed) {
-      const hipblasComputeType_t compute = type == HIP_R_64F ? HIPBLAS_COMPUTE_64F : HIPBLAS_COMPUTE_32F;
+      const hipblasComputeType_t compute = compute_of(type);
       const auto element = static_cast<hipDataType>(type);
       size_t bytes = 0;
       hipblasStatus_t status = table.rocpyExtPackBytes(handle, element, compute, static_cast<uint64_t>(m), static_cast<uint64_t>(k), &bytes);
@@ -73,10 +84,33 @@ cdef extern from *:
     """
     Status pack_weight(void *handle, hipStream_t stream, int type, int op, long rows, long columns, long ld, const void *data, long m,
                        long k, void **packed) nogil
+    bint packs_type(void *handle, int type) nogil
     Status free_weight(void *packed) nogil
     int current_device() nogil
 
 cdef int _CPU = 1  # kDLCPU
+
+
+# Types that the platform keeps packed; found out once.
+cdef dict _PACKABLE = {}
+
+
+cdef bint is_packable(const Operand *view) except? -1:
+    cdef StreamContext *context = NULL
+    cdef hipStream_t stream = NULL
+    cdef Status status
+    cdef bint answer = False
+    cdef int device = current_device() if view.device_type == _CPU else view.device_id
+    found = _PACKABLE.get(view.type)
+    if found is None:
+        with nogil:
+            status = borrow_context(device, stream, &context)
+            if status.ok():
+                answer = packs_type(context.handle, view.type)
+                release_context(context)
+        _core.check(status)
+        found = _PACKABLE[view.type] = bool(answer)
+    return found
 
 
 cdef class Weight:
@@ -88,6 +122,8 @@ cdef class Weight:
         Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. It is kept for export and for repacking.
     bias
         Length N; used by epilogues that take a bias when the call gives none.
+    scale
+        ``scale_b`` of every product with it, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``.
     layout
         ``"kn"`` or ``"nk"``.
 
@@ -115,11 +151,11 @@ cdef class Weight:
     array([[3., 4., 5., 6.]], dtype=float32)
     """
 
-    def __cinit__(self, w, bias=None, *, str layout="kn"):
+    def __cinit__(self, w, bias=None, *, scale=None, str layout="kn"):
         self.memory = NULL
         self.device = 0
 
-    def __init__(self, w, bias=None, *, str layout="kn"):
+    def __init__(self, w, bias=None, *, scale=None, str layout="kn"):
         if layout not in ("kn", "nk"):
             raise InvalidProblemError(f"layout={layout!r}; it may be 'kn' for (K, N) or 'nk' for (N, K)")
         if type(w) is Weight:
@@ -128,6 +164,7 @@ cdef class Weight:
         self.layout = layout
         self.source = w
         self.bias = bias
+        self.scale = scale
         self.load()
         cdef Operand b
         if bias is not None:
@@ -178,7 +215,7 @@ cdef class Weight:
             source = _staging.upload(source, "w")
             ours = True
             kept = _operand.parse(source, "w", &view)
-        cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and view.type in (0, 1, 2, 14)
+        cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
         cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
         if lies is None or (version is None and not packs and not ours):
             source = _policy.contiguous(source)
@@ -269,7 +306,7 @@ cdef class Weight:
         self.close()
 
     def __reduce__(self):
-        return (_rebuild, (self.source, self.bias, self.layout))
+        return (_rebuild, (self.source, self.bias, self.layout, self.scale))
 
     def __repr__(self):
         if self.operand.ndim == 0:
@@ -283,6 +320,6 @@ cdef class Weight:
                 warnings.warn("a Weight's packed memory could not be freed; it is leaked", RocpyWarning)
 
 
-def _rebuild(source, bias, layout):
+def _rebuild(source, bias, layout, scale=None):
     """Make a Weight again from what it pickles as."""
-    return Weight(source, bias, layout=layout)
+    return Weight(source, bias, scale=scale, layout=layout)

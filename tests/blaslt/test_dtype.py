@@ -54,9 +54,7 @@ def test_names_that_are_no_dtype_are_refused(wanted):
         rocpy.matmul(a, a, dtype=wanted)
 
 
-@pytest.mark.parametrize(
-    "kind", ["int8", "int32", "uint8", "bool", "complex64", "longdouble", "datetime64[s]", "S4", "object"]
-)
+@pytest.mark.parametrize("kind", ["int32", "uint8", "bool", "int16", "longdouble", "datetime64[s]", "S4", "object"])
 def test_dtypes_that_have_no_product_are_refused(kind):
     a = np.ones((3, 3)).astype(kind)
     with pytest.raises((rocpy.UnsupportedError, rocpy.InvalidOperandError), match="a"):

@@ -114,7 +114,6 @@ def test_awkward_memory_is_copied_with_its_values(make):
         np.zeros(2, [("x", "f4"), ("y", "f4")]),
         np.zeros(2, np.longdouble),
         np.zeros(2, ml_dtypes.int4),
-        np.zeros(2, ml_dtypes.float4_e2m1fn),
         np.zeros(2, ml_dtypes.float8_e3m4),
     ],
     ids=lambda x: str(x.dtype),
