@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Operands with scales by blocks of K: brought into the order that the library reads, elements of four and six bits packed."""
+"""Operands with scales by blocks of K: in the order that the library reads, elements of four and six bits packed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._operand import describe
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import contiguous, copy_refused
-from rocpy._operand import describe
 from rocpy.blaslt._product_types import BLOCK, scale_kind
 from rocpy.blaslt.problem import dense_strides, extents_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -67,8 +67,8 @@ def along_k(array: Any, name: str, options: Options) -> Any:
         )
     if not isinstance(array, np.ndarray):
         raise UnsupportedError(
-            f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of ml_dtypes, or "
-            "torch's float4_e2m1fn_x2"
+            f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of "
+            "ml_dtypes, or torch's float4_e2m1fn_x2"
         )
     values = array.view(np.uint8)
     values = np.swapaxes(values, -1, -2) if right and array.ndim > 1 else values
@@ -167,7 +167,7 @@ def kinds(given: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...])
 
 
 def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: bool) -> Any:
-    """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are so already."""
+    """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are."""
     if turned and len(shape) > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
         strides = (*strides[:-2], strides[-1], strides[-2])

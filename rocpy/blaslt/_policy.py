@@ -300,7 +300,8 @@ class Explanation:
         lines = [f"problem    {self.problem}", f"platform   {self.platform} ({self.device})"]
         if algorithm is not None:
             lines += [
-                f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), number {algorithm.rank + 1} of {self.candidates}",
+                f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), "
+                f"number {algorithm.rank + 1} of {self.candidates}",
                 f"lowering   {algorithm.lowering}",
                 f"workspace  {algorithm.workspace_bytes} bytes",
             ]

@@ -163,8 +163,8 @@ def check_scales(problem: Problem, family: Family) -> None:
         for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
             if not kind:
                 raise InvalidProblemError(
-                    f"{name}: none; {problem.a.dtype} x {problem.b.dtype} needs scale_a and scale_b of float8_e8m0fnu or "
-                    f"uint8, one for each {BLOCK} neighbours along K"
+                    f"{name}: none; {problem.a.dtype} x {problem.b.dtype} needs scale_a and scale_b of float8_e8m0fnu "
+                    f"or uint8, one for each {BLOCK} neighbours along K"
                 )
         if problem.k % BLOCK:
             raise InvalidProblemError(

@@ -9,7 +9,6 @@ from typing import Any
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-
 OPERANDS = ("a", "b", "c", "bias", "aux")
 
 
@@ -68,8 +67,8 @@ def check_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
             raise InvalidProblemError(
-                f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; make a new Matmul "
-                "for scales of another kind"
+                f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; make a new "
+                "Matmul for scales of another kind"
             )
 
 

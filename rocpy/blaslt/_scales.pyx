@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Scales of a product: arrays taken as they lie or made dense, numbers put into device memory once and kept."""
 
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 import numpy

@@ -3,7 +3,6 @@
 
 from dataclasses import replace
 
-from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport shared_ptr
 
@@ -32,7 +31,7 @@ from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt.call import Settle as _Settle, matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
+from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
 # Algorithms that are asked for: first few, since hipBLASLt walks its whole library when asked for more than it ranked, which takes
