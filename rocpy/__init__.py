@@ -5,7 +5,7 @@ Semantic versioning covers the names in ``__all__``, here and in the public sub-
 library.
 """
 
-from rocpy import errors, platform
+from rocpy import _torch_hook, errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
 from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
@@ -53,6 +53,8 @@ __all__ = [
     "quantize",
     "quantize_mx",
 ]
+
+_torch_hook.install()
 
 
 def __getattr__(name: str) -> str:

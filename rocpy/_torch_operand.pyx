@@ -121,6 +121,7 @@ cdef Method is_conj = None
 cdef Method is_inference = None
 cdef object increment_version = None
 cdef Method grad_enabled = None
+cdef object forward_mode = None
 
 
 cdef inline int truth(PyObject* value) noexcept:
@@ -211,7 +212,8 @@ cdef int find_keys() except -1:
 
 cdef bint learn(object cls) except -1:
     """Get to know torch at the sight of its first tensor type. False where `cls` is no tensor type of an imported torch."""
-    global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, is_inference, increment_version, grad_enabled
+    global torch, tensor_type, parameter_type, torch_api, requires_grad, is_neg, is_conj, is_inference, increment_version
+    global grad_enabled, forward_mode
     module = sys.modules.get("torch")
     base = getattr(module, "Tensor", None)
     if base is None or not isinstance(base, type) or not issubclass(cls, base):
@@ -230,6 +232,7 @@ cdef bint learn(object cls) except -1:
     is_inference = Method(attributes["is_inference"])
     increment_version = module._C._increment_version
     grad_enabled = Method(module.is_grad_enabled)
+    forward_mode = module.autograd.forward_ad
     torch_api = api
     seek_state()
     Py_INCREF(parameter)
@@ -265,6 +268,58 @@ cdef int parse_plain(object array, Operand* out) except -1:
     out.provider = provider_torch
     out.read_only = False
     return 1
+
+
+cdef int way_of(object array) except -1:
+    """0: torch's dispatcher must see this tensor; 1: its memory may be used; 2: that too, but the use must be recorded."""
+    cdef void* cls = <void*>Py_TYPE(array)
+    if (cls != tensor_type and cls != parameter_type) or cls == NULL:
+        if not learn(type(array)) or (<void*>Py_TYPE(array) != tensor_type and <void*>Py_TYPE(array) != parameter_type):
+            return 0
+    if not torch_state_is_clear() and not state_harmless(array):
+        return 0
+    if not torch_tensor_is_clear(<const void*><PyObject*>array):
+        if torch._C._functorch.is_functorch_wrapped_tensor(array) or torch._is_functional_tensor(array) or array.is_meta:
+            return 0
+        if array.is_conj() or array.is_neg() or array.layout is not torch.strided or array.is_nested or array.is_quantized:
+            return 0
+        if not keys_sought:
+            seek_keys()
+        torch_tensor_mark_clear(<const void*><PyObject*>array)
+    if torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
+        return 2
+    return 1
+
+
+def route(x, weight, bias=None):
+    """How the operands of a layer can be used; for rocpy.torch.
+
+    Parameters
+    ----------
+    x, weight, bias
+        Tensors; the bias may be ``None``.
+
+    Returns
+    -------
+    int
+        0: torch's dispatcher must see them; 1: their memory may be used; 2: that too, but autograd must record it.
+    """
+    cdef int way = way_of(x), other
+    if way == 0:
+        return 0
+    other = way_of(weight)
+    if other == 0:
+        return 0
+    way |= other
+    if bias is not None:
+        other = way_of(bias)
+        if other == 0:
+            return 0
+        way |= other
+    # A tangent of forward mode is no part of the key set.
+    if forward_mode._current_level >= 0:
+        return 0
+    return 1 if way == 1 else 2
 
 
 cdef object state_reason(object array):

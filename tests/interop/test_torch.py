@@ -359,9 +359,11 @@ def test_operands_are_not_leaked():
 def test_dispatcher_can_be_registered():
     with pytest.raises(InvalidOperandError):
         set_torch_dispatcher(1)
-    set_torch_dispatcher(print)
+    registered = torch_dispatcher()
     try:
+        set_torch_dispatcher(print)
         assert torch_dispatcher() is print
-    finally:
         set_torch_dispatcher(None)
-    assert torch_dispatcher() is None
+        assert torch_dispatcher() is None
+    finally:
+        set_torch_dispatcher(registered)

@@ -24,8 +24,9 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 INDEPENDENT = {"blaslt", "rccl", "cooperative"}
-# The package itself gathers the public names, and `python -m rocpy` starts the command line.
-TOP = {"__init__", "__main__"}
+# The package itself gathers the public names, `python -m rocpy` starts the command line, and the hook brings in the
+# layer for torch when a tensor needs it.
+TOP = {"__init__", "__main__", "_torch_hook"}
 # Programs that stand above the library may see all of it by its public name.
 SEES_THE_PACKAGE = {"cli", "testing", "torch", "jax", "distributed", "compat"}
 

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+# Types of what rocpy.torch asks of torch operands; _torch_operand.pyx has the documentation.
+from typing import Any
+
+def route(x: Any, weight: Any, bias: Any = None) -> int: ...
+def shortcuts(use: bool | None = None) -> tuple[bool, bool]: ...

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+"""Layers and products for torch that train: recorded by autograd, compiled, exported, vectorised."""
+
+from rocpy._operand import set_torch_dispatcher
+from rocpy.torch import _vmap
+from rocpy.torch._dispatch import dispatch
+from rocpy.torch._functions import linear, matmul
+from rocpy.torch._modules import Linear
+
+__all__ = ["Linear", "linear", "matmul"]
+
+_vmap.register()
+set_torch_dispatcher(dispatch)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""From rocpy.matmul's arguments to the operators: for tensors that are recorded, traced or transformed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy import dtypes
+from rocpy.blaslt._options import options as _options
+from rocpy.blaslt._options import resolve_options
+from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
+from rocpy.blaslt.weight import Weight
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.torch._autograd import needs_grad
+from rocpy.torch._kernels import inside
+from rocpy.torch._products import product, product_extra
+
+__all__ = ["dispatch", "dispatched_matmul"]
+
+_DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False, "epilogue_inputs": None}
+
+
+def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run one of rocpy's functions through torch's dispatcher; what the function form calls."""
+    if name != "matmul":
+        raise UnsupportedError(f"{name}: torch tensors that need autograd or a transform are not supported here")
+    if inside():
+        raise UnsupportedError(
+            "a tensor whose memory cannot be used reached the product itself: a tensor subclass or a dispatch mode "
+            "that rocpy does not know; pass plain tensors"
+        )
+    a, b, c = args
+    return dispatched_matmul(a, b, c, **kwargs)
+
+
+def _check_tensor(x: Any, name: str) -> None:
+    if x is not None and not isinstance(x, Tensor):
+        raise InvalidOperandError(
+            f"{name}: got {type(x).__name__} beside torch tensors that need autograd, a transform or a compiler; "
+            "pass a torch tensor"
+        )
+
+
+def _sole(aux: dict[str, Any]) -> Any:
+    found = [value for key, value in aux.items() if key.endswith("_aux")]
+    if len(found) != 1:
+        raise InvalidProblemError(f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux")
+    return found[0]
+
+
+def _scalar(x: Any, name: str) -> float:
+    if isinstance(x, Tensor):
+        raise UnsupportedError(
+            f"{name}: a tensor; the operators take host numbers, through which no gradient flows: pass float({name}), "
+            "or multiply by the tensor"
+        )
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a real number") from None
+
+
+def _epilogue(epilogue: Any) -> str:
+    if isinstance(epilogue, str) and str(epilogue) in EPILOGUES:
+        return str(epilogue)
+    return find_epilogue(epilogue).name
+
+
+def dispatched_matmul(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    epilogue: Any = None,
+    bias: Any = None,
+    aux: Any = None,
+    clamp: Any = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    out: Any = None,
+    options: Any = None,
+    **others: Any,
+) -> Any:
+    """Return what ``rocpy.matmul`` returns, by the operators: recorded, traced or transformed as torch wants it."""
+    for name, value in others.items():
+        if value is not _DEFAULTS.get(name) and value is not None:
+            raise UnsupportedError(
+                f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
+                "it under torch.no_grad() on plain tensors"
+            )
+    name = _epilogue(epilogue)
+    row = EPILOGUES[name]
+    if isinstance(b, Weight):
+        if bias is None and row.bias:
+            bias = b.bias
+        b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
+    aux = _sole(aux) if isinstance(aux, dict) else aux
+    for operand, place in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
+        _check_tensor(operand, place)
+    if out is not None and needs_grad(a, b, c, bias, aux, out):
+        raise UnsupportedError("out: a product that autograd records cannot write into a given tensor; leave out= away")
+    if c is None and beta is not None and beta != 0:
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        dtype = getattr(torch, dtypes.lookup(dtype).name)
+    scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
+    arguments = (a, b, c, bias, aux, name, *scalars, bounds, dtype, compute)
+    operator = product_extra if row.outputs else product
+    if options is None:
+        result = operator(*arguments)
+    elif torch.compiler.is_compiling():
+        raise UnsupportedError("options: not traceable; use `with rocpy.options(...)` around the compiled function")
+    else:
+        with _options(**dataclasses.asdict(resolve_options(options))):
+            result = operator(*arguments)
+    extra = None
+    if row.outputs:
+        result, extra = result
+    if out is not None:
+        result = _write(out, result)
+    return result if extra is None else (result, {row.outputs[0]: extra})
+
+
+def _write(out: Tensor, result: Tensor) -> Tensor:
+    if out.shape != result.shape or out.dtype != result.dtype:
+        raise InvalidProblemError(
+            f"out: shape {tuple(out.shape)}, {out.dtype}, but the result has shape {tuple(result.shape)}, "
+            f"{result.dtype}; pass out= like it"
+        )
+    return out.copy_(result)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""What the operators compute on memory: rocpy's product, and torch's activation where none is fused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.call import matmul
+from rocpy.errors import InvalidProblemError
+from rocpy.torch._lowering import Activation
+
+__all__ = ["below_torch", "inside", "linear_forward"]
+
+_local = threading.local()
+
+
+def inside() -> bool:
+    """Whether this thread is in an operator's kernel, from where there is no way back to the dispatcher."""
+    return getattr(_local, "depth", 0) > 0
+
+
+def _plain(value: Any) -> Any:
+    # A subclass without a dispatch of its own arrives here as it is; its memory is a tensor's.
+    if isinstance(value, Tensor) and type(value) is not Tensor and type(value) is not torch.nn.Parameter:
+        return value.as_subclass(Tensor)
+    return value
+
+
+def below_torch(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that runs with everything of torch's already done: no grad mode, no subclasses, no way back."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        _local.depth = getattr(_local, "depth", 0) + 1
+        try:
+            with torch.no_grad():
+                return kernel(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+        finally:
+            _local.depth -= 1
+
+    return run
+
+
+def linear_forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, keep: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return ``activation(x @ weight.T + bias)`` and, if ``keep``, the pre-activation where the gradient reads it."""
+    if weight.dim() != 2:
+        raise InvalidProblemError(f"weight: shape {tuple(weight.shape)}; a layer's weight has shape (N, K)")
+    epilogues = activation.fused
+    keep = keep and activation.saves == "input"
+    name = (
+        (epilogues.aux if bias is None else epilogues.aux_bias)
+        if keep
+        else (epilogues.plain if bias is None else epilogues.bias)
+    )
+    if name is not None:
+        d = matmul(x, weight.t(), epilogue=name, bias=bias)
+        return (d[0], next(iter(d[1].values()))) if keep else (d, None)
+    d = matmul(x, weight.t(), epilogue="default" if bias is None else "bias", bias=bias)
+    if keep:
+        return activation.function(d), d
+    return activation.in_place(d), None

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""The activations of a layer: torch's functions for each, and which epilogues of the product stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused"]
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Epilogues that compute an activation inside the product; ``None`` where the library has none.
+
+    Parameters
+    ----------
+    plain, bias
+        Forward, without and with a bias.
+    aux, aux_bias
+        Forward that also returns the pre-activation, for an activation whose gradient reads it.
+    gradient, gradient_bias
+        Epilogues that multiply a product by the derivative, without and with the bias gradient; used where a layer's
+        gradient product is followed by the activation before it.
+    """
+
+    plain: str | None = None
+    bias: str | None = None
+    aux: str | None = None
+    aux_bias: str | None = None
+    gradient: str | None = None
+    gradient_bias: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activation:
+    """One activation.
+
+    Parameters
+    ----------
+    name
+        Its name in the operators' schemas.
+    saves
+        What its gradient reads: ``""`` nothing, ``"result"``, or ``"input"``, the pre-activation.
+    function, in_place
+        torch's function, and the one that overwrites its argument.
+    derivative
+        ``derivative(grad, saved)``, itself differentiable.
+    fused
+        The epilogues that stand for it.
+    """
+
+    name: str
+    saves: str
+    function: Callable[[Tensor], Tensor]
+    in_place: Callable[[Tensor], Tensor]
+    derivative: Callable[[Tensor, Tensor], Tensor]
+    fused: Fused
+
+    @property
+    def has_gradient_epilogue(self) -> bool:
+        """Whether a product can be multiplied by the derivative while it is computed."""
+        return self.fused.gradient is not None
+
+
+def _silu_derivative(grad: Tensor, x: Tensor) -> Tensor:
+    # torch's own kernel has no derivative; where one is being recorded, the formula is spelled out.
+    if not torch.is_grad_enabled():
+        return _aten.silu_backward.default(grad, x)
+    s = torch.sigmoid(x)
+    return grad * s * (1 + x * (1 - s))
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _same_gradient(grad: Tensor, _: Tensor) -> Tensor:
+    return grad
+
+
+_FUSED = {
+    "none": Fused("default", "bias"),
+    # The result is positive where the pre-activation is, so that it serves as the aux matrix itself.
+    "relu": Fused("relu", "relu_bias", gradient="drelu", gradient_bias="drelu_bgrad"),
+    "gelu": Fused(),
+    "gelu_tanh": Fused("gelu", "gelu_bias", "gelu_aux", "gelu_aux_bias", "dgelu", "dgelu_bgrad"),
+    "silu": Fused("silu", "silu_bias"),
+    "sigmoid": Fused("sigmoid"),
+}
+
+
+def fused(activation: str) -> Fused:
+    """Return the epilogues that compute an activation; the one place where a new lowering is named.
+
+    Parameters
+    ----------
+    activation
+        Name of a row of ``ACTIVATIONS``.
+    """
+    return _FUSED[activation]
+
+
+def _activation(
+    name: str,
+    saves: str,
+    function: Callable[[Tensor], Tensor],
+    in_place: Callable[[Tensor], Tensor],
+    derivative: Callable[[Tensor, Tensor], Tensor],
+) -> Activation:
+    return Activation(name, saves, function, in_place, derivative, fused(name))
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    row.name: row
+    for row in (
+        _activation("none", "", _same, _same, _same_gradient),
+        _activation("relu", "result", torch.relu, torch.relu_, lambda g, y: _aten.threshold_backward.default(g, y, 0)),
+        _activation(
+            "gelu",
+            "input",
+            torch.nn.functional.gelu,
+            _aten.gelu_.default,
+            _aten.gelu_backward.default,
+        ),
+        _activation(
+            "gelu_tanh",
+            "input",
+            lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+            lambda x: _aten.gelu_.default(x, approximate="tanh"),
+            lambda g, x: _aten.gelu_backward.default(g, x, approximate="tanh"),
+        ),
+        _activation(
+            "silu",
+            "input",
+            torch.nn.functional.silu,
+            lambda x: torch.nn.functional.silu(x, inplace=True),
+            _silu_derivative,
+        ),
+        _activation("sigmoid", "result", torch.sigmoid, torch.sigmoid_, _aten.sigmoid_backward.default),
+    )
+}
+
+_PUBLIC: dict[tuple[str | None, str], str] = {(None, "none"): "none"} | {
+    (name, "none"): name for name in ("none", "relu", "gelu", "silu", "sigmoid")
+}
+_PUBLIC[("gelu", "tanh")] = "gelu_tanh"
+_ALIASES = {"swish": "silu", "identity": "none"}
+
+
+def find_activation(activation: str | None, approximate: str = "none") -> Activation:
+    """Return the row of an activation as users name it.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is no such activation, or it has no such approximation.
+    """
+    key = (_ALIASES.get(activation, activation) if isinstance(activation, str) else activation, approximate)
+    try:
+        return ACTIVATIONS[_PUBLIC[key]]
+    except (KeyError, TypeError):
+        pass
+    if key[0] is not None and (key[0], "none") not in _PUBLIC:
+        names = ", ".join(repr(name) for name, approximate in _PUBLIC if approximate == "none")
+        raise InvalidProblemError(f"activation={activation!r}; it may be one of {names}")
+    raise InvalidProblemError(
+        f"approximate={approximate!r}; it may be 'none', or 'tanh' with activation='gelu' (here: {activation!r})"
+    )

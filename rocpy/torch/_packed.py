@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""Weights packed for inference: kept beside the layer, dropped when the parameter is another or was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy._torch_operand import route
+from rocpy.blaslt.call import matmul
+from rocpy.blaslt.weight import Weight
+from rocpy.torch._lowering import Activation
+
+__all__ = ["ATTRIBUTE", "forget", "product"]
+
+ATTRIBUTE = "_rocpy_packed"
+
+
+def forget(module: torch.nn.Module) -> None:
+    """Drop a layer's packed weight."""
+    module.__dict__.pop(ATTRIBUTE, None)
+
+
+def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Any:
+    """Return the layer's result by its packed weight, packing it first if need be; ``None`` where that is no use."""
+    if torch.compiler.is_compiling() or type(weight) is not torch.nn.Parameter or route(x, weight, bias) != 1:
+        return None
+    kept = module.__dict__.get(ATTRIBUTE)
+    if kept is None or kept[0] is not weight or kept[1] != weight._version or kept[2] != weight.data_ptr():
+        if weight.is_inference() or weight.dim() != 2:
+            return None
+        # A new one each time: another thread may still compute with the old.
+        kept = (weight, weight._version, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
+        module.__dict__[ATTRIBUTE] = kept
+    epilogues = activation.fused
+    name = epilogues.plain if bias is None else epilogues.bias
+    if name is not None:
+        return matmul(x, kept[3], epilogue=name, bias=bias)
+    return activation.in_place(matmul(x, kept[3], epilogue="default" if bias is None else "bias", bias=bias))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Shapes and checks of products on tensors without memory: what fake and meta tensors, and symbolic extents, need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.epilogues import EpilogueRow
+from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["check_product", "product_shapes"]
+
+
+def _info(x: Tensor | None) -> OperandInfo | None:
+    return None if x is None else OperandInfo(tuple(x.shape), tuple(x.stride()), str(x.dtype).removeprefix("torch."))
+
+
+def check_product(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
+    aux: Tensor | None,
+    epilogue: str,
+    clamp: Any,
+    dtype: torch.dtype | None,
+    compute: str | None,
+) -> None:
+    """Refuse what the product itself would refuse, where all extents are known; only K where some are symbols."""
+    operands = [x for x in (a, b, c, bias, aux) if x is not None]
+    if any(not isinstance(extent, int) for x in operands for extent in (*x.shape, *x.stride())):
+        torch._check(a.shape[-1] == b.shape[-1 if b.dim() == 1 else -2], lambda: "a and b: K must be equal")
+        return
+    left, right = _info(a), _info(b)
+    if left is None or right is None:
+        raise InvalidProblemError("a product needs operands a and b")
+    Problem.make(
+        left,
+        right,
+        _info(c),
+        bias=_info(bias),
+        aux=_info(aux),
+        epilogue=epilogue,
+        dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+        compute=compute,
+        clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
+    )
+
+
+def product_shapes(a: Tensor, b: Tensor, row: EpilogueRow) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+    """Return the shapes of the result and of what is returned beside it, if anything."""
+    m, n = (1 if a.dim() == 1 else a.shape[-2]), (1 if b.dim() == 1 else b.shape[-1])
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape = (*batch, *(() if a.dim() == 1 else (m,)), *(() if b.dim() == 1 else (n,)))
+    if row.aux == "store":
+        return shape, shape
+    extras = {"bgrad": (*batch, n), "bgrada": (*a.shape[:-2], m), "bgradb": (*b.shape[:-2], n)}
+    return shape, extras.get(row.gradient)
