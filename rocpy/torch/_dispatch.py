@@ -12,7 +12,7 @@ from torch import Tensor
 from rocpy import dtypes
 from rocpy.blaslt._options import options as _options
 from rocpy.blaslt._options import resolve_options
-from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
+from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch._autograd import needs_grad
@@ -64,12 +64,6 @@ def _scalar(x: Any, name: str) -> float:
         raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a real number") from None
 
 
-def _epilogue(epilogue: Any) -> str:
-    if isinstance(epilogue, str) and str(epilogue) in EPILOGUES:
-        return str(epilogue)
-    return find_epilogue(epilogue).name
-
-
 def dispatched_matmul(
     a: Any,
     b: Any,
@@ -95,8 +89,7 @@ def dispatched_matmul(
                 f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
                 "it under torch.no_grad() on plain tensors"
             )
-    name = _epilogue(epilogue)
-    row = EPILOGUES[name]
+    row = find_epilogue(epilogue)
     if isinstance(b, Weight):
         if bias is None and row.bias:
             bias = b.bias
@@ -112,7 +105,7 @@ def dispatched_matmul(
         dtype = getattr(torch, dtypes.lookup(dtype).name)
     scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
     bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
-    arguments = (a, b, c, bias, aux, name, *scalars, bounds, dtype, compute)
+    arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
     operator = product_extra if row.outputs else product
     if options is None:
         result = operator(*arguments)

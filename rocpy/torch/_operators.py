@@ -15,6 +15,7 @@ from rocpy.errors import UnsupportedError
 from rocpy.torch._autograd import apply_linear, needs_grad
 from rocpy.torch._kernels import below_torch, linear_forward
 from rocpy.torch._lowering import ACTIVATIONS
+from rocpy.torch._shapes import check_devices
 
 __all__ = ["LIBRARY", "define", "linear", "linear_aux", "record"]
 
@@ -92,6 +93,7 @@ def _autocast(operator: Any, device: str, key: Any) -> Callable[..., Any]:
 
 
 def _linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any]:
+    check_devices(x=x, weight=weight, bias=bias)
     torch._check(x.dim() >= 1, lambda: f"x: a scalar; a layer's input has shape (..., {weight.shape[-1]})")
     torch._check(weight.dim() == 2, lambda: f"weight: shape {tuple(weight.shape)}; it must be (N, K)")
     torch._check(

@@ -43,10 +43,6 @@ def _kernel(
         "dtype": dtype,
         "compute": compute,
     }
-    if row.enumerator is None:
-        # No such epilogue in the library: the product with its bias, then torch's function in place.
-        d = matmul(a, b, c, epilogue="bias" if row.bias else "default", bias=bias, **arguments)
-        return ACTIVATIONS[activation_of(row)].in_place(d)
     result = matmul(
         a, b, c, epilogue=epilogue, bias=bias, aux=aux, clamp=None if clamp is None else tuple(clamp), **arguments
     )

@@ -10,13 +10,23 @@ from torch import Tensor
 
 from rocpy.blaslt.epilogues import EpilogueRow
 from rocpy.blaslt.problem import OperandInfo, Problem
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["check_product", "product_shapes"]
+__all__ = ["check_devices", "check_product", "product_shapes"]
 
 
 def _info(x: Tensor | None) -> OperandInfo | None:
     return None if x is None else OperandInfo(tuple(x.shape), tuple(x.stride()), str(x.dtype).removeprefix("torch."))
+
+
+def check_devices(**operands: Tensor | None) -> None:
+    """Refuse operands on different devices: next to one without memory, torch runs no kernel that would notice."""
+    first, *others = ((name, x) for name, x in operands.items() if x is not None)
+    for name, x in others:
+        if x.device != first[1].device:
+            raise InvalidOperandError(
+                f"{name} is on {x.device} and {first[0]} on {first[1].device}; move one, so that all are on one device"
+            )
 
 
 def check_product(
@@ -31,6 +41,7 @@ def check_product(
     compute: str | None,
 ) -> None:
     """Refuse what the product itself would refuse, where all extents are known; only K where some are symbols."""
+    check_devices(a=a, b=b, c=c, bias=bias, aux=aux)
     operands = [x for x in (a, b, c, bias, aux) if x is not None]
     if any(not isinstance(extent, int) for x in operands for extent in (*x.shape, *x.stride())):
         torch._check(a.shape[-1] == b.shape[-1 if b.dim() == 1 else -2], lambda: "a and b: K must be equal")
