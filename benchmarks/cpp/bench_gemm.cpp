@@ -84,33 +84,55 @@ struct Run {
   std::vector<double> best;
   double blas = 0;
 
-  explicit Run(const Shape &s) : shape(s) {
-    const size_t size = size_of(s.type);
-    auto fill = [&](std::vector<char> &v, int64_t count) {
-      v.resize(static_cast<size_t>(count) * size + 64);
-      for (int64_t i = 0; i < count; i++) {
+  std::vector<unsigned char> scales;
+
+  // Of narrow types the result is what a product has without further wishes.
+  static Type result_of(Type type) { return type == Type::i8 ? Type::i32 : bits_of(type) <= 8 ? Type::bf16 : type; }
+
+  explicit Run(const Shape &s) : shape(s), scales(static_cast<size_t>((s.m + s.n) * s.k / 32 + 1), 127) {
+    const Type result = result_of(s.type);
+    auto fill = [&](std::vector<char> &v, int64_t count, Type type) {
+      const size_t bits = static_cast<size_t>(bits_of(type)), size = bits / 8;
+      v.resize(static_cast<size_t>(count) * bits / 8 + 64);
+      for (size_t i = 0; bits <= 8 && i < v.size(); i++) {
+        // No code of a NaN among them.
+        v[i] = static_cast<char>((i * 2654435761u >> 7) % 101);
+      }
+      for (int64_t i = 0; bits > 8 && i < count; i++) {
         double x = static_cast<double>(i * 2654435761 % 1000) / 1000 - 0.5;
         char *to = v.data() + static_cast<size_t>(i) * size;
         float f = static_cast<float>(x);
-        uint16_t h = s.type == Type::f16 ? float_to_f16(f) : float_to_bf16(f);
+        uint16_t h = type == Type::f16 ? float_to_f16(f) : float_to_bf16(f);
         if (size == 8) memcpy(to, &x, 8);
         if (size == 4) memcpy(to, &f, 4);
         if (size == 2) memcpy(to, &h, 2);
       }
     };
-    fill(a, s.batch * s.m * s.k);
-    fill(b, s.batch * s.k * s.n);
-    fill(d, s.batch * s.m * s.n);
-    fill(aux, s.aux == Aux::none ? 1 : s.m * s.n);
-    fill(bias, s.n);
+    fill(a, s.batch * s.m * s.k, s.type);
+    fill(b, s.batch * s.k * s.n, s.type);
+    fill(d, s.batch * s.m * s.n, result);
+    fill(aux, s.aux == Aux::none ? 1 : s.m * s.n, result);
+    fill(bias, s.n, result);
     p.m = s.m;
     p.n = s.n;
     p.k = s.k;
     p.batch = s.batch;
-    p.compute = s.type == Type::f64 ? Type::f64 : Type::f32;
-    p.d_type = p.bias_type = p.aux_type = s.type;
-    p.a = {a.data(), s.k, 1, s.m * s.k, s.type};
-    p.b = {b.data(), s.b_transposed ? 1 : s.n, s.b_transposed ? s.k : 1, s.k * s.n, s.type};
+    p.compute = s.type == Type::f64 ? Type::f64 : s.type == Type::i8 ? Type::i32 : Type::f32;
+    p.d_type = p.bias_type = p.aux_type = result;
+    p.a.data = a.data();
+    p.a.row_stride = s.k;
+    p.a.column_stride = 1;
+    p.b.data = b.data();
+    p.b.row_stride = s.b_transposed ? 1 : s.n;
+    p.b.column_stride = s.b_transposed ? s.k : 1;
+    p.a.batch_stride = s.m * s.k;
+    p.b.batch_stride = s.k * s.n;
+    p.a.type = p.b.type = s.type;
+    if (bits_of(s.type) < 8) {
+      p.a.scale.data = scales.data();
+      p.b.scale.data = scales.data() + s.m * s.k / 32;
+      p.a.scale.kind = p.b.scale.kind = ScaleKind::block32;
+    }
     p.d = d.data();
     p.d_row_stride = s.n;
     p.d_batch_stride = s.m * s.n;
@@ -206,7 +228,7 @@ int main(int argc, char **argv) {
   cpu_time = thread_count() == 1;
   const Activation none = Activation::none, gelu = Activation::gelu;
   const Aux no = Aux::none, store = Aux::store;
-  const Type f32 = Type::f32, f64 = Type::f64, f16 = Type::f16, bf16 = Type::bf16;
+  const Type f32 = Type::f32, f64 = Type::f64, f16 = Type::f16, bf16 = Type::bf16, e4m3 = Type::e4m3, i8 = Type::i8;
   std::vector<Shape> shapes = {
       {"4x4x4", 4, 4, 4, 1, f32, false, false, false, none, no},
       {"32x32x32", 32, 32, 32, 1, f32, false, false, false, none, no},
@@ -249,6 +271,33 @@ int main(int argc, char **argv) {
         {"512x3072x768 f16", 512, 3072, 768, 1, f16, false, false, false, none, no},
         {"1024x1024x1024 f16", 1024, 1024, 1024, 1, f16, false, false, false, none, no},
         {"8x4096x4096 f16", 8, 4096, 4096, 1, f16, false, false, false, none, no},
+        {"1024x1024x1024 e4m3", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no},
+        {"1024x1024x1024 e4m3 bt", 1024, 1024, 1024, 1, e4m3, true, false, false, none, no},
+        {"1024x1024x1024 e4m3 packed", 1024, 1024, 1024, 1, e4m3, false, true, false, none, no},
+        {"1024x1024x1024 e5m2", 1024, 1024, 1024, 1, Type::e5m2, false, false, false, none, no},
+        {"1024x1024x1024 e4m3_fnuz", 1024, 1024, 1024, 1, Type::e4m3_fnuz, false, false, false, none, no},
+        {"512x3072x768 e4m3", 512, 3072, 768, 1, e4m3, false, false, false, none, no},
+        {"8x4096x4096 e4m3", 8, 4096, 4096, 1, e4m3, false, false, false, none, no},
+        {"8x4096x4096 e4m3 bt", 8, 4096, 4096, 1, e4m3, true, false, false, none, no},
+        {"8x4096x4096 e4m3 packed", 8, 4096, 4096, 1, e4m3, false, true, false, none, no},
+        {"1x4096x4096 e4m3", 1, 4096, 4096, 1, e4m3, false, false, false, none, no},
+        {"1x4096x4096 e4m3 bt", 1, 4096, 4096, 1, e4m3, true, false, false, none, no},
+        {"1x4096x4096 e4m3 packed", 1, 4096, 4096, 1, e4m3, false, true, false, none, no},
+        {"1024x1024x1024 mx e2m1", 1024, 1024, 1024, 1, Type::e2m1, true, false, false, none, no},
+        {"1024x1024x1024 mx e2m3", 1024, 1024, 1024, 1, Type::e2m3, true, false, false, none, no},
+        {"8x4096x4096 mx e2m1", 8, 4096, 4096, 1, Type::e2m1, true, false, false, none, no},
+        {"32x32x32 i8", 32, 32, 32, 1, i8, false, false, false, none, no},
+        {"1024x1024x1024 i8", 1024, 1024, 1024, 1, i8, false, false, false, none, no},
+        {"1024x1024x1024 i8 bt", 1024, 1024, 1024, 1, i8, true, false, false, none, no},
+        {"1024x1024x1024 i8 packed", 1024, 1024, 1024, 1, i8, false, true, false, none, no},
+        {"512x3072x768 i8", 512, 3072, 768, 1, i8, false, false, false, none, no},
+        {"2048x2048x2048 i8", 2048, 2048, 2048, 1, i8, false, false, false, none, no},
+        {"8x4096x4096 i8", 8, 4096, 4096, 1, i8, false, false, false, none, no},
+        {"8x4096x4096 i8 bt", 8, 4096, 4096, 1, i8, true, false, false, none, no},
+        {"8x4096x4096 i8 packed", 8, 4096, 4096, 1, i8, false, true, false, none, no},
+        {"1x4096x4096 i8", 1, 4096, 4096, 1, i8, false, false, false, none, no},
+        {"1x4096x4096 i8 bt", 1, 4096, 4096, 1, i8, true, false, false, none, no},
+        {"1x4096x4096 i8 packed", 1, 4096, 4096, 1, i8, false, true, false, none, no},
         {"1024x1024x1024 f64", 1024, 1024, 1024, 1, f64, false, false, false, none, no},
         {"512x3072x768 f64", 512, 3072, 768, 1, f64, false, false, false, none, no},
     };

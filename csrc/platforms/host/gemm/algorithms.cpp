@@ -124,8 +124,7 @@ void run_variant(const Variant &variant, const Problem &p, void *workspace) {
     case Family::blocked:
       return run_tiled<T>(variant, p, workspace);
     case Family::skinny:
-      if constexpr (!std::is_same_v<T, int32_t>) run_skinny<T>(variant, p, workspace);
-      return;
+      return run_skinny<T>(variant, p, workspace);
     case Family::split:
       return run_split<T>(variant, p, workspace);
   }
@@ -140,29 +139,7 @@ const Variant *find(int32_t id) {
 
 }  // namespace
 
-int bits_of(Type type) {
-  switch (type) {
-    case Type::c64:
-      return 128;
-    case Type::f64:
-    case Type::c32:
-      return 64;
-    case Type::f32:
-    case Type::i32:
-      return 32;
-    case Type::f16:
-    case Type::bf16:
-      return 16;
-    case Type::e2m3:
-    case Type::e3m2:
-      return 6;
-    case Type::e2m1:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
+int bits_of(Type type) { return static_cast<int>(kBits[static_cast<int>(type)]); }
 size_t size_of(Type type) { return static_cast<size_t>(bits_of(type)) / 8; }
 
 int algorithm_count() { return kVariantCount; }
@@ -222,7 +199,7 @@ bool batch_invariant(int32_t id, const Problem &problem) {
 size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {
   const int64_t width = compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   const int64_t values = round_up(n, width);
-  if (compute == Type::i32) return static_cast<size_t>(values * divide_up(k, kernels<int32_t>().group)) * 4;
+  if (compute == Type::i32) return static_cast<size_t>(values * values_of(k, kernels<int32_t>().group)) * 4;
   return static_cast<size_t>(values * k) * size_of(type);
 }
 

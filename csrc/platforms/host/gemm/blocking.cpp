@@ -27,8 +27,21 @@ double step_cycles(double rows, double vectors) {
 
 double size(Type type) { return static_cast<double>(bits_of(type)) / 8; }
 
+// Vector steps of copying a vector's worth of an operand into a panel: with columns adjacent, with k adjacent (transposed
+// in registers), or with neither (one by one).
+double copy_cycles(const Matrix &m, bool across, bool along) {
+  if (staged(m)) return 12;
+  if (!across && !along) return 60;
+  if (m.type == Type::i8) return 5;
+  const double widen = size(m.type) < 2 ? 3 : 0;
+  return widen + (across ? 1.5 : 4);
+}
+
 double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, double k, double batch) {
   const double width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
+  // From here on k is of values: groups of integers.
+  const double group = group_of(p);
+  k /= group;
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), panels = static_cast<double>(b.panels);
   const double blocks = static_cast<double>(b.blocks), tiles = static_cast<double>(b.tiles),
                rows = static_cast<double>(b.tile_rows);
@@ -40,18 +53,23 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
   cycles += static_cast<double>(b.chunks) * m * k * 0.35 + 60 * blocks * static_cast<double>(b.chunks);
-  const double b_bytes = k * n * size(p.b.type), vectors = k * panels * 2;
+  const double b_bytes = k * group * n * size(p.b.type), vectors = k * panels * 2;
   const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
-  // Columns adjacent, k adjacent (transposed in registers), or neither (one by one).
-  const double copy = vectors * (across ? 1.5 : along ? 4 : 60);
+  // Whether tiles read b in place; narrower types are always copied.
+  const bool readable = p.compute != Type::i32 && !staged(p.b) && element_index(p.b.type) < kTileElementTypes;
+  const double copy = vectors * copy_cycles(p.b, across, along);
+  // Every block of rows finds the correction of its panels.
+  if (p.compute == Type::i32) cycles += vectors * blocks;
   double extra;
   if (p.b.packed) {
     // Hidden behind the arithmetic, unless there is too little of it.
+    // Bytes are widened for every block of rows.
+    if (p.compute == Type::f32 && size(p.b.type) < 2) cycles += vectors * blocks * (m > kMaxThinRows ? 5 : 3);
     const double wait = memory_cycles(b_bytes, kMemoryBytes) - 0.7 * cycles;
     extra = wait > 0 ? wait : 0.02 * memory_cycles(b_bytes, kMemoryBytes);
   } else if (variant.family == Family::blocked) {
     extra = copy + vectors + memory_cycles(b_bytes, kMemoryBytes) + memory_cycles(k * n * 4, kWrittenBytes) + 1200;
-  } else if (across && b.block_tiles <= 2) {
+  } else if (across && b.block_tiles <= 2 && readable) {
     // In place: every block of rows reads b again, from an outer cache if it is large. A lone thin tile has no time to
     // fetch ahead.
     const double again = b_bytes > kCacheBytes ? 0.012 : 0.004;
@@ -69,20 +87,22 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
 double skinny_cycles(const Variant &variant, const Problem &p) {
   const bool rows = p.m <= 16 && !(p.n <= 16 && p.n < p.m);
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const double few = rows ? m : n, many = rows ? n : m;
+  const double few = rows ? m : n, many = rows ? n : m, group = group_of(p);
   const double lanes = (p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns) / 2;
-  const double vectors =
-      (rows ? p.b.column_stride == 1 : p.a.row_stride == 1) ? k * ((many + lanes - 1) / lanes) : many * (k / lanes + 4);
+  const bool wide = rows ? p.b.column_stride == 1 : p.a.row_stride == 1;
+  const double vectors = wide ? k / group * ((many + lanes - 1) / lanes) : many * (k / group / lanes + 4);
+  // Narrow elements are widened, or joined to groups, before they are multiplied.
+  const double widen = p.compute == Type::i32 ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 : 0;
   const double bytes = k * many * size(rows ? p.b.type : p.a.type);
-  double cycles = vectors * (few * 0.65 + 0.6);
+  double cycles = vectors * (few * 0.65 + 0.6 + widen);
   const double memory = memory_cycles(bytes, kMemoryBytes);
   cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
   const double chunks = many / variant.columns;
   const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
   cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * 0.6;
-  // Measured: with 16-bit values short chunks are the faster ones, with wider values the slower ones.
-  const double cut = size(rows ? p.b.type : p.a.type) < 4 ? 0.96 : 1.05;
+  // Measured: with 16-bit values short chunks are the faster ones, with others the slower ones.
+  const double cut = size(rows ? p.b.type : p.a.type) == 2 ? 0.96 : 1.05;
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
 

@@ -75,7 +75,7 @@ struct SumTasks {
     const int64_t x_stride = rows ? m.column_stride : m.row_stride, c_stride = rows ? m.row_stride : m.column_stride;
     const int64_t g = index / groups, c = index % groups * kGroup, some = smaller(kGroup, count - c);
     T total[kGroup], part[kGroup];
-    const auto sum = kernels<T>().sum[element_index(m.type)];
+    const auto sum = kernels<T>().elements[element_index(m.type)]->sum;
     for (int64_t b = 0; b < (shared ? p.batch : 1); b++) {
       sum(offset(m.data, m.type, (g + b) * m.batch_stride + c * c_stride), x_stride, c_stride, p.k, some,
           b ? part : total);

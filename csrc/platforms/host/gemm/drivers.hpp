@@ -45,7 +45,7 @@ constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 inline const char *offset(const void *data, Type type, int64_t elements) {
-  return static_cast<const char *>(data) + elements * static_cast<int64_t>(bits_of(type)) / 8;
+  return static_cast<const char *>(data) + elements * kBits[static_cast<int>(type)] / 8;
 }
 
 // A product may be absent: with alpha 0 the operands may be null, and then count as empty.
@@ -71,7 +71,8 @@ template <class T>
 constexpr Type kType = sizeof(T) == 8 ? Type::f64 : Type::f32;
 template <>
 inline constexpr Type kType<int32_t> = Type::i32;
-inline int64_t group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
+inline int group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
+constexpr int64_t values_of(int64_t k, int group) { return group == 1 ? k : group == 2 ? (k + 1) / 2 : (k + 3) / 4; }
 
 // Factors that belong to the epilogue.
 inline bool has_factors(const Problem &p) {

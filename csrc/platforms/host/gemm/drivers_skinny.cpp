@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
 // The skinny family: a few rows against a large b, or a large a against a few columns. The large matrix is read once,
-// in its own order; the small one is held in the compute type. No workspace but that of column sums.
+// in its own order; the small one is held in the compute type, integers in groups. No workspace but that of column
+// sums.
+#include <type_traits>
+
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
 
 constexpr int64_t kMostRows = 16;    // or columns, when a is the large one
-constexpr int64_t kDepth = 4096;     // of the small matrix held at a time
+constexpr int64_t kDepth = 4096;     // values of the small matrix held at a time
 constexpr int64_t kBurst = 16;       // rows of the large matrix read side by side
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
 Shape shape_of(const Problem &p) {
-  if (p.b.packed || p.compute == Type::i32 || staged(p.a) || staged(p.b)) return Shape::none;
+  if (p.b.packed || staged(p.a) || staged(p.b)) return Shape::none;
   const bool rows = p.m <= kMostRows, columns = p.n <= kMostRows;
   // With both small, the one that leaves fewer rows idle.
   if (rows && !(columns && p.n < p.m)) {
@@ -53,8 +56,14 @@ struct Skinny {
   void hold(int64_t g, int64_t x0, int64_t count, T *held) const {
     const Matrix &m = small();
     const int64_t few_stride = rows ? m.row_stride : m.column_stride, x_stride = rows ? m.column_stride : m.row_stride;
-    const auto pack = kernel.pack[element_index(m.type)];
+    const auto pack = kernel.pack_left ? kernel.pack_left : kernel.elements[element_index(m.type)]->pack;
     const char *from = offset(m.data, m.type, g * m.batch_stride + x0 * x_stride);
+    if (dots && kernel.group > 1) {
+      for (int64_t i = 0; i < few; i++) {
+        pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, 1, 1, held + i * kDepth, 1);
+      }
+      return;
+    }
     if (dots) {
       const int width = static_cast<int>(count);
       pack(from, few_stride, x_stride, few, width, width, held, kDepth);
@@ -62,7 +71,8 @@ struct Skinny {
     }
     for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
       const int group = static_cast<int>(smaller(kMaxSkinnyRows, few - i));
-      pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, group, group, held + i * count, group);
+      pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, group, group,
+           held + i * values_of(count, kernel.group), group);
     }
   }
 
@@ -78,14 +88,15 @@ struct Skinny {
     const int64_t padded = round_up(rows || !dots ? count : few, lanes);
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
-    const int element = element_index(m.type);
+    const Elements<T> &elements = *kernel.elements[element_index(m.type)];
+    const int64_t most = kDepth * kernel.group, burst = kBurst * kernel.group;
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {
       for (int64_t i = 0; i < values; i++) acc[i] = 0;
     }
-    for (int64_t x0 = 0; x0 < k; x0 += kDepth) {
-      const int64_t depth = smaller(kDepth, k - x0);
+    for (int64_t x0 = 0; x0 < k; x0 += most) {
+      const int64_t depth = smaller(most, k - x0), steps = values_of(depth, kernel.group);
       hold(g, x0, depth, held);
       const char *from = offset(data, m.type, x0 * x_stride);
       if (dots) {
@@ -93,19 +104,19 @@ struct Skinny {
         for (int64_t j = 0; j < count; j += kDotColumns) {
           for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
             const int64_t group = smaller(kMaxSkinnyRows, few - i);
-            kernel.dot[element][group](depth, held + i * kDepth, kDepth, offset(from, m.type, j * many_stride),
-                                       many_stride, smaller(kDotColumns, count - j), acc + i * out_few + j * out_many,
-                                       out_few, out_many, x0 == 0);
+            elements.dot[group](depth, held + i * kDepth, kDepth, offset(from, m.type, j * many_stride), many_stride,
+                                smaller(kDotColumns, count - j), acc + i * out_few + j * out_many, out_few, out_many,
+                                x0 == 0);
           }
         }
         continue;
       }
-      for (int64_t x = 0; x < depth; x += kBurst) {
+      for (int64_t x = 0; x < depth; x += burst) {
         for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
           const int64_t group = smaller(kMaxSkinnyRows, few - i);
-          kernel.wide[element][group](smaller(kBurst, depth - x), held + i * depth + x * group, group,
-                                      offset(from, m.type, x * x_stride), x_stride, count, acc + i * padded, padded,
-                                      x0 + x == 0);
+          elements.wide[group](smaller(burst, depth - x), held + i * steps + values_of(x, kernel.group) * group, group,
+                               offset(from, m.type, x * x_stride), x_stride, count, acc + i * padded, padded,
+                               x0 + x == 0);
         }
       }
     }
@@ -160,10 +171,13 @@ void run_skinny(const Variant &variant, const Problem &p, void *workspace) {
                useful_threads(large * static_cast<double>(skinny.few),
                               large * static_cast<double>(size_of(skinny.large().type))),
                Skinny<T>::task, &skinny);
-  if (skinny.sums) finish_sums<T>(p, skinny.sums, skinny.rows ? 1 : skinny.chunks);
+  if constexpr (!std::is_same_v<T, int32_t>) {
+    if (skinny.sums) finish_sums<T>(p, skinny.sums, skinny.rows ? 1 : skinny.chunks);
+  }
 }
 
 template void run_skinny<float>(const Variant &, const Problem &, void *);
 template void run_skinny<double>(const Variant &, const Problem &, void *);
+template void run_skinny<int32_t>(const Variant &, const Problem &, void *);
 
 }  // namespace rocpy_host::gemm

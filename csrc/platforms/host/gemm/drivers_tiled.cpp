@@ -19,30 +19,41 @@ struct Tiled {
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
   int64_t k, last_k;  // of each batch entry, and of the last one
-  Operand<T> left{p.a, true, p.k}, right{p.b, false, p.k};
+  Operand<T> left, right;
   int64_t first_entry = 0;       // the batch entry that task 0 belongs to
   const void *panels = nullptr;  // b packed, of panel_type
   Type panel_type = Type::f32;
   T *sums = nullptr;
   bool plain;  // the sums are the result: tiles are written to d
   bool a_in_place;
+  bool thin;                                                // tiles of few rows read packed bytes themselves
   const bool in_tiles = !staged(p.b) && kernel.group == 1;  // tiles can read b where it is
 
-  Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last)
-      : p(problem), blocks(block_sizes), k(depth_of_entry), last_k(depth_of_last) {
+  // `whole_k` of the product that this is a part of.
+  Tiled(const Problem &problem, const Blocks &block_sizes, int64_t depth_of_entry, int64_t depth_of_last,
+        int64_t whole_k)
+      : p(problem),
+        blocks(block_sizes),
+        k(depth_of_entry),
+        last_k(depth_of_last),
+        left(problem.a, true, whole_k),
+        right(problem.b, false, whole_k) {
     const Type type = kType<T>;
     plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
             p.activation == Activation::none && p.aux == Aux::none && p.reduction != Reduction::result_columns;
     // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
     const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
-    a_in_place = p.a.type == type && p.a.column_stride == 1 && !conflict && (blocks.panels <= 2 || p.m * k <= 2048);
+    thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&
+           element_index(p.b.type) >= kTileElementTypes;
+    a_in_place =
+        !thin && p.a.type == type && p.a.column_stride == 1 && !conflict && (blocks.panels <= 2 || p.m * k <= 2048);
   }
 
   void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last,
              const void *b, int64_t b_stride, int element, T *acc, const char *next, int64_t next_step,
              bool fetch_next) const {
     const int64_t lanes = kernel.tile_columns / 2, width = smaller(kernel.tile_columns, p.n - j);
-    const int vectors = width > lanes ? 2 : 1;
+    const int vectors = element >= kTileElementTypes || width > lanes ? 2 : 1;
     alignas(64) T buffer[kMaxTileRows * 64];
     alignas(64) T correction[64];
     if (kernel.correct) kernel.correct(count, static_cast<const T *>(b), b_stride, correction);
@@ -71,8 +82,9 @@ struct Tiled {
       const char *from = fetch ? next : static_cast<const char *>(b);
       const T *rows_of_a =
           a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
-      kernel.tile[element][vectors - 1][!a_in_place][rows](count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride,
-                                                           tile, stride, from, fetch ? next_step : 0);
+      const auto run_tile = element < kTileElementTypes ? kernel.tile[element][vectors - 1][!a_in_place][rows]
+                                                        : kernel.elements[element]->thin[rows];
+      run_tile(count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, fetch ? next_step : 0);
       if (last && !to_d) {
         epilogue(finish, tile, stride, g, i, j, rows, width,
                  sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
@@ -85,7 +97,7 @@ struct Tiled {
   void run(int64_t index) const {
     const int64_t chunk = index % blocks.chunks, block = index / blocks.chunks % blocks.blocks;
     const int64_t g = first_entry + index / blocks.chunks / blocks.blocks;
-    const int64_t elements = g == p.batch - 1 ? last_k : k, depth_of_entry = divide_up(elements, kernel.group);
+    const int64_t elements = g == p.batch - 1 ? last_k : k, depth_of_entry = values_of(elements, kernel.group);
     const int64_t first_tile = block * blocks.block_tiles,
                   tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
     const int64_t first_panel = chunk * blocks.chunk_panels,
@@ -131,9 +143,9 @@ struct Tiled {
           const int64_t row_bytes = width * panel_size;
           const bool more = tiles > 1 && q + 1 < end_panel;
           const char *next = more ? b + depth_of_entry * row_bytes : b + kRowsAhead * row_bytes;
-          if (panel_element >= kTileElementTypes) {
-            kernel.pack[panel_element](b, width, 1, count, static_cast<int>(width), static_cast<int>(width), sliver,
-                                       width);
+          if (panel_element >= kTileElementTypes && !thin) {
+            kernel.elements[panel_element]->pack(b, width, 1, count, static_cast<int>(width), static_cast<int>(width),
+                                                 sliver, width);
             panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, next, row_bytes,
                   more || tiles == 1);
             continue;
@@ -186,7 +198,7 @@ struct PackTasks {
   PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
       : b(operand),
         elements(depth),
-        k(divide_up(depth, kernel.group)),
+        k(values_of(depth, kernel.group)),
         n(columns),
         right(operand, false, depth),
         same(same_type && kernel.group == 1),
@@ -209,8 +221,8 @@ struct PackTasks {
         char *out = to + (q * k + x) * width * size;
         if (same) {
           const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
-          kernel.pack_same[element](from, b.row_stride, b.column_stride, count, columns, static_cast<int>(width), out,
-                                    width);
+          kernel.elements[element]->pack_same(from, b.row_stride, b.column_stride, count, columns,
+                                              static_cast<int>(width), out, width);
         } else {
           right.pack(0, elements, x, j, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out), width);
         }
@@ -229,7 +241,7 @@ int64_t tile_columns_of(const Problem &p) {
 }
 
 size_t packed_operand_bytes(const Problem &p) {
-  return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * divide_up(p.k, group_of(p))) *
+  return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * values_of(p.k, group_of(p))) *
          (p.compute == Type::f64 ? 8 : 4);
 }
 
@@ -261,7 +273,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p) {
   blocks.chunk_panels = divide_up(blocks.panels, chunks);
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
 
-  const int64_t values = divide_up(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
+  const int64_t values = values_of(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
   blocks.depth = larger(8, round_up(divide_up(values, passes), 8));
   return blocks;
 }
@@ -283,7 +295,7 @@ void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *t
 template <class T>
 void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   const int64_t k = effective_k(p);
-  Tiled<T> tiled(p, make_blocks(variant, p), k, k);
+  Tiled<T> tiled(p, make_blocks(variant, p), k, k, p.k);
   char *free_space = static_cast<char *>(workspace);
   if (p.reduction == Reduction::result_columns) {
     tiled.sums = reinterpret_cast<T *>(free_space);
@@ -344,7 +356,7 @@ void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t dept
   Variant direct = variant;
   direct.family = Family::direct;
   direct.depth = 256;
-  Tiled<T> tiled(part, make_blocks(direct, part), depth, p.k - (parts - 1) * depth);
+  Tiled<T> tiled(part, make_blocks(direct, part), depth, p.k - (parts - 1) * depth, p.k);
   tiled.run_all(0, parts);
 }
 

@@ -21,9 +21,60 @@ struct Int8 {
 typedef uint8_t VecB __attribute__((vector_size(kVectorBytes / 4)));
 typedef int8_t VecSB __attribute__((vector_size(kVectorBytes / 4)));
 
+// Between bytes and 32 bits. Compilers split these conversions into several steps where the CPU has one.
+#if defined(__AVX512F__)
+ROCPY_INLINE VecU widen_bytes(VecB v) { return cast<VecU>(_mm512_maskz_cvtepu8_epi32(0xffff, cast<__m128i>(v))); }
+ROCPY_INLINE VecI widen_bytes(VecSB v) { return cast<VecI>(_mm512_maskz_cvtepi8_epi32(0xffff, cast<__m128i>(v))); }
+ROCPY_INLINE VecB narrow_bytes(VecU v) { return cast<VecB>(_mm512_maskz_cvtepi32_epi8(0xffff, cast<__m512i>(v))); }
+ROCPY_INLINE VecH widen_halves(VecB v) { return cast<VecH>(_mm256_cvtepu8_epi16(cast<__m128i>(v))); }
+ROCPY_INLINE VecH widen_halves(VecSB v) { return cast<VecH>(_mm256_cvtepi8_epi16(cast<__m128i>(v))); }
+#elif defined(__AVX2__)
+ROCPY_INLINE __m128i lower(VecB v) { return _mm_cvtsi64_si128(cast<int64_t>(v)); }
+ROCPY_INLINE VecU widen_bytes(VecB v) { return cast<VecU>(_mm256_cvtepu8_epi32(lower(v))); }
+ROCPY_INLINE VecI widen_bytes(VecSB v) { return cast<VecI>(_mm256_cvtepi8_epi32(lower(cast<VecB>(v)))); }
+ROCPY_INLINE VecB narrow_bytes(VecU v) { return __builtin_convertvector(v, VecB); }
+ROCPY_INLINE VecH widen_halves(VecB v) { return cast<VecH>(_mm_cvtepu8_epi16(lower(v))); }
+ROCPY_INLINE VecH widen_halves(VecSB v) { return cast<VecH>(_mm_cvtepi8_epi16(lower(cast<VecB>(v)))); }
+#else
+typedef int16_t VecSH __attribute__((vector_size(kVectorBytes / 2)));
+ROCPY_INLINE VecU widen_bytes(VecB v) { return __builtin_convertvector(v, VecU); }
+ROCPY_INLINE VecI widen_bytes(VecSB v) { return __builtin_convertvector(v, VecI); }
+ROCPY_INLINE VecB narrow_bytes(VecU v) { return __builtin_convertvector(v, VecB); }
+ROCPY_INLINE VecH widen_halves(VecB v) { return __builtin_convertvector(v, VecH); }
+ROCPY_INLINE VecH widen_halves(VecSB v) { return cast<VecH>(__builtin_convertvector(v, VecSH)); }
+#endif
+
+// With conversions of f16 at hand, those whose numbers are also numbers of f16, but for a power of two, are moved
+// there.
+#if defined(__AVX2__) || defined(__aarch64__)
+constexpr bool kHalfConversion = true;
+#else
+constexpr bool kHalfConversion = false;
+#endif
+template <class F>
+ROCPY_INLINE VecF decode_as_half(VecB codes) {
+  if constexpr (F::specials == Specials::ieee) {
+    return widen(static_cast<F16 *>(nullptr), widen_halves(codes) << (10 - F::mantissa));
+  } else {
+    // The sign extended and moved up: the bit below the highest is then a copy of it.
+    const VecH moved = widen_halves(cast<VecSB>(codes)) << (10 - F::mantissa);
+    VecH half = moved & 0xbfff;
+    if constexpr (F::specials == Specials::last) {
+      // Only the last code carries into that bit, and NaN is what it then is.
+      half |= (half + (1u << (10 - F::mantissa))) & 0x4000;
+    } else {
+      half = half == 0x8000 ? half | 0x7e00 : half;
+    }
+    return widen(static_cast<F16 *>(nullptr), half) * splat(float_of(power_bits(15 - F::bias)));
+  }
+}
+
 template <class F>
 ROCPY_INLINE VecF decode(VecB codes) {
-  const VecU code = __builtin_convertvector(codes, VecU);
+  if constexpr (kHalfConversion && F::width == 8 && (F::mantissa == 3 || F::specials == Specials::ieee)) {
+    return decode_as_half<F>(codes);
+  }
+  const VecU code = widen_bytes(codes);
   const VecU magnitude = code & (F::sign - 1);
   const VecU sign = (code & F::sign) << (32 - F::width);
   const VecU normal = (magnitude << (23 - F::mantissa)) + power_bits(-F::bias);
@@ -58,7 +109,7 @@ ROCPY_INLINE VecB encode(VecF v) {
   } else {
     code = (magnitude > 0x7f800000u ? code * 0 + F::nan : code) | sign;
   }
-  return __builtin_convertvector(code, VecB);
+  return narrow_bytes(code);
 }
 
 // Rounded to nearest even and held to the range; NaN is 0.
@@ -68,7 +119,7 @@ ROCPY_INLINE VecSB to_int8(VecF v) {
   v = v < splat(-128.0f) ? splat(-128.0f) : v;
   const VecF magic = splat(12582912.0f);
   const VecI whole = cast<VecI>(v + magic) - cast<VecI>(magic);
-  return __builtin_convertvector(whole, VecSB);
+  return cast<VecSB>(narrow_bytes(cast<VecU>(whole)));
 }
 
 template <class F>
@@ -90,9 +141,7 @@ ROCPY_INLINE void store(Byte<F> *p, VecF v) {
   const VecB codes = encode<F>(v);
   __builtin_memcpy(p, &codes, sizeof codes);
 }
-ROCPY_INLINE VecF load(const Int8 *p) {
-  return __builtin_convertvector(__builtin_convertvector(load_bits<VecSB>(p), VecI), VecF);
-}
+ROCPY_INLINE VecF load(const Int8 *p) { return __builtin_convertvector(widen_bytes(load_bits<VecSB>(p)), VecF); }
 ROCPY_INLINE void store(Int8 *p, VecF v) {
   const VecSB values = to_int8(v);
   __builtin_memcpy(p, &values, sizeof values);
@@ -110,7 +159,7 @@ ROCPY_INLINE void store_part(Byte<F> *p, VecF v, int count) {
   store_bytes(p, encode<F>(v), count);
 }
 ROCPY_INLINE VecF load_part(const Int8 *p, int count) {
-  return __builtin_convertvector(__builtin_convertvector(cast<VecSB>(load_bytes(p, count)), VecI), VecF);
+  return __builtin_convertvector(widen_bytes(cast<VecSB>(load_bytes(p, count))), VecF);
 }
 ROCPY_INLINE void store_part(Int8 *p, VecF v, int count) { store_bytes(p, cast<VecB>(to_int8(v)), count); }
 #endif

@@ -14,6 +14,9 @@ const KernelSet &kernel_set();
 // For tests: uses the named set from now on. False if this CPU has none of that name. Not while a product runs.
 bool use_kernel_set(const char *name);
 
+// By type, in the order of their declaration.
+inline constexpr int64_t kBits[] = {32, 64, 16, 16, 8, 8, 8, 8, 6, 6, 4, 8, 32, 64, 128};
+
 constexpr int element_index(Type type) {
   switch (type) {
     case Type::f16:

@@ -3,21 +3,18 @@
 // ROCPY_KERNEL_ISA naming its namespace; everything but the table has internal linkage.
 #include "kernels.hpp"
 
+#include "kernels_decode.hpp"
+#include "kernels_elements.hpp"
 #include "kernels_epilogue.hpp"
-#include "kernels_pack.hpp"
-#include "kernels_skinny.hpp"
 #include "kernels_tile.hpp"
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
 namespace {
 
-template <class T, class E>
-constexpr void fill_element(Kernels<T> &set, int element) {
-  fill_skinny<T, E, kMaxSkinnyRows>(set, element);
-  set.pack[element] = pack<T, E>;
-  set.pack_same[element] = pack_same<T, E>;
-  set.sum[element] = sum<T, E>;
-}
+constexpr Elements<float> elements_f32 = make_elements<float, float>();
+constexpr Elements<float> elements_f16 = make_elements<float, F16>();
+constexpr Elements<float> elements_bf16 = make_elements<float, Bf16>();
+constexpr Elements<double> elements_f64 = make_elements<double, double>();
 
 template <class T>
 constexpr Kernels<T> make_kernels() {
@@ -25,18 +22,20 @@ constexpr Kernels<T> make_kernels() {
   set.tile_rows = kTileRows;
   set.tile_columns = kTileVectors * kLanes<T>;
   set.group = 1;
-  fill_element<T, T>(set, 0);
   fill_element_tiles<T, T>(set.tile[0]);
   if constexpr (sizeof(T) == 4) {
-    fill_element<T, F16>(set, 1);
-    fill_element<T, Bf16>(set, 2);
-    fill_element<T, Byte<E4m3>>(set, 3);
-    fill_element<T, Byte<E5m2>>(set, 4);
-    fill_element<T, Byte<E4m3Fnuz>>(set, 5);
-    fill_element<T, Byte<E5m2Fnuz>>(set, 6);
+    set.elements[0] = &elements_f32;
+    set.elements[1] = &elements_f16;
+    set.elements[2] = &elements_bf16;
+    set.elements[3] = &elements_e4m3;
+    set.elements[4] = &elements_e5m2;
+    set.elements[5] = &elements_e4m3_fnuz;
+    set.elements[6] = &elements_e5m2_fnuz;
     fill_element_tiles<T, F16>(set.tile[1]);
     fill_element_tiles<T, Bf16>(set.tile[2]);
-    set.decode = decode_stream;
+    set.decode = decode_packed;
+  } else {
+    set.elements[0] = &elements_f64;
   }
   set.epilogue = choose_epilogue<T>;
   set.write = write_values<T>;

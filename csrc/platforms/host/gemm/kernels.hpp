@@ -9,6 +9,7 @@ namespace rocpy_host::gemm {
 
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxSkinnyRows = 8;
+constexpr int kMaxThinRows = 8;
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.
@@ -37,6 +38,41 @@ inline bool integer_epilogue(const Problem &p) {
 }
 }  // namespace
 
+// What depends on the type of an operand's elements.
+template <class T>
+struct Elements {
+  // to[x * to_stride + c] = from(x, c) in the compute type for c < count, and 0 up to width. May write up to a vector
+  // beyond the last row.
+  using Pack = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to,
+                        int64_t to_stride);
+  Pack pack;
+  // The same, the type kept.
+  using PackSame = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
+                            void *to, int64_t to_stride);
+  PackSame pack_same;
+
+  // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
+  using Wide = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *acc,
+                        int64_t acc_stride, bool first);
+  Wide wide[kMaxSkinnyRows + 1];
+
+  // out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th
+  // x, then the lanes are added by halves.
+  using Dot = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *out,
+                       int64_t out_row, int64_t out_column, bool first);
+  Dot dot[kMaxSkinnyRows + 1];
+
+  // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where
+  // Kernels::tile has the type.
+  using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in,
+                        int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride);
+  Tile thin[kMaxThinRows + 1];
+
+  // out[c] = sum over x of from(x, c) for c < count.
+  using Sum = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int64_t count, T *out);
+  Sum sum;
+};
+
 template <class T>
 struct Kernels {
   int tile_rows;     // most rows of a register tile
@@ -47,49 +83,27 @@ struct Kernels {
   // roundings where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at
   // a_stride with x adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, at
   // prefetch + x * prefetch_stride.
-  using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in,
-                        int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride);
+  using Tile = typename Elements<T>::Tile;
   Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
 
-  // to[x * to_stride + c] = from(x, c) in the compute type for c < count, and 0 up to width. May write up to a vector
-  // beyond the last row.
-  using Pack = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, T *to,
-                        int64_t to_stride);
-  Pack pack[kElementTypes];
-  // As pack[0], of integers: groups of x adjacent in one value, the last group filled up with zeros. The left operand's
-  // bytes may be stored with 128 added; `correct` then gives what takes it away again: out[j] = -128 * the sum over x
-  // of b(x, j), and is null otherwise.
-  Pack pack_left;
+  const Elements<T> *elements[kElementTypes];
+
+  // Of integers, pack joins a group of x in one value, the last group filled up with zeros; the k that kernels take is
+  // of values, but in pack, wide and dot of elements. Wherever bytes of the left operand (a of those functions) have
+  // 128 added, pack_left makes them, and `correct` tells tiles what takes it away again: out[j] = -128 * the sum over x
+  // of b(x, j). Both are null otherwise.
+  typename Elements<T>::Pack pack_left;
   using Correct = void (*)(int64_t k, const T *b, int64_t b_stride, T *out);
   Correct correct;
-  // The same, the 16-bit type kept (index 0: the compute type).
-  using PackSame = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width,
-                            void *to, int64_t to_stride);
-  PackSame pack_same[kElementTypes];
-
-  // acc[i][j] (+)= sum over x of a[x * a_stride + i] * b(x, j) for j < n: a few rows against long rows of b.
-  using Wide = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *acc,
-                        int64_t acc_stride, bool first);
-  Wide wide[kElementTypes][kMaxSkinnyRows + 1];
-
-  // out(i, j) (+)= sum over x of a(i, x) * b(x, j), x adjacent in both, for j < n. Each vector lane sums every lanes-th
-  // x, then the lanes are added by halves.
-  using Dot = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n, T *out,
-                       int64_t out_row, int64_t out_column, bool first);
-  Dot dot[kElementTypes][kMaxSkinnyRows + 1];
-
-  // out[c] = sum over x of from(x, c) for c < count.
-  using Sum = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int64_t count, T *out);
-  Sum sum[kElementTypes];
-
   // Turns a tile of sums into rows x columns of the result at (i, j) of batch entry g. Adds the results' column sums to
   // sums unless null.
   using Epilogue = void (*)(const Finish<T> &finish, const T *tile, int64_t stride, int64_t g, int64_t i, int64_t j,
                             int64_t rows, int64_t columns, T *sums);
   Epilogue (*epilogue)(const Problem &problem);
 
-  // `count` elements of a packed stream of `type`, from element `first` on -> float.
-  void (*decode)(Type type, const void *data, int64_t first, int64_t count, T *to);
+  // `count` elements, from the x-th on, of a line of packed elements -> float, times the power of two of every 32
+  // unless scales is null. x is a multiple of 8.
+  void (*decode)(Type type, const void *line, const uint8_t *scales, int64_t x, int64_t count, T *to);
 
   // values -> an adjacent array of `type` at element offset.
   void (*write)(void *data, Type type, int64_t offset, const T *values, int64_t count);
@@ -103,11 +117,12 @@ struct KernelSet {
 };
 
 // The tables of one instruction set, each of which some files are built for.
-#define ROCPY_KERNEL_SET(isa)                \
-  namespace isa {                            \
-  extern const Kernels<float> kernels_f32;   \
-  extern const Kernels<double> kernels_f64;  \
-  extern const Kernels<int32_t> kernels_i32; \
+#define ROCPY_KERNEL_SET(isa)                                                                        \
+  namespace isa {                                                                                    \
+  extern const Kernels<float> kernels_f32;                                                           \
+  extern const Kernels<double> kernels_f64;                                                          \
+  extern const Kernels<int32_t> kernels_i32;                                                         \
+  extern const Elements<float> elements_e4m3, elements_e5m2, elements_e4m3_fnuz, elements_e5m2_fnuz; \
   }
 #if defined(__x86_64__)
 ROCPY_KERNEL_SET(avx512_vnni)

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 // The kernels of one instruction set for sums of 8-bit integers, built as kernels.cpp is.
-#include "kernels_integer.hpp"
-
-#include "kernels.hpp"
+#include "kernels_integer_skinny.hpp"
 
 namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
 namespace {
+
+constexpr Elements<int32_t> make_elements() {
+  Elements<int32_t> elements{};
+  elements.pack = pack_integers<false>;
+  fill_integer_skinny<kMaxSkinnyRows>(elements);
+  return elements;
+}
+constexpr Elements<int32_t> elements_i8 = make_elements();
 
 constexpr Kernels<int32_t> make_kernels() {
   Kernels<int32_t> set{};
@@ -14,7 +20,7 @@ constexpr Kernels<int32_t> make_kernels() {
   set.group = kGroup;
   fill_integer_tiles<1, kTileRows>(set.tile[0][0][1]);
   fill_integer_tiles<2, kTileRows>(set.tile[0][1][1]);
-  set.pack[0] = pack_integers<false>;
+  set.elements[0] = &elements_i8;
   set.pack_left = pack_integers<true>;
 #if defined(__AVX512VNNI__)
   set.correct = correct_offset;

@@ -92,70 +92,95 @@ ROCPY_INLINE void pack_group(const int8_t *from, int64_t x_stride, int64_t c_str
   }
 }
 
-// One vector of groups out of rows of adjacent columns.
-ROCPY_INLINE VecU join_rows(const int8_t *from, int64_t x_stride) {
+// One vector of groups out of rows of adjacent columns. What is missing, of rows and of columns, is 0.
+ROCPY_INLINE VecSB load_row(const int8_t *from, int columns) {
+  if (columns >= kLanes<int32_t>) return load_bits<VecSB>(from);
+#if defined(__AVX512F__)
+  return cast<VecSB>(load_bytes(from, columns));
+#else
+  VecSB row{};
+  __builtin_memcpy(&row, from, static_cast<size_t>(columns));
+  return row;
+#endif
+}
+ROCPY_INLINE VecI join_rows(const int8_t *from, int64_t x_stride, int64_t rows, int columns) {
   VecU value{};
   ROCPY_UNROLL
   for (int i = 0; i < kGroup; i++) {
-    const VecSB row = load_bits<VecSB>(from + i * x_stride);
+    const VecSB row = i < rows ? load_row(from + i * x_stride, columns) : VecSB{};
     if constexpr (kGroup == 4) {
-      value |= __builtin_convertvector(cast<VecB>(row), VecU) << (8 * i);
+      value |= widen_bytes(cast<VecB>(row)) << (8 * i);
     } else {
-      const VecU wide = cast<VecU>(__builtin_convertvector(row, VecI));
+      const VecU wide = cast<VecU>(widen_bytes(row));
       value |= i ? wide << 16 : wide & 0xffffu;
     }
   }
-  return value;
+  return cast<VecI>(value);
 }
 
-// A vector of groups of neighbours along x.
-ROCPY_INLINE VecI load_groups(const int8_t *from) {
+// A vector of groups of neighbours along x, of which `count` elements exist.
+constexpr int kGroupVector = kLanes<int32_t> * kGroup;
 #if defined(__AVX512VNNI__)
-  return load_bits<VecI>(from);
+ROCPY_INLINE VecI load_groups(const int8_t *from) { return load_bits<VecI>(from); }
+ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
+  if (count >= kGroupVector) return load_groups(from);
+  return cast<VecI>(_mm512_maskz_loadu_epi8((uint64_t{1} << count) - 1, from));
+}
+#else
+ROCPY_INLINE VecI load_groups(const int8_t *from) {
+#if defined(__AVX512BW__)
+  return cast<VecI>(_mm512_cvtepi8_epi16(load_bits<__m256i>(from)));
+#elif defined(__AVX2__)
+  return cast<VecI>(_mm256_cvtepi8_epi16(load_bits<__m128i>(from)));
 #else
   typedef int8_t Bytes __attribute__((vector_size(kVectorBytes / 2)));
   typedef int16_t Halves __attribute__((vector_size(kVectorBytes)));
   return cast<VecI>(__builtin_convertvector(load_bits<Bytes>(from), Halves));
 #endif
 }
+ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
+  if (count >= kGroupVector) return load_groups(from);
+  int8_t whole[kGroupVector] = {};
+  __builtin_memcpy(whole, from, static_cast<size_t>(count));
+  return load_groups(whole);
+}
+#endif
 
 template <bool left>
 void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, int32_t *to,
                    int64_t to_stride) {
   constexpr int lanes = kLanes<int32_t>;
   const int8_t *from = static_cast<const int8_t *>(data);
-  const int64_t whole = k / kGroup;
-  int64_t x = 0;
-  if (c_stride == 1 && count % lanes == 0 && width == count) {
-    for (; x < whole; x++) {
-      for (int c = 0; c < count; c += lanes) {
-        const VecU value = join_rows(from + x * kGroup * x_stride + c, x_stride) ^ kFlip<left>;
-        store(to + x * to_stride + c, cast<VecI>(value));
+  if (c_stride == 1 && (count > 1 || x_stride != 1)) {
+    for (int64_t x = 0; x < k; x += kGroup, to += to_stride) {
+      for (int c = 0; c < width; c += lanes) {
+        const int columns = count - c < lanes ? count - c : lanes;
+        VecI value{};
+        if (columns > 0) value = join_rows(from + x * x_stride + c, x_stride, k - x, columns);
+        value = cast<VecI>(cast<VecU>(value) ^ kFlip<left>);
+        store_some(to + c, value, width - c, lanes);
       }
     }
   } else if (x_stride == 1) {
-    for (; x + lanes <= whole; x += lanes) {
+    for (int64_t x = 0; x < k; x += kGroupVector, to += lanes * to_stride) {
+      const int64_t groups = (k - x + kGroup - 1) / kGroup;
       for (int c = 0; c < width; c += lanes) {
         VecF block[lanes];
         ROCPY_UNROLL
         for (int i = 0; i < lanes; i++) {
-          block[i] = c + i < count ? cast<VecF>(load_groups(from + (c + i) * c_stride + x * kGroup)) : VecF{};
+          block[i] = c + i < count ? cast<VecF>(load_groups(from + (c + i) * c_stride + x, k - x)) : VecF{};
         }
         transpose<float>(block);
-        const int some = width - c < lanes ? width - c : lanes;
-        ROCPY_UNROLL
-        for (int i = 0; i < lanes; i++) {
-          store_some(to + (x + i) * to_stride + c, cast<VecI>(cast<VecU>(block[i]) ^ kFlip<left>), some, lanes);
+        for (int i = 0; i < lanes && i < groups; i++) {
+          store_some(to + i * to_stride + c, cast<VecI>(cast<VecU>(block[i]) ^ kFlip<left>), width - c, lanes);
         }
       }
     }
-  }
-  for (; x < whole; x++) {
-    pack_group<left>(from + x * kGroup * x_stride, x_stride, c_stride, kGroup, count, width, to + x * to_stride);
-  }
-  if (k % kGroup) {
-    pack_group<left>(from + x * kGroup * x_stride, x_stride, c_stride, static_cast<int>(k % kGroup), count, width,
-                     to + x * to_stride);
+  } else {
+    for (int64_t x = 0; x < k; x += kGroup, to += to_stride) {
+      const int some = k - x < kGroup ? static_cast<int>(k - x) : kGroup;
+      pack_group<left>(from + x * x_stride, x_stride, c_stride, some, count, width, to);
+    }
   }
 }
 

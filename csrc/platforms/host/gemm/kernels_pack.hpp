@@ -101,56 +101,19 @@ void pack(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int c
 template <class T, class E>
 void pack_same(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, void *to,
                int64_t to_stride) {
-  pack_any<T, E, E>(data, x_stride, c_stride, k, count, width, static_cast<E *>(to), to_stride);
-}
-
-// Elements narrower than a byte: each is moved into a byte of its own, 32 at a time, and widened from there.
-template <class F>
-void decode_packed(const uint8_t *data, int64_t first, int64_t count, float *to) {
-  constexpr int lanes = kLanes<float>;
-  for (int64_t i = 0; i < count; i += 32) {
-    const int some = count - i < 32 ? static_cast<int>(count - i) : 32;
-    Byte<F> codes[32] = {};
-    for (int j = 0; j < some; j++) {
-      const int64_t bit = (first + i + j) * F::width;
-      const uint8_t *from = data + bit / 8;
-      const int low = static_cast<int>(bit % 8);
-      uint32_t value = from[0];
-      if (low + F::width > 8) value |= static_cast<uint32_t>(from[1]) << 8;
-      codes[j].bits = static_cast<uint8_t>((value >> low) & (2 * F::sign - 1));
-    }
-    for (int j = 0; j < some; j += lanes) {
-      const VecF values = load(codes + j);
-      if (some - j >= lanes) {
-        store(to + i + j, values);
+  if constexpr (sizeof(E) > 1) {
+    pack_any<T, E, E>(data, x_stride, c_stride, k, count, width, static_cast<E *>(to), to_stride);
+  } else {
+    const uint8_t *from = static_cast<const uint8_t *>(data);
+    uint8_t *out = static_cast<uint8_t *>(to);
+    for (int64_t x = 0; x < k; x++, from += x_stride, out += to_stride) {
+      if (c_stride == 1) {
+        __builtin_memcpy(out, from, static_cast<size_t>(count));
       } else {
-        store_part(to + i + j, values, some - j);
+        for (int c = 0; c < count; c++) out[c] = from[c * c_stride];
       }
+      for (int c = count; c < width; c++) out[c] = 0;
     }
-  }
-}
-
-inline void decode_stream(Type type, const void *data, int64_t first, int64_t count, float *to) {
-  const uint8_t *bytes = static_cast<const uint8_t *>(data);
-  switch (type) {
-    case Type::e2m3:
-      return decode_packed<E2m3>(bytes, first, count, to);
-    case Type::e3m2:
-      return decode_packed<E3m2>(bytes, first, count, to);
-    case Type::e2m1:
-      return decode_packed<E2m1>(bytes, first, count, to);
-    default:
-      with_element(type, [&](auto *element) {
-        constexpr int lanes = kLanes<float>;
-        const auto *from = reinterpret_cast<decltype(element)>(const_cast<void *>(data)) + first;
-        for (int64_t i = 0; i < count; i += lanes) {
-          if (count - i >= lanes) {
-            store(to + i, load(from + i));
-          } else {
-            store_part(to + i, load_part(from + i, static_cast<int>(count - i)), static_cast<int>(count - i));
-          }
-        }
-      });
   }
 }
 

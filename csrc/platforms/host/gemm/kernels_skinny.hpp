@@ -3,6 +3,7 @@
 #pragma once
 
 #include "formats.hpp"
+#include "kernels.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -123,10 +124,10 @@ void dot(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_
 }
 
 template <class T, class E, int rows>
-constexpr void fill_skinny(Kernels<T> &set, int element) {
-  set.wide[element][rows] = wide<T, E, rows>;
-  set.dot[element][rows] = dot<T, E, rows>;
-  if constexpr (rows > 1) fill_skinny<T, E, rows - 1>(set, element);
+constexpr void fill_skinny(Elements<T> &elements) {
+  elements.wide[rows] = wide<T, E, rows>;
+  elements.dot[rows] = dot<T, E, rows>;
+  if constexpr (rows > 1) fill_skinny<T, E, rows - 1>(elements);
 }
 
 }  // namespace

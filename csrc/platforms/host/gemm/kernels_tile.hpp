@@ -2,7 +2,8 @@
 // The register tile: rows x one or two vectors of sums, held in registers while k runs.
 #pragma once
 
-#include "simd.hpp"
+#include "formats.hpp"
+#include "kernels.hpp"
 
 namespace rocpy_host::gemm {
 namespace {

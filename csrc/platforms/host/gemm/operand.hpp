@@ -9,12 +9,14 @@ namespace rocpy_host::gemm {
 
 // Elements narrower than a byte, and those with a scale per block: widened to float before anything else, and held in
 // memory with k adjacent.
-inline bool staged(const Matrix &m) { return bits_of(m.type) < 8 || m.scale.kind == ScaleKind::block32; }
+inline bool staged(const Matrix &m) {
+  return kBits[static_cast<int>(m.type)] < 8 || m.scale.kind == ScaleKind::block32;
+}
 
 template <class T>
 class Operand {
  public:
-  // `left` of a, otherwise of b; `k` is the problem's, which tells how many block scales there are.
+  // `left` of a, otherwise of b; `k` is that of the whole product, which tells how many block scales a line has.
   Operand(const Matrix &matrix, bool left, int64_t k)
       : matrix_(matrix),
         left_(left),
@@ -31,9 +33,10 @@ class Operand {
     if (staged_) return pack_staged(g, step, first, steps, count, width, to, to_stride);
     const int64_t group = kernel_.group, x = step * group;
     const int64_t some = steps * group < elements - x ? steps * group : elements - x;
-    const auto run = left_ && kernel_.pack_left ? kernel_.pack_left : kernel_.pack[element_index(matrix_.type)];
-    run(static_cast<const char *>(matrix_.data) + (g * matrix_.batch_stride + x * x_stride_ + first * c_stride_) *
-                                                      static_cast<int64_t>(size_of(matrix_.type)),
+    const auto run =
+        left_ && kernel_.pack_left ? kernel_.pack_left : kernel_.elements[element_index(matrix_.type)]->pack;
+    run(static_cast<const char *>(matrix_.data) +
+            (g * matrix_.batch_stride + x * x_stride_ + first * c_stride_) * kBits[static_cast<int>(matrix_.type)] / 8,
         x_stride_, c_stride_, some, count, width, to, to_stride);
   }
 

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// The functions of one type of elements, in one table.
+#pragma once
+
+#include "kernels_pack.hpp"
+#include "kernels_skinny.hpp"
+#include "kernels_tile.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+template <class T, class E>
+constexpr Elements<T> make_elements() {
+  Elements<T> elements{};
+  elements.pack = pack<T, E>;
+  elements.pack_same = pack_same<T, E>;
+  elements.sum = sum<T, E>;
+  fill_skinny<T, E, kMaxSkinnyRows>(elements);
+  if constexpr (sizeof(E) == 1) fill_tiles<T, E, 2, true, kMaxThinRows>(elements.thin);
+  return elements;
+}
+
+}  // namespace
+}  // namespace rocpy_host::gemm

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// A few rows of 8-bit integers against a large matrix of them, which is read once where it is. As kernels_skinny.hpp,
+// but sums are exact, so their order is free.
+#pragma once
+
+#include "kernels_integer.hpp"
+#include "kernels_skinny.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+// What the 128 that is added to the left operand's bytes has added to a sum.
+ROCPY_INLINE VecI add_offset(VecI sum, VecI right) {
+  if constexpr (kGroup == 4) return add_products(sum, splat(static_cast<int32_t>(0x80808080u)), right);
+  return sum;
+}
+
+template <int rows, int vectors>
+ROCPY_INLINE void integer_wide_block(int64_t k, const int32_t *a, int64_t a_stride, const int8_t *b, int64_t b_stride,
+                                     int last, int32_t *acc, int64_t acc_stride, bool first) {
+  constexpr int lanes = kLanes<int32_t>;
+  VecI sum[rows][vectors], offset[vectors] = {};
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) sum[i][v] = first ? VecI{} : load(acc + i * acc_stride + v * lanes);
+  }
+  for (int64_t x = 0; x < k; x += kGroup, a += a_stride, b += kGroup * b_stride) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      const VecI row = join_rows(b + v * lanes, b_stride, k - x, v == vectors - 1 ? last : lanes);
+      offset[v] = add_offset(offset[v], row);
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) sum[i][v] = add_products(sum[i][v], splat(a[i]), row);
+    }
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v] - offset[v]);
+  }
+}
+
+template <int rows>
+void integer_wide(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n,
+                  int32_t *acc, int64_t acc_stride, bool first) {
+  constexpr int lanes = kLanes<int32_t>, vectors = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  const int8_t *b = static_cast<const int8_t *>(b_data);
+  int64_t j = 0;
+  for (; j + vectors * lanes <= n; j += vectors * lanes) {
+    integer_wide_block<rows, vectors>(k, a, a_stride, b + j, b_stride, lanes, acc + j, acc_stride, first);
+  }
+  for (; j < n; j += lanes) {
+    const int last = n - j < lanes ? static_cast<int>(n - j) : lanes;
+    integer_wide_block<rows, 1>(k, a, a_stride, b + j, b_stride, last, acc + j, acc_stride, first);
+  }
+}
+
+template <int rows>
+void integer_dot(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride, int64_t n,
+                 int32_t *out, int64_t out_row, int64_t out_column, bool first) {
+  constexpr int lanes = kLanes<int32_t>, columns = skinny_vectors(rows) > 4 ? 4 : skinny_vectors(rows);
+  const int8_t *b = static_cast<const int8_t *>(b_data);
+  for (int64_t j = 0; j < n; j += columns) {
+    const int8_t *column[columns];
+    // Past the end the last column is read again; its sums are dropped.
+    ROCPY_UNROLL
+    for (int c = 0; c < columns; c++) column[c] = b + (j + c < n ? j + c : n - 1) * b_stride;
+    VecI sum[rows][columns] = {}, offset[columns] = {};
+    const int64_t next = columns * b_stride - k + kDotAhead;
+    for (int64_t x = 0; x < k; x += kGroupVector) {
+      const int64_t ahead = k - x > kDotAhead ? kDotAhead : next;
+      VecI factor[columns];
+      ROCPY_UNROLL
+      for (int c = 0; c < columns; c++) {
+        factor[c] = load_groups(column[c] + x, k - x);
+        __builtin_prefetch(column[c] + x + ahead);
+        offset[c] = add_offset(offset[c], factor[c]);
+      }
+      const int32_t *groups = a + x / kGroup;
+      const int some = k - x >= kGroupVector ? lanes : static_cast<int>((k - x + kGroup - 1) / kGroup);
+      ROCPY_UNROLL
+      for (int i = 0; i < rows; i++) {
+        const VecI row = load_some(groups + i * a_stride, some, lanes);
+        ROCPY_UNROLL
+        for (int c = 0; c < columns; c++) sum[i][c] = add_products(sum[i][c], row, factor[c]);
+      }
+    }
+    const int valid = n - j < columns ? static_cast<int>(n - j) : columns;
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      ROCPY_UNROLL
+      for (int c = 0; c < columns; c++) {
+        if (c >= valid) break;
+        int32_t *to = out + i * out_row + (j + c) * out_column;
+        const VecU total = cast<VecU>(sum[i][c] - offset[c]);
+        uint32_t part = first ? 0 : static_cast<uint32_t>(*to);
+        for (int l = 0; l < lanes; l++) part += total[l];
+        *to = static_cast<int32_t>(part);
+      }
+    }
+  }
+}
+
+template <int rows>
+constexpr void fill_integer_skinny(Elements<int32_t> &elements) {
+  elements.wide[rows] = integer_wide<rows>;
+  elements.dot[rows] = integer_dot<rows>;
+  if constexpr (rows > 1) fill_integer_skinny<rows - 1>(elements);
+}
+
+}  // namespace
+}  // namespace rocpy_host::gemm
