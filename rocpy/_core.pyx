@@ -68,6 +68,14 @@ cdef extern from "platform.hpp" namespace "rocpy" nogil:
     void unload_platform()
 
 
+cdef extern from "algo_extension.hpp" namespace "rocpy" nogil:
+    cdef cppclass ExtensionFunction:
+        const char* name
+        const char* symbol
+        cpp_bool present
+    vector[ExtensionFunction] c_extension_functions "rocpy::extension_functions"()
+
+
 # Rows of the environment table as data: the header gives them to C by macro, and this to Python.
 cdef extern from *:
     """
@@ -194,6 +202,11 @@ def library_files():
 def has(function):
     """Return whether the loaded platform has a C function; ``False`` for a name that is no row."""
     return c_has(function.encode())
+
+
+def extension_functions():
+    """Return one ``(name, symbol, present)`` for each C++ extension function of hipBLASLt that rocpy knows."""
+    return [(row.name.decode(), row.symbol.decode(), row.present) for row in c_extension_functions()]
 
 
 def functions():

@@ -25,6 +25,7 @@ __all__ = [
     "available",
     "current",
     "environment",
+    "extension_functions",
     "missing",
     "use",
     "variables",
@@ -425,6 +426,27 @@ def missing() -> dict[str, tuple[str, ...]]:
     ['hip', 'hipblaslt']
     """
     return {name: library.missing for name, library in current().libraries.items()}
+
+
+def extension_functions() -> dict[str, bool]:
+    """Return which C++ extension functions of hipBLASLt the chosen platform's library has.
+
+    hipBLASLt exports them beside its C functions, by mangled names that may change between releases. rocpy looks them
+    up by symbol and does without the absent ones: an algorithm then has no name, or cannot be made from its index.
+
+    Returns
+    -------
+    dict of str to bool
+        Name of the function in the namespace ``hipblaslt_ext``, and whether it is there.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> "getKernelNameFromAlgo" in rocpy.platform.extension_functions()
+    True
+    """
+    current()
+    return {name: present for name, _, present in _core.extension_functions()}
 
 
 _core.set_selector(_select)

@@ -23,6 +23,7 @@ DEFINITIONS = ("hip.def", "hipblaslt.def", "extension.def")
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ROW = re.compile(r"ROCPY_FUNCTION\(\s*(\w+)\s*,\s*([^,]+?)\s*,\s*(\w+)\s*,\s*\((.*?)\)\s*,\s*(\d+)\s*\)", re.DOTALL)
+_SYMBOL = re.compile(r"ROCPY_SYMBOL\(\s*(\w+)\s*,\s*(\w+)\s*\)")
 _PARAMETER = re.compile(r"^(.*?)\s*(\w+)$", re.DOTALL)
 
 
@@ -106,6 +107,23 @@ def all_rows() -> list[Row]:
     return [row for name in DEFINITIONS for row in parse_rows(ABI / name)]
 
 
+def extension_symbols(library: str) -> dict[str, str]:
+    """Read the symbols of a library's C++ functions from its ``_ext.def`` file.
+
+    Parameters
+    ----------
+    library : str
+        The library.
+
+    Returns
+    -------
+    dict of str to str
+        Function name to symbol; empty for a library without such a file.
+    """
+    path = ABI / f"{library}_ext.def"
+    return dict(_SYMBOL.findall(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
 def facade(library: str) -> str:
     """Write the C source of a host facade.
 
@@ -153,7 +171,7 @@ def check(library: str, path: str | Path) -> list[str]:
     list of str
         What differs, in words; empty if nothing does.
     """
-    rows = {row.name for row in all_rows() if row.library == library}
+    rows = {row.name for row in all_rows() if row.library == library} | set(extension_symbols(library).values())
     exported = exported_symbols(path)
     return [f"{path}: does not export {name}" for name in sorted(rows - exported)] + [
         f"{path}: exports {name}, which is no row of {library}" for name in sorted(exported - rows)

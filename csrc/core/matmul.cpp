@@ -5,6 +5,7 @@
 #include <mutex>
 #include <new>
 
+#include "algo_extension.hpp"
 #include "table.hpp"
 
 namespace rocpy {
@@ -211,8 +212,8 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
              "hipblasLtMatmulAlgoGetHeuristic");
     }
     for (int i = 0; status.ok() && i < returned; ++i) {
-      char name[256] = "";
-      if (has("rocpyExtAlgoName")) table.rocpyExtAlgoName(context->handle, &results[i].algo, name, sizeof name);
+      std::string name;  // stays empty where nobody tells it
+      algo_name(context->handle, results[i].algo, &name);
       algorithms_.push_back({results[i].algo, results[i].workspaceSize, results[i].wavesCount, name});
     }
     table.hipblasLtMatmulPreferenceDestroy(preference);

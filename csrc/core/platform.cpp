@@ -23,6 +23,7 @@ std::mutex mutex;
 std::array<LibraryFacts, library_count> facts;
 
 using Handles = std::array<void *, library_count>;
+Handles open_handles{};  // of the loaded platform
 
 std::string hip_version_text(int version) {
   return std::to_string(version / 10000000) + "." + std::to_string(version / 100000 % 100) + "." +
@@ -248,6 +249,7 @@ Attempt load_platform(const Tree &tree) {
   fill_table(lookup, &handles);
   for (LibraryFacts &fact : found) fact.missing = missing(fact.library);
   facts = std::move(found);
+  open_handles = handles;
   attempt.outcome = Outcome::loaded;
   platform_loaded.store(true, std::memory_order_release);
   return attempt;
@@ -272,6 +274,12 @@ void probe_versions() {
   int version = 0;
   if (table.hipblasLtGetVersion(handle, &version) == HIPBLAS_STATUS_SUCCESS) fact.version = version;
   table.hipblasLtDestroy(handle);
+}
+
+void *find_symbol(Library library, const char *symbol) {
+  std::lock_guard<std::mutex> lock(mutex);
+  void *handle = open_handles[static_cast<int>(library)];
+  return handle ? dlsym(handle, symbol) : nullptr;
 }
 
 std::string missing_text(Library library, const char *function) {
@@ -323,6 +331,7 @@ void unload_platform() {
   platform_loaded.store(false, std::memory_order_release);
   reset_table();
   facts = {};
+  open_handles = {};
 }
 
 }  // namespace rocpy

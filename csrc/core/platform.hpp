@@ -61,6 +61,9 @@ void probe_versions();
 // The text that a missing function's error carries: function, library, path, version.
 std::string missing_text(Library library, const char *function);
 
+// The address of a symbol that is no row, in the loaded library; null where it has none or nothing is loaded.
+void *find_symbol(Library library, const char *symbol);
+
 // The platform's answer to rocpyExtPlatformInfo, a JSON object; empty where the platform has no such function.
 std::string platform_info();
 

@@ -39,6 +39,10 @@ def info(as_json: JsonFlag = False) -> None:
     for row in described["libraries"]:
         if row["missing"]:
             out.print(f"{row['name']} lacks: {', '.join(row['missing'])}", markup=False)
+    absent = [name for name, present in described["extension_functions"].items() if not present]
+    known = len(described["extension_functions"])
+    without = f"; lacks: {', '.join(absent)}" if absent else ""
+    out.print(f"hipblaslt_ext: {known - len(absent)} of {known} functions found by symbol{without}", markup=False)
     if platform["info"]:
         out.print()
         out.print(table("the platform about itself", ("", ""), sorted(platform["info"].items())))
@@ -58,7 +62,7 @@ def describe() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``platform``, ``devices``, ``libraries``, ``environment``, ``packages``.
+        ``platform``, ``devices``, ``libraries``, ``extension_functions``, ``environment``, ``packages``.
     """
     from dataclasses import asdict
 
@@ -76,6 +80,7 @@ def describe() -> dict[str, Any]:
         },
         "devices": [asdict(device) for device in current.devices],
         "libraries": [asdict(library) for library in current.libraries.values()],
+        "extension_functions": rocpy.platform.extension_functions(),
         "environment": [asdict(variable) for variable in rocpy.platform.variables()],
         "packages": {"python": sys.version.split()[0], **_versions()},
     }

@@ -39,6 +39,20 @@ def test_extension_rows_are_not_reported_as_missing_and_not_there_on_amd(machine
     assert all(machine.run(program)["extensions"].values())
 
 
+def test_cpp_functions_are_found_by_symbol_or_reported_absent(machine):
+    machine.add_gpu()
+    tree(machine.folder / "opt/rocm/lib", label="opt")
+    program = """
+    import rocpy
+    result['functions'] = rocpy.platform.extension_functions()
+    """
+    found = machine.run(program)["functions"]
+    assert "getKernelNameFromAlgo" in found
+    assert not any(found.values())
+    machine.environment["ROCPY_PLATFORM"] = "host"
+    assert all(machine.run(program)["functions"].values())
+
+
 def test_a_missing_function_is_named_with_library_path_and_version(machine):
     machine.add_gpu()
     lib = tree(machine.folder / "opt/rocm/lib", label="opt", without=("hipMalloc", "hipblasLtCheckNumericsDrain"))

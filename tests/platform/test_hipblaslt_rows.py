@@ -118,6 +118,12 @@ def test_every_row_is_called(capsys):
     name, size = ctypes.create_string_buffer(64), ctypes.c_size_t()
     native("rocpyExtAlgoName", pointers[0], ctypes.c_void_p(results.ctypes.data), name, ctypes.c_size_t(64))
     assert name.value
+    traits = ctypes.c_uint32(77)
+    four = [ctypes.c_void_p(int(layout))] * 4
+    algo = ctypes.c_void_p(results.ctypes.data)
+    native("rocpyExtAlgoTraits", pointers[0], algo, ctypes.c_void_p(int(desc)), *four, ctypes.byref(traits))
+    assert traits.value & 1
+    assert traits.value < 4
     native("rocpyExtPackBytes", pointers[0], 0, 2, ctypes.c_uint64(2), ctypes.c_uint64(2), ctypes.byref(size))
     memory = np.zeros(size.value + 64, np.uint8)
     packed = ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64)

@@ -12,4 +12,19 @@
 #include "functions.def"
 #undef ROCPY_FUNCTION
 
+/* What hipblaslt_ext_facade.cpp, in libhipblaslt.so, makes hipBLASLt's C++ functions of: no C++ type and no exception
+ * crosses from library to library. */
+ROCPY_HOST_API int rocpy_host_algo_count(void);
+ROCPY_HOST_API int rocpy_host_algo_index(const hipblasLtMatmulAlgo_t *algo);
+ROCPY_HOST_API const char *rocpy_host_algo_name(const hipblasLtMatmulAlgo_t *algo);
+/* The id of the index-th algorithm if there are products of these types that it takes, else -1. */
+ROCPY_HOST_API int rocpy_host_algo_for_types(int index, hipblasOperation_t op_a, hipblasOperation_t op_b, hipDataType a,
+                                             hipDataType b, hipDataType c, hipDataType d, hipblasComputeType_t compute);
+ROCPY_HOST_API hipblasStatus_t rocpy_host_algo_result(int id, hipblasLtMatmulHeuristicResult_t *result);
+ROCPY_HOST_API hipblasStatus_t rocpy_host_algo_supported(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t desc,
+                                                         hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b,
+                                                         hipblasLtMatrixLayout_t c, hipblasLtMatrixLayout_t d,
+                                                         const hipblasLtMatmulAlgo_t *algo, size_t *workspace_bytes);
+ROCPY_HOST_API hipblasStatus_t rocpy_host_copy_matmul(hipblasLtMatmulDesc_t from, hipblasLtMatmulDesc_t to);
+
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// hipblasLtMatmulAlgoGetHeuristic of the host platform, and the names of its algorithms.
+// hipblasLtMatmulAlgoGetHeuristic of the host platform.
 #include <algorithm>
 #include <cstring>
 
@@ -53,17 +53,5 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulAlgoGetHeuristic(
     results[i].state = HIPBLAS_STATUS_SUCCESS;
   }
   *returned = count;
-  return HIPBLAS_STATUS_SUCCESS;
-}
-
-hipblasStatus_t rocpy_host_rocpyExtAlgoName(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t *algo, char *name,
-                                            size_t capacity) {
-  if (!handles.find(handle)) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  if (!algo || !name || capacity == 0) return HIPBLAS_STATUS_INVALID_VALUE;
-  const char *known = gemm::algorithm_name(algo_index(algo));
-  if (!known) return HIPBLAS_STATUS_INVALID_VALUE;
-  size_t length = std::min(std::strlen(known), capacity - 1);
-  std::memcpy(name, known, length);
-  name[length] = '\0';
   return HIPBLAS_STATUS_SUCCESS;
 }

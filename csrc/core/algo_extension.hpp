@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What only hipBLASLt's C++ extension functions, or rocpy's own rows, tell of one algorithm. They are found by symbol
+// in the loaded library; what it lacks is reported as not supported, never assumed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "status.hpp"
+#include "types.h"
+
+namespace rocpy {
+
+// Each function of hipblaslt_ext.def, and whether the loaded library has it.
+struct ExtensionFunction {
+  const char *name;
+  const char *symbol;
+  bool present;
+};
+std::vector<ExtensionFunction> extension_functions();
+
+// The algorithm's name in the library's own words; it outlives indices, which are positions in one build.
+Status algo_name(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, std::string *name);
+
+// The algorithm with this index. An index that the library does not know is a success with *found false.
+Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulAlgo_t *algo, bool *found);
+
+// The index of an algorithm, or -1 where it has none that is a number.
+int32_t algo_index(const hipblasLtMatmulAlgo_t &algo);
+
+// Whether the algorithm takes the problem, and the workspace it then needs. The library may write to the descriptor, so
+// no other thread may use it, and completes *algo where it came from an index.
+Status algo_supported(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t desc, const void *alpha,
+                      hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, const void *beta, hipblasLtMatrixLayout_t c,
+                      hipblasLtMatrixLayout_t d, hipblasLtMatmulAlgo_t *algo, size_t *workspace_bytes, bool *supported);
+
+// The ROCPY_EXT_ALGO_* bits. A platform that promises nothing is a success with no bits.
+Status algo_traits(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, hipblasLtMatmulDesc_t desc,
+                   hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, hipblasLtMatrixLayout_t c,
+                   hipblasLtMatrixLayout_t d, uint32_t *traits);
+
+}  // namespace rocpy
