@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+"""nvmath-python's dense matrix product over rocpy: its names, its shapes, its layouts.
+
+``from rocpy.compat import nvmath`` in the place of ``import nvmath``; what cannot be served raises
+:class:`rocpy.UnsupportedError` with the reason.
+
+Examples
+--------
+>>> import numpy as np
+>>> from rocpy.compat import nvmath
+>>> a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+>>> bias = np.array([1, -5], np.float32)                        # along M, as nvmath has it
+>>> epilog = nvmath.linalg.advanced.MatmulEpilog.RELU_BIAS
+>>> nvmath.linalg.advanced.matmul(a, b, epilog=epilog, epilog_inputs={"bias": bias})[:, 0].tolist()
+[4.0, 0.0]
+"""
+
+from rocpy.compat.nvmath import linalg
+from rocpy.compat.nvmath._enums import ComputeType, CudaDataType
+
+__all__ = ["ComputeType", "CudaDataType", "linalg"]

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""Options, preferences and scales as nvmath-python has them: dataclasses, each of which may be given as a dict."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+import rocpy
+from rocpy import dtypes
+from rocpy.compat.nvmath._enums import ComputeType, CudaDataType, MatmulNumericalImplFlags, MatmulReductionScheme
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+__all__ = [
+    "MatmulEpilogPreferences",
+    "MatmulOptions",
+    "MatmulPlanPreferences",
+    "MatmulQuantizationScales",
+    "matrix_qualifiers_dtype",
+]
+
+#: One element for each of a, b and c; only ``is_conjugate`` is read.
+matrix_qualifiers_dtype = np.dtype([("structure", object), ("is_conjugate", np.int32)])
+
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|b|kb|mb|gb|tb|kib|mib|gib|tib)?\s*", re.IGNORECASE)
+_UNITS = {"b": 1} | {
+    f"{prefix}{suffix}b": base**power
+    for suffix, base in (("", 1000), ("i", 1024))
+    for power, prefix in enumerate("kmgt", 1)
+}
+
+
+@dataclasses.dataclass
+class MatmulOptions:
+    """Options of a product.
+
+    Attributes
+    ----------
+    inplace
+        The result is written into c, and is c.
+    compute_type, scale_type, result_type
+        Numbers of :class:`ComputeType` and :class:`CudaDataType`; ``result_type`` also takes any dtype of rocpy's.
+    result_amax
+        The largest magnitude of an 8-bit result comes with it, as ``aux["result_amax"]``.
+    memory_limit
+        Largest workspace: bytes, a fraction of the device's memory, or text such as ``"12 MiB"`` or ``"80%"``.
+    sm_count_target, fast_accumulation, device_id, logger, blocking
+        Accepted; see the notes on compatibility.
+    block_scaling, handle, allocator
+        Refused with UnsupportedError where they are not left at their defaults.
+
+    Examples
+    --------
+    >>> from rocpy.compat.nvmath.linalg.advanced import MatmulOptions
+    >>> MatmulOptions(memory_limit="12 MiB").memory_limit
+    '12 MiB'
+    """
+
+    inplace: bool = False
+    compute_type: int | None = None
+    scale_type: int | None = None
+    result_type: Any = None
+    result_amax: bool = False
+    block_scaling: bool = False
+    sm_count_target: int | None = 0
+    fast_accumulation: bool | None = False
+    device_id: int = 0
+    handle: int | None = None
+    logger: logging.Logger | None = None
+    memory_limit: int | float | str | None = "80%"
+    blocking: Literal[True, "auto"] = "auto"
+    allocator: Any = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked with no operand and no device."""
+        if self.compute_type is not None:
+            self.compute_type = _member(ComputeType, self.compute_type, "compute_type")
+        if self.scale_type is not None:
+            self.scale_type = _member(CudaDataType, self.scale_type, "scale_type")
+        if self.result_type is not None:
+            _dtype_name(self.result_type, "result_type")
+        if self.blocking not in (True, "auto"):
+            raise InvalidProblemError(f"blocking={self.blocking!r}; it may be True or 'auto'")
+        if self.memory_limit is None:
+            self.memory_limit = "80%"
+        _memory(self.memory_limit, 1 << 40)
+        if self.logger is None:
+            self.logger = logging.getLogger()
+        if self.allocator is not None:
+            raise UnsupportedError(
+                "allocator: workspaces come from the HIP runtime, and results from the operands' package; leave it away"
+            )
+        if self.handle is not None:
+            raise UnsupportedError("handle: rocpy keeps a handle for each device and stream; leave it away")
+        if self.block_scaling:
+            raise UnsupportedError(
+                "block_scaling: nvmath's interleaved block scales are not taken; rocpy.matmul takes UE8M0 scales per "
+                "32 elements by scale_a= and scale_b="
+            )
+
+    @property
+    def result_dtype(self) -> str | None:
+        """Name of the result's dtype, ``None`` where it follows from the operands."""
+        return None if self.result_type is None else _dtype_name(self.result_type, "result_type")
+
+    def workspace_bytes(self) -> int:
+        """Return the memory limit in bytes of the device."""
+        return _memory(self.memory_limit, rocpy.Device(self.device_id).memory.total_bytes)
+
+
+@dataclasses.dataclass
+class MatmulEpilogPreferences:
+    """Preferences of an epilog's auxiliary output; only the defaults can be served.
+
+    Attributes
+    ----------
+    aux_type
+        Its type; ``None``: that of the result.
+    aux_amax
+        Whether its largest magnitude is wanted.
+    """
+
+    aux_type: int | None = None
+    aux_amax: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what hipBLASLt has no attribute for."""
+        if self.aux_type is not None or self.aux_amax:
+            raise UnsupportedError("aux_type, aux_amax: auxiliary outputs have the result's type; leave them away")
+
+
+@dataclasses.dataclass
+class MatmulPlanPreferences:
+    """Preferences of a plan.
+
+    Attributes
+    ----------
+    limit
+        How many algorithms to ask for.
+    reduction_scheme_mask
+        ``NONE`` asks for a product that gives the same bits each time; others have no counterpart in hipBLASLt.
+    max_waves_count, numerical_impl_mask
+        Accepted; hipBLASLt has no such preference.
+    epilog
+        :class:`MatmulEpilogPreferences`.
+
+    Examples
+    --------
+    >>> from rocpy.compat.nvmath.linalg.advanced import MatmulPlanPreferences
+    >>> MatmulPlanPreferences(limit=2).limit
+    2
+    """
+
+    reduction_scheme_mask: int | None = MatmulReductionScheme.MASK
+    max_waves_count: float | None = 0.0
+    numerical_impl_mask: int | None = MatmulNumericalImplFlags.ALL
+    limit: int = 8
+    epilog: MatmulEpilogPreferences | Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not isinstance(self.limit, int) or isinstance(self.limit, bool):
+            raise InvalidOperandError(f"limit={self.limit!r}; it must be a number of algorithms")
+        self.epilog = coerce(MatmulEpilogPreferences, self.epilog, "epilog")
+
+
+@dataclasses.dataclass
+class MatmulQuantizationScales:
+    """Factors of narrow operands and of a narrow result: numbers, or float32 arrays of one element.
+
+    Examples
+    --------
+    >>> from rocpy.compat.nvmath.linalg.advanced import MatmulQuantizationScales
+    >>> MatmulQuantizationScales(a=0.5, b=2.0).b
+    2.0
+    """
+
+    a: Any = None
+    b: Any = None
+    c: Any = None
+    d: Any = None
+
+
+_Record = TypeVar("_Record")
+
+
+def coerce(kind: type[_Record], given: Any, name: str) -> _Record:
+    """Return a record given as itself, as a dict, or not at all. The user's own object is never changed."""
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return dataclasses.replace(given)  # type: ignore[type-var]
+    if isinstance(given, Mapping):
+        known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+        wrong = [key for key in given if key not in known]
+        if wrong:
+            raise InvalidOperandError(
+                f"{name}: there is no {', '.join(map(repr, wrong))}; there are {', '.join(known)}"
+            )
+        return kind(**given)
+    raise InvalidOperandError(f"{name}: a {type(given).__name__}; it must be a {kind.__name__}, a dict, or None")
+
+
+def _member(kind: type[Any], value: Any, name: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidProblemError(f"{name}={value!r} is no {kind.__name__}") from None
+
+
+def _dtype_name(value: Any, name: str) -> str:
+    if isinstance(value, int):
+        try:
+            return dtypes.from_hip(int(value)).name
+        except InvalidOperandError:
+            raise InvalidProblemError(f"{name}={value!r}: there is no such type in rocpy") from None
+    return dtypes.lookup(value).name
+
+
+def _memory(limit: Any, total: int) -> int:
+    """Return a memory limit in bytes."""
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
+        return limit
+    if isinstance(limit, float) and 0 < limit <= 1:
+        return int(limit * total)
+    match = _MEMORY.fullmatch(limit) if isinstance(limit, str) else None
+    if match is None or (match[2] is None and "." in match[1]) or (match[2] == "%" and float(match[1]) > 100):
+        raise InvalidProblemError(
+            f"memory_limit={limit!r}; it may be bytes, a fraction up to 1, a percentage such as '80%', or a number "
+            "with B, kB, MB, GB, KiB, MiB or GiB"
+        )
+    if match[2] == "%":
+        return int(float(match[1]) / 100 * total)
+    return int(float(match[1]) * _UNITS[(match[2] or "b").lower()])

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: MIT
+"""The rocpy.Matmul behind nvmath-python's: operands turned to what rocpy takes, and its results turned back."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import rocpy
+from rocpy import dtypes
+from rocpy.compat.nvmath import _arrays, _epilogs
+from rocpy.compat.nvmath._algorithm import Algorithm
+from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
+from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulReductionScheme
+from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
+from rocpy.compat.nvmath._specification import Specification
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+SCALES = ("a", "b", "c", "d")
+
+
+class Engine:
+    """State and conversions of a product; :class:`Matmul` has what users call."""
+
+    options: MatmulOptions
+    _specification: Specification
+    _operands: dict[str, Any]
+    _kinds: dict[str, tuple[tuple[int, ...], str, str] | None]
+    _inputs: dict[str, Any]
+    _scales: dict[str, Any]
+    _alpha: Any
+    _beta: Any
+    _epilog: MatmulEpilog
+    _inner: rocpy.Matmul | None
+    _algorithms: list[Algorithm]
+    _turned: bool
+    _dirty: bool
+    _freed: bool
+    _released: bool
+    _stream: Any
+    _view_c: Any
+
+    # ---- what rocpy is given ----
+
+    def _make(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], wanted: MatmulPlanPreferences) -> rocpy.Matmul:
+        """Return rocpy's product of the operands as they are."""
+        spec, options = self._specification, self.options
+        row = _epilogs.ROWS[epilog]
+        turned = row.column or spec.column_major
+        # Not turned, a is rocpy's a, and the sums of its rows are rocpy's too.
+        epilogue = row.epilogue if turned or epilog is not MatmulEpilog.BGRADA else "bgrada"
+        views = self._views(epilog, inputs, turned)
+        scales = self._turned_scales(turned)
+        return rocpy.Matmul(
+            views.pop("a"),
+            views.pop("b"),
+            **views,
+            alpha=self._alpha,
+            beta=self._beta,
+            epilogue=epilogue,
+            dtype=spec.result_dtype,
+            compute=spec.compute,
+            amax=options.result_amax,
+            stream=self._stream,
+            options={
+                "max_workspace_bytes": options.workspace_bytes(),
+                "reproducible": wanted.reduction_scheme_mask == MatmulReductionScheme.NONE,
+            },
+            **scales,
+        )
+
+    def _views(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], turned: bool) -> dict[str, Any]:
+        """Return the operands as rocpy takes them: views, except for masks and numpy's conjugates."""
+        spec = self._specification
+        a, b, c = self._operands["a"], self._operands["b"], self._operands["c"]
+        a = a[None, :] if spec.vector_a else a
+        b = b[:, None] if spec.vector_b else b
+        a = _arrays.conjugate(a) if spec.conjugate[0] else a
+        b = _arrays.conjugate(b) if spec.conjugate[1] else b
+        views = {"a": a, "b": b, "c": c}
+        if turned:
+            views = {"a": _arrays.turned(b), "b": _arrays.turned(a), "c": _arrays.turned(c)}
+        for name in _epilogs.ROWS[epilog].inputs:
+            if name == "bias":
+                views["bias"] = _epilogs.bias(inputs[name], spec.extents)
+            else:
+                dtype = dtypes.lookup(spec.result_dtype)
+                kind = _torch_dtype(dtype) if spec.extents.package == "torch" else dtype.numpy
+                views["aux"] = _epilogs.auxiliary(name, inputs[name], spec.extents, kind)
+        return views
+
+    def _turned_scales(self, turned: bool) -> dict[str, Any]:
+        places = {"a": "b", "b": "a", "c": "c", "d": "d"} if turned else {name: name for name in SCALES}
+        return {f"scale_{places[name]}": value for name, value in self._scales.items() if value is not None}
+
+    def _refresh(self, inner: rocpy.Matmul) -> None:
+        """Give rocpy the operands anew where they changed, or where what it has is a copy of them."""
+        copied = any(name.endswith("_aux") for name in self._inputs)
+        copied = copied or (any(self._specification.conjugate) and self._specification.extents.package != "torch")
+        if not self._dirty and not copied:
+            return
+        views = {
+            name: view
+            for name, view in self._views(self._epilog, self._inputs, self._turned).items()
+            if view is not None
+        }
+        inner.reset_operands(**views, alpha=self._alpha, beta=self._beta, **self._turned_scales(self._turned))
+        self._view_c = views.get("c")
+        self._dirty = False
+
+    def _launch(self, inner: rocpy.Matmul, algorithm: Algorithm | None, stream: Any) -> Any:
+        self._refresh(inner)
+        stream = self._stream if stream is None else stream
+        out = self._view_c if self.options.inplace else None
+        record = None if algorithm is None else algorithm.record
+        with rocpy.Device(self.options.device_id):
+            result = inner.execute(out=out, algorithm=record, stream=stream)
+            if stream is not None and (self.options.blocking is True or self._specification.device == "cpu"):
+                rocpy.Device(self.options.device_id).synchronize()
+        return result
+
+    def _auxiliary(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the dict beside a result under nvmath's names and in its shapes."""
+        found = {}
+        for name, value in extra.items():
+            if name == "amax":
+                found["result_amax"] = value.reshape(1)
+            else:
+                output = _epilogs.ROWS[self._epilog].output
+                found[output] = _epilogs.output(output, value, self._specification.extents)
+        return found
+
+    # ---- checks ----
+
+    def _check_alive(self, what: str) -> None:
+        if self._freed:
+            raise InvalidMatmulState(f"{what}: this Matmul was freed; make a new one")
+
+    def _check_ready(self, what: str) -> None:
+        self._check_alive(what)
+        if self._released:
+            raise MatmulStateError(f"{what}: the operands were released; give all of them to reset_operands() first")
+
+    def _check_planned(self, what: str) -> rocpy.Matmul:
+        self._check_ready(what)
+        if self._inner is None:
+            raise MatmulStateError(f"{what}: there is no plan yet; call plan()")
+        return self._inner
+
+    def _check_same(self, name: str, value: Any) -> None:
+        kind = self._kinds[name]
+        if kind is None:
+            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with it")
+        _arrays.same_package(self._specification.extents.package, value, name)
+        fresh = _kind(value)
+        if fresh != kind:
+            raise InvalidProblemError(
+                f"{name}: it was shape {kind[0]}, {kind[1]}, on {kind[2]} and would become shape {fresh[0]}, "
+                f"{fresh[1]}, on {fresh[2]}; make a new Matmul for another problem"
+            )
+
+    def _check_scales(self, given: Any) -> dict[str, Any]:
+        """Return the scales by name; those that narrow types need and those that make no sense are told."""
+        spec = self._specification
+        record = coerce(MatmulQuantizationScales, given, "quantization_scales")
+        scales = {name: getattr(record, name) for name in SCALES}
+        narrow = dtypes.lookup(spec.dtype).bits <= 8
+        if not narrow:
+            return dict.fromkeys(SCALES)
+        wanted = {"a", "b"}
+        if dtypes.lookup(spec.result_dtype).bits <= 8:
+            wanted.add("d")
+            if self._operands["c"] is not None:
+                wanted.add("c")
+        for name, value in scales.items():
+            if (value is None) == (name in wanted):
+                state = "needs" if value is None else "takes no"
+                raise InvalidProblemError(
+                    f"quantization_scales: a product of {spec.dtype} to {spec.result_dtype} {state} {name}; its scales "
+                    f"are {', '.join(sorted(wanted))}"
+                )
+            if value is not None:
+                self._check_scale(name, value)
+        return scales
+
+    def _check_scale(self, name: str, value: Any) -> None:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return
+        _arrays.same_package(self._specification.extents.package, value, f"quantization_scales.{name}")
+        if _arrays.dtype_name(value) != "float32" or tuple(value.shape) not in ((), (1,)):
+            raise InvalidProblemError(
+                f"quantization_scales.{name}: shape {tuple(value.shape)}, {value.dtype}; it must be a number, or "
+                "float32 of shape () or (1,)"
+            )
+
+    def _merged_scales(self, given: Any) -> dict[str, Any]:
+        record = coerce(MatmulQuantizationScales, given, "quantization_scales")
+        changes = {name: getattr(record, name) for name in SCALES if getattr(record, name) is not None}
+        return self._check_scales({**self._scales, **changes})
+
+    def _merged_inputs(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
+        if given is None:
+            return self._inputs
+        unknown = [name for name in given if name not in self._inputs]
+        if unknown:
+            raise InvalidProblemError(
+                f"epilog_inputs: {', '.join(map(repr, unknown))}; the plan's epilog takes "
+                f"{list(self._inputs) or 'none'}"
+            )
+        merged = {**self._inputs, **given}
+        for name, value in given.items():
+            if name == "bias":
+                _epilogs.bias(value, self._specification.extents)
+            else:
+                _arrays.same_package(self._specification.extents.package, value, name)
+        return merged
+
+    def _log(self, message: str, *details: object) -> None:
+        logger = self.options.logger
+        if logger is not None:
+            logger.info(message, *details)
+
+    # ---- autotuning in place ----
+
+    def _save_c(self) -> Any:
+        c = self._operands["c"]
+        if not self.options.inplace:
+            return None
+        return c.clone() if hasattr(c, "clone") else c.copy()
+
+    def _restore_c(self, saved: Any) -> None:
+        if saved is not None:
+            self._operands["c"][...] = saved
+
+
+def kinds_of(operands: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str, str] | None]:
+    """Return what must stay the same of each operand."""
+    return {name: None if value is None else _kind(value) for name, value in operands.items()}
+
+
+def record_of(algorithm: object) -> Any:
+    """Return rocpy's record of an algorithm that the user gave."""
+    if not isinstance(algorithm, Algorithm):
+        raise InvalidOperandError(f"algorithms: a {type(algorithm).__name__}; each must be an Algorithm")
+    return algorithm.record
+
+
+def timed(algorithm: Algorithm, elapsed_ms: float) -> Algorithm:
+    """Return an algorithm with its measured time."""
+    return Algorithm(dataclasses.replace(algorithm.record, elapsed_ms=elapsed_ms, source="tuned"))
+
+
+def _kind(array: Any) -> tuple[tuple[int, ...], str, str]:
+    return tuple(array.shape), _arrays.dtype_name(array), _arrays.device_of(array)
+
+
+def _torch_dtype(dtype: dtypes.DType) -> Any:
+    if not dtype.torch:
+        raise UnsupportedError(f"torch has no {dtype.name}")
+    return getattr(sys.modules["torch"], dtype.torch)

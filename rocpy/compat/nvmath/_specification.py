@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""What a product's operands must be under nvmath-python's rules, and what follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.compat.nvmath import _arrays
+from rocpy.compat.nvmath._configuration import MatmulOptions
+from rocpy.compat.nvmath._enums import ComputeType, CudaDataType
+from rocpy.compat.nvmath._epilogs import Extents
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+_SINGLE = {
+    ComputeType.COMPUTE_32F: "float32",
+    ComputeType.COMPUTE_32F_PEDANTIC: "float32",
+    ComputeType.COMPUTE_32F_FAST_16F: "float32",
+    ComputeType.COMPUTE_32F_FAST_16BF: "float32",
+    ComputeType.COMPUTE_32F_FAST_TF32: "tf32",
+    ComputeType.COMPUTE_32F_EMULATED_16BFX9: "float32",
+}
+_DOUBLE = {
+    ComputeType.COMPUTE_64F: "float64",
+    ComputeType.COMPUTE_64F_PEDANTIC: "float64",
+    ComputeType.COMPUTE_64F_EMULATED_FIXEDPOINT: "float64",
+}
+_NARROW: dict[ComputeType, str | None] = {ComputeType.COMPUTE_32F: None, ComputeType.COMPUTE_32F_PEDANTIC: None}
+# For each type of a and b: the legal compute types as rocpy's compute=, and the legal scale types. A compute type that
+# only permits less precision is served by the full one; float16 accumulates in float32, as hipBLASLt does.
+_LEGAL: dict[str, tuple[dict[ComputeType, str | None], tuple[CudaDataType, ...]]] = {
+    "float16": (
+        _NARROW | {ComputeType.COMPUTE_16F: None, ComputeType.COMPUTE_16F_PEDANTIC: None},
+        (CudaDataType.CUDA_R_32F, CudaDataType.CUDA_R_16F),
+    ),
+    "bfloat16": (_NARROW, (CudaDataType.CUDA_R_32F,)),
+    "float32": (dict(_SINGLE), (CudaDataType.CUDA_R_32F,)),
+    "float64": (dict(_DOUBLE), (CudaDataType.CUDA_R_64F,)),
+    "complex64": (dict.fromkeys(_SINGLE), (CudaDataType.CUDA_C_32F, CudaDataType.CUDA_R_32F)),
+    "complex128": (dict.fromkeys(_DOUBLE), (CudaDataType.CUDA_C_64F, CudaDataType.CUDA_R_64F)),
+    "float8_e4m3fn": (_NARROW, (CudaDataType.CUDA_R_32F,)),
+    "float8_e5m2": (_NARROW, (CudaDataType.CUDA_R_32F,)),
+}
+_NAMES = ("a", "b", "c")
+
+
+@dataclasses.dataclass(frozen=True)
+class Specification:
+    """A checked product: extents, types, and whether the result is column-major unless an epilog says so."""
+
+    extents: Extents
+    k: int
+    vector_a: bool
+    vector_b: bool
+    dtype: str
+    result_dtype: str
+    compute: str | None
+    conjugate: tuple[bool, bool]
+    column_major: bool
+    device: str
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the operands are complex."""
+        return dtypes.lookup(self.dtype).kind == "complex"
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, batch and complex factors counted."""
+        batch = int(np.prod(self.extents.batch, dtype=np.int64))
+        return 2 * self.extents.m * self.extents.n * self.k * batch * (4 if self.is_complex else 1)
+
+
+def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulOptions) -> Specification:
+    """Check the operands against each other and the options."""
+    package = _arrays.package_of(a, "a")
+    _arrays.same_package(package, b, "b")
+    if c is not None:
+        _arrays.same_package(package, c, "c")
+        if _arrays.device_of(c) != _arrays.device_of(a):
+            raise _misplaced("c", c, a)
+    if _arrays.device_of(b) != _arrays.device_of(a):
+        raise _misplaced("b", b, a)
+    for name, operand in (("a", a), ("b", b)):
+        if len(operand.shape) < 1:
+            raise InvalidProblemError(f"{name}: shape (); it must have one axis or more")
+    shape_a = (1, *a.shape) if len(a.shape) == 1 else tuple(a.shape)
+    shape_b = (*b.shape, 1) if len(b.shape) == 1 else tuple(b.shape)
+    (m, k), (kb, n) = shape_a[-2:], shape_b[-2:]
+    if k != kb:
+        raise InvalidProblemError(f"a: shape {tuple(a.shape)}, b: shape {tuple(b.shape)}; K is {k} in a and {kb} in b")
+    if 0 in (*shape_a, *shape_b):
+        raise InvalidProblemError(
+            f"a: shape {tuple(a.shape)}, b: shape {tuple(b.shape)}; nvmath takes no empty operands; rocpy.matmul does"
+        )
+    batch_a, batch_b = shape_a[:-2], shape_b[:-2]
+    if batch_a and batch_b and batch_a != batch_b:
+        raise InvalidProblemError(
+            f"a: batch axes {batch_a}, b: {batch_b}; nvmath wants them equal, or one operand without; rocpy.matmul "
+            "broadcasts"
+        )
+    extents = Extents(batch_a or batch_b, m, n, package)
+    dtype = _dtype(a, b)
+    if options.inplace and c is None:
+        raise InvalidProblemError("inplace: the result is written into c, and there is no c; pass c=")
+    if c is not None:
+        _check_c(c, beta, extents, options.inplace)
+    c_dtype = None if c is None else _arrays.dtype_name(c)
+    wanted = None if options.inplace else options.result_dtype
+    result_dtype = wanted or c_dtype or dtype
+    if c_dtype is not None and c_dtype != result_dtype:
+        raise UnsupportedError(
+            f"c is {c_dtype} and the result {result_dtype}: hipBLASLt wants them equal; cast c, or choose result_type"
+        )
+    if options.result_amax and dtypes.lookup(result_dtype).bits > 8:
+        raise InvalidProblemError(f"result_amax: the result is {result_dtype}; it is for results of 8 bits or fewer")
+    order = a if c is None else c
+    column_major = len(order.shape) > 1 and _arrays.is_column_major(order)
+    return Specification(
+        extents,
+        k,
+        len(a.shape) == 1,
+        len(b.shape) == 1,
+        dtype,
+        result_dtype,
+        _compute(dtype, options),
+        _conjugation(qualifiers),
+        column_major,
+        _arrays.device_of(a),
+    )
+
+
+def factor(value: Any, name: str, specification: Specification) -> Any:
+    """Return a host scalar as a number of the scale type."""
+    kind = complex if specification.is_complex else float
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return kind(value)
+    except (TypeError, ValueError):
+        raise InvalidProblemError(
+            f"{name}: {value!r} is not convertible to {kind.__name__}, the scale type of a product of "
+            f"{specification.dtype}"
+        ) from None
+
+
+def _misplaced(name: str, operand: Any, a: Any) -> InvalidProblemError:
+    return InvalidProblemError(
+        f"{name} is on {_arrays.device_of(operand)} and a on {_arrays.device_of(a)}; all must lie in one memory"
+    )
+
+
+def _dtype(a: Any, b: Any) -> str:
+    first, second = _arrays.dtype_name(a), _arrays.dtype_name(b)
+    if first not in _LEGAL or second not in _LEGAL:
+        raise InvalidProblemError(
+            f"a is {first} and b {second}; nvmath takes {', '.join(_LEGAL)}; see rocpy.matmul for others"
+        )
+    if first != second and not (first.startswith("float8") and second.startswith("float8")):
+        raise InvalidProblemError(f"a is {first} and b is {second}; they must have one type")
+    return first
+
+
+def _check_c(c: Any, beta: Any, extents: Extents, inplace: bool) -> None:
+    shape = tuple(c.shape)
+    if len(shape) < 2:
+        raise InvalidProblemError(
+            f"c: shape {shape}; it must have two axes or more: use ({extents.m}, 1) for one column"
+        )
+    if beta is None:
+        raise InvalidProblemError("beta: there is a c, and no beta that scales it; pass beta=")
+    full = (*extents.batch, extents.m, extents.n)
+    fits = shape[-2] == extents.m and shape[-1] in (1, extents.n) and shape[:-2] in ((), extents.batch)
+    if not fits or (inplace and shape != full):
+        raise InvalidProblemError(
+            f"c: shape {shape}; it must be {full}"
+            + (" where the result is written into it" if inplace else f", or ({extents.m}, 1) without batch axes")
+        )
+
+
+def _compute(dtype: str, options: MatmulOptions) -> str | None:
+    legal, scales = _LEGAL[dtype]
+    if options.compute_type is not None and options.compute_type not in legal:
+        raise InvalidProblemError(
+            f"compute_type={ComputeType(options.compute_type).name}: a product of {dtype} has "
+            f"{', '.join(kind.name for kind in legal)}"
+        )
+    if options.scale_type is not None and options.scale_type not in scales:
+        raise InvalidProblemError(
+            f"scale_type={CudaDataType(options.scale_type).name}: a product of {dtype} has "
+            f"{', '.join(kind.name for kind in scales)}"
+        )
+    return None if options.compute_type is None else legal[ComputeType(options.compute_type)]
+
+
+def _conjugation(qualifiers: Any) -> tuple[bool, bool]:
+    """Return which operands are conjugated by the qualifiers; torch's own mark goes with the tensor."""
+    if qualifiers is None:
+        return False, False
+    given = np.asarray(qualifiers)
+    if given.dtype.names is None or "is_conjugate" not in given.dtype.names or given.shape not in ((2,), (3,)):
+        raise InvalidOperandError(
+            f"qualifiers: an array of {given.dtype}, shape {given.shape}; it must be of matrix_qualifiers_dtype, with "
+            "an element for each of a, b and c"
+        )
+    marks = [bool(mark) for mark in given["is_conjugate"]]
+    if len(marks) == 3 and marks[2]:
+        raise InvalidProblemError("qualifiers: c cannot be conjugated; conjugate it beforehand")
+    return marks[0], marks[1]

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""``nvmath.linalg.advanced``: the matrix product with epilogs."""
+
+from rocpy.compat.nvmath._algorithm import Algorithm
+from rocpy.compat.nvmath._configuration import (
+    MatmulEpilogPreferences,
+    MatmulOptions,
+    MatmulPlanPreferences,
+    MatmulQuantizationScales,
+    matrix_qualifiers_dtype,
+)
+from rocpy.compat.nvmath._enums import ComputeType as MatmulComputeType
+from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulNumericalImplFlags, MatmulReductionScheme
+from rocpy.compat.nvmath._errors import InvalidMatmulState
+from rocpy.compat.nvmath._product import Matmul, matmul
+
+__all__ = [
+    "Algorithm",
+    "InvalidMatmulState",
+    "Matmul",
+    "MatmulComputeType",
+    "MatmulEpilog",
+    "MatmulEpilogPreferences",
+    "MatmulNumericalImplFlags",
+    "MatmulOptions",
+    "MatmulPlanPreferences",
+    "MatmulQuantizationScales",
+    "MatmulReductionScheme",
+    "matmul",
+    "matrix_qualifiers_dtype",
+]
