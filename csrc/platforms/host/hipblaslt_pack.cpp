@@ -97,6 +97,7 @@ hipblasStatus_t rocpy_host_rocpyExtPack(hipblasLtHandle_t handle, hipblasOperati
   bool rows_adjacent = transposed != by_rows;
   work.matrix.data = a;
   work.matrix.type = engine_type;
+  work.matrix.conjugated = op == HIPBLAS_OP_C && (engine_type == gemm::Type::c32 || engine_type == gemm::Type::c64);
   work.matrix.row_stride = rows_adjacent ? 1 : layout->ld;
   work.matrix.column_stride = rows_adjacent ? layout->ld : 1;
   work.compute = engine_compute;

@@ -142,20 +142,25 @@ const Variant *find(int32_t id) {
 int bits_of(Type type) { return static_cast<int>(kBits[static_cast<int>(type)]); }
 size_t size_of(Type type) { return static_cast<size_t>(bits_of(type)) / 8; }
 
-int algorithm_count() { return kVariantCount; }
-const Algorithm &algorithm(int index) { return kVariants[index].algorithm; }
+int algorithm_count() { return kVariantCount + kComplexCount; }
+const Algorithm &algorithm(int index) {
+  return index < kVariantCount ? kVariants[index].algorithm : kComplexAlgorithms[index - kVariantCount];
+}
 
 const char *algorithm_name(int32_t id) {
   const Variant *variant = find(id);
-  return variant ? variant->algorithm.name : nullptr;
+  const Algorithm *algorithm = variant ? &variant->algorithm : find_complex(id);
+  return algorithm ? algorithm->name : nullptr;
 }
 
 bool supports(int32_t id, const Problem &problem, size_t *workspace_bytes) {
+  if (is_complex(problem.compute)) return complex_supports(id, problem, workspace_bytes);
   const Variant *variant = find(id);
   return variant && valid(problem) && takes(*variant, problem, workspace_bytes);
 }
 
 int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates) {
+  if (is_complex(problem.compute)) return complex_rank(problem, max_workspace_bytes, capacity, candidates);
   if (!valid(problem)) return 0;
   Candidate found[kVariantCount];
   int count = 0;
@@ -174,6 +179,7 @@ int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candi
 }
 
 bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes) {
+  if (is_complex(problem.compute)) return complex_run(id, problem, workspace, workspace_bytes);
   const Variant *variant = find(id);
   size_t needed = 0;
   if (!variant || !valid(problem) || !takes(*variant, problem, &needed)) return false;
@@ -192,11 +198,13 @@ bool run(int32_t id, const Problem &problem, void *workspace, size_t workspace_b
 }
 
 bool batch_invariant(int32_t id, const Problem &problem) {
+  if (is_complex(problem.compute)) return complex_supports(id, problem, nullptr);
   const Variant *variant = find(id);
   return variant && valid(problem) && (variant->family == Family::direct || variant->family == Family::blocked);
 }
 
 size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {
+  if (is_complex(compute)) return complex_packed_bytes(compute, k, n);
   const int64_t width = compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
   const int64_t values = round_up(n, width);
   if (compute == Type::i32) return static_cast<size_t>(values * values_of(k, kernels<int32_t>().group)) * 4;
@@ -205,6 +213,7 @@ size_t packed_bytes(Type type, Type compute, int64_t k, int64_t n) {
 
 void pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed) {
   if (k == 0 || n == 0) return;
+  if (is_complex(compute)) return complex_pack(b, compute, k, n, packed);
   switch (compute) {
     case Type::f64:
       return pack_operand<double>(b, k, n, true, packed);

@@ -30,13 +30,21 @@ bool always() { return true; }
 // Best first.
 const Entry kEntries[] = {
 #if defined(__x86_64__)
-    {{"avx512_vnni", &avx512::kernels_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32}, has_vnni},
-    {{"avx512", &avx512::kernels_f32, &avx512::kernels_f64, &avx512::kernels_i32}, has_avx512},
-    {{"avx2", &avx2::kernels_f32, &avx2::kernels_f64, &avx2::kernels_i32}, has_avx2},
+    {{"avx512_vnni", &avx512::kernels_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
+      &avx512::kernels_c64},
+     has_vnni},
+    {{"avx512", &avx512::kernels_f32, &avx512::kernels_f64, &avx512::kernels_i32, &avx512::kernels_c32,
+      &avx512::kernels_c64},
+     has_avx512},
+    {{"avx2", &avx2::kernels_f32, &avx2::kernels_f64, &avx2::kernels_i32, &avx2::kernels_c32, &avx2::kernels_c64},
+     has_avx2},
 #elif defined(__aarch64__)
-    {{"neon", &neon::kernels_f32, &neon::kernels_f64, &neon::kernels_i32}, always},
+    {{"neon", &neon::kernels_f32, &neon::kernels_f64, &neon::kernels_i32, &neon::kernels_c32, &neon::kernels_c64},
+     always},
 #endif
-    {{"baseline", &baseline::kernels_f32, &baseline::kernels_f64, &baseline::kernels_i32}, always},
+    {{"baseline", &baseline::kernels_f32, &baseline::kernels_f64, &baseline::kernels_i32, &baseline::kernels_c32,
+      &baseline::kernels_c64},
+     always},
 };
 
 const KernelSet *find(const char *name) {

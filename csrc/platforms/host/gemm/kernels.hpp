@@ -3,6 +3,7 @@
 // made from kernels.cpp. Drivers hold the loops over blocks; kernels never see a thread, a batch loop or the workspace.
 #pragma once
 
+#include "complex.hpp"
 #include "gemm.hpp"
 
 namespace rocpy_host::gemm {
@@ -114,6 +115,8 @@ struct KernelSet {
   const Kernels<float> *f32;
   const Kernels<double> *f64;
   const Kernels<int32_t> *i32;
+  const ComplexKernels<float> *c32;
+  const ComplexKernels<double> *c64;
 };
 
 // The tables of one instruction set, each of which some files are built for.
@@ -122,6 +125,8 @@ struct KernelSet {
   extern const Kernels<float> kernels_f32;                                                           \
   extern const Kernels<double> kernels_f64;                                                          \
   extern const Kernels<int32_t> kernels_i32;                                                         \
+  extern const ComplexKernels<float> kernels_c32;                                                    \
+  extern const ComplexKernels<double> kernels_c64;                                                   \
   extern const Elements<float> elements_e4m3, elements_e5m2, elements_e4m3_fnuz, elements_e5m2_fnuz; \
   }
 #if defined(__x86_64__)

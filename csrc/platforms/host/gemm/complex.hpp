@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Complex products: a family of their own, whose kernels see real and imaginary parts as separate planes.
+#pragma once
+
+#include "gemm.hpp"
+
+namespace rocpy_host::gemm {
+
+constexpr int kMaxComplexRows = 6;
+
+// What a kernel set offers complex products; T is the type of a part.
+template <class T>
+struct ComplexKernels {
+  int rows;   // most rows of a register tile
+  int width;  // columns of a register tile and of a packed panel
+
+  // acc (+)= a tile of a times a panel of b, k ascending: of each element four fused multiply-adds a step, those of the
+  // real part ar*br then -ai*bi, those of the imaginary part ar*bi then ai*br. a is packed as [x][rows][re, im, -im], b
+  // as [x][re * width, im * width], acc as [rows][re * width, im * width].
+  using Tile = void (*)(int64_t k, const T *a, const T *b, T *acc, bool first);
+  Tile tile[kMaxComplexRows + 1];
+
+  // A block of a matrix in that order. Strides are in elements; `sign` is -1 for the conjugate.
+  void (*pack_rows)(const T *from, int64_t x_stride, int64_t row_stride, T sign, int64_t k, int rows, T *to);
+  void (*pack_columns)(const T *from, int64_t x_stride, int64_t column_stride, T sign, int64_t k, int count, T *to);
+
+  // rows x columns of d at (i, j) of batch entry g from a tile of sums.
+  void (*finish)(const Problem &p, const T *acc, int64_t g, int64_t i, int64_t j, int64_t rows, int64_t columns);
+};
+
+// Ids are recorded in tuning databases: an id is never given to another meaning.
+constexpr Algorithm kComplexAlgorithms[] = {{501, "complex-direct"}, {502, "complex-blocked"}};
+constexpr int kComplexCount = 2;
+
+inline bool is_complex(Type type) { return type == Type::c32 || type == Type::c64; }
+const Algorithm *find_complex(int32_t id);
+
+// As the functions of gemm.hpp, for problems whose compute type is complex.
+bool complex_supports(int32_t id, const Problem &problem, size_t *workspace_bytes);
+int complex_rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates);
+bool complex_run(int32_t id, const Problem &problem, void *workspace, size_t workspace_bytes);
+size_t complex_packed_bytes(Type compute, int64_t k, int64_t n);
+void complex_pack(const Matrix &b, Type compute, int64_t k, int64_t n, void *packed);
+
+}  // namespace rocpy_host::gemm

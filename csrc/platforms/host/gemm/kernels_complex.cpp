@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// The kernels of one instruction set for complex products, built as kernels.cpp is.
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace rocpy_host::gemm::ROCPY_KERNEL_ISA {
+namespace {
+
+// Sums of both parts, two vectors of b's parts each, and a factor fit the registers.
+constexpr int kComplexRows = kRegisters == 32 ? 6 : 2;
+constexpr int kComplexVectors = 2;
+
+template <class T, int rows>
+void tile(int64_t k, const T *a, const T *b, T *acc, bool first) {
+  constexpr int lanes = kLanes<T>, width = kComplexVectors * lanes;
+  Vec<T> re[rows][kComplexVectors], im[rows][kComplexVectors];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < kComplexVectors; v++) {
+      re[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * 2 * width + v * lanes);
+      im[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * 2 * width + width + v * lanes);
+    }
+  }
+  for (int64_t x = 0; x < k; x++, a += 3 * rows, b += 2 * width) {
+    Vec<T> b_re[kComplexVectors], b_im[kComplexVectors];
+    ROCPY_UNROLL
+    for (int v = 0; v < kComplexVectors; v++) {
+      b_re[v] = load(b + v * lanes);
+      b_im[v] = load(b + width + v * lanes);
+    }
+    ROCPY_UNROLL
+    for (int i = 0; i < rows; i++) {
+      const Vec<T> a_re = splat(a[3 * i]), a_im = splat(a[3 * i + 1]), minus = splat(a[3 * i + 2]);
+      ROCPY_UNROLL
+      for (int v = 0; v < kComplexVectors; v++) {
+        re[i][v] = fma(a_re, b_re[v], re[i][v]);
+        im[i][v] = fma(a_re, b_im[v], im[i][v]);
+      }
+      ROCPY_UNROLL
+      for (int v = 0; v < kComplexVectors; v++) {
+        re[i][v] = fma(minus, b_im[v], re[i][v]);
+        im[i][v] = fma(a_im, b_re[v], im[i][v]);
+      }
+    }
+  }
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < kComplexVectors; v++) {
+      store(acc + i * 2 * width + v * lanes, re[i][v]);
+      store(acc + i * 2 * width + width + v * lanes, im[i][v]);
+    }
+  }
+}
+
+template <class T>
+void pack_rows(const T *from, int64_t x_stride, int64_t row_stride, T sign, int64_t k, int rows, T *to) {
+  for (int i = 0; i < rows; i++) {
+    const T *line = from + 2 * i * row_stride;
+    T *out = to + 3 * i;
+    for (int64_t x = 0; x < k; x++, line += 2 * x_stride, out += 3 * rows) {
+      const T im = sign * line[1];
+      out[0] = line[0];
+      out[1] = im;
+      out[2] = -im;
+    }
+  }
+}
+
+// Columns adjacent: a row's parts are taken apart side by side. Else a few rows at a time, so that what one column
+// brings into the cache serves the next rows.
+template <class T>
+void pack_columns(const T *from, int64_t x_stride, int64_t column_stride, T sign, int64_t k, int count, T *to) {
+  constexpr int width = kComplexVectors * kLanes<T>;
+  constexpr int64_t step = 8;
+  for (int64_t x0 = 0; x0 < k; x0 += step) {
+    const int64_t some = k - x0 < step ? k - x0 : step;
+    if (column_stride == 1 && count == width) {
+      for (int64_t x = x0; x < x0 + some; x++) {
+        const T *line = from + 2 * x * x_stride;
+        T *out = to + x * 2 * width;
+        for (int c = 0; c < width; c++) {
+          out[c] = line[2 * c];
+          out[width + c] = sign * line[2 * c + 1];
+        }
+      }
+      continue;
+    }
+    for (int c = 0; c < width; c++) {
+      const T *line = from + 2 * (c * column_stride + x0 * x_stride);
+      T *out = to + x0 * 2 * width + c;
+      for (int64_t x = 0; x < some; x++, out += 2 * width) {
+        out[0] = c < count ? line[2 * x * x_stride] : 0;
+        out[width] = c < count ? sign * line[2 * x * x_stride + 1] : 0;
+      }
+    }
+  }
+}
+
+// A factor without an imaginary part multiplies the parts alone: an infinity in one must not make the other NaN.
+template <class T>
+ROCPY_INLINE void multiply(T re, T im, T factor_re, T factor_im, T *to_re, T *to_im) {
+  if (factor_im == 0) {
+    *to_re = factor_re * re;
+    *to_im = factor_re * im;
+  } else {
+    *to_re = factor_re * re - factor_im * im;
+    *to_im = factor_re * im + factor_im * re;
+  }
+}
+
+template <class T>
+void finish(const Problem &p, const T *acc, int64_t g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
+  constexpr int width = kComplexVectors * kLanes<T>;
+  const T alpha_re = static_cast<T>(p.alpha), alpha_im = static_cast<T>(p.alpha_imaginary);
+  const T beta_re = static_cast<T>(p.beta), beta_im = static_cast<T>(p.beta_imaginary);
+  const bool one = alpha_re == 1 && alpha_im == 0, reads_c = beta_re != 0 || beta_im != 0;
+  const T *bias = p.has_bias ? static_cast<const T *>(p.bias) + 2 * g * p.bias_batch_stride : nullptr;
+  for (int64_t r = 0; r < rows; r++, acc += 2 * width) {
+    T *d = static_cast<T *>(p.d) + 2 * (g * p.d_batch_stride + (i + r) * p.d_row_stride + j);
+    const T *c = reads_c ? static_cast<const T *>(p.c) + 2 * (g * p.c_batch_stride + (i + r) * p.c_row_stride + j) : d;
+    if (one && !reads_c && !bias) {
+      for (int64_t x = 0; x < columns; x++) {
+        d[2 * x] = acc[x];
+        d[2 * x + 1] = acc[width + x];
+      }
+      continue;
+    }
+    for (int64_t x = 0; x < columns; x++) {
+      T re, im;
+      multiply(acc[x], acc[width + x], alpha_re, alpha_im, &re, &im);
+      if (reads_c) {
+        T c_re, c_im;
+        multiply(c[2 * x], c[2 * x + 1], beta_re, beta_im, &c_re, &c_im);
+        re += c_re;
+        im += c_im;
+      }
+      if (bias) {
+        const T *add = bias + 2 * (p.bias_per_row ? i + r : j + x);
+        re += add[0];
+        im += add[1];
+      }
+      d[2 * x] = re;
+      d[2 * x + 1] = im;
+    }
+  }
+}
+
+template <class T, int rows>
+constexpr void fill(ComplexKernels<T> &set) {
+  set.tile[rows] = tile<T, rows>;
+  if constexpr (rows > 1) fill<T, rows - 1>(set);
+}
+
+template <class T>
+constexpr ComplexKernels<T> make_complex() {
+  ComplexKernels<T> set{};
+  set.rows = kComplexRows;
+  set.width = kComplexVectors * kLanes<T>;
+  fill<T, kComplexRows>(set);
+  set.pack_rows = pack_rows<T>;
+  set.pack_columns = pack_columns<T>;
+  set.finish = finish<T>;
+  return set;
+}
+
+}  // namespace
+
+const ComplexKernels<float> kernels_c32 = make_complex<float>();
+const ComplexKernels<double> kernels_c64 = make_complex<double>();
+
+}  // namespace rocpy_host::gemm::ROCPY_KERNEL_ISA

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// Complex products of the engine against a reference in double: sizes around tiles and blocks, any strides, conjugates,
+// complex alpha and beta, bias, batches, packed operands; equal bits of the two algorithms; NaN and infinity.
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+#include "complex.hpp"
+#include "isa.hpp"
+
+namespace {
+
+using namespace rocpy_host::gemm;
+
+struct Case {
+  int64_t m = 5, n = 7, k = 9, batch = 1;
+  bool a_by_rows = true, b_by_rows = true, a_conjugated = false, b_conjugated = false, shared_b = false, packed = false;
+  int bias = 0;  // 1: along columns, 2: along rows
+  std::complex<double> alpha{1, 0}, beta{0, 0};
+};
+
+template <class T>
+std::vector<std::complex<T>> random_values(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  std::vector<std::complex<T>> values(size_t(count) + 1);
+  for (auto &value : values) value = {T(normal(generator)), T(normal(generator))};
+  return values;
+}
+
+template <class T>
+std::vector<std::vector<std::complex<T>>> run_case(const Case &c) {
+  const Type type = sizeof(T) == 4 ? Type::c32 : Type::c64;
+  const int64_t ld_a = (c.a_by_rows ? c.k : c.m) + 3, ld_b = (c.b_by_rows ? c.n : c.k) + 2, ld_d = c.n + 5;
+  const int64_t size_a = ld_a * (c.a_by_rows ? c.m : c.k), size_b = ld_b * (c.b_by_rows ? c.k : c.n),
+                size_d = ld_d * c.m;
+  const auto a = random_values<T>(size_a * c.batch, 1), b = random_values<T>(size_b * c.batch, 2);
+  const auto before = random_values<T>(size_d * c.batch, 3), bias = random_values<T>(c.m + c.n, 4);
+  Problem p;
+  p.m = c.m;
+  p.n = c.n;
+  p.k = c.k;
+  p.batch = c.batch;
+  p.compute = p.d_type = p.bias_type = p.aux_type = p.a.type = p.b.type = type;
+  p.a.data = a.data();
+  p.a.row_stride = c.a_by_rows ? ld_a : 1;
+  p.a.column_stride = c.a_by_rows ? 1 : ld_a;
+  p.a.batch_stride = size_a;
+  p.a.conjugated = c.a_conjugated;
+  p.b.data = b.data();
+  p.b.row_stride = c.b_by_rows ? ld_b : 1;
+  p.b.column_stride = c.b_by_rows ? 1 : ld_b;
+  p.b.batch_stride = c.shared_b || c.packed ? 0 : size_b;
+  p.b.conjugated = c.b_conjugated;
+  std::vector<char> packed;
+  if (c.packed) {
+    packed.resize(packed_bytes(type, type, c.k, c.n) + 64);
+    char *aligned = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64;
+    pack(p.b, type, c.k, c.n, aligned);
+    p.b.data = aligned;
+    p.b.packed = true;
+  }
+  p.c_row_stride = p.d_row_stride = ld_d;
+  p.c_batch_stride = p.d_batch_stride = size_d;
+  p.alpha = c.alpha.real();
+  p.alpha_imaginary = c.alpha.imag();
+  p.beta = c.beta.real();
+  p.beta_imaginary = c.beta.imag();
+  p.has_bias = c.bias != 0;
+  p.bias_per_row = c.bias == 2;
+  p.bias = const_cast<std::complex<T> *>(bias.data());
+
+  Candidate candidates[8];
+  const int count = rank(p, size_t{1} << 32, 8, candidates);
+  CHECK_EQUAL(count, 2);
+  std::vector<std::vector<std::complex<T>>> results;
+  for (int which = 0; which < count; which++) {
+    auto d = before;  // the product is written over C
+    p.c = p.d = d.data();
+    std::vector<char> workspace(candidates[which].workspace_bytes + 256);
+    char *aligned = workspace.data() + (256 - reinterpret_cast<uintptr_t>(workspace.data()) % 256) % 256;
+    if (candidates[which].workspace_bytes)
+      CHECK(!run(candidates[which].id, p, aligned, candidates[which].workspace_bytes - 1));
+    CHECK(run(candidates[which].id, p, aligned, candidates[which].workspace_bytes));
+    int bad = 0;
+    for (int64_t g = 0; g < c.batch; g++) {
+      for (int64_t i = 0; i < c.m; i++) {
+        for (int64_t j = 0; j < ld_d; j++) {
+          const size_t at = size_t(g * size_d + i * ld_d + j);
+          if (j >= c.n) {
+            if (std::memcmp(&d[at], &before[at], sizeof d[at]) != 0) bad++;
+            continue;
+          }
+          std::complex<double> sum = 0;
+          double magnitude = 0;
+          for (int64_t x = 0; x < c.k; x++) {
+            std::complex<double> u = a[size_t(g * size_a + i * p.a.row_stride + x * p.a.column_stride)];
+            std::complex<double> v = b[size_t(g * (c.shared_b || c.packed ? 0 : size_b) + x * (c.b_by_rows ? ld_b : 1) +
+                                              j * (c.b_by_rows ? 1 : ld_b))];
+            if (c.a_conjugated) u = std::conj(u);
+            if (c.b_conjugated) v = std::conj(v);
+            sum += u * v;
+            magnitude += 2 * std::abs(u) * std::abs(v);
+          }
+          std::complex<double> wanted = c.alpha * sum + c.beta * std::complex<double>(before[at]);
+          magnitude = std::abs(c.alpha) * magnitude + std::abs(c.beta) * std::abs(std::complex<double>(before[at]));
+          if (c.bias) {
+            wanted += std::complex<double>(bias[size_t(c.bias == 2 ? i : j)]);
+            magnitude += std::abs(std::complex<double>(bias[size_t(c.bias == 2 ? i : j)]));
+          }
+          // 2k fused steps (twice the roundings without them), then at most eight more operations, each rounded.
+          const double bound = (4.0 * double(c.k) + 8) * std::numeric_limits<T>::epsilon() / 2 * magnitude;
+          if (!(std::abs(std::complex<double>(d[at]) - wanted) <= bound)) bad++;
+        }
+      }
+    }
+    if (bad) {
+      std::fprintf(stderr, "%s: m %lld n %lld k %lld batch %lld: %d elements are wrong\n",
+                   algorithm_name(candidates[which].id), (long long)c.m, (long long)c.n, (long long)c.k,
+                   (long long)c.batch, bad);
+    }
+    CHECK(bad == 0);
+    results.push_back(d);
+  }
+  if (results.size() == 2)
+    CHECK(std::memcmp(results[0].data(), results[1].data(), results[0].size() * sizeof results[0][0]) == 0);
+  return results;
+}
+
+template <class T>
+void sizes() {
+  for (int64_t m : {1, 2, 5, 6, 7, 13, 47, 48, 49, 97}) {
+    for (int64_t n : {1, 3, 8, 16, 31, 32, 33, 65}) {
+      Case c;
+      c.m = m;
+      c.n = n;
+      c.k = (m * 5 + n * 3) % 40;
+      c.a_by_rows = m % 2;
+      c.b_by_rows = n % 2;
+      run_case<T>(c);
+    }
+  }
+  for (int64_t k : {255, 256, 257, 513}) {
+    Case c;
+    c.m = 50;
+    c.n = 40;
+    c.k = k;
+    c.beta = {0.5, -1};
+    run_case<T>(c);
+  }
+  Case wide;
+  wide.n = 1100;
+  wide.m = 100;
+  run_case<T>(wide);
+}
+
+template <class T>
+void options() {
+  for (int bits = 0; bits < 64; bits++) {
+    Case c;
+    c.m = 11;
+    c.n = 35;
+    c.k = 20;
+    c.a_conjugated = bits & 1;
+    c.b_conjugated = bits & 2;
+    c.a_by_rows = bits & 4;
+    c.b_by_rows = bits & 8;
+    c.packed = bits & 16;
+    c.bias = bits % 3;
+    c.batch = bits & 32 ? 3 : 1;
+    c.shared_b = bits % 5 == 0;
+    c.alpha = {0.5, bits % 2 ? -1.25 : 0.0};
+    c.beta = {bits % 4 ? 0.75 : 0.0, bits % 7 ? 0.0 : 2.0};
+    run_case<T>(c);
+  }
+}
+
+template <class T>
+void rules() {
+  const Type type = sizeof(T) == 4 ? Type::c32 : Type::c64;
+  const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
+  std::complex<T> a[4] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}}, d[4], c[4];
+  for (int i = 0; i < 4; i++) d[i] = c[i] = {nan, nan};
+  Problem p;
+  p.m = p.n = p.k = 2;
+  p.compute = p.d_type = p.bias_type = p.aux_type = p.a.type = p.b.type = type;
+  p.a.data = p.b.data = a;
+  p.a.row_stride = p.b.row_stride = p.c_row_stride = p.d_row_stride = 2;
+  p.a.column_stride = p.b.column_stride = 1;
+  p.c = c;
+  p.d = d;
+  CHECK(run(501, p, nullptr, 0));  // beta is 0: C is not read
+  CHECK(d[0] == (std::complex<T>{1, 2} * std::complex<T>{1, 2} + std::complex<T>{3, 4} * std::complex<T>{5, 6}));
+  // Without operands and with alpha 0 there is no product.
+  p.a.data = p.b.data = nullptr;
+  p.alpha = 0;
+  CHECK(run(501, p, nullptr, 0));
+  for (const auto &value : d) CHECK(value == std::complex<T>(0, 0));
+  // A real alpha keeps the parts apart.
+  a[0] = {infinity, 1};
+  std::complex<T> one[4] = {{1, 0}, {0, 0}, {0, 0}, {1, 0}};
+  p.k = 1;
+  p.m = p.n = 1;
+  p.c = one;
+  p.a.data = p.b.data = nullptr;
+  c[0] = {infinity, 1};
+  p.c = c;
+  p.beta = 2;
+  CHECK(run(501, p, nullptr, 0));
+  CHECK(d[0].real() == infinity && d[0].imag() == 2);
+  // What complex products do not take.
+  p.activation = Activation::relu;
+  CHECK(!run(501, p, nullptr, 0));
+  p.activation = Activation::none;
+  CHECK(!run(101, p, nullptr, 0));
+  p.b.type = type == Type::c32 ? Type::c64 : Type::c32;
+  CHECK(!run(501, p, nullptr, 0));
+  Candidate candidate;
+  CHECK_EQUAL(rank(p, 0, 1, &candidate), 0);
+}
+
+// A row's bits are the same whatever other rows there are.
+template <class T>
+void row_bits() {
+  Case c;
+  c.n = 37;
+  c.k = 300;
+  c.m = 1;
+  const auto alone = run_case<T>(c);
+  for (int64_t m : {2, 7, 50}) {
+    c.m = m;
+    const auto many = run_case<T>(c);
+    CHECK(std::memcmp(alone[0].data(), many[0].data(), size_t(c.n) * sizeof alone[0][0]) == 0);
+  }
+}
+
+}  // namespace
+
+int main() {
+  int sets = 0;
+  for (const char *name : {"avx512", "avx2", "neon", "baseline"}) {
+    if (!use_kernel_set(name)) continue;
+    sets++;
+    sizes<float>();
+    sizes<double>();
+    options<float>();
+    options<double>();
+    rules<float>();
+    rules<double>();
+    row_bits<float>();
+    row_bits<double>();
+  }
+  CHECK(sets > 0);
+  return failures ? 1 : 0;
+}
