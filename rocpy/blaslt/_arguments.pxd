@@ -31,6 +31,8 @@ cdef object info(const Operand *operand, bint packed=*)
 cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=*)
 cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
+cdef bint must_be_staged(object a, tuple others) except? -1
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out)
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
 cdef int check_out(Operands *operands, const Operand *out) except -1
 cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, Operand *target) except? -1

@@ -17,6 +17,8 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 cdef dict _EPILOGUE_INDEX = {}
 cdef dict _DTYPE_CODES = {}
+cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
+STAGED = ("a", "b", "c", "bias", "aux", "out")
 EPILOGUE_NAMES = list(EPILOGUES)
 cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
 cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
@@ -235,6 +237,50 @@ cdef inline object parse_factor(object array, str name, Operand *operand):
     return _operand.parse_lazy(array, name, operand)
 
 
+cdef bint must_be_staged(object a, tuple others) except? -1:
+    """Whether operands lie in CPU memory, on a platform whose device has its own: a does, or another one beside pinned memory."""
+    cdef Operand seen
+    parse_factor(a, "a", &seen)
+    if seen.device_type != _PINNED:
+        return seen.device_type == _CPU
+    for other in others:
+        if other is not None and type(other) is not Weight:
+            parse_factor(other, "operand", &seen)
+            if seen.device_type == _CPU:
+                return True
+    return False
+
+
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out):
+    """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here."""
+    cdef Operands operands
+    cdef Operand *each[6]
+    cdef int i
+    each[0], each[1], each[2] = &operands.a, &operands.b, &operands.c
+    each[3], each[4], each[5] = &operands.bias, &operands.aux, &operands.out
+    operands.packed = type(b) is Weight
+    for i, (name, array) in enumerate(zip(STAGED, (a, b, c, bias, aux, out))):
+        each[i].ndim = -1
+        if i == 1 and operands.packed:
+            (<Weight>b).current()
+            operands.b = (<Weight>b).operand
+        elif array is not None or i < 2:
+            if i < 2:
+                parse_factor(array, name, each[i])
+            elif i < 5:
+                _operand.parse(array, name, each[i])
+            else:
+                _operand.parse_output(array, name, each[i])
+            if each[i].device_type != _CPU and each[i].device_type != _PINNED:
+                raise InvalidOperandError(
+                    f"{name} is on {device_name(each[i].device_type, each[i].device_id)} and a on "
+                    f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are on one device"
+                )
+    if out is not None:
+        check_out(&operands, &operands.out)
+    return {name: info(each[i], i == 1 and operands.packed and (<Weight>b).packed) for i, name in enumerate(STAGED)}
+
+
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a):
     """Parse an operand that must lie where a lies; returns what must be kept alive."""
     cdef object kept = _operand.parse(array, name, operand) if name != "out" else _operand.parse_output(array, name, operand)
@@ -297,6 +343,7 @@ cdef bint read_out(const CachedCall *call, Operands *operands, object out, objec
     cdef int64_t step = 1
     cdef int axis
     cdef bint dense = True, same
+    cdef tuple shape = problem.result_shape
     if prototype is None:
         parse_one(out, "out", target, &operands.a)
         check_out(operands, target)
@@ -304,7 +351,7 @@ cdef bint read_out(const CachedCall *call, Operands *operands, object out, objec
         _operand.parse_output(out, "out", target)
     same = target.ndim == call.result_ndim and target.type == call.result_type
     for axis in range(call.result_ndim - 1, -1, -1):
-        if not same or target.shape[axis] != call.result_shape[axis]:
+        if not same or target.shape[axis] != shape[axis]:
             same = False
             break
         dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
@@ -314,7 +361,7 @@ cdef bint read_out(const CachedCall *call, Operands *operands, object out, objec
         raise InvalidProblemError(
             f"out: shape {given.shape}, {given.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
         )
-    return dense and prototype is None
+    return dense and prototype is None and not call.turned
 
 
 cdef str device_name(int device_type, int device_id):

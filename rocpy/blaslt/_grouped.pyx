@@ -302,6 +302,11 @@ cdef object packed(object run, object a, object b, object offsets, object groups
         resolved = _options.current_options()
     if resolved.reproducible == "batch":
         raise UnsupportedError("reproducible='batch': groups of other sizes take other algorithms; use rocpy.matmul for each group")
+    if found.copies >> 7:  # _fallback.UNFUSED_BIT
+        return _groups.one_by_one(product.ragged == Ragged.k, [starts[<size_t>axis] for axis in range(count + 1)],
+                                  dict(a=a, b=b, bias=bias, out=out), array_type_of_hip(found.result_type).name.decode(), dict(
+            epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream),
+            Settle(<size_t>c_stream))
     if found.copies:
         if after != after_wait:
             settle(c_stream)

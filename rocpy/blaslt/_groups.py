@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from rocpy._operand import allocate_like
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import assign, contiguous, copy_refused
 from rocpy.blaslt._staging import check_allowed, download, upload
+from rocpy.blaslt.call import matmul
 from rocpy.blaslt.problem import MAX_EXTENT, OperandInfo
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -190,6 +193,38 @@ def copied(
     result = run(a, b, **operands, **{**arguments, "dtype": dtype})
     settle()
     return deliver(result, out)
+
+
+def one_by_one(
+    summed: bool,
+    starts: Sequence[int],
+    operands: dict[str, Any],
+    dtype: str,
+    arguments: dict[str, Any],
+    settle: Callable[[], None],
+) -> Any:
+    """Compute each group of what the library cannot fuse by itself, with the operations of the framework."""
+    a, b, bias, out = (operands[name] for name in ("a", "b", "bias", "out"))
+    shape = (len(starts) - 1, a.shape[0], b.shape[1]) if summed else (a.shape[-2], b.shape[-1])
+    target = allocate_like(a, shape, dtype) if out is None else out
+    if not hasattr(target, "__setitem__"):
+        raise UnsupportedError(
+            f"a: a {type(a).__name__}; groups of what the library cannot fuse are written one by one, which "
+            "takes numpy arrays or torch tensors"
+        )
+    columns = len(a.shape) == 3
+    if out is None and not summed:
+        target[...] = 0
+    for group, (low, high) in enumerate(itertools.pairwise(starts)):
+        shared = slice(low, high)
+        left = a[group] if columns else a[:, shared] if summed else a[shared]
+        right = b[:, shared] if columns else b[shared] if summed else b[group]
+        one = bias if bias is None else bias[shared] if columns else bias[group] if len(bias.shape) == 2 else bias
+        place: Any = group if summed else (slice(None), shared) if columns else shared
+        result = matmul(left, right, bias=one, dtype=dtype, **arguments)
+        settle()
+        target[place] = result
+    return target
 
 
 def deliver(result: Any, out: Any) -> Any:

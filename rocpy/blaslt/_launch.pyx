@@ -127,6 +127,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if lowered.copies:
         for name in lowered.copies:
             call.copies |= 1 << _policy.COPY_BITS[name]
+        if lowered.columns:
+            call.copies |= 1 << _policy.COPY_BITS["columns"]
         return result
 
     cdef MatmulSpec spec = MatmulSpec()
@@ -193,6 +195,12 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     call.algorithm = index
     call.source = source.encode()
     call.swapped = lowered.swapped
+    if lowered.turned:
+        call.turned = True
+        turned_shape = (*problem.batch_shape, problem.n, problem.m)
+        fill_shape(&call.result_ndim, call.result_shape, turned_shape)
+        if row.aux == "store":
+            fill_shape(&call.extra_ndim, call.extra_shape, turned_shape)
     call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
     return result
 

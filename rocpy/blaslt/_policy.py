@@ -13,6 +13,7 @@ import numpy as np
 from rocpy import platform
 from rocpy.blaslt._options import Options
 from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -20,7 +21,7 @@ from rocpy.runtime.memory import Buffer
 __all__ = ["Explanation", "explain"]
 
 # Bits of a call whose operands must be copied, by the user's names.
-COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "transpose": 6}
+COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "columns": 6}
 # ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
 ORDER_PACKED = 7498593
 _COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2, "int32": 3}
@@ -138,9 +139,33 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         ) from None
 
 
+def copy_of(array: Any, name: str, problem: Problem) -> Any:
+    """Return a copy of an operand that the library can take in the place of the one given."""
+    if name != "c":
+        return contiguous(array)
+    shape = problem.result_shape
+    return in_columns(array, shape) if lower(problem).columns else contiguous(array, shape)
+
+
+def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return a copy whose matrices lie in columns, broadcast to ``shape``, by the array's own framework."""
+    if isinstance(array, np.ndarray):
+        wide = np.broadcast_to(array, shape)
+    elif hasattr(array, "expand"):  # torch's name for it
+        wide = array.expand(shape)
+    else:
+        raise UnsupportedError(
+            f"c: a {type(array).__module__}.{type(array).__name__} must be copied into columns for a result that lies "
+            "so, and rocpy does not know how; pass a numpy array or a torch tensor"
+        )
+    return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
 def assign(out: Any, result: Any) -> None:
     """Write a result that was computed aside into ``out``, by out's own framework."""
-    if hasattr(out, "copy_"):
+    if isinstance(out, Buffer):
+        out.copy_from(result if isinstance(result, Buffer) else np.ascontiguousarray(result))
+    elif hasattr(out, "copy_"):
         out.copy_(result)
     elif hasattr(out, "__setitem__"):
         out[...] = result
@@ -169,13 +194,12 @@ def copied_product(
     named = dict(zip(COPY_BITS, operands, strict=False))
     chosen = [name for name, bit in COPY_BITS.items() if bits >> bit & 1]
     if options.copies == "error":
-        name = "bias" if chosen[0] == "transpose" else chosen[0]
-        raise copy_refused(name, layouts[COPY_BITS[name]])
+        raise copy_refused(chosen[0], layouts[COPY_BITS[chosen[0]]])
     settle()
-    if "transpose" in chosen:
-        return transposed_product(run, named, result_shape, result_dtype, arguments, settle)
     for name in chosen:
-        if name != "out":
+        if name == "c" and "columns" in chosen:
+            named[name] = in_columns(named[name], result_shape)
+        elif name not in ("out", "columns"):
             named[name] = contiguous(named[name], result_shape if name == "c" else None)
     if "out" not in chosen:
         settle()
@@ -188,45 +212,58 @@ def copied_product(
     return (out, result[1]) if isinstance(result, tuple) else out
 
 
-def transposed_product(
-    run: Callable[..., Any],
-    named: dict[str, Any],
-    result_shape: tuple[int, ...],
-    result_dtype: str,
-    arguments: dict[str, Any],
-    settle: Callable[[], None],
-) -> Any:
-    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis."""
-    a, b, c, out = named["a"], named["b"], named["c"], named["out"]
-    if type(b).__name__ == "Weight":
+def unpacked(weight: Any, bias: Any) -> Any:
+    """Return what stands for a packed weight in a product with this bias: one per row takes the weight as it came."""
+    shape = tuple(getattr(bias, "shape", ()))
+    if not weight.packed or len(shape) < 2 or shape[-1] != 1:
+        return weight
+    if weight.layout == "kn":
+        return weight.source
+    if not hasattr(weight.source, "swapaxes"):
         raise UnsupportedError(
-            "bias: one per row, of shape (M, 1), cannot be added to a product with a Weight; pass the array itself"
+            f"b: a Weight of a {type(weight.source).__name__} with layout='nk' and a bias of shape {shape}, one per "
+            "row: that needs its transposed source; make the Weight of a numpy or torch array"
         )
-    if not (hasattr(a, "swapaxes") and hasattr(b, "swapaxes")):
-        raise UnsupportedError(
-            f"bias: one per row, of shape (M, 1), needs the transposed operands, and a {type(a).__name__} has "
-            "no swapaxes; "
-            "pass numpy or torch arrays in the device's own memory, or add the bias to the result"
-        )
-    turned_c = None if c is None else contiguous(c, result_shape).swapaxes(-1, -2)
-    result = run(
-        b.swapaxes(-1, -2),
-        a.swapaxes(-1, -2),
-        turned_c,
-        named["bias"].reshape(-1),
-        None,
-        None,
-        **{**arguments, "dtype": result_dtype},
-    )
+    return weight.source.swapaxes(-1, -2)
+
+
+def turned_rows(array: Any) -> Any:
+    """Return a dense array of shape (..., N, M) as one of shape (..., M, N), by its own framework."""
+    if isinstance(array, Buffer):
+        rows = turned_rows(array.to_numpy())
+        made = Buffer(rows.shape, array.dtype)
+        made.copy_from(rows)
+        array.close()
+        return made
+    rows = array.swapaxes(-1, -2)
+    # Frameworks that have neither (jax) make arrays of their own of whatever they give.
+    module = sys.modules.get(type(array).__module__.partition(".")[0])
+    if hasattr(rows, "contiguous"):
+        return rows.contiguous()
+    return getattr(module, "ascontiguousarray", lambda array: array)(rows)
+
+
+def turned_product(outputs: Any, out: Any, settle: Callable[[], None]) -> Any:
+    """Return results that were computed in columns as the user wants them: in rows, or in ``out``."""
     settle()
-    result, extra = result if isinstance(result, tuple) else (result, None)
-    turned = contiguous(result.swapaxes(-1, -2))
-    if out is not None:
-        assign(out, turned)
-        turned = out
-    return (
-        turned if extra is None else (turned, {key: contiguous(value.swapaxes(-1, -2)) for key, value in extra.items()})
-    )
+    result, *more = outputs if isinstance(outputs, tuple) else (outputs,)
+    if out is None:
+        result = turned_rows(result)
+    else:
+        assign(out, turned_rows(result) if isinstance(result, Buffer) else result.swapaxes(-1, -2))
+        result = out
+    if not more:
+        return result
+    return (result, None if more[0] is None else turned_rows(more[0]), *more[1:])
+
+
+def refuse_turning(options: Options, bias: str) -> None:
+    """Refuse the copy of a result that was computed in columns, where the options forbid copies."""
+    if options.copies == "error":
+        raise UnsupportedError(
+            f"bias: {bias}: one per row, which the library adds to a result in columns, and options(copies='error') "
+            "forbids the copy of it into rows; pass an out= whose columns are contiguous"
+        )
 
 
 def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any, dtype: str) -> Any:
@@ -270,7 +307,8 @@ class Explanation:
     source
         Where the choice came from: ``"heuristic"``, or ``"nothing to compute"``.
     copies
-        Operands that are copied first, because the library cannot take them as they lie.
+        Operands that are copied first, because the library cannot take them as they lie or its device cannot reach
+        them; ``"result"``: it is computed in columns, for a bias per row, and copied into rows.
     packed
         Whether b is a packed :class:`rocpy.Weight`.
     unfused
@@ -300,8 +338,10 @@ class Explanation:
         lines = [f"problem    {self.problem}", f"platform   {self.platform} ({self.device})"]
         if algorithm is not None:
             lines += [
-                f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), "
-                f"number {algorithm.rank + 1} of {self.candidates}",
+                (
+                    f"algorithm  {algorithm.name or 'unnamed'} (id {algorithm.id}), "
+                    f"number {algorithm.rank + 1} of {self.candidates}"
+                ),
                 f"lowering   {algorithm.lowering}",
                 f"workspace  {algorithm.workspace_bytes} bytes",
             ]
@@ -313,6 +353,15 @@ class Explanation:
         if self.copies:
             lines.append(f"copies     {', '.join(self.copies)}")
         return "\n".join(lines)
+
+
+def _copied_names(product: Any) -> tuple[str, ...]:
+    """Return what a planned product copies: operands that the library cannot take or reach, and a turned result."""
+    names = [name for name in COPY_BITS if name in product.copies or name in product.staged]
+    problem = product.problem
+    if problem.column_bias and 0 not in problem.result_shape and lower(problem).turned:
+        names.append("result")
+    return tuple(names)
 
 
 def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
@@ -361,7 +410,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
             algorithm=algorithm,
             candidates=len(algorithms),
             source=source,
-            copies=product.copies,
+            copies=_copied_names(product),
             packed=product.packed,
             unfused=product.unfused.text if product.unfused is not None else "",
         )

@@ -14,14 +14,24 @@ from rocpy import dtypes, platform
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt._blocks import kinds
 from rocpy.blaslt._options import Options, resolve_options
-from rocpy.blaslt._policy import SCALES, assign, clamp_bounds, contiguous, copy_refused, transposed_product
+from rocpy.blaslt._policy import (
+    SCALES,
+    assign,
+    clamp_bounds,
+    contiguous,
+    copy_refused,
+    in_columns,
+    refuse_turning,
+    turned_product,
+    turned_rows,
+)
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
-_CPU = 1  # kDLCPU
+_CPU, _PINNED = 1, 11  # kDLCPU, kDLROCMHost
 
 
 def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
@@ -36,14 +46,14 @@ def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
     """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is."""
-    if array is None or isinstance(array, Buffer) or type(array).__name__ == "Weight":
+    if array is None or type(array).__name__ == "Weight":
         return array
     if type(array).__name__ == "Packed":
         return type(array)(upload(array.memory, name), array.dtype, array.right)
     if hasattr(array, "resolve_conj"):  # torch's lazy conjugates are no memory of their own
         array = array.resolve_conj()
     view = describe(array, name)
-    if view["device_type"] != _CPU:
+    if view["device_type"] not in (_CPU, _PINNED):
         return array
     if view["dtype"] not in dtypes.DTYPES:
         raise InvalidProblemError(f"{name} is {view['dtype']}; products take {', '.join(RESULT_TYPES)}: cast it")
@@ -79,31 +89,37 @@ def download(buffer: Any, like: Any, stream: Any = None) -> Any:
     return made
 
 
+def has_own_memory() -> bool:
+    """Whether the platform's devices cannot use CPU memory."""
+    return not platform.current().host_memory
+
+
+def copied_names(info: dict[str, OperandInfo | None], b: Any) -> tuple[str, ...]:
+    """Return the names of operands that are copied to the device; a Weight is there already."""
+    return tuple(
+        name for name, seen in info.items() if seen is not None and not (name == "b" and type(b).__name__ == "Weight")
+    )
+
+
 def needed(array: Any) -> bool:
     """Whether an array is in CPU memory that the platform's device cannot use."""
-    if platform.current().host_memory or isinstance(array, Buffer):
-        return False
     if type(array).__name__ == "Packed":
         return needed(array.memory)
-    return bool(describe(array, "a")["device_type"] == _CPU)
+    return not platform.current().host_memory and bool(describe(array, "a")["device_type"] == _CPU)
 
 
-def _info(array: Any, name: str) -> OperandInfo | None:
-    if array is None:
-        return None
-    if type(array).__name__ == "Weight":
-        return OperandInfo.dense(tuple(array.shape), array.dtype)
-    if type(array).__name__ == "Packed":
-        return array.info
-    view = describe(array, name, output=name == "out")
-    return OperandInfo(tuple(view["shape"]), tuple(view["strides"]), view["dtype"])
+def prototype(array: Any) -> Any:
+    """Return an empty array of another's framework, to make results by without keeping the other alive."""
+    return allocate_like(array, (0,), describe(array, "a")["dtype"])
 
 
 def refuse_copies(problem: Problem) -> None:
     """Refuse a layout that the library could not take on the device either."""
-    for name in lower(problem).copies:
-        operand = getattr(problem, "bias" if name == "transpose" else name)
-        raise copy_refused(name, operand.text)
+    lowered = lower(problem)
+    for name in lowered.copies:
+        raise copy_refused(name, getattr(problem, name).text)
+    if lowered.turned and problem.bias is not None:
+        refuse_turning(Options(copies="error"), problem.bias.text)
 
 
 def check_allowed(options: Options) -> None:
@@ -115,14 +131,20 @@ def check_allowed(options: Options) -> None:
         )
 
 
-def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
-    """Run a product on copies of its operands and bring the result back; refuses when the options forbid the copies."""
+def product(
+    run: Callable[..., Any],
+    operands: tuple[Any, ...],
+    info: dict[str, OperandInfo | None],
+    arguments: dict[str, Any],
+) -> Any:
+    """Run a product on copies of its operands and bring the result back; refuses when the options forbid the copies.
+
+    ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
+    names and shapes that the user knows.
+    """
     options = resolve_options(arguments["options"])
     check_allowed(options)
-    names = ("a", "b", "c", "bias", "aux", "out")
-    given = dict(zip(names, operands, strict=True))
-    # All that can be refused is refused before anything is copied, and with the names and shapes that the user knows.
-    info = {name: _info(value, name) for name, value in given.items()}
+    given = dict(zip(info, operands, strict=True))
     left, right = info["a"], info["b"]
     if left is None or right is None:
         raise InvalidOperandError(f"{'a' if left is None else 'b'}: None; a product needs both operands")
@@ -141,25 +163,53 @@ def product(run: Callable[..., Any], operands: tuple[Any, ...], arguments: dict[
     )
     if options.copies == "error" and 0 not in problem.result_shape:
         refuse_copies(problem)
-    if problem.column_bias:
-        # Turned around here, where the arrays still are their framework's and not bare memory of the device.
-        return transposed_product(run, given, problem.result_shape, problem.dtype, arguments, lambda: None)
+    if problem.column_bias and problem.c is not None:
+        return _transposed(run, given, problem, arguments)
     out = given["out"]
     arguments = {**arguments, "given": upload_scales(arguments["given"])}
     if out is not None:
         arguments = {**arguments, "dtype": problem.dtype}
-    moved = {name: upload(given[name], name, problem.result_shape if name == "c" else None) for name in names[:-1]}
-    result = run(*moved.values(), None, **arguments)
-    extra = None
-    if isinstance(result, tuple):
-        result, extra = result
-    like = given["a"].memory if type(given["a"]).__name__ == "Packed" else given["a"]
-    for name, value in moved.items():
-        if value is not given[name]:
-            (value.memory if type(value).__name__ == "Packed" else value).close()
-    stream = arguments["stream"]
+    moved = {
+        name: upload(value, name, problem.result_shape if name == "c" else None)
+        for name, value in given.items()
+        if name != "out"
+    }
+    try:
+        result = run(*moved.values(), None, **arguments)
+    finally:
+        for name, value in moved.items():
+            if value is not given[name]:
+                (value.memory if type(value).__name__ == "Packed" else value).close()
+    result, extra = result if isinstance(result, tuple) else (result, None)
+    like, stream = getattr(given["a"], "memory", given["a"]), arguments["stream"]
     fetched = download(result, like, stream)
     if out is not None:
         assign(out, fetched)
         fetched = out
     return fetched if extra is None else (fetched, {key: download(value, like, stream) for key, value in extra.items()})
+
+
+def _transposed(run: Callable[..., Any], given: dict[str, Any], problem: Problem, arguments: dict[str, Any]) -> Any:
+    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis.
+
+    Such a product reads c in columns, which bare memory of the device cannot be; here it still is its framework's.
+    """
+    if arguments["given"] is not None:
+        raise UnsupportedError(
+            "c: beside scales and a bias per row it would have to lie in columns of the device's memory; move the "
+            "operands to the device, or add c to the result"
+        )
+    a, b, out = given["a"], given["b"], given["out"]
+    for name, value in (("a", a), ("b", b)):
+        if not hasattr(value, "swapaxes"):
+            raise UnsupportedError(
+                f"bias: one per row, of shape (..., M, 1), needs the transposed operands, and {name} is a "
+                f"{type(value).__name__}, which has no swapaxes; pass numpy or torch arrays"
+            )
+    c = None if given["c"] is None else in_columns(given["c"], problem.result_shape).swapaxes(-1, -2)
+    bias = given["bias"][..., 0]
+    outputs = run(b.swapaxes(-1, -2), a.swapaxes(-1, -2), c, bias, None, None, **{**arguments, "dtype": problem.dtype})
+    if not isinstance(outputs, tuple):
+        return turned_product(outputs, out, lambda: None)
+    result, extra = outputs
+    return turned_product(result, out, lambda: None), {key: turned_rows(value) for key, value in extra.items()}

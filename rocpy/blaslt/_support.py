@@ -12,6 +12,7 @@ from rocpy.blaslt import _fallback, _launch
 from rocpy.blaslt._options import Options, options, resolve_options
 from rocpy.blaslt._policy import COPY_BITS, clamp_bounds, copy_refused
 from rocpy.blaslt.epilogues import EpilogueRow, find_epilogue
+from rocpy.blaslt.lowering import with_copies
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.typing import DTypeLike
@@ -240,51 +241,14 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None) -
 
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
     found, bits = _launch.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
-    copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1)
+    copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1 and operand != "columns")
     if copies:
         if options.copies == "error":
-            operand = "bias" if copies[0] == "transpose" else copies[0]
-            raise copy_refused(operand, getattr(problem, operand).text)
-        turned = "transpose" in copies
-        inner = _answer(_turned(problem) if turned else _dense(problem, copies), options, name, packed, device)
-        return replace(inner, problem=problem, copies=inner.copies if turned else copies)
+            raise copy_refused(copies[0], getattr(problem, copies[0]).text)
+        inner = _answer(with_copies(problem, copies), options, name, packed, device)
+        return replace(inner, problem=problem, copies=copies)
     if bits >> _fallback.UNFUSED_BIT & 1:
         recipe = _fallback.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
         base = _answer(_fallback.base_problem(problem, recipe), _fallback.strict(options), name, packed, device)
         return Support(problem, name, [_fallback.why(problem, recipe)], "unfused", base.algorithms, base.copies)
     return Support(problem, name, [], "native", len(found))
-
-
-def _dense(problem: Problem, names: tuple[str, ...]) -> Problem:
-    """Return a problem as it is after copies were made."""
-    made: dict[str, OperandInfo | None] = {}
-    for name in names:
-        operand = getattr(problem, name)
-        shape = problem.result_shape if name == "c" else operand.shape
-        made[name] = None if name == "out" else OperandInfo.dense(shape, operand.dtype)
-    return replace(problem, **made)  # type: ignore[arg-type]
-
-
-def _turned(problem: Problem) -> Problem:
-    """Return the transposed problem, whose bias lies along its last axis."""
-    result = OperandInfo.dense((*problem.batch_shape, problem.n, problem.m), problem.dtype)
-    bias = problem.bias
-    swapped = {"scale_a": "scale_b", "scale_b": "scale_a", "scale_c": "scale_c", "scale_d": "scale_d", "amax": "amax"}
-    flags = {name: getattr(problem, other) for name, other in swapped.items() if getattr(problem, other, None)}
-    return Problem.make(
-        _transposed(problem.b),
-        _transposed(problem.a),
-        None if problem.c is None else result,
-        bias=None if bias is None else OperandInfo.dense((problem.m,), bias.dtype),
-        aux=None if problem.aux is None else result,
-        epilogue=problem.epilogue,
-        dtype=problem.dtype,
-        compute=problem.compute,
-        clamp=problem.clamp,
-        **flags,
-    )
-
-
-def _transposed(operand: OperandInfo) -> OperandInfo:
-    shape, strides = operand.shape, operand.strides
-    return OperandInfo((*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2]), operand.dtype)

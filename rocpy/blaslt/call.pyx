@@ -11,7 +11,10 @@ from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, parse_all, problem_of, read_factors, sole_aux
+from rocpy.blaslt._arguments cimport (
+    Operands, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
+    sole_aux, staged_infos,
+)
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
 )
@@ -60,14 +63,17 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         bias = (<Weight>b).bias
     if type(b) is Weight and (<Weight>b).scale is not None and (given is None or len(given) == 5):
         given = _policy.weight_scales(given, (<Weight>b).scale)
+    if bias is not None and type(b) is Weight:
+        (<Weight>b).current()
+        b = _policy.unpacked(b, bias)
     if given is not None:
         a, b = _blocks.prepare(a, b, given[0], given[1], _options.resolve_options(options))
         if type(a) is Packed:
             owner = (<Packed>a).memory
     if _staged < 0:
         _staged = not platform.current().host_memory
-    if _staged and _staging.needed(a):
-        return _staging.product(product_again, (a, b, c, bias, aux, out), dict(
+    if _staged and must_be_staged(a, (b, c, bias, aux)):
+        return _staging.product(product_again, (a, b, c, bias, aux, out), staged_infos(a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
             given=given))
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
@@ -139,10 +145,17 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         )
     if found.integer_factors:
         check_whole(&factors)
-    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner, out,
+    if found.turned:
+        if resolved is None:
+            resolved = _options.resolve_options(options)
+        _policy.refuse_turning(resolved, layout(&operands.bias))
+    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
+                                 None if found.turned else out,
                                  (held, a, b, c, bias, aux, out) if after == after_hold else held,
                                  factors, scales, found.algorithm, device, c_stream, after)
-    if out is not None:
+    if found.turned:
+        result = _policy.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
+    elif out is not None:
         _operand.written(out, operands.out.provider)
     if scales is not None and scales.amax:
         return result[0], ({"amax": result[2]} if result[1] is None else {_EXTRA_NAMES[index]: result[1], "amax": result[2]})

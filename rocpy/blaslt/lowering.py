@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rocpy import dtypes
 from rocpy.blaslt._product_types import scale_entry
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import OperandInfo, Problem, dense_strides
 
-__all__ = ["Layout", "Lowered", "lower", "matrix_layout"]
+__all__ = ["Layout", "Lowered", "lower", "matrix_layout", "with_copies"]
 
 # hipblasOperation_t, hipblasComputeType_t and hipDataType numbers.
 OP_N, OP_T, OP_C = 111, 112, 113
@@ -40,13 +41,18 @@ class Lowered:
     ----------
     copies
         Names of operands whose layout the library cannot take; ``"out"`` means that the result is computed aside and
-        copied into it,
-        ``"transpose"`` that the transposed product is. When there are any, nothing else is filled in.
+        copied into it. When there are any, nothing but ``columns`` is filled in.
+    columns
+        Whether the result lies in columns, so that a copy of c must.
+    turned
+        Whether results in columns are computed aside, as matrices of shape (N, M), and turned into rows afterwards.
     swapped
         Whether the transposed product is computed, so that the library's A is the user's b.
     """
 
     copies: tuple[str, ...] = ()
+    columns: bool = False
+    turned: bool = False
     swapped: bool = True
     op_a: int = OP_N
     op_b: int = OP_N
@@ -117,10 +123,6 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     row = problem.row
     batch_ndim = len(problem.batch_shape)
     copies: list[str] = []
-    if problem.column_bias:
-        # hipBLASLt's bias runs along the rows of its D, which a row-major result has for columns.
-        return Lowered(copies=("transpose",))
-
     a_shape, a_strides, a_batch_shape, a_batch = _view(problem.a, True, batch_ndim)
     a_lies = matrix_layout(a_shape, a_strides)
     if a_lies is None or _unusable_batch(a_batch_shape, a_batch):
@@ -135,21 +137,30 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     d_matrix, d_batch = _result_view(problem.out or fresh, problem)
     d_lies = matrix_layout((problem.m, problem.n), d_matrix)
     bound_to_rows = row.bias or row.aux != "none" or row.gradient == "bgrad" or problem.b.packed
-    if d_lies is None or not _separate(problem, d_matrix, d_batch) or (d_lies[0] == "column" and bound_to_rows):
+    turned = False
+    if problem.column_bias:
+        # hipBLASLt's bias runs along the rows of its D, which lies in columns then.
+        d_lies = _as("column", (problem.m, problem.n), d_matrix) if _separate(problem, d_matrix, d_batch) else None
+        turned = d_lies is None or (row.aux == "store" and min(problem.m, problem.n) > 1)
+        if turned:
+            d_matrix, d_batch = _result_view(_in_columns(problem), problem)
+            d_lies = ("column", max(1, problem.m))
+    elif d_lies is None or not _separate(problem, d_matrix, d_batch) or (d_lies[0] == "column" and bound_to_rows):
         copies.append("out")
         d_matrix, d_batch = _result_view(fresh, problem)
         d_lies = matrix_layout((problem.m, problem.n), d_matrix)
     assert d_lies is not None  # a dense result always lies in rows
     swapped = d_lies[0] == "row"
+    columns = not swapped
 
     # Only the transposing operation conjugates; a conjugate operand that lies the other way is resolved by a copy.
-    turned = "column" if swapped else "row"
+    across = "column" if swapped else "row"
     if problem.conj_a and a_lies is not None:
-        a_lies = _as(turned, a_shape, a_strides)
+        a_lies = _as(across, a_shape, a_strides)
         if a_lies is None and "a" not in copies:
             copies.append("a")
     if problem.conj_b and b_lies is not None and not problem.b.packed:
-        b_lies = _as(turned, b_shape, b_strides)
+        b_lies = _as(across, b_shape, b_strides)
         if b_lies is None and "b" not in copies:
             copies.append("b")
     if problem.scale_a == "block32":
@@ -173,12 +184,13 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
 
     bias_batch: tuple[int, ...] = (0,) * batch_ndim
     if problem.bias is not None:
-        if problem.bias.strides[-1] != 1 and problem.n > 1:
+        along = -2 if problem.column_bias else -1
+        if problem.bias.strides[along] != 1 and problem.bias.shape[along] > 1:
             copies.append("bias")
-        pad = batch_ndim - (len(problem.bias.shape) - 1)
-        bias_extents = problem.bias.shape[:-1]
+        bias_extents = problem.bias.shape[:along]
+        pad = batch_ndim - len(bias_extents)
         bias_batch = (0,) * pad + tuple(
-            s if e != 1 else 0 for e, s in zip(bias_extents, problem.bias.strides[:-1], strict=True)
+            s if e != 1 else 0 for e, s in zip(bias_extents, problem.bias.strides[:along], strict=True)
         )
         if _unusable_batch((1,) * pad + bias_extents, bias_batch) and "bias" not in copies:
             copies.append("bias")
@@ -189,8 +201,9 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
             s if e != 1 else 0 for e, s in zip(bias_extents, steps, strict=True)
         )
 
-    aux_matrix, aux_batch = _result_view(fresh, problem)
-    aux_lies: tuple[str, int] | None = ("row", max(1, problem.n))
+    beside = _in_columns(problem) if problem.column_bias and min(problem.m, problem.n) > 1 else fresh
+    aux_matrix, aux_batch = _result_view(beside, problem)
+    aux_lies = _as("column" if problem.column_bias else "row", (problem.m, problem.n), aux_matrix)
     if problem.aux is not None:
         aux_matrix, aux_batch = _result_view(problem.aux, problem)
         aux_lies = _as("row", (problem.m, problem.n), aux_matrix)
@@ -204,7 +217,7 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         ):
             copies.append("aux")
     if copies:
-        return Lowered(copies=tuple(copies))
+        return Lowered(copies=tuple(copies), columns=columns)
     assert a_lies is not None
     assert b_lies is not None
     assert aux_lies is not None
@@ -222,7 +235,7 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     extents, strides = _collapse(list(problem.batch_shape), strides)
     m = problem.m
     if row.gradient != "bgrad" and len(extents) == 1 and not problem.conj_a:
-        if m == 1:
+        if m == 1 and swapped:
             # A matrix of one row may have any ld: let it be the step from one batch entry to the next.
             a_lies, c_lies, d_lies, aux_lies = (
                 ("row", strides[name][0]) if strides[name][0] >= columns and _as("row", (1, columns), matrix) else lies
@@ -253,7 +266,7 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     if problem.scale_a == "block32":
         together = []
     inner = max(together, key=lambda axis: extents[axis], default=None)
-    out = Lowered(swapped=swapped)
+    out = Lowered(swapped=swapped, columns=columns, turned=turned)
     batch_of = {name: strides[name][inner] if inner is not None else 0 for name in OPERANDS}
     out.batch_count = extents[inner] if inner is not None else 1
     out.outer_shape = tuple(e for axis, e in enumerate(extents) if axis != inner)
@@ -294,7 +307,7 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     out.bias_batch_stride = batch_of["bias"]
     out.aux_ld = max(1, aux_lies[1])
     # Never the default, which hipBLASLt takes from an unset ld.
-    out.aux_batch_stride = batch_of["aux"] if out.batch_count > 1 else out.aux_ld * m
+    out.aux_batch_stride = batch_of["aux"] if out.batch_count > 1 else out.aux_ld * (m if swapped else problem.n)
     return out
 
 
@@ -312,6 +325,29 @@ def _scale_steps(problem: Problem, name: str, batch: tuple[int, ...]) -> list[in
         steps.append(reach if extent != 1 else 0)
         reach *= extent
     return [0] * (len(problem.batch_shape) - len(batch)) + steps[::-1]
+
+
+def with_copies(problem: Problem, copies: tuple[str, ...]) -> Problem:
+    """Return the problem as it is once these operands are copied to where the library can take them."""
+    dense: dict[str, Any] = {}
+    for name in copies:
+        operand = getattr(problem, name)
+        if name == "out":  # computed aside
+            dense[name] = None
+            continue
+        dense[name] = OperandInfo.dense(problem.result_shape if name == "c" else operand.shape, operand.dtype)
+        if name == "c" and lower(problem).columns:
+            dense[name] = replace(_in_columns(problem), dtype=operand.dtype)
+        if name in ("a", "b"):
+            dense[f"conj_{name}"] = False
+    return replace(problem, **dense) if dense else problem
+
+
+def _in_columns(problem: Problem) -> OperandInfo:
+    """Return a dense result whose matrices lie in columns."""
+    *batch, m, n = problem.result_shape
+    strides = dense_strides((*batch, n, m))
+    return OperandInfo(problem.result_shape, (*strides[:-2], 1, strides[-2]), problem.dtype)
 
 
 def _as(orientation: str, shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:

@@ -12,7 +12,10 @@ from rocpy._core cimport Status
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, check_whole, epilogue_index, info, operand_named, parse_all, parse_one, problem_of, read_factors, read_out, reset_factors, sole_aux
+from rocpy.blaslt._arguments cimport (
+    Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
+    reset_factors, sole_aux, staged_infos,
+)
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, release_context, settle,
 )
@@ -30,8 +33,7 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt.call import Settle as _Settle, matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.blaslt.problem import OperandInfo
-from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
+from rocpy.errors import ClosedError, InvalidOperandError, RocpyError
 from rocpy.runtime.device import Device
 
 # Algorithms that are asked for: first few, since hipBLASLt walks its whole library when asked for more than it ranked, which takes
@@ -81,6 +83,7 @@ cdef class Matmul:
     cdef readonly object unfused
     #: Names of operands that are copied at each execution, because the library cannot take them as they lie.
     cdef readonly tuple copies
+    cdef readonly tuple staged  # names of operands in CPU memory that are copied to the device when they are given
 
     def __cinit__(self, *args, **kwargs):
         self.closed = True  # until __init__ has succeeded
@@ -102,12 +105,16 @@ cdef class Matmul:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
         cdef tuple scales = _policy.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
+        if bias is not None and type(b) is Weight:
+            (<Weight>b).current()
+            b = _policy.unpacked(b, bias)
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
-        self.prototype = None
-        if _staging.needed(a):
+        self.prototype, self.staged = None, ()
+        if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
             _staging.check_allowed(self.options)
-            self.prototype = a
+            self.staged = _staging.copied_names(staged_infos(a, b, c, bias, aux, None), b)
+            self.prototype = _staging.prototype(a)
             a, b, c, bias, aux = [_staging.upload(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
             scales = _staging.upload_scales(scales)
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
@@ -137,21 +144,9 @@ cdef class Matmul:
         cdef object launched = problem
         if problem.m and problem.n and problem.batch:
             copies = _lowering.lower(problem).copies
-        if "transpose" in copies:
-            raise UnsupportedError(
-                f"bias: shape {problem.bias.shape}, one per row, is added by the transposed product; use rocpy.matmul, or make a Matmul "
-                "of b.T and a.T with the bias as a vector"
-            )
-        if copies:
             if self.options.copies == "error":
-                raise _policy.copy_refused(copies[0], getattr(problem, copies[0]).text)
-            dense = {}
-            for name in copies:
-                shape = problem.result_shape if name == "c" else getattr(problem, name).shape
-                dense[name] = OperandInfo.dense(shape, getattr(problem, name).dtype)
-                if name in ("a", "b"):
-                    dense["conj_" + name] = False
-            launched = replace(problem, **dense)
+                _staging.refuse_copies(problem)
+            launched = _lowering.with_copies(problem, copies)
         self.problem, self.copies, self.launched = problem, copies, launched
         self.call.reset()
         self.found = self.unfused = None
@@ -348,6 +343,10 @@ cdef class Matmul:
                 result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.prototype_of_results(),
                                  out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors,
                                  self.scales, chosen, device, c_stream, after)
+                if self.call.get().turned:
+                    if after != after_wait:
+                        settle(c_stream)
+                    result = _policy.turned_product(result, None, lambda: None)
             extra = amax = None
             if self.scales is not None and self.scales.amax:
                 result, extra, amax = result
@@ -384,7 +383,7 @@ cdef class Matmul:
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
         for name in self.copies:
-            array = _policy.contiguous(self.given[name], self.problem.result_shape if name == "c" else None)
+            array = _policy.copy_of(self.given[name], name, self.problem)
             copied.append(parse_one(array, name, operand_named(operands, name), &operands.a))
         return tuple(copied)
 
@@ -399,6 +398,8 @@ cdef class Matmul:
             changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
             if type(b) is Weight and self.weight_bias and bias is None and (<Weight>b).bias is not None:
                 changes["bias"] = (<Weight>b).bias
+            elif type(b) is Weight:
+                changes["b"] = _policy.unpacked(b, self.given["bias"] if bias is None else bias)
             if self.released:
                 _reset.check_all(self.problem, changes)
             if "aux" in changes:

@@ -240,7 +240,7 @@ class Problem:
 
     @property
     def column_bias(self) -> bool:
-        """Whether the bias is one for each row of the result, of shape (M, 1)."""
+        """Whether the bias is one for each row of the result, of shape (M, 1), with or without batch axes."""
         matrices = min(len(self.a.shape), len(self.b.shape)) > 1
         return self.bias is not None and is_column_bias(self.bias.shape, self.m, self.n, self.batch_shape, matrices)
 
@@ -295,7 +295,8 @@ _FLAGS = ("scale_a", "scale_b", "scale_c", "scale_d", "amax", "conj_a", "conj_b"
 
 def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...], matrices: bool) -> bool:
     """Whether a bias of this shape is one for each row of the result; ``matrices``: neither operand is a vector."""
-    return bias == (m, 1) and matrices and (n != 1 or (m != 1 and batch != (m,)))
+    # With N = 1 such a shape may be that of one bias for each batch entry, and then stands for that.
+    return matrices and bias[-2:] == (m, 1) and bias != (*batch, n) and broadcast(bias[:-2], batch) == batch
 
 
 def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:

@@ -239,6 +239,28 @@ def test_the_gradient_of_groups_of_rows(rng):
         near(found[group], x[low:high].T, gradient[low:high])
 
 
+@pytest.mark.parametrize("epilogue", ["gelu_erf", "sigmoid_bias"])
+def test_groups_of_what_the_library_cannot_fuse(epilogue, rng):
+    x, experts, bias, marks = normal(rng, 12, 5), normal(rng, 3, 5, 4), normal(rng, 3, 4), [1, 3, 3, 12]
+    options = {"epilogue": epilogue} | ({"bias": bias} if "bias" in epilogue else {})
+    out = np.full((12, 4), 7, np.float32)
+    for found in (
+        rocpy.grouped_matmul(x, experts, offsets=marks, **options),
+        rocpy.grouped_matmul(x, experts, offsets=marks, out=out, **options),
+    ):
+        assert (found[0] == (7 if found is out else 0)).all()
+        for group, (low, high) in enumerate(itertools.pairwise(marks)):
+            one = options | ({"bias": bias[group]} if "bias" in options else {})
+            near(found[low:high], x[low:high], experts[group], **one)
+    sums = rocpy.grouped_matmul(x.T, normal(rng, 12, 4), offsets=marks, **options)
+    assert sums.shape == (3, 5, 4)
+    listed = rocpy.grouped_matmul(
+        [x, x[:2]], experts[0], **(options | ({"bias": bias[0]} if "bias" in options else {}))
+    )
+    one = options | ({"bias": bias[0]} if "bias" in options else {})
+    near(listed[1], x[:2], experts[0], **one)
+
+
 # ---- refusals ----
 
 

@@ -327,19 +327,11 @@ def test_arguments_of_later_features_are_refused_by_name(operands):
             rocpy.matmul(a, b, **later)
 
 
-def test_a_column_bias_is_for_the_function_form(rng):
-    a, b = rng.standard_normal((4, 5)), rng.standard_normal((5, 6))
-    with pytest.raises(rocpy.UnsupportedError, match="bias"):
-        rocpy.Matmul(a, b, epilogue="bias", bias=np.ones((4, 1)))
-
-
 # ---- the problem as data ----
 
 
 @pytest.mark.parametrize("case", case_list.select("quick", dtype="bfloat16")[::17], ids=lambda case: case.name)
 def test_problems_survive_json(case):
-    if case.bias == "column":
-        pytest.skip("a column bias is not a plan's problem")
     arrays = make_operands(case)
     positional = [arrays.pop(key) for key in ("a", "b", "c") if key in arrays]
     with rocpy.Matmul(*positional, **arrays, **keywords(case)) as mm:
