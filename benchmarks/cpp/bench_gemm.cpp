@@ -71,6 +71,7 @@ struct Shape {
   bool b_transposed, packed, bias;
   Activation activation;
   Aux aux;
+  bool scaled = false;  // a scalar for a, a vector for b, and a result in bfloat16
 };
 
 using Sgemm = void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
@@ -85,12 +86,13 @@ struct Run {
   double blas = 0;
 
   std::vector<unsigned char> scales;
+  std::vector<float> factors;
 
   // Of narrow types the result is what a product has without further wishes.
   static Type result_of(Type type) { return type == Type::i8 ? Type::i32 : bits_of(type) <= 8 ? Type::bf16 : type; }
 
   explicit Run(const Shape &s) : shape(s), scales(static_cast<size_t>((s.m + s.n) * s.k / 32 + 1), 127) {
-    const Type result = result_of(s.type);
+    const Type result = s.scaled ? Type::bf16 : result_of(s.type);
     auto fill = [&](std::vector<char> &v, int64_t count, Type type) {
       const size_t bits = static_cast<size_t>(bits_of(type)), size = bits / 8;
       v.resize(static_cast<size_t>(count) * bits / 8 + 64);
@@ -128,6 +130,12 @@ struct Run {
     p.a.batch_stride = s.m * s.k;
     p.b.batch_stride = s.k * s.n;
     p.a.type = p.b.type = s.type;
+    if (s.scaled) {
+      factors.assign(static_cast<size_t>(s.n), 0.001f);
+      p.a.scale.data = p.b.scale.data = factors.data();
+      p.a.scale.kind = ScaleKind::scalar;
+      p.b.scale.kind = ScaleKind::vector;
+    }
     if (bits_of(s.type) < 8) {
       p.a.scale.data = scales.data();
       p.b.scale.data = scales.data() + s.m * s.k / 32;
@@ -274,6 +282,10 @@ int main(int argc, char **argv) {
         {"1024x1024x1024 e4m3", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no},
         {"1024x1024x1024 e4m3 bt", 1024, 1024, 1024, 1, e4m3, true, false, false, none, no},
         {"1024x1024x1024 e4m3 packed", 1024, 1024, 1024, 1, e4m3, false, true, false, none, no},
+        {"1024x1024x1024 e4m3 scaled", 1024, 1024, 1024, 1, e4m3, false, false, false, none, no, true},
+        {"1024x1024x1024 e4m3 scaled gelu", 1024, 1024, 1024, 1, e4m3, false, false, true, gelu, no, true},
+        {"1024x1024x1024 i8 scaled", 1024, 1024, 1024, 1, i8, false, false, false, none, no, true},
+        {"1024x1024x1024 i8 scaled gelu", 1024, 1024, 1024, 1, i8, false, false, true, gelu, no, true},
         {"1024x1024x1024 e5m2", 1024, 1024, 1024, 1, Type::e5m2, false, false, false, none, no},
         {"1024x1024x1024 e4m3_fnuz", 1024, 1024, 1024, 1, Type::e4m3_fnuz, false, false, false, none, no},
         {"512x3072x768 e4m3", 512, 3072, 768, 1, e4m3, false, false, false, none, no},
