@@ -4,10 +4,21 @@
 
 #include <atomic>
 #include <cstring>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "environment.h"
 
 namespace rocpy_host::gemm {
+
+#if defined(__x86_64__)
+// Of this set only the integer kernels are its own.
+namespace avx2_vnni {
+extern const Kernels<int32_t> kernels_i32;
+}
+#endif
+
 namespace {
 
 struct Entry {
@@ -23,7 +34,12 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-bool has_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+// Compilers know this feature by name since lately only.
+bool has_avx2_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #endif
 bool always() { return true; }
 
@@ -32,10 +48,13 @@ const Entry kEntries[] = {
 #if defined(__x86_64__)
     {{"avx512_vnni", &avx512::kernels_f32, &avx512::kernels_f64, &avx512_vnni::kernels_i32, &avx512::kernels_c32,
       &avx512::kernels_c64},
-     has_vnni},
+     has_avx512_vnni},
     {{"avx512", &avx512::kernels_f32, &avx512::kernels_f64, &avx512::kernels_i32, &avx512::kernels_c32,
       &avx512::kernels_c64},
      has_avx512},
+    {{"avx2_vnni", &avx2::kernels_f32, &avx2::kernels_f64, &avx2_vnni::kernels_i32, &avx2::kernels_c32,
+      &avx2::kernels_c64},
+     has_avx2_vnni},
     {{"avx2", &avx2::kernels_f32, &avx2::kernels_f64, &avx2::kernels_i32, &avx2::kernels_c32, &avx2::kernels_c64},
      has_avx2},
 #elif defined(__aarch64__)

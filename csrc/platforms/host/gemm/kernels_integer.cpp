@@ -22,7 +22,7 @@ constexpr Kernels<int32_t> make_kernels() {
   fill_integer_tiles<2, kTileRows>(set.tile[0][1][1]);
   set.elements[0] = &elements_i8;
   set.pack_left = pack_integers<true>;
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
   set.correct = correct_offset;
 #endif
   set.epilogue = choose_integer_epilogue;
@@ -31,6 +31,7 @@ constexpr Kernels<int32_t> make_kernels() {
 
 }  // namespace
 
+extern const Kernels<int32_t> kernels_i32;
 const Kernels<int32_t> kernels_i32 = make_kernels();
 
 }  // namespace rocpy_host::gemm::ROCPY_KERNEL_ISA

@@ -16,6 +16,11 @@ constexpr int kGroup = 4;
 ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
   return cast<VecI>(_mm512_dpbusd_epi32(cast<__m512i>(sum), cast<__m512i>(left), cast<__m512i>(right)));
 }
+#elif defined(__AVXVNNI__)
+constexpr int kGroup = 4;
+ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
+  return cast<VecI>(_mm256_dpbusd_avx_epi32(cast<__m256i>(sum), cast<__m256i>(left), cast<__m256i>(right)));
+}
 #else
 constexpr int kGroup = 2;
 ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
@@ -120,15 +125,10 @@ ROCPY_INLINE VecI join_rows(const int8_t *from, int64_t x_stride, int64_t rows, 
 
 // A vector of groups of neighbours along x, of which `count` elements exist.
 constexpr int kGroupVector = kLanes<int32_t> * kGroup;
-#if defined(__AVX512VNNI__)
-ROCPY_INLINE VecI load_groups(const int8_t *from) { return load_bits<VecI>(from); }
-ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
-  if (count >= kGroupVector) return load_groups(from);
-  return cast<VecI>(_mm512_maskz_loadu_epi8((uint64_t{1} << count) - 1, from));
-}
-#else
 ROCPY_INLINE VecI load_groups(const int8_t *from) {
-#if defined(__AVX512BW__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+  return load_bits<VecI>(from);
+#elif defined(__AVX512BW__)
   return cast<VecI>(_mm512_cvtepi8_epi16(load_bits<__m256i>(from)));
 #elif defined(__AVX2__)
   return cast<VecI>(_mm256_cvtepi8_epi16(load_bits<__m128i>(from)));
@@ -140,11 +140,14 @@ ROCPY_INLINE VecI load_groups(const int8_t *from) {
 }
 ROCPY_INLINE VecI load_groups(const int8_t *from, int64_t count) {
   if (count >= kGroupVector) return load_groups(from);
+#if defined(__AVX512VNNI__)
+  return cast<VecI>(_mm512_maskz_loadu_epi8((uint64_t{1} << count) - 1, from));
+#else
   int8_t whole[kGroupVector] = {};
   __builtin_memcpy(whole, from, static_cast<size_t>(count));
   return load_groups(whole);
-}
 #endif
+}
 
 template <bool left>
 void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t k, int count, int width, int32_t *to,
@@ -184,7 +187,7 @@ void pack_integers(const void *data, int64_t x_stride, int64_t c_stride, int64_t
   }
 }
 
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 inline void correct_offset(int64_t k, const int32_t *b, int64_t b_stride, int32_t *out) {
   constexpr int lanes = kLanes<int32_t>;
   const VecI offset = splat(static_cast<int32_t>(0x80808080u));
