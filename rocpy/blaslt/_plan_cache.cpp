@@ -43,5 +43,8 @@ PYBIND11_MODULE(_plan_cache, module) {
         rocpy::plan_cache().resize(capacity);
       },
       py::arg("capacity"), "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
+  module.def("handles", &rocpy::context_count,
+             "Return how many hipBLASLt handles are kept, each with its workspace: one for each device and stream in "
+             "use, and at most 64 altogether where they are idle; clear() gives those back.");
   module.def("live_plans", &rocpy::MatmulPlan::live, "Return how many plans exist, in the cache and outside it.");
 }

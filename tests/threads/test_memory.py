@@ -29,6 +29,26 @@ PROGRAM = """
         mm = rocpy.Matmul(a, b)
         mm.plan()
 
+    def replanned():
+        with rocpy.Matmul(a, b) as mm:
+            mm.plan()
+            mm.plan(algorithms=[mm.pin(-1 + len(mm.algorithms)).to_dict()])
+            mm.export()
+            mm.execute(algorithm=0)
+
+    moving = rocpy.Matmul(a, b, options={"dynamic": "m"})
+
+    def another_m(count=[0]):
+        count[0] += 1
+        moving.reset_operands(a=np.ones((1 + count[0] % 50, 5), np.float32))
+        moving.execute()
+
+    def nvmath():
+        from rocpy.compat.nvmath.linalg import advanced
+        with advanced.Matmul(a, b) as mm:
+            mm.plan(epilog=advanced.MatmulEpilog.RELU_AUX)
+            mm.execute()
+
     def weight():
         rocpy.matmul(a, rocpy.Weight(b, bias=bias), epilogue="relu_bias")
 
@@ -81,6 +101,9 @@ PROGRAM = """
 WORK = {
     "plan": 10_000,
     "dropped_plan": 10_000,
+    "replanned": 3_000,
+    "another_m": 5_000,
+    "nvmath": 1_500,
     "weight": 10_000,
     "function": 20_000,
     "new_shape": 10_000,

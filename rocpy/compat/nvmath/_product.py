@@ -304,6 +304,11 @@ class Matmul(Engine):
             raise MatmulStateError("algorithms: there is no plan yet; call plan()")
         return list(self._algorithms)
 
+    @property
+    def flop_count(self) -> int:
+        """Floating-point operations of the product, batches and complex factors counted."""
+        return self._specification.flops
+
     def free(self) -> None:
         """Give everything back; a second time does nothing."""
         if self._freed:

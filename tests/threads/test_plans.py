@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""Planned products and the pool behind them under threads, forks and at exit; the pool is bounded and is emptied."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import rocpy
+
+
+def in_threads(count, work):
+    """Run work(index) in threads that start together; raises the first failure."""
+    start = threading.Barrier(count)
+
+    def run(index):
+        start.wait()
+        return work(index)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def test_one_plan_cache_under_threads_that_fill_clear_and_resize_it(rng):
+    shapes = [(m, k, n) for m in (1, 7, 33) for k in (5, 64) for n in (3, 48)]
+    operands = [
+        (rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32))
+        for m, k, n in shapes
+    ]
+    expected = [rocpy.matmul(a, b, epilogue="gelu") for a, b in operands]
+    capacity = rocpy.plan_cache.info()["capacity"]
+
+    def work(index):
+        order = np.random.default_rng(index).integers(0, len(shapes), 150)
+        for step, place in enumerate(order):
+            assert np.array_equal(rocpy.matmul(*operands[place], epilogue="gelu"), expected[place])
+            if index == 0 and step % 10 == 0:
+                rocpy.plan_cache.clear()
+            elif index == 1 and step % 10 == 0:
+                rocpy.plan_cache.resize(step % 7)
+
+    try:
+        in_threads(6, work)
+    finally:
+        rocpy.plan_cache.resize(capacity)
+    rocpy.plan_cache.clear()
+    assert rocpy.plan_cache.info()["size"] == 0
+
+
+def test_a_plan_of_each_thread_is_planned_pinned_and_reset_in_parallel(rng):
+    b = rng.standard_normal((64, 48), dtype=np.float32)
+
+    def work(index):
+        a = np.full((40 + index, 64), index + 1, np.float32)
+        with rocpy.Matmul(a, b, options={"dynamic": "m"}) as mm:
+            for rounds in range(20):
+                mm.plan()
+                mm.pin(rounds % len(mm.algorithms))
+                np.testing.assert_allclose(mm.execute(), a @ b, rtol=1e-4, atol=1e-3)
+                mm.reset_operands(a=a[: 1 + rounds])
+                np.testing.assert_allclose(mm.execute(), a[: 1 + rounds] @ b, rtol=1e-4, atol=1e-3)
+                mm.reset_operands(a=a)
+
+    in_threads(5, work)
+
+
+def test_misuse_by_two_threads_is_told_by_every_method():
+    a = np.ones((600, 600), np.float32)
+    told = []
+    with rocpy.Matmul(a, a) as mm:
+        mm.plan()
+        expected = mm.execute()
+        stop = threading.Event()
+
+        def busy():
+            while not stop.is_set():
+                try:
+                    mm.execute()
+                except rocpy.RocpyError as error:
+                    told.append(str(error))
+
+        thread = threading.Thread(target=busy)
+        thread.start()
+        try:
+            for use in (mm.execute, mm.plan, lambda: mm.pin(0), lambda: mm.reset_operands(alpha=1.0)) * 50:
+                try:
+                    use()
+                except rocpy.RocpyError as error:
+                    told.append(str(error))
+        finally:
+            stop.set()
+            thread.join()
+        assert all("another thread" in text for text in told)
+        np.testing.assert_array_equal(mm.execute(), expected)
+
+
+def test_close_in_the_midst_of_another_threads_use_is_refused_or_done():
+    a = np.ones((500, 500), np.float32)
+    for _ in range(10):
+        mm = rocpy.Matmul(a, a)
+        mm.plan()
+        outcomes = []
+
+        def busy(mm=mm, outcomes=outcomes):
+            try:
+                outcomes.append(mm.execute()[0, 0] == 500)
+            except rocpy.RocpyError as error:
+                outcomes.append("closed" in str(error) or "another thread" in str(error))
+
+        thread = threading.Thread(target=busy)
+        thread.start()
+        try:
+            mm.close()
+        except rocpy.RocpyError as error:
+            assert "another thread" in str(error)  # noqa: PT017
+        thread.join()
+        mm.close()
+        assert outcomes == [True]
+
+
+# ---- the pool of handles and workspaces ----
+
+
+def test_handles_are_one_for_each_stream_bounded_and_given_back():
+    a = np.ones((32, 32), np.float32)
+    rocpy.plan_cache.clear()
+    assert rocpy.plan_cache.handles() == 0
+    for _ in range(3):
+        rocpy.matmul(a, a)
+    assert rocpy.plan_cache.handles() == 1
+    streams = [rocpy.Stream() for _ in range(100)]
+    try:
+        for count, stream in enumerate(streams, 2):
+            rocpy.matmul(a, a, stream=stream)
+            stream.synchronize()
+            assert rocpy.plan_cache.handles() <= min(count, 64)
+        rocpy.plan_cache.clear()
+        assert rocpy.plan_cache.handles() == 0
+        assert rocpy.matmul(a, a)[0, 0] == 32
+        rocpy.matmul(a, a, stream=streams[0])
+        streams[0].synchronize()
+        assert rocpy.plan_cache.handles() == 2
+    finally:
+        for stream in streams:
+            stream.close()
+    assert rocpy.plan_cache.handles() == 1
+
+
+def test_plans_outlive_a_cleared_pool(rng):
+    a = rng.standard_normal((64, 4096), dtype=np.float32)
+    with rocpy.Matmul(a, a.T) as mm:
+        mm.plan()
+        expected = {found.name: mm.execute(algorithm=found) for found in mm.algorithms}
+        rocpy.plan_cache.clear()
+        for found in mm.algorithms:
+            np.testing.assert_array_equal(mm.execute(algorithm=found), expected[found.name])
+
+
+# ---- fork and exit ----
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_uses_pins_and_replans_what_its_parent_planned(run_python):
+    code = """
+        import os, sys
+        import numpy as np
+        import rocpy
+        a = np.random.default_rng(1).standard_normal((200, 200)).astype(np.float32)
+        mm = rocpy.Matmul(a, a, options={"dynamic": "m"})
+        mm.plan()
+        mm.pin(len(mm.algorithms) - 1)
+        expected = mm.execute()
+        kept = mm.export()
+        pid = os.fork()
+        right = np.array_equal(mm.execute(), expected)
+        mm.reset_operands(a=a[:9])
+        right &= np.allclose(mm.execute(), a[:9] @ a, atol=1e-3)
+        mm.reset_operands(a=a)
+        right &= np.array_equal(mm.execute(), expected) and mm.algorithm.source == "pinned"
+        with rocpy.Matmul(a, a) as other:
+            other.pin(kept)
+            right &= np.array_equal(other.execute(), expected)
+        mm.plan()
+        mm.close()
+        if pid == 0:
+            sys.exit(0 if right else 3)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, status
+        assert right
+    """
+    assert run_python(code).stderr == ""
+
+
+def test_exit_with_plans_in_every_state(run_python):
+    code = """
+        import numpy as np
+        import rocpy
+        from rocpy.compat import nvmath
+        a = np.ones((64, 64), np.float32)
+        made, planned, pinned, released, closed, dynamic = [
+            rocpy.Matmul(a, a, epilogue="gelu_aux", options={"dynamic": "m"}) for _ in range(6)
+        ]
+        planned.plan()
+        pinned.pin(0)
+        released.plan()
+        released.release_operands()
+        closed.close()
+        for m in range(1, 20):
+            dynamic.reset_operands(a=a[:m])
+            dynamic.execute()
+        other = nvmath.linalg.advanced.Matmul(a, a)
+        other.plan()
+        cycle = [dynamic, other]
+        cycle.append(cycle)
+    """
+    assert run_python(code).stderr == ""
