@@ -75,6 +75,10 @@ class Matmul:
         aux: ArrayLike | dict[str, Any] | None = None,
         alpha: complex | None = None,
         beta: complex | None = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
     ) -> None: ...
     def release_operands(self) -> None: ...
     def close(self) -> None: ...
