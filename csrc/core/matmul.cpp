@@ -212,6 +212,12 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
              "hipblasLtMatmulAlgoGetHeuristic");
     }
     for (int i = 0; status.ok() && i < returned; ++i) {
+      uint32_t traits = 0;
+      if (spec_.required_traits) {
+        status = algo_traits(context->handle, results[i].algo, descriptor.handle, layout_a_, layout_b_, layout_c_,
+                             layout_d_, &traits);
+      }
+      if (!status.ok() || (traits & spec_.required_traits) != spec_.required_traits) continue;
       std::string name;  // stays empty where nobody tells it
       algo_name(context->handle, results[i].algo, &name);
       algorithms_.push_back({results[i].algo, results[i].workspaceSize, results[i].wavesCount, name});

@@ -59,6 +59,7 @@ struct MatmulSpec {
   int64_t aux_ld = 0, aux_batch_stride = 0;
   float activation_low = 0.0f, activation_high = 0.0f;
   bool has_activation_arguments = false;
+  uint32_t required_traits = 0;                // ROCPY_EXT_ALGO_*: algorithms that do not promise them are left out
   uint32_t scales = 0;                         // bits of ScaleIndex: those that the descriptor has
   int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
   // Batch axes that no single stride describes: the library is called once for each of their positions.

@@ -103,6 +103,26 @@ def recipe_of(bits: int, epilogue: str, operand: str, dtype: str) -> Recipe:
     return recipes(epilogue, operand, dtype, bool(kind & 1), bool(kind & 2))[kind >> 2]
 
 
+# Functions of which every framework gives the same bits wherever an element lies.
+_EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
+
+
+def required_traits(options: Options) -> int:
+    """Return what an algorithm must promise under these options, as bits of ROCPY_EXT_ALGO_*."""
+    return {False: 0, True: 1, "batch": 3}[options.reproducible]
+
+
+def check_reproducible(problem: Problem, options: Options) -> None:
+    """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
+    name = _function_of(problem.row)
+    if options.reproducible == "batch" and name not in _EXACT:
+        raise UnsupportedError(
+            f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here of the framework's own "
+            f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or leave the "
+            "option away"
+        )
+
+
 def strict(options: Options) -> Options:
     """Return the options of the native product inside an unfused one."""
     return replace(options, fallback="error")
@@ -129,6 +149,11 @@ def base_problem(problem: Problem, recipe: Recipe) -> Problem:
         compute=problem.compute if problem.compute == "tf32" and not recipe.operands else None,
         **({} if recipe.operands else scales_of(problem)),
     )
+
+
+def not_in_rows(problem: Problem) -> str:
+    """Return why nothing is promised of the rows of a product that the library computes lying in columns."""
+    return f"options(reproducible='batch'): the library computes {problem} in columns, and promises nothing of its rows"
 
 
 def scales_of(problem: Problem) -> dict[str, Any]:
@@ -276,7 +301,7 @@ class Unfused:
         return x + bias[..., None, :]
 
     def _activated(self, framework: Framework, x: Any) -> Any:
-        name = self.row.name.removesuffix("_bgrad").removesuffix("_bias").removesuffix("_aux")
+        name = _function_of(self.row)
         if name == "clamp":
             low, high = self.arguments["clamp"]
             return framework.clamp(x, low, high)
@@ -341,6 +366,14 @@ _ACTIVATIONS: dict[str, Callable[[Framework, Any], Any]] = {
     "silu": _silu,
     "sigmoid": _sigmoid,
 }
+
+
+def _function_of(row: EpilogueRow) -> str:
+    """Return the name of an epilogue's elementwise function."""
+    name = row.name
+    for suffix in ("_bgrad", "_bias", "_aux"):
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _matrix_of(weight: Any) -> Any:

@@ -73,6 +73,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         float activation_low
         float activation_high
         c_bool has_activation_arguments
+        uint32_t required_traits
         uint32_t scales
         int32_t scale_mode_a
         int32_t scale_mode_b

@@ -74,6 +74,8 @@ cdef int fill_shape(int32_t *ndim, int64_t *extents, tuple shape) except -1:
 
 # What hipBLASLt answers for types, epilogues and attributes that it does not have, at planning: hipblasStatus_t.
 cdef tuple _REFUSALS = (3, 6, 7, 10)
+# Algorithms that are asked for when only some of them will do.
+cdef int _REPRODUCIBLE = 64
 
 
 cdef bint refuses(const Status &status):
@@ -86,6 +88,7 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
     cdef int place
     if options.fallback == "error":
         raise _fallback.refused(why)
+    _fallback.check_reproducible(problem, options)
     strict = _fallback.strict(options)
     for place, recipe in enumerate(_fallback.recipes_of(problem)):
         if not _fallback.keeps_scales(problem, recipe):
@@ -129,6 +132,12 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             call.copies |= 1 << _policy.COPY_BITS[name]
         if lowered.columns:
             call.copies |= 1 << _policy.COPY_BITS["columns"]
+        return result
+    if not lowered.swapped and options.reproducible == "batch":
+        # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
+        if problem.out is None:
+            return unfused(result, problem, options, context, packed, _fallback.not_in_rows(problem))
+        call.copies = 1 << _policy.COPY_BITS["out"]
         return result
 
     cdef MatmulSpec spec = MatmulSpec()
@@ -182,6 +191,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if requested < wanted:
         requested = wanted
     cdef Status status
+    spec.required_traits = _fallback.required_traits(options)
+    if spec.required_traits and requested < _REPRODUCIBLE:
+        requested = _REPRODUCIBLE
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
     if not status.ok() and not refuses(status):
@@ -191,7 +203,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             call.plan.release()
             call.plan = NULL
         return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
-    index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call, -1))
+    index, source = 0, "reproducible"
+    if not options.reproducible:
+        index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call, -1))
     call.algorithm = index
     call.source = source.encode()
     call.swapped = lowered.swapped

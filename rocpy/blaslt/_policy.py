@@ -50,6 +50,12 @@ def clamp_bounds(clamp: object) -> tuple[float, float]:
 def nothing_found(problem: Problem, options: Options) -> str:
     """Return the message for a problem that the platform has no algorithm for."""
     chosen = platform.current()
+    if options.reproducible:
+        return (
+            f"the {chosen.name} platform has no algorithm for {problem} that promises reproducible="
+            f"{options.reproducible!r} within {options.max_workspace_bytes} bytes of workspace; leave the option away, "
+            "or run where the platform promises it: rocpy.blaslt.supported(..., options=...) tells"
+        )
     return (
         f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes "
         "of workspace; "

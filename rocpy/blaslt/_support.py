@@ -11,6 +11,7 @@ from rocpy import dtypes, platform
 from rocpy.blaslt import _fallback, _launch
 from rocpy.blaslt._options import Options, options, resolve_options
 from rocpy.blaslt._policy import COPY_BITS, clamp_bounds, copy_refused
+from rocpy.blaslt._product_types import bias_types, find_family
 from rocpy.blaslt.epilogues import EpilogueRow, find_epilogue
 from rocpy.blaslt.lowering import with_copies
 from rocpy.blaslt.problem import OperandInfo, Problem
@@ -120,7 +121,8 @@ def supported(
     c
         Whether there is a ``c`` operand.
     bias
-        Type of the bias, that of the result by default; ``"column"`` for one per row, of shape ``(M, 1)``.
+        Type of the bias, by default that of the result where it may be; ``"column"`` for one per row, of shape
+        ``(M, 1)``.
     scale_a, scale_b
         ``"scalar"``, ``"vector"`` for one per row of ``a`` or column of ``b``, ``"block32"`` for MX formats.
     scale_c, scale_d, amax
@@ -207,7 +209,9 @@ def _problem(
     result = OperandInfo.dense(plain.result_shape, plain.dtype)
     added = None
     if row.bias:
-        own = plain.dtype if bias in (None, "column") else dtypes.lookup(bias).name
+        family = find_family(left, right, "block32" in (flags["scale_a"], flags["scale_b"]))
+        first = bias_types(family, plain.dtype)[0]
+        own = first if bias in (None, "column") else dtypes.lookup(bias).name
         added = OperandInfo.dense((m, 1) if bias == "column" else (n,), own)
     return Problem.make(
         a,
