@@ -64,6 +64,7 @@ layout: $(STAMPS)/test ## The rules of the source tree
 docs: $(STAMPS)/package $(STAMPS)/test ## Run every example of README and docs; check links and generated tables
 	$(PY) tools/environment_table.py --check
 	$(PY) tools/readme_table.py --check
+	$(PY) tools/support_table.py --check
 	$(PY) -m pytest -q tests/test_docs.py $(ARGS)
 
 cpp: $(STAMPS)/build ## C++ tests
@@ -89,6 +90,7 @@ bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch)
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/environment_table.py
 	$(PY) tools/readme_table.py
+	$(PY) tools/support_table.py
 
 .PHONY: clean
 clean: ## Remove the environment and everything built

@@ -7,186 +7,64 @@ integer results), wherever the library gives the product in that type.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from rocpy import dtypes, platform
+from rocpy import dtypes
 from rocpy.blaslt._framework import Framework, framework_of, values
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._policy import assign
+from rocpy.blaslt._policy import SCALES, assign
+from rocpy.blaslt._product_types import gradient_type
+from rocpy.blaslt._recipes import (
+    RECIPE_SHIFT,
+    UNFUSED_BIT,
+    Recipe,
+    base_problem,
+    check_reproducible,
+    function_of,
+    keeps_scales,
+    kind_bits,
+    no_enumerator,
+    not_in_rows,
+    recipe_of,
+    recipes,
+    recipes_of,
+    refused,
+    required_traits,
+    strict,
+    why,
+    working_type,
+)
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
-from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, is_column_bias
-from rocpy.errors import UnsupportedError
+from rocpy.blaslt.problem import Problem, is_column_bias
 from rocpy.runtime.memory import Buffer
 
-# A call's kind, in the bits of CachedCall::copies above those of the operands: it is unfused, and by which recipe.
-UNFUSED_BIT = 7
-RECIPE_SHIFT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """The native product that an unfused one begins with.
-
-    Parameters
-    ----------
-    epilogue, dtype
-        Of that product.
-    operands
-        Type that a and b are converted to first; empty: they go in as they are.
-    scaled
-        Whether it applies the scales of a and b; if not, they and ``alpha`` and ``c`` are applied afterwards.
-    """
-
-    epilogue: str
-    dtype: str
-    operands: str = ""
-    scaled: bool = True
-
-    @property
-    def text(self) -> str:
-        """The recipe in words."""
-        before = f"a and b as {self.operands}, " if self.operands else ""
-        after = "" if self.scaled else ", then the scales"
-        return f"{before}epilogue {self.epilogue} in {self.dtype}{after}"
-
-
-def working_type(result: str) -> str:
-    """Return the type in which an unfused epilogue is computed."""
-    row = dtypes.lookup(result)
-    if row.kind == "complex":
-        return result
-    # float64 holds every int32.
-    return "float64" if result == "float64" or row.kind == "int" else "float32"
-
-
-@functools.cache
-def recipes(epilogue: str, operand: str, result: str, column_bias: bool, scales: bool) -> tuple[Recipe, ...]:
-    """Return what an unfused product may begin with, the most exact and least work first."""
-    row = EPILOGUES[epilogue]
-    first = ("bias", "default") if row.bias and not column_bias else ("default",)
-    given = RESULT_TYPES.get(operand, ())
-    # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
-    wanted = (result,) if row.gradient in ("bgrada", "bgradb") else (working_type(result), result)
-    found = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
-    if operand == "int8" and result != "int32":
-        found.append(Recipe("default", "int32", scaled=False))
-    if scales:
-        found += [Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in given]
-    narrow = dtypes.lookup(operand)
-    if narrow.kind == "float" and narrow.bits <= 16:
-        # Every value of eight bits is one of bfloat16's too, and every one of sixteen is float32's.
-        for wider in ("bfloat16", "float32") if narrow.bits == 8 else ("float32",):
-            found += [Recipe("default", "float32", wider, scaled=not scales)]
-    return tuple(dict.fromkeys(recipe for recipe in found if recipe != Recipe(epilogue, result)))
-
-
-def recipes_of(problem: Problem) -> tuple[Recipe, ...]:
-    """Return the recipes of a problem; their places are what a cached call keeps."""
-    return recipes(problem.epilogue, problem.a.dtype, problem.dtype, problem.column_bias, False)
-
-
-def kind_bits(problem: Problem, place: int) -> int:
-    """Return the bits of a cached call that is done by the problem's recipe of that place."""
-    return 1 << UNFUSED_BIT | (int(problem.column_bias) | place << 2) << RECIPE_SHIFT
-
-
-def recipe_of(bits: int, epilogue: str, operand: str, dtype: str) -> Recipe:
-    """Return the recipe of a cached call's bits."""
-    kind = bits >> RECIPE_SHIFT
-    return recipes(epilogue, operand, dtype, bool(kind & 1), bool(kind & 2))[kind >> 2]
-
-
-# Functions of which every framework gives the same bits wherever an element lies.
-_EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
-
-
-def required_traits(options: Options) -> int:
-    """Return what an algorithm must promise under these options, as bits of ROCPY_EXT_ALGO_*."""
-    return {False: 0, True: 1, "batch": 3}[options.reproducible]
-
-
-def check_reproducible(problem: Problem, options: Options) -> None:
-    """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
-    name = _function_of(problem.row)
-    if options.reproducible == "batch" and name not in _EXACT:
-        raise UnsupportedError(
-            f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here of the framework's own "
-            f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or leave the "
-            "option away"
-        )
-
-
-def strict(options: Options) -> Options:
-    """Return the options of the native product inside an unfused one."""
-    return replace(options, fallback="error")
-
-
-def base_problem(problem: Problem, recipe: Recipe) -> Problem:
-    """Return the native product that a recipe begins with, as a problem of its own."""
-    a, b, bias, c = problem.a, problem.b, problem.bias, problem.c
-    if recipe.operands:
-        a, b = (OperandInfo.dense(operand.shape, recipe.operands) for operand in (a, b))
-    if recipe.epilogue != "bias":
-        bias = None
-    elif bias is not None and bias.dtype not in ("float32", recipe.dtype):
-        bias = OperandInfo.dense(bias.shape, recipe.dtype)
-    if c is not None and c.dtype != recipe.dtype:
-        c = OperandInfo.dense(c.shape, recipe.dtype)
-    return Problem.make(
-        a,
-        b,
-        c if recipe.scaled else None,
-        bias=bias,
-        epilogue=recipe.epilogue,
-        dtype=recipe.dtype,
-        compute=problem.compute if problem.compute == "tf32" and not recipe.operands else None,
-        **({} if recipe.operands else scales_of(problem)),
-    )
-
-
-def not_in_rows(problem: Problem) -> str:
-    """Return why nothing is promised of the rows of a product that the library computes lying in columns."""
-    return f"options(reproducible='batch'): the library computes {problem} in columns, and promises nothing of its rows"
-
-
-def scales_of(problem: Problem) -> dict[str, Any]:
-    """Return what of a problem's scales and conjugates its native product has too."""
-    names = ("scale_a", "scale_b", "scale_a_batch", "scale_b_batch", "conj_a", "conj_b")
-    return {name: getattr(problem, name) for name in names}
-
-
-def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
-    """Whether a recipe's native product applies the problem's scales: nothing after it does."""
-    if problem.scale_c or problem.scale_d or problem.amax:
-        return False
-    return not (problem.scale_a or problem.scale_b) or (recipe.scaled and not recipe.operands)
-
-
-def no_enumerator(problem: Problem) -> str:
-    """Return why an epilogue that hipBLASLt has no number for cannot be fused."""
-    return f"epilogue {problem.epilogue!r}: hipBLASLt has no such epilogue"
-
-
-def why(problem: Problem, recipe: Recipe) -> str:
-    """Return why a problem is unfused and what it begins with, in a sentence."""
-    reason = (
-        f"hipBLASLt has no epilogue {problem.epilogue}"
-        if problem.row.enumerator is None
-        else f"the {platform.current().name} platform has no algorithm for it"
-    )
-    return f"{reason}: {recipe.text}, then the framework's own operations"
-
-
-def refused(why: str) -> UnsupportedError:
-    """Return the error for a composition that the options forbid."""
-    return UnsupportedError(f"{why}; options(fallback='error') forbids composing it of the framework's operations")
+__all__ = [
+    "RECIPE_SHIFT",
+    "UNFUSED_BIT",
+    "Unfused",
+    "UnfusedPlan",
+    "base_problem",
+    "check_reproducible",
+    "keeps_scales",
+    "kind_bits",
+    "no_enumerator",
+    "not_in_rows",
+    "recipe_of",
+    "recipes",
+    "recipes_of",
+    "refused",
+    "required_traits",
+    "strict",
+    "unfused_product",
+    "why",
+    "working_type",
+]
 
 
 class Unfused:
@@ -220,8 +98,8 @@ class Unfused:
         """Return the operands of the native product: some converted, those that come later left out."""
         made = {name: self.operands[name] for name in ("a", "b", "c", "bias")}
         recipe = self.recipe
-        if type(made["b"]).__name__ == "Weight" and recipe.operands:
-            made["b"] = _matrix_of(made["b"])
+        if type(made["b"]).__name__ == "Weight" and (recipe.operands or not recipe.scaled):
+            made["b"] = _matrix_of(made["b"])  # a Weight would bring its scale along
         like = made["a"]
         for name in ("a", "b"):
             if recipe.operands:
@@ -232,6 +110,8 @@ class Unfused:
             made["bias"] = convert(made["bias"], recipe.dtype, like)
         if not recipe.scaled:
             made["c"] = None
+        elif self._scales()["scale_c"] is not None and made["c"] is not None:
+            made["c"] = self._scaled_c(made["c"], like)
         elif made["c"] is not None and dtypes.lookup(made["c"].dtype).name != recipe.dtype:
             made["c"] = convert(made["c"], recipe.dtype, like)
         return made
@@ -243,9 +123,58 @@ class Unfused:
         if not self.recipe.scaled:
             made.update(alpha=1.0, beta=None)
         made.pop("clamp")
+        own = {name: value for name, value in self._scales().items() if name in ("scale_a", "scale_b")}
+        own = own if self.recipe.scaled else dict.fromkeys(own)
+        for name in SCALES:
+            made.pop(name, None)
+        if "given" in made:
+            # A sixth place tells that scale_b is the Weight's own.
+            more = (self.arguments["given"] or ())[5:] if self.recipe.scaled else ()
+            none = all(value is None for value in own.values())
+            made["given"] = None if none else (*own.values(), None, None, False, *more)
+        elif type(self.operands["b"]).__name__ != "Weight" or self.operands["b"].scale is None:
+            made.update(own)
+        else:
+            made["scale_a"] = own["scale_a"]
         if made.get("compute") != "tf32" or self.recipe.operands:
             made["compute"] = None
         return made
+
+    def _scales(self) -> dict[str, Any]:
+        """Return the scales and amax as they were given, that of a Weight among them."""
+        given = self.arguments.get("given")
+        if given is None:
+            found = {name: self.arguments.get(name) for name in SCALES}
+        else:
+            found = dict(zip(SCALES, given, strict=False))
+        b = self.operands["b"]
+        if found["scale_b"] is None and type(b).__name__ == "Weight":
+            found["scale_b"] = b.scale
+        return found
+
+    def _scaled_c(self, c: Any, like: Any) -> Any:
+        """Return c times its scale, in the type of the native product's result."""
+        if isinstance(like, Buffer):
+            return _buffer(values(self._scaled_c(values(c), values(c))))
+        framework = framework_of(like)
+        wide = framework.wide(c, self.work, like)
+        return framework.narrow(wide * self._factor(framework, "scale_c", wide), self.recipe.dtype)
+
+    def _factor(self, framework: Framework, name: str, x: Any) -> Any:
+        """Return a scale so that it broadcasts over (..., M, N); 1 for none."""
+        value = self._scales()[name]
+        if value is None:
+            return 1.0
+        if isinstance(value, (int, float)):
+            return float(value)
+        shape = tuple(value.shape)
+        wide = framework.wide(value, self.work, x)
+        if math.prod(shape) == 1:
+            return wide.reshape(())
+        m, n = tuple(x.shape[-2:])
+        if name == "scale_a":
+            return wide if len(shape) > 1 and shape[-2:] == (m, 1) else wide[..., :, None]
+        return wide if len(shape) > 1 and shape[-2:] == (1, n) else wide[..., None, :]
 
     def native_scalars(self) -> dict[str, Any]:
         """Return the host scalars of the native product."""
@@ -273,8 +202,13 @@ class Unfused:
             if self.row.aux == "store":
                 extra[self.row.aux_name] = framework.narrow(x, self.dtype).reshape(shape)
             y = self._activated(framework, x)
+            scales = self._scales()
             if self.row.gradient:
                 extra[self.row.gradient] = self._gradient(framework, y)
+            if scales["amax"]:
+                extra["amax"] = framework.largest_magnitude(y)
+            if scales["scale_d"] is not None:
+                y = y * self._factor(framework, "scale_d", x)
             return framework.narrow(y, self.dtype).reshape(shape), extra
 
     def _full(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -285,10 +219,14 @@ class Unfused:
     def _scaled(self, framework: Framework, x: Any) -> Any:
         if self.recipe.scaled:
             return x
+        x = x * self._factor(framework, "scale_a", x) * self._factor(framework, "scale_b", x)
         x = x * float(self.arguments["alpha"])
         c, beta = self.operands["c"], self.arguments["beta"]
         if c is not None and beta != 0.0:
-            x = x + framework.wide(c, self.work, x) * (1.0 if beta is None else float(beta))
+            c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", x)
+            # One of the result's shape may lack the axes of vectors; others broadcast as they are.
+            c = c.reshape(x.shape) if math.prod(c.shape) == math.prod(x.shape) else c
+            x = x + c * (1.0 if beta is None else float(beta))
         return x
 
     def _biased(self, framework: Framework, x: Any) -> Any:
@@ -301,7 +239,7 @@ class Unfused:
         return x + bias[..., None, :]
 
     def _activated(self, framework: Framework, x: Any) -> Any:
-        name = _function_of(self.row)
+        name = function_of(self.row)
         if name == "clamp":
             low, high = self.arguments["clamp"]
             return framework.clamp(x, low, high)
@@ -322,7 +260,7 @@ class Unfused:
             vector = len(wide.shape) == 1
             sums = framework.sum(wide, -1 if name == "a" or vector else -2)
             sums = sums.reshape((1,)) if vector else sums
-        return framework.narrow(sums, self.dtype)
+        return framework.narrow(sums, gradient_type(self.dtype))
 
 
 def _negligible(framework: Framework, x: Any, value: Any) -> Any:
@@ -366,14 +304,6 @@ _ACTIVATIONS: dict[str, Callable[[Framework, Any], Any]] = {
     "silu": _silu,
     "sigmoid": _sigmoid,
 }
-
-
-def _function_of(row: EpilogueRow) -> str:
-    """Return the name of an epilogue's elementwise function."""
-    name = row.name
-    for suffix in ("_bgrad", "_bias", "_aux"):
-        name = name.removesuffix(suffix)
-    return name
 
 
 def _matrix_of(weight: Any) -> Any:
@@ -467,6 +397,9 @@ class UnfusedPlan:
         result, extra = self.product.finish(base)
         if stream is not None:
             settle()
+        if "amax" in extra:
+            amax = extra.pop("amax")
+            return result, next(iter(extra.values()), None), amax
         return (result, *extra.values()) if extra else result
 
     def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: dict[str, Any]) -> None:

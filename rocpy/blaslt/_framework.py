@@ -80,8 +80,8 @@ class Framework:
         return x.sum(axis=axis)
 
     def largest_magnitude(self, x: Any) -> Any:
-        """Return the largest absolute value, a float32 array with one element; 0 for none."""
-        return self.module.max(self.module.abs(x), initial=0.0).astype(np.float32).reshape(1)
+        """Return the largest absolute value, a float32 array without axes; 0 for none."""
+        return self.module.asarray(self.module.max(self.module.abs(x), initial=0.0), dtype=np.float32)
 
 
 class _Torch(Framework):
@@ -121,8 +121,8 @@ class _Torch(Framework):
 
     def largest_magnitude(self, x: Any) -> Any:
         if x.numel() == 0:
-            return x.new_zeros(1, dtype=self.module.float32)
-        return x.abs().amax().to(self.module.float32).reshape(1)
+            return x.new_zeros((), dtype=self.module.float32)
+        return x.abs().amax().to(self.module.float32)
 
 
 def root(array: Any) -> str:

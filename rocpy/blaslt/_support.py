@@ -249,10 +249,26 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
     if copies:
         if options.copies == "error":
             raise copy_refused(copies[0], getattr(problem, copies[0]).text)
-        inner = _answer(with_copies(problem, copies), options, name, packed, device)
+        inner = _answer(_copied(problem, copies), options, name, packed, device)
         return replace(inner, problem=problem, copies=copies)
     if bits >> _fallback.UNFUSED_BIT & 1:
         recipe = _fallback.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
         base = _answer(_fallback.base_problem(problem, recipe), _fallback.strict(options), name, packed, device)
         return Support(problem, name, [_fallback.why(problem, recipe)], "unfused", base.algorithms, base.copies)
     return Support(problem, name, [], "native", len(found))
+
+
+def _copied(problem: Problem, names: tuple[str, ...]) -> Problem:
+    """Return a problem as it is after copies were made."""
+    made = with_copies(problem, names)
+    if "block32" in (problem.scale_a, problem.scale_b):
+        # Blocks run along K, so that the library wants K adjacent in both.
+        b = problem.b
+        made = replace(
+            made,
+            a=OperandInfo.dense(problem.a.shape, problem.a.dtype),
+            b=_matrix(b.shape[:-2], b.shape[-2], b.shape[-1], b.dtype, "t"),
+        )
+    if made == problem:
+        raise UnsupportedError(f"{', '.join(names)}: the library does not take {problem} in any layout")
+    return made

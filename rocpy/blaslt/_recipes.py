@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+"""How a product that the library cannot fuse may begin: with which native product, and whether that serves."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rocpy import dtypes, platform
+from rocpy.blaslt._options import Options
+from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem
+from rocpy.errors import UnsupportedError
+
+# A call's kind, in the bits of CachedCall::copies above those of the operands: it is unfused, and by which recipe.
+UNFUSED_BIT = 7
+RECIPE_SHIFT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The native product that an unfused one begins with.
+
+    Parameters
+    ----------
+    epilogue, dtype
+        Of that product.
+    operands
+        Type that a and b are converted to first; empty: they go in as they are.
+    scaled
+        Whether it applies the scales of a and b; if not, they and ``alpha`` and ``c`` are applied afterwards.
+    """
+
+    epilogue: str
+    dtype: str
+    operands: str = ""
+    scaled: bool = True
+
+    @property
+    def text(self) -> str:
+        """The recipe in words."""
+        before = f"a and b as {self.operands}, " if self.operands else ""
+        after = "" if self.scaled else ", then the scales"
+        return f"{before}epilogue {self.epilogue} in {self.dtype}{after}"
+
+
+def working_type(result: str) -> str:
+    """Return the type in which an unfused epilogue is computed."""
+    row = dtypes.lookup(result)
+    if row.kind == "complex":
+        return result
+    # float64 holds every int32.
+    return "float64" if result == "float64" or row.kind == "int" else "float32"
+
+
+@functools.cache
+def recipes(epilogue: str, operand: str, result: str, column_bias: bool, scales: bool) -> tuple[Recipe, ...]:
+    """Return what an unfused product may begin with, the most exact and least work first."""
+    row = EPILOGUES[epilogue]
+    # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
+    if (
+        dtypes.lookup(result).kind == "complex" and function_of(row) not in ("default", "bias", "bgrada", "bgradb")
+    ) or (dtypes.lookup(result).kind == "int" and function_of(row) not in _EXACT):
+        return ()
+    first = ("bias", "default") if row.bias and not column_bias else ("default",)
+    given = RESULT_TYPES.get(operand, ())
+    # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
+    wanted = (result,) if row.gradient in ("bgrada", "bgradb") else (working_type(result), result)
+    found = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
+    if operand == "int8" and result != "int32":
+        found.append(Recipe("default", "int32", scaled=False))
+    if scales:
+        found += [Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in given]
+    narrow = dtypes.lookup(operand)
+    if narrow.kind == "float" and narrow.bits <= 16:
+        # Every value of eight bits is one of bfloat16's too, and every one of sixteen is float32's.
+        for wider in ("bfloat16", "float32") if narrow.bits == 8 else ("float32",):
+            found += [Recipe("default", "float32", wider, scaled=not scales)]
+    return tuple(dict.fromkeys(recipe for recipe in found if recipe != Recipe(epilogue, result)))
+
+
+def recipes_of(problem: Problem) -> tuple[Recipe, ...]:
+    """Return the recipes of a problem; their places are what a cached call keeps."""
+    return recipes(problem.epilogue, problem.a.dtype, problem.dtype, problem.column_bias, _movable_scales(problem))
+
+
+def _movable_scales(problem: Problem) -> bool:
+    """Whether a and b have scales that may as well be applied to the product: none along K."""
+    kinds = (problem.scale_a, problem.scale_b)
+    return any(kinds) and "block32" not in kinds
+
+
+def kind_bits(problem: Problem, place: int) -> int:
+    """Return the bits of a cached call that is done by the problem's recipe of that place."""
+    return 1 << UNFUSED_BIT | (problem.column_bias | _movable_scales(problem) << 1 | place << 2) << RECIPE_SHIFT
+
+
+def recipe_of(bits: int, epilogue: str, operand: str, dtype: str) -> Recipe:
+    """Return the recipe of a cached call's bits."""
+    kind = bits >> RECIPE_SHIFT
+    return recipes(epilogue, operand, dtype, bool(kind & 1), bool(kind & 2))[kind >> 2]
+
+
+# Functions of which every framework gives the same bits wherever an element lies.
+_EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
+
+
+def required_traits(options: Options) -> int:
+    """Return what an algorithm must promise under these options, as bits of ROCPY_EXT_ALGO_*."""
+    return {False: 0, True: 1, "batch": 3}[options.reproducible]
+
+
+def check_reproducible(problem: Problem, options: Options) -> None:
+    """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
+    name = function_of(problem.row)
+    if options.reproducible == "batch" and name not in _EXACT:
+        raise UnsupportedError(
+            f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here of the framework's own "
+            f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or leave the "
+            "option away"
+        )
+
+
+def strict(options: Options) -> Options:
+    """Return the options of the native product inside an unfused one."""
+    return replace(options, fallback="error")
+
+
+def base_problem(problem: Problem, recipe: Recipe) -> Problem:
+    """Return the native product that a recipe begins with, as a problem of its own."""
+    a, b, bias, c = problem.a, problem.b, problem.bias, problem.c
+    if recipe.operands:
+        a, b = (OperandInfo.dense(operand.shape, recipe.operands) for operand in (a, b))
+    if recipe.epilogue != "bias":
+        bias = None
+    elif bias is not None and bias.dtype not in ("float32", recipe.dtype):
+        bias = OperandInfo.dense(bias.shape, recipe.dtype)
+    if c is not None and c.dtype != recipe.dtype:
+        c = OperandInfo.dense(c.shape, recipe.dtype)
+    return Problem.make(
+        a,
+        b,
+        c if recipe.scaled else None,
+        bias=bias,
+        epilogue=recipe.epilogue,
+        dtype=recipe.dtype,
+        compute=problem.compute if problem.compute == "tf32" and not recipe.operands else None,
+        **_scales_of(problem, recipe),
+    )
+
+
+def not_in_rows(problem: Problem) -> str:
+    """Return why nothing is promised of the rows of a product that the library computes lying in columns."""
+    return f"options(reproducible='batch'): the library computes {problem} in columns, and promises nothing of its rows"
+
+
+def _scales_of(problem: Problem, recipe: Recipe) -> dict[str, Any]:
+    """Return what of a problem's scales and conjugates its native product has too."""
+    names = ["conj_a", "conj_b"]
+    if recipe.scaled and not recipe.operands:
+        names += ["scale_a", "scale_b", "scale_a_batch", "scale_b_batch"]
+    return {name: getattr(problem, name) for name in names}
+
+
+def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
+    """Whether a product by a recipe has the problem's scales: those of blocks along K only the library applies."""
+    if problem.row.gradient in ("bgrada", "bgradb") and (problem.scale_a or problem.scale_b):
+        return False  # a sum of scaled operands is no sum of the result
+    return "block32" not in (problem.scale_a, problem.scale_b) or (recipe.scaled and not recipe.operands)
+
+
+def no_enumerator(problem: Problem) -> str:
+    """Return why an epilogue that hipBLASLt has no number for cannot be fused."""
+    return f"epilogue {problem.epilogue!r}: hipBLASLt has no such epilogue"
+
+
+def why(problem: Problem, recipe: Recipe) -> str:
+    """Return why a problem is unfused and what it begins with, in a sentence."""
+    reason = (
+        f"hipBLASLt has no epilogue {problem.epilogue}"
+        if problem.row.enumerator is None
+        else f"the {platform.current().name} platform has no algorithm for it"
+    )
+    return f"{reason}: {recipe.text}, then the framework's own operations"
+
+
+def refused(why: str) -> UnsupportedError:
+    """Return the error for a composition that the options forbid."""
+    return UnsupportedError(f"{why}; options(fallback='error') forbids composing it of the framework's operations")
+
+
+def function_of(row: EpilogueRow) -> str:
+    """Return the name of an epilogue's elementwise function."""
+    name = row.name
+    for suffix in ("_bgrad", "_bias", "_aux"):
+        name = name.removesuffix(suffix)
+    return name

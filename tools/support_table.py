@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Write the tables of docs/support.md from rocpy.blaslt.supported; with --check, say whether they are up to date."""
+
+import sys
+from pathlib import Path
+
+import rocpy
+from rocpy.blaslt import EPILOGUES, supported
+from rocpy.blaslt._product_types import FAMILIES, Family
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "support.md"
+BEGIN, END = "<!-- begin: support -->", "<!-- end: support -->"
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+
+def cell(family: Family, result: str, epilogue: str) -> str:
+    """Return what the platform answers for one type of result and one epilogue, over the layouts."""
+    scales = dict.fromkeys(("scale_a", "scale_b"), "block32") if family.scales == ("block32",) else {}
+    answers = {
+        layout: supported(family.operands[0], dtype=result, epilogue=epilogue, layout=layout, **scales).lowering
+        for layout in LAYOUTS
+    }
+    parts = []
+    for lowering, word in (("native", "fused"), ("unfused", "composed")):
+        layouts = [layout for layout, answer in answers.items() if answer == lowering]
+        if layouts:
+            parts.append(word if len(layouts) == len(LAYOUTS) else f"{word}: {' '.join(layouts)}")
+    return ", ".join(parts) or "no"
+
+
+def scale_kinds(family: Family) -> str:
+    """Return the kinds of scales of a and b that the platform takes, and what else of scales."""
+    a, result = family.operands[0], family.results[0]
+    wide = next((name for name in family.results if not name.startswith("int")), result)
+    kinds = [kind for kind in family.scales if supported(a, dtype=wide, scale_a=kind, scale_b=kind)]
+    narrow = [name for name in family.results if name.startswith("float8")]
+    extra = [name for name in ("scale_d", "amax") if narrow and supported(a, dtype=narrow[0], **{name: True})]
+    return ", ".join([*kinds, *(f"`{name}`" for name in extra)])
+
+
+def table(family: Family) -> list[str]:
+    """Return one family's table: a row for the epilogues that are answered alike."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for epilogue in EPILOGUES:
+        rows.setdefault(tuple(cell(family, result, epilogue) for result in family.results), []).append(epilogue)
+    lines = [f"### {family.name}", ""]
+    lines.append(f"Operands: {', '.join(f'`{name}`' for name in family.operands)}.")
+    kinds = scale_kinds(family)
+    if kinds:
+        lines[-1] += f" Scales: {kinds}."
+    lines += ["", f"| epilogue | {' | '.join(f'-> `{name}`' for name in family.results)} |"]
+    lines.append("|---" * (len(family.results) + 1) + "|")
+    lines += [f"| {', '.join(f'`{name}`' for name in names)} | {' | '.join(cells)} |" for cells, names in rows.items()]
+    return [*lines, ""]
+
+
+def tables() -> str:
+    """Return the text between the markers."""
+    lines = [line for family in FAMILIES for line in table(family)]
+    return "\n".join([f"Asked of the `{rocpy.platform.current().name}` platform.", "", *lines]).rstrip()
+
+
+def replace(page: str, text: str) -> str:
+    """Return the page with `text` between its markers."""
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        raise ValueError(f"the page needs one '{BEGIN}' and one '{END}'")
+    head, rest = page.split(BEGIN)
+    return f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or compare it."""
+    page = PAGE.read_text(encoding="utf-8")
+    fresh = replace(page, tables())
+    if "--check" in arguments:
+        if fresh != page:
+            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/support_table.py", file=sys.stderr)
+        return int(fresh != page)
+    PAGE.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
