@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import re
 from collections.abc import Mapping
@@ -110,7 +111,9 @@ class MatmulOptions:
 
     def workspace_bytes(self) -> int:
         """Return the memory limit in bytes of the device."""
-        return _memory(self.memory_limit, rocpy.Device(self.device_id).memory.total_bytes)
+        if isinstance(self.memory_limit, int):
+            return self.memory_limit
+        return _memory(self.memory_limit, _device_bytes(self.device_id))
 
 
 @dataclasses.dataclass
@@ -204,6 +207,11 @@ def coerce(kind: type[_Record], given: Any, name: str) -> _Record:
             )
         return kind(**given)
     raise InvalidOperandError(f"{name}: a {type(given).__name__}; it must be a {kind.__name__}, a dict, or None")
+
+
+@functools.cache
+def _device_bytes(device_id: int) -> int:
+    return int(rocpy.Device(device_id).memory.total_bytes)
 
 
 def _member(kind: type[Any], value: Any, name: str) -> Any:
