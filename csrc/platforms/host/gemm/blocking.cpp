@@ -27,8 +27,8 @@ double step_cycles(double rows, double vectors) {
 
 double size(Type type) { return static_cast<double>(bits_of(type)) / 8; }
 
-// Vector steps of copying a vector's worth of an operand into a panel: with columns adjacent, with k adjacent (transposed
-// in registers), or with neither (one by one).
+// Vector steps of copying a vector's worth of an operand into a panel: with columns adjacent, with k adjacent
+// (transposed in registers), or with neither (one by one).
 double copy_cycles(const Matrix &m, bool across, bool along) {
   if (staged(m)) return 12;
   if (!across && !along) return 60;
