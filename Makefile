@@ -44,6 +44,10 @@ test: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) #
 test-slow: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the slow tests (ARGS='--time-budget-s 600' to stop early)
 	$(PY) -m pytest -m slow $(if $(strip $(TORCH)),,--without-torch) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
+.PHONY: test-abi
+test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests of the product on each ROCm release that the host platform presents
+	$(PY) -m pytest tests/platform/test_abi_window.py $(ARGS)
+
 .PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
 check: lint types layout docs cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
 

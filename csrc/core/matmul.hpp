@@ -132,6 +132,7 @@ class MatmulPlan {
   Status query(StreamContext *context, size_t max_workspace_bytes, int requested);
 
   const MatmulSpec spec_;
+  int version_ = 0;  // the library's
   hipblasLtMatrixLayout_t layout_a_ = nullptr, layout_b_ = nullptr, layout_c_ = nullptr, layout_d_ = nullptr;
   std::vector<MatmulAlgorithm> algorithms_;
   SpinLock descriptors_lock_;

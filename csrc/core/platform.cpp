@@ -221,7 +221,15 @@ bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, libr
   return accept_hip(handles->front(), tree, &found->front(), attempt, called);
 }
 
+// A platform may present an older ROCm than its libraries are.
+bool hidden(const Handles &handles, const char *function) {
+  auto ask = symbol<decltype(table.rocpyExtRowIsHidden)>(handles.front(), "rocpyExtRowIsHidden");
+  int answer = 0;
+  return ask && ask(function, &answer) == hipSuccess && answer != 0;
+}
+
 void *lookup(Library library, const char *function, void *context) {
+  if (hidden(*static_cast<Handles *>(context), function)) return nullptr;
   return dlsym((*static_cast<Handles *>(context))[static_cast<int>(library)], function);
 }
 

@@ -8,6 +8,7 @@
 #include "os.hpp"
 #include "runtime.hpp"
 #include "threads.hpp"
+#include "window.hpp"
 
 #include <cstdio>
 #include <cstring>
@@ -273,6 +274,7 @@ std::string platform_info() {
   const char *seed = rocpy_environment(ROCPY_HOST_STRESS);
   std::string text = "{\"emulated\": true";
   text += ", \"isa\": " + json_string(gemm::isa_name());
+  text += ", \"rocm_abi\": " + json_string(window().rocm);
   text += ", \"threads\": " + std::to_string(thread_count());
   text += ", \"cpu\": " + json_string(cpu_model());
   text += ", \"devices\": " + std::to_string(rt.device_count);

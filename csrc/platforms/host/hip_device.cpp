@@ -5,6 +5,7 @@
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
 #include "runtime.hpp"
+#include "window.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,7 +18,6 @@ namespace rocpy_host {
 namespace {
 
 constexpr int default_device_count = 8;
-constexpr int hip_version = 7 * 10000000 + 15 * 100000;  // the HIP whose rows and numbers these are
 
 thread_local int device_of_thread = 0;
 
@@ -44,7 +44,7 @@ hipError_t version(int *value) {
   if (value == nullptr) {
     return hipErrorInvalidValue;
   }
-  *value = hip_version;
+  *value = window().hip;
   return hipSuccess;
 }
 

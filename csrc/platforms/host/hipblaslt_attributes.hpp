@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "types.h"
+#include "window.hpp"
 
 namespace rocpy_host::lt {
 
@@ -18,12 +19,17 @@ struct Attribute {
   bool readable;                         // the library itself does not answer for all that it stores
   bool (*allowed)(const void *value);    // null: any value is stored
   bool (*answered)(const void *object);  // null: always
+  int since = 0;                         // first version of the library that has it
+  int until = INT32_MAX;                 // first version that has it no more
 };
+
+// The first version of hipBLASLt whose attribute it is, where that is within the window that the platform presents.
+inline bool presented(int since) { return window().hipblaslt >= since; }
 
 template <size_t count>
 const Attribute *find_attribute(const Attribute (&table)[count], int id) {
   for (const Attribute &row : table) {
-    if (row.id == id) return &row;
+    if (row.id == id && presented(row.since) && !presented(row.until)) return &row;
   }
   return nullptr;
 }

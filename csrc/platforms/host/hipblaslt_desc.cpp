@@ -69,16 +69,22 @@ constexpr Attribute attributes[] = {
     {HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(MatmulDesc, aux_type), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, offsetof(MatmulDesc, bias_batch_stride), 4, true, not_negative, nullptr},
     {HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, offsetof(MatmulDesc, a_scale_mode), 4, true, known_scale_mode,
-     has_a_scale_mode},
+     has_a_scale_mode, 100000},
     {HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, offsetof(MatmulDesc, b_scale_mode), 4, true, known_scale_mode,
-     has_b_scale_mode},
-    {HIPBLASLT_MATMUL_DESC_SM_COUNT_TARGET, offsetof(MatmulDesc, sm_count_target), 4, true, not_negative, nullptr},
+     has_b_scale_mode, 100000},
+    {HIPBLASLT_MATMUL_DESC_SM_COUNT_TARGET, offsetof(MatmulDesc, sm_count_target), 4, true, not_negative, nullptr,
+     100400},
     {HIPBLASLT_MATMUL_DESC_COMPUTE_INPUT_TYPE_A_EXT, offsetof(MatmulDesc, a_input_type), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_DESC_COMPUTE_INPUT_TYPE_B_EXT, offsetof(MatmulDesc, b_input_type), 4, true, nullptr, nullptr},
-    {HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, offsetof(MatmulDesc, argument_low), 4, false, nullptr, nullptr},
-    {HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, offsetof(MatmulDesc, argument_high), 4, false, nullptr, nullptr},
+    {HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, offsetof(MatmulDesc, argument_low), 4, false, nullptr, nullptr,
+     100000},
+    {HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, offsetof(MatmulDesc, argument_high), 4, false, nullptr, nullptr,
+     100000},
+    // The same numbers before 1.0: factors of rows and columns.
+    {102, offsetof(MatmulDesc, a_scale), 8, true, nullptr, nullptr, 0, 100000},
+    {103, offsetof(MatmulDesc, b_scale), 8, true, nullptr, nullptr, 0, 100000},
     {HIPBLASLT_MATMUL_DESC_STREAMK_TILE_SCHEDULING_EXT, offsetof(MatmulDesc, streamk_scheduling), 4, true, streamk_mode,
-     nullptr},
+     nullptr, 100400},
 };
 
 bool known_compute(int compute) {
@@ -143,6 +149,9 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulDescSetAttribute(hipblasLtMatmulDesc_t
   }
   if (attribute == HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER && found->b_scale_mode == scale_mode_unset) {
     found->b_scale_mode = HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
+  if (!presented(100000) && (attribute == 102 || attribute == 103)) {
+    (attribute == 102 ? found->a_scale_mode : found->b_scale_mode) = HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
   }
   return HIPBLAS_STATUS_SUCCESS;
 }

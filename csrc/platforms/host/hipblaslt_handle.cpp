@@ -9,6 +9,7 @@
 #include "exports.h"
 #include "gemm.hpp"
 #include "hipblaslt_objects.hpp"
+#include "window.hpp"
 
 namespace rocpy_host::lt {
 
@@ -25,8 +26,6 @@ void report(const char *function, const char *format, ...) {
 
 namespace {
 
-constexpr int version = 100401;
-
 // Callers key tuning results on version and revision: it changes when the meaning of an algorithm id does.
 constexpr char revision[] = "rocpy1";
 
@@ -38,7 +37,7 @@ using namespace rocpy_host::lt;
 hipblasStatus_t rocpy_host_hipblasLtGetVersion(hipblasLtHandle_t handle, int *out) {
   if (!handles.find(handle)) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!out) return HIPBLAS_STATUS_INVALID_VALUE;
-  *out = version;
+  *out = rocpy_host::window().hipblaslt;
   return HIPBLAS_STATUS_SUCCESS;
 }
 

@@ -21,7 +21,7 @@ constexpr Attribute attributes[] = {
     {HIPBLASLT_MATRIX_LAYOUT_ROWS, offsetof(Layout, rows), 8, false, nullptr, nullptr},
     {HIPBLASLT_MATRIX_LAYOUT_COLS, offsetof(Layout, columns), 8, false, nullptr, nullptr},
     {HIPBLASLT_MATRIX_LAYOUT_LD, offsetof(Layout, ld), 8, false, nullptr, nullptr},
-    {HIPBLASLT_MATRIX_LAYOUT_BATCH_MODE, offsetof(Layout, batch_mode), 4, true, nullptr, nullptr},
+    {HIPBLASLT_MATRIX_LAYOUT_BATCH_MODE, offsetof(Layout, batch_mode), 4, true, nullptr, nullptr, 100300},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "hipblaslt_objects.hpp"
 #include "hipblaslt_problem.hpp"
 #include "queue.hpp"
+#include "window.hpp"
 
 namespace rocpy_host::lt {
 
@@ -46,7 +47,10 @@ inline bool run(const Launch &launch) {
 hipblasStatus_t refusal(const Launch &launch) {
   size_t needed = 0;
   if (!gemm::supports(launch.algorithm, launch.call.problem, &needed)) return HIPBLAS_STATUS_INTERNAL_ERROR;
-  return needed > launch.workspace_bytes ? HIPBLAS_STATUS_INVALID_VALUE : HIPBLAS_STATUS_SUCCESS;
+  if (needed <= launch.workspace_bytes) return HIPBLAS_STATUS_SUCCESS;
+  // An error from 1.1 on; before, the library read and wrote beyond its workspace.
+  if (window().hipblaslt < 100100) report("hipblasLtMatmul", "the workspace is smaller than the algorithm needs");
+  return HIPBLAS_STATUS_INVALID_VALUE;
 }
 
 struct MatmulWork final : Work {

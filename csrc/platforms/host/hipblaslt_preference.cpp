@@ -15,7 +15,8 @@ namespace {
 constexpr Attribute attributes[] = {
     {HIPBLASLT_MATMUL_PREF_SEARCH_MODE, offsetof(Preference, search_mode), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, offsetof(Preference, max_workspace_bytes), 8, true, nullptr, nullptr},
-    {HIPBLASLT_MATMUL_PREF_SM_COUNT_TARGET, offsetof(Preference, sm_count_target), 4, true, not_negative, nullptr},
+    {HIPBLASLT_MATMUL_PREF_SM_COUNT_TARGET, offsetof(Preference, sm_count_target), 4, true, not_negative, nullptr,
+     100400},
 };
 
 }  // namespace

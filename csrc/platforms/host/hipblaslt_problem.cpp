@@ -12,6 +12,7 @@
 
 #include "hipblaslt_scales.hpp"
 #include "hipblaslt_types.hpp"
+#include "window.hpp"
 
 namespace rocpy_host::lt {
 
@@ -28,8 +29,28 @@ struct Epilogue {
   bool bias = false;
 };
 
+// The version of hipBLASLt that an epilogue came with.
+int epilogue_since(uint32_t epilogue) {
+  switch (epilogue) {
+    case HIPBLASLT_EPILOGUE_SIGMOID:
+    case HIPBLASLT_EPILOGUE_SWISH_EXT:
+    case HIPBLASLT_EPILOGUE_SWISH_BIAS_EXT:
+      return 100000;
+    case HIPBLASLT_EPILOGUE_CLAMP_EXT:
+    case HIPBLASLT_EPILOGUE_CLAMP_BIAS_EXT:
+    case HIPBLASLT_EPILOGUE_CLAMP_AUX_EXT:
+    case HIPBLASLT_EPILOGUE_CLAMP_AUX_BIAS_EXT:
+    case HIPBLASLT_EPILOGUE_RELU_AUX:
+    case HIPBLASLT_EPILOGUE_RELU_AUX_BIAS:
+      return 100100;
+    default:
+      return 0;
+  }
+}
+
 // A number that is no epilogue counts as no activation; the library does not refuse it either.
 Epilogue decode(uint32_t epilogue) {
+  if (window().hipblaslt < epilogue_since(epilogue)) return {};
   switch (epilogue) {
     case HIPBLASLT_EPILOGUE_RELU:
       return {Activation::relu, Aux::none, Reduction::none, false};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "scalar.hpp"
+#include "window.hpp"
 
 namespace rocpy_host::lt {
 
@@ -94,6 +95,8 @@ bool engine_type(int32_t type, gemm::Type *out) {
 bool product_types(const MatmulDesc &desc, const Layouts &l, ProductTypes *out) {
   int32_t in = l.a->type, d = l.d->type, compute = desc.compute;
   *out = ProductTypes{};
+  const int version = window().hipblaslt;
+  if (version < 100400 && (in == HIP_C_32F || in == HIP_C_64F)) return false;
   if (is_narrow(in) || is_narrow(l.b->type) || has_block_mode(desc)) return block_scaled(desc, l, out);
   if (is_float8(in) || is_float8(l.b->type)) return float8(desc, l, out);
   if (in == HIP_R_8I) return int8(desc, l, out);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// The versions behind ROCPY_HOST_ABI, and the rows that they lack.
+//
+// A facade exports every row: whether dlsym finds a symbol cannot depend on the environment, and a facade for each
+// version would be one more folder for each to find and to keep. So the loader asks, by the row rocpyExtRowIsHidden,
+// what it must not find. Whoever looks up a symbol without asking (hip-python does) still finds it.
+#include "window.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "environment.h"
+#include "exports.h"
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr Window windows[] = {
+    {"10.0", 71500000, 100401},
+    {"7.2", 70200000, 100200},
+    {"7.0", 70000000, 100000},
+    {"6.4", 60400000, 1201},
+};
+
+const Window &choose() {
+  const char *wanted = rocpy_environment(ROCPY_HOST_ABI);
+  for (const Window &row : windows) {
+    if (std::strcmp(row.rocm, wanted) == 0) return row;
+  }
+  std::fprintf(stderr,
+               "rocpy host platform: ROCPY_HOST_ABI is \"%s\"; it can be 6.4, 7.0, 7.2 or 10.0, and %s is used\n",
+               wanted, windows[0].rocm);
+  return windows[0];
+}
+
+constexpr struct {
+  const char *name;
+  bool hipblaslt;
+  int since;
+} rows[] = {
+#define ROCPY_FUNCTION(library, result, name, parameters, since) {#name, #library[3] != '\0', since},
+#include "functions.def"
+#undef ROCPY_FUNCTION
+};
+
+}  // namespace
+
+const Window &window() {
+  static const Window &chosen = choose();
+  return chosen;
+}
+
+}  // namespace rocpy_host
+
+// HIP's rows count versions as major * 10000 + minor * 100.
+hipError_t rocpy_host_rocpyExtRowIsHidden(const char *function, int *hidden) {
+  if (!function || !hidden) return hipErrorInvalidValue;
+  *hidden = 0;
+  for (const auto &row : rocpy_host::rows) {
+    if (std::strcmp(row.name, function) != 0) continue;
+    const rocpy_host::Window &window = rocpy_host::window();
+    *hidden = row.since > (row.hipblaslt ? window.hipblaslt : window.hip / 1000);
+    return hipSuccess;
+  }
+  return hipErrorInvalidValue;
+}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""Older ROCm releases as the host platform presents them: versions, gaps, attribute numbers, and rocpy on each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# Release -> versions of HIP and hipBLASLt, rows of hipBLASLt that are missing.
+SM_COUNT = ["hipblasLtSetSmCountTarget", "hipblasLtGetSmCountTarget"]
+DRAIN = ["hipblasLtCheckNumericsDrain"]
+RELEASES = {
+    "6.4": ("6.4.0", "0.12.1", [*SM_COUNT, *DRAIN]),
+    "7.0": ("7.0.0", "1.0.0", [*SM_COUNT, *DRAIN]),
+    "7.2": ("7.2.0", "1.2.0", [*SM_COUNT, *DRAIN]),
+    "10.0": ("7.15.0", "1.4.1", []),
+}
+OLD, REUSED, CURRENT = "6.4", "7.0", "10.0"
+
+
+def run(release, program, **environment):
+    """What a program leaves in `result`, in a process that sees the release."""
+    source = "import json\nresult = {}\n" + textwrap.dedent(program) + "\nprint(json.dumps(result))\n"
+    variables = {**os.environ, "ROCPY_PLATFORM": "host", "ROCPY_HOST_ABI": release, **environment}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", source], capture_output=True, text=True, env=variables, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_versions_and_missing_rows(release):
+    found, _ = run(
+        release,
+        """
+        import rocpy
+        from rocpy import _core
+        rocpy.platform.current()
+        _core.probe_versions()
+        result["versions"] = [row[3] for row in _core.library_facts()]
+        result["missing"] = {name: sorted(names) for name, names in rocpy.platform.missing().items()}
+        result["presented"] = rocpy.platform.current().info["rocm_abi"]
+        """,
+    )
+    hip, lt, missing = RELEASES[release]
+    major, minor, patch = map(int, hip.split("."))
+    assert found["versions"][0] == major * 10_000_000 + minor * 100_000 + patch
+    major, minor, patch = map(int, lt.split("."))
+    assert found["versions"][1] == major * 100_000 + minor * 100 + patch
+    assert found["missing"] == {"hip": [], "hipblaslt": sorted(missing)}
+    assert found["presented"] == release
+
+
+def test_an_unknown_release_is_told():
+    found, errors = run(
+        "9.9", "import rocpy\nresult['missing'] = rocpy.platform.missing()['hipblaslt']", ROCPY_NUM_THREADS="1"
+    )
+    assert found["missing"] == []
+    assert "ROCPY_HOST_ABI" in errors
+    assert "6.4, 7.0, 7.2 or 10.0" in errors
+
+
+ATTRIBUTES = """
+import ctypes, pathlib, rocpy
+folder = pathlib.Path(rocpy.platform.current().libraries["hipblaslt"].path)
+lt = ctypes.CDLL(str(folder))
+desc = ctypes.c_void_p()
+assert lt.hipblasLtMatmulDescCreate(ctypes.byref(desc), 2, 0) == 0
+buffer = (ctypes.c_char * 8)()
+for attribute in (8, 14, 31, 32, 33, 100, 102, 103, 104):
+    result[attribute] = [lt.hipblasLtMatmulDescSetAttribute(desc, attribute, buffer, ctypes.c_size_t(size))
+                         for size in (4, 8)]
+layout = ctypes.c_void_p()
+one = ctypes.c_uint64(1)
+assert lt.hipblasLtMatrixLayoutCreate(ctypes.byref(layout), 0, one, one, one) == 0
+result["batch mode"] = lt.hipblasLtMatrixLayoutSetAttribute(layout, 7, buffer, ctypes.c_size_t(4))
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_attribute_numbers(release):
+    found, _ = run(release, ATTRIBUTES)
+    number, pointer, absent = [0, 0], [3, 0], [3, 3]
+    modes = absent if release == OLD else number
+    latest = number if release == CURRENT else absent
+    assert found == {
+        "8": pointer,
+        "14": pointer,
+        "31": modes,
+        "32": modes,
+        "33": latest,
+        "100": number,
+        # A pointer to the factors of rows and columns until 1.0 made it the lower bound of clamp.
+        "102": pointer if release == OLD else number,
+        "103": pointer if release == OLD else number,
+        "104": latest,
+        "batch mode": 0 if release == CURRENT else 3,
+    }
+
+
+PRODUCTS = """
+import numpy as np, ml_dtypes, rocpy
+generator = np.random.default_rng(1)
+a = generator.standard_normal((24, 40), dtype=np.float32)
+b = generator.standard_normal((40, 32), dtype=np.float32)
+y = a.astype(np.float64) @ b
+wanted = {
+    "default": y, "relu": np.maximum(y, 0), "silu": y / (1 + np.exp(-y)), "sigmoid": 1 / (1 + np.exp(-y)),
+    "clamp": np.clip(y, -1, 2),
+}
+for name, values in wanted.items():
+    more = {"clamp": (-1.0, 2.0)} if name == "clamp" else {}
+    got = rocpy.matmul(a, b, epilogue=name, **more)
+    result[name] = float(np.max(np.abs(got - values)))
+    try:
+        with rocpy.options(fallback="error"):
+            rocpy.matmul(a, b, epilogue=name, **more)
+        result[name + " fused"] = True
+    except rocpy.UnsupportedError:
+        result[name + " fused"] = False
+eight = ml_dtypes.float8_e4m3fn
+a8, b8 = a.astype(eight), b.astype(eight)
+rows = generator.uniform(0.5, 2, (24, 1)).astype(np.float32)
+columns = generator.uniform(0.5, 2, (1, 32)).astype(np.float32)
+got = rocpy.matmul(a8, b8, scale_a=rows, scale_b=columns, dtype="float32")
+exact = (a8.astype(np.float64) * rows) @ (b8.astype(np.float64) * columns)
+result["scales"] = float(np.max(np.abs(got - exact)))
+c = (a + 1j * a[::-1]).astype(np.complex64)
+try:
+    result["complex"] = float(np.max(np.abs(rocpy.matmul(c, b.astype(np.complex64)) - c.astype(np.complex128) @ b)))
+except rocpy.UnsupportedError as error:
+    result["complex"] = str(error)
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_products(release):
+    """What the release lacks is composed or refused; nothing is answered wrongly."""
+    found, _ = run(release, PRODUCTS)
+    for name in ("default", "relu", "silu", "sigmoid", "clamp"):
+        assert found[name] < 1e-4, name
+    assert found["relu fused"]
+    assert found["silu fused"] == found["sigmoid fused"] == (release != OLD)
+    assert found["clamp fused"] == (release not in (OLD, REUSED))
+    assert found["scales"] < 1e-3
+    if release == CURRENT:
+        assert found["complex"] < 1e-4
+    else:
+        assert "complex64" in found["complex"]
+
+
+# Tests of the whole that must hold on every release; what a release lacks they learn from rocpy.
+SUBSET = ("tests/blaslt/test_matmul_cases.py", "tests/blaslt/test_shapes.py", "tests/blaslt/test_plans.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_suite_on(release, pytestconfig):
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *SUBSET]
+    done = subprocess.run(
+        command,
+        cwd=pytestconfig.rootpath,
+        env={**os.environ, "ROCPY_HOST_ABI": release},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
