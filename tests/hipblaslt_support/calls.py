@@ -28,7 +28,16 @@ DTYPES = {
     "float64": (np.dtype(np.float64), Type.HIP_R_64F),
     "float16": (np.dtype(np.float16), Type.HIP_R_16F),
     "bfloat16": (np.dtype(ml_dtypes.bfloat16), Type.HIP_R_16BF),
+    "float8_e4m3fn": (np.dtype(ml_dtypes.float8_e4m3fn), Type.HIP_R_8F_E4M3),
+    "float8_e5m2": (np.dtype(ml_dtypes.float8_e5m2), Type.HIP_R_8F_E5M2),
+    "float8_e4m3fnuz": (np.dtype(ml_dtypes.float8_e4m3fnuz), Type.HIP_R_8F_E4M3_FNUZ),
+    "float8_e5m2fnuz": (np.dtype(ml_dtypes.float8_e5m2fnuz), Type.HIP_R_8F_E5M2_FNUZ),
+    "int8": (np.dtype(np.int8), Type.HIP_R_8I),
+    "int32": (np.dtype(np.int32), Type.HIP_R_32I),
+    "complex64": (np.dtype(np.complex64), Type.HIP_C_32F),
+    "complex128": (np.dtype(np.complex128), Type.HIP_C_64F),
 }
+FLOATS = ("float32", "float64", "float16", "bfloat16")
 RESULT_BYTES = 56
 PACKED_ORDER = 7498593
 
@@ -155,8 +164,14 @@ class Problem:
 
     def scalar(self, value):
         """A host scalar of that type."""
-        dtype = {Type.HIP_R_64F: np.float64, Type.HIP_R_16F: np.float16}.get(self.scale_type(), np.float32)
-        return np.array([value], dtype)
+        dtypes = {
+            Type.HIP_R_64F: np.float64,
+            Type.HIP_R_16F: np.float16,
+            Type.HIP_R_32I: np.int32,
+            Type.HIP_C_32F: np.complex64,
+            Type.HIP_C_64F: np.complex128,
+        }
+        return np.array([value], dtypes.get(self.scale_type(), np.float32))
 
 
 class Call:

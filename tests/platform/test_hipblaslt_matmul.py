@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("rocm.bindings.hipblaslt", exc_type=ModuleNotFoundError)
 
 from hipblaslt_support import calls, oracle
-from hipblaslt_support.calls import DTYPES, Call, Desc, Epilogue, Order, Problem, hip, lt, unwrap
+from hipblaslt_support.calls import DTYPES, FLOATS, Call, Desc, Epilogue, Order, Problem, hip, lt, unwrap
 from hipblaslt_support.host import library
 
 ROW = int(Order.HIPBLASLT_ORDER_ROW)
@@ -89,7 +89,7 @@ def check_product(handle, problem, seed=1, alpha=1.0, beta=0.0, bias_by_entry=Fa
         assert_within(bias.astype(np.float64).reshape(-1, length), sums_wanted, "bias gradient")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     "epilogue", oracle.EPILOGUES, ids=lambda value: Epilogue(value).name.removeprefix("HIPBLASLT_EPILOGUE_")
 )
@@ -103,7 +103,7 @@ def test_epilogue_dtype_transpose_batch(handle, epilogue, dtype):
 
 @pytest.mark.parametrize("epilogue", [1, 36, 160, 208])
 def test_alpha_beta(handle, epilogue):
-    for dtype in DTYPES:
+    for dtype in FLOATS:
         check_product(handle, Problem(9, 14, 31, dtype, batch=2, epilogue=epilogue), alpha=-0.5, beta=1.5)
 
 
@@ -260,7 +260,7 @@ def test_pointer_array_batch(handle):
             np.testing.assert_allclose(seen, 2 * a @ b - c, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", "NT")
 def test_packed_operand(handle, dtype, op):
     m, n, k, batch = 37, 9, 50, 2
