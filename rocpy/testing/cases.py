@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
+# Types of a and of b that have scales, integers and complex numbers: they have cases of their own.
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+COMPLEX = ("complex64", "complex128")
+
 # Those that hipBLASLt has an enumerator for.
 EPILOGUES = (
     "default",
@@ -93,6 +98,17 @@ class Case:
         ``normal``: standard normal values; ``integers``: small integers, for which the result must be exact.
     group : str
         Name of the shape group.
+    dtype_b : str
+        Of `b`, where it is not that of `a`.
+    scale : str
+        Kind of the scales of `a` and `b`: ``scalar``, ``vector``, ``batch`` (a vector for each batch entry) or
+        ``block32``; empty for none.
+    scale_d : float
+        Scale of the result; 0 for none.
+    amax : bool
+        Whether the largest magnitude is asked for.
+    alpha_imaginary : float
+        Imaginary part of `alpha`, of complex products.
     """
 
     m: int
@@ -109,11 +125,16 @@ class Case:
     bias: str = "row"
     data: str = "normal"
     group: str = "tiny"
+    dtype_b: str = ""
+    scale: str = ""
+    scale_d: float = 0.0
+    amax: bool = False
+    alpha_imaginary: float = 0.0
 
     @property
     def result_dtype(self) -> str:
         """Name of the result's dtype."""
-        return self.out_dtype or self.dtype
+        return self.out_dtype or _RESULTS.get(self.dtype, self.dtype)
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -124,7 +145,7 @@ class Case:
     @property
     def flops(self) -> int:
         """Multiplications and additions of the product."""
-        total = 2 * self.m * self.n * self.k
+        total = (8 if self.dtype in COMPLEX else 2) * self.m * self.n * self.k
         for extent in self.batch:
             total *= extent
         return total
@@ -143,6 +164,16 @@ class Case:
             parts.append(self.bias + "-bias")
         if self.data != "normal":
             parts.append(self.data)
+        if self.dtype_b:
+            parts.append("by-" + self.dtype_b)
+        if self.scale:
+            parts.append(self.scale + "-scales")
+        if self.scale_d:
+            parts.append(f"scale-d{self.scale_d:g}")
+        if self.amax:
+            parts.append("amax")
+        if self.alpha_imaginary:
+            parts.append(f"alpha-i{self.alpha_imaginary:g}")
         return "-".join(parts)
 
     @property
@@ -163,6 +194,10 @@ class Case:
         for key in ("batch_a", "batch_b"):
             fields[key] = tuple(fields.get(key, ()))
         return cls(**fields)
+
+
+# Results that are not of the operands' type.
+_RESULTS = {**dict.fromkeys((*FLOAT8, *MX), "bfloat16"), "int8": "int32"}
 
 
 def _padded(batch: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -214,6 +249,66 @@ def _exact() -> Iterator[Case]:
             yield Case(16, 48, 129, dtype, epilogue=epilogue, data="integers", layout="tn", batch_a=(2,))
 
 
+def _float8() -> Iterator[Case]:
+    for dtype in FLOAT8:
+        other = next(x for x in FLOAT8 if x != dtype and x.endswith("fnuz") == dtype.endswith("fnuz"))
+        for out in ("", "float32", "float16", dtype, other):
+            yield Case(17, 33, 40, dtype, out)
+            yield Case(17, 33, 40, dtype, out, "gelu_bias", "nt", scale="scalar", data="normal")
+            yield Case(16, 20, 64, dtype, out, "default", "tn", scale="vector", dtype_b=other)
+        for layout in LAYOUTS:
+            yield Case(
+                13, 22, 19, dtype, epilogue="bias", layout=layout + LAYOUTS[::-1][LAYOUTS.index(layout)], scale="scalar"
+            )
+        yield Case(9, 21, 30, dtype, dtype, "relu_bias", scale="scalar", scale_d=0.125, amax=True)
+        yield Case(9, 21, 30, dtype, "float32", "gelu_aux_bias", scale="vector", amax=True)
+        yield Case(9, 21, 30, dtype, "float32", "drelu_bgrad", scale="scalar", batch_a=(3,), batch_b=(3,))
+        yield Case(9, 21, 30, dtype, scale="batch", batch_a=(3,), batch_b=(3,), alpha=0.5, beta=-1.5)
+        yield Case(9, 21, 30, dtype, "float32", scale="vector", batch_a=(2, 3), alpha=-2.0, beta=0.25)
+        yield Case(33, 17, 40, dtype, "float32", "bias", data="integers", scale="vector", alpha=2.0, beta=-1.0)
+        yield Case(33, 17, 40, dtype, "float32", "relu", "tt", data="integers")
+        yield Case(3, 65, 1031, dtype, "float32", "default", "nt", scale="scalar")
+
+
+def _mx() -> Iterator[Case]:
+    for dtype in MX:
+        for other in MX:
+            yield Case(17, 33, 96, dtype, epilogue="bias", dtype_b=other if other != dtype else "", scale="block32")
+        for out in ("float32", "float16"):
+            yield Case(5, 12, 64, dtype, out, "gelu_bias", scale="block32")
+        yield Case(8, 12, 64, dtype, "float32", layout="tt", scale="block32", batch_a=(3,), batch_b=(3,))
+        yield Case(8, 12, 64, dtype, "float32", layout="nt", scale="block32", batch_a=(3,), alpha=0.5, beta=2.0)
+        yield Case(8, 12, 32, dtype, "float32", data="integers", scale="block32")
+
+
+def _int8() -> Iterator[Case]:
+    for layout in ("nn", "nt", "tn", "tt", "px", "rq"):
+        yield Case(17, 33, 41, "int8", layout=layout, data="integers")
+        yield Case(17, 33, 41, "int8", "float32", "gelu_bias", layout, scale="vector")
+    for shape in ((1, 1, 1), (4, 64, 257), (1, 300, 200), (65, 3, 1024), (64, 64, 64), (129, 65, 127)):
+        for epilogue in ("default", "bias", "relu_bias"):
+            yield Case(*shape, "int8", epilogue=epilogue)
+    for out in ("float32", "bfloat16", "float16"):
+        yield Case(12, 20, 31, "int8", out, "gelu_bias", scale="scalar", alpha=0.75, beta=-0.5)
+        yield Case(12, 20, 31, "int8", out, "relu_aux_bias", scale="batch", batch_a=(3,), batch_b=(3,))
+        yield Case(12, 20, 31, "int8", out)
+    yield Case(12, 20, 5, "int8", "int8", data="integers")
+    yield Case(12, 20, 31, "int8", "int8", "bias")
+    yield Case(12, 20, 31, "int8", batch_a=(2, 1), batch_b=(3,), alpha=3.0, beta=-2.0)
+
+
+def _complex() -> Iterator[Case]:
+    for dtype in COMPLEX:
+        for layout in ("nn", "nt", "tn", "tt", "px", "rq"):
+            yield Case(17, 33, 41, dtype, layout=layout, alpha_imaginary=0.5)
+        for shape in ((1, 1, 1), (2, 3, 4), (1, 300, 200), (65, 3, 130), (64, 64, 64), (3, 65, 1031)):
+            yield Case(*shape, dtype)
+            yield Case(*shape, dtype, data="integers")
+        yield Case(12, 20, 31, dtype, epilogue="bias", alpha=0.75, beta=-0.5, alpha_imaginary=-2.0)
+        yield Case(12, 20, 31, dtype, batch_a=(2, 1), batch_b=(3,), beta=1.5)
+        yield Case(12, 20, 31, dtype, layout="nt", batch_a=(3,), beta=1.5, data="integers")
+
+
 def _edges(sizes: Iterable[int], dtypes: Sequence[str], epilogues: Sequence[str]) -> Iterator[Case]:
     for size in sizes:
         for dtype in dtypes:
@@ -241,6 +336,8 @@ def _all(tier: str) -> Iterator[Case]:
     yield from _cross()
     yield from _variants()
     yield from _exact()
+    for family in (_float8, _mx, _int8, _complex):
+        yield from family()
     yield from _grouped(("tiny", "skinny", "tall-k"), ("float32", "bfloat16"), ("default", "gelu_bias"), ("nn",))
     if tier == "quick":
         yield from _edges(EDGES[::2], ("float32",), ("default", "gelu_aux_bias"))

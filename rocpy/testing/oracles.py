@@ -175,6 +175,14 @@ class Expected:
         K and M.
     sum_magnitude : ndarray or None
         Sums of absolute values that belong to the returned sums.
+    kind : str
+        ``"real"``, ``"integer"`` or ``"complex"``: what the operands are.
+    scaled : bool
+        Whether a or b has a scale.
+    scale_d : float
+        Scale of the result, which `result` has in it.
+    amax : float or None
+        Largest magnitude of the result before that scale, where it was asked for.
     shape : tuple of int
         Shape of the result as numpy.matmul gives it.
     """
@@ -190,6 +198,10 @@ class Expected:
     aux: dict[str, Array] = field(default_factory=dict)
     aux_in: Array | None = None
     sum_magnitude: Array | None = None
+    kind: str = "real"
+    scaled: bool = False
+    scale_d: float = 1.0
+    amax: float | None = None
 
 
 def lookup(epilogue: str | None) -> Oracle:
@@ -198,10 +210,28 @@ def lookup(epilogue: str | None) -> Oracle:
     return ORACLES[ALIASES.get(name, name)]
 
 
+def spread(scale: Array | float, shape: tuple[int, ...], side: int) -> Array:
+    """Return the scales of a (side 0) or b (side 1), as given to a product, for each element of an operand's shape."""
+    given = np.asarray(scale)
+    if given.dtype.name in ("uint8", "float8_e8m0fnu"):
+        codes = given.view(np.uint8).astype(np.float64)
+        values = np.where(codes == 255, np.nan, np.exp2(codes - 127.0))
+        axis = values.ndim - 1 if side == 0 else max(values.ndim - 2, 0)
+        return np.repeat(values, 32, axis=axis)
+    values = given.astype(np.float64)
+    if values.size == 1:
+        return values.reshape(())
+    lines = shape[-2] if side == 0 else shape[-1]
+    if side == 0:
+        return values if values.ndim > 1 and values.shape[-2:] == (lines, 1) else values[..., :, None]
+    return values if values.ndim > 1 and values.shape[-2:] == (1, lines) else values[..., None, :]
+
+
 def _as_matrix_bias(bias: Array, rows: int) -> Array:
     # (M, 1) is a bias per row of the result; everything else has N last and gets a row axis of one. A column bias of a
     # one-row product is the same number either way.
-    bias = np.asarray(bias, dtype=np.float64)
+    bias = np.asarray(bias)
+    bias = bias.astype(np.complex128 if bias.dtype.kind == "c" else np.float64)
     if bias.ndim >= 2 and bias.shape[-1] == 1 and bias.shape[-2] == rows:
         return bias
     return bias[..., None, :]
@@ -218,8 +248,15 @@ def evaluate(
     bias: Array | None = None,
     aux: Array | None = None,
     clamp: tuple[float, float] | None = None,
+    scale_a: Array | float | None = None,
+    scale_b: Array | float | None = None,
+    scale_c: float | None = None,
+    scale_d: float | None = None,
+    amax: bool = False,
 ) -> Expected:
     """Compute D = f(alpha A B + beta C + bias) in float64 from operands that already have their dtype's values.
+
+    Complex operands are computed in complex128; sums of int8 products are exact below 2^53.
 
     Parameters
     ----------
@@ -231,6 +268,10 @@ def evaluate(
         Length N, (M, 1), or with batch dimensions in front.
     aux : ndarray, optional
         Pre-activation of the forward product, for the gradient epilogues.
+    scale_a, scale_b, scale_c, scale_d
+        As `rocpy.matmul` takes them; exponents of blocks as float8_e8m0fnu or bytes.
+    amax : bool
+        Whether the largest magnitude is an output.
 
     Returns
     -------
@@ -238,8 +279,15 @@ def evaluate(
         Result, further outputs and the magnitudes that `rocpy.testing.bounds` needs.
     """
     oracle = lookup(epilogue)
-    a = np.asarray(a).astype(np.float64)
-    b = np.asarray(b).astype(np.float64)
+    kind = {"c": "complex", "i": "integer"}.get(np.asarray(a).dtype.kind, "real")
+    wide = np.complex128 if kind == "complex" else np.float64
+    a = np.asarray(a).astype(wide)
+    b = np.asarray(b).astype(wide)
+    scaled = scale_a is not None or scale_b is not None
+    if scale_a is not None:
+        a = a * spread(scale_a, a.shape, 0)
+    if scale_b is not None:
+        b = b * spread(scale_b, b.shape, 1)
     shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
@@ -251,7 +299,7 @@ def evaluate(
         if beta is None:
             beta = 0.0 if c is None else 1.0
         if c is not None and beta != 0.0:
-            term = beta * np.asarray(c).astype(np.float64)
+            term = beta * np.asarray(c).astype(wide) * (1.0 if scale_c is None else float(scale_c))
             if term.ndim < 2 or term.shape == shape:
                 term = np.broadcast_to(term, shape).reshape(pre.shape)
             pre = pre + term
@@ -283,6 +331,9 @@ def evaluate(
             source, axis = {"bgrad": (result, -2), "bgrada": (a2, -1), "bgradb": (b2, -2)}[oracle.sums]
             outputs[oracle.sums] = source.sum(axis=axis)
             sum_magnitude = np.abs(source).sum(axis=axis)
+        factor_d = 1.0 if scale_d is None else float(np.asarray(scale_d).astype(np.float64).reshape(()))
+        largest = float(np.max(np.abs(result), initial=0.0)) if amax else None
+        result = result * factor_d if scale_d is not None else result
     return Expected(
         oracle=oracle,
         result=result.reshape(shape),
@@ -295,4 +346,8 @@ def evaluate(
         aux=outputs,
         aux_in=aux_in,
         sum_magnitude=sum_magnitude,
+        kind=kind,
+        scaled=scaled,
+        scale_d=factor_d,
+        amax=largest,
     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .oracles import Expected, evaluate, lookup
-from .tolerance import Comparison, bounds, compare
+from .tolerance import FORMATS, Comparison, bounds, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,22 +24,33 @@ Array = np.ndarray
 
 def dtype_of(name: str) -> np.dtype:
     """Return the numpy dtype of a dtype's name, ml_dtypes' included."""
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
+
+
+def bias_dtype_of(case: Case) -> np.dtype:
+    """Return the numpy dtype of a case's bias: the result's, but no type of 8 bits and no half of integers."""
+    result = case.result_dtype
+    if result == "int8":
+        return dtype_of("int32")
+    return dtype_of(
+        "float32" if result.startswith("float8") or (case.dtype == "int8" and result != "int32") else result
+    )
 
 
 def lay_out(logical: Array, layout: str) -> Array:
     """Return a view with the values of `logical` that lies in memory as a letter of `LAYOUTS` says."""
     *batch, rows, columns = logical.shape
+    unread = 77 if logical.dtype.kind in "iu" else np.nan  # types of four and six bits have no NaN and get a zero
     if layout == "n":
         return np.ascontiguousarray(logical)
     if layout in "tq":
         stored = lay_out(np.swapaxes(logical, -1, -2), "n" if layout == "t" else "p")
         return np.swapaxes(stored, -1, -2)
     if layout == "p":
-        stored = np.full((*batch, rows, columns + 5), np.nan, dtype=logical.dtype)
+        stored = np.full((*batch, rows, columns + 5), unread, dtype=logical.dtype)
         view = stored[..., 2 : 2 + columns]
     elif layout == "x":
-        stored = np.full((*batch, 2 * rows, 2 * columns), np.nan, dtype=logical.dtype)
+        stored = np.full((*batch, 2 * rows, 2 * columns), unread, dtype=logical.dtype)
         view = stored[..., ::2, ::2]
     elif layout == "r":
         view = np.empty_like(logical, order="C")[..., ::-1, :]
@@ -68,22 +79,47 @@ def make_operands(case: Case, rng: np.random.Generator | None = None) -> dict[st
     oracle = lookup(case.epilogue)
 
     def draw(shape: tuple[int, ...], kind: np.dtype) -> Array:
+        if kind.kind == "c":
+            return (draw(shape, dtype_of("float64")) + 1j * draw(shape, dtype_of("float64"))).astype(kind)
+        if kind == np.int8 and case.data == "normal":
+            return rng.integers(-128, 128, shape).astype(kind)
         values = rng.standard_normal(shape) if case.data == "normal" else rng.integers(-2, 3, shape)
-        return values.astype(kind)
+        return (values * 100 if kind == np.int32 and case.data == "normal" else values).astype(kind)
 
     operands = {
         "a": lay_out(draw((*case.batch_a, case.m, case.k), dtype), case.layout[0]),
-        "b": lay_out(draw((*case.batch_b, case.k, case.n), dtype), case.layout[1]),
+        "b": lay_out(draw((*case.batch_b, case.k, case.n), dtype_of(case.dtype_b or case.dtype)), case.layout[1]),
     }
     full = (*case.batch, case.m, case.n)
     if case.beta != 0.0:
         operands["c"] = draw(full, out)
     if oracle.bias:
         shape = {"row": (case.n,), "column": (case.m, 1), "batch": (*case.batch, case.n)}[case.bias]
-        operands["bias"] = draw(shape, out)
+        operands["bias"] = draw(shape, bias_dtype_of(case))
     if oracle.aux_in is not None:
         operands["aux"] = draw(full, out)
+    if case.scale:
+        operands.update(_draw_scales(case, rng))
     return operands
+
+
+def _draw_scales(case: Case, rng: np.random.Generator) -> dict[str, Array]:
+    """Return the scales of a case: from 1/8 to 8, powers of two where the result must be exact."""
+    if case.scale == "block32":
+        shapes = (*case.batch_a, case.m, case.k // 32), (*case.batch_b, case.k // 32, case.n)
+    else:
+        lines = {"scalar": ((), ()), "vector": ((case.m,), (case.n,))}
+        lines["batch"] = ((*case.batch_a, case.m), (*case.batch_b, case.n))
+        shapes = lines[case.scale]
+    found = {}
+    for name, shape in zip(("scale_a", "scale_b"), shapes, strict=True):
+        exponents = rng.integers(-3, 4, shape) if case.data == "integers" else rng.uniform(-3.0, 3.0, shape)
+        if case.scale == "block32":
+            codes = (127 + rng.integers(-3, 4, shape)).astype(np.uint8)
+            found[name] = codes.view(dtype_of("float8_e8m0fnu"))
+        else:
+            found[name] = np.asarray(np.exp2(exponents), dtype=np.float32)
+    return found
 
 
 def keywords(case: Case) -> dict[str, Any]:
@@ -91,12 +127,16 @@ def keywords(case: Case) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if case.epilogue != "default":
         found["epilogue"] = case.epilogue
-    if case.alpha != 1.0:
-        found["alpha"] = case.alpha
+    if case.alpha != 1.0 or case.alpha_imaginary:
+        found["alpha"] = complex(case.alpha, case.alpha_imaginary) if case.alpha_imaginary else case.alpha
     if case.beta != 0.0:
         found["beta"] = case.beta
     if case.out_dtype:
         found["dtype"] = case.out_dtype
+    if case.scale_d:
+        found["scale_d"] = case.scale_d
+    if case.amax:
+        found["amax"] = True
     if lookup(case.epilogue).takes_clamp:
         found["clamp"] = (-1.0, 0.75) if case.data == "normal" else (-3.0, 5.0)
     return found
@@ -116,8 +156,9 @@ def to_torch(array: Array) -> Any:
         raise RuntimeError("provider 'torch' needs torch: import torch first")
     if any(stride < 0 for stride in array.strides):
         array = array.copy()
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.kind == "V" or hasattr(ml_dtypes, array.dtype.name):
+        same = np.int16 if array.dtype.itemsize == 2 else np.uint8
+        return torch.from_numpy(array.view(same)).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
 
 
@@ -126,8 +167,10 @@ def to_numpy(result: Any) -> Array:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(result, torch.Tensor):
         result = result.detach().cpu()
-        if result.dtype == torch.bfloat16:
-            return result.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        name = str(result.dtype).removeprefix("torch.")
+        if hasattr(ml_dtypes, name):
+            same = torch.int16 if result.element_size() == 2 else torch.uint8
+            return result.contiguous().view(same).numpy().view(dtype_of(name))
         return result.numpy()
     return np.asarray(result)
 
@@ -163,6 +206,18 @@ class CaseResult:
         return "; ".join(item.message for item in self.comparisons.values() if item.message)
 
 
+def saturated(x: Array, kind: np.dtype) -> Array:
+    """Return numbers rounded to a type, to nearest with ties to even; integers and 8-bit floats saturate."""
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return np.clip(np.rint(x), limits.min, limits.max).astype(kind)
+    if kind.itemsize == 1:
+        largest = FORMATS[kind.name].max_value
+        return np.where(np.isnan(x), x, np.clip(x, -largest, largest)).astype(kind)
+    with np.errstate(over="ignore"):
+        return x.astype(kind)
+
+
 def check_outputs(
     expected: Expected, outputs: Any, dtype: npt.DTypeLike, *, exact: bool = False
 ) -> dict[str, Comparison]:
@@ -170,25 +225,28 @@ def check_outputs(
 
     With `exact` the correctly rounded values are demanded, bit for bit.
     """
-    if isinstance(outputs, tuple) != bool(expected.aux):
+    wanted_aux = dict(expected.aux)
+    if expected.amax is not None:
+        wanted_aux["amax"] = np.asarray(expected.amax)
+    if isinstance(outputs, tuple) != bool(wanted_aux):
         message = (
-            f"returned {type(outputs).__name__}; the epilogue's further outputs are: {sorted(expected.aux) or 'none'}"
+            f"returned {type(outputs).__name__}; the epilogue's further outputs are: {sorted(wanted_aux) or 'none'}"
         )
         return {"result": Comparison(np.inf, np.inf, (), message)}
-    result, further = outputs if expected.aux else (outputs, {})
-    if set(further) != set(expected.aux):
-        message = f"further outputs: {sorted(further)}, expected {sorted(expected.aux)}"
+    result, further = outputs if wanted_aux else (outputs, {})
+    if set(further) != set(wanted_aux):
+        message = f"further outputs: {sorted(further)}, expected {sorted(wanted_aux)}"
         return {"result": Comparison(np.inf, np.inf, (), message)}
     limits = bounds(expected, dtype)
     comparisons = {}
-    for name, wanted in {"result": expected.result, **expected.aux}.items():
+    eight = np.dtype(dtype).name.startswith("float8")
+    for name, wanted in {"result": expected.result, **wanted_aux}.items():
         actual = to_numpy(result if name == "result" else further[name])
-        if actual.dtype != np.dtype(dtype):
-            comparisons[name] = Comparison(
-                np.inf, np.inf, (), f"{name}: dtype {actual.dtype}, expected {np.dtype(dtype)}"
-            )
+        kind = np.dtype(np.float32) if name == "amax" or (eight and name == expected.oracle.sums) else np.dtype(dtype)
+        if actual.dtype != kind:
+            comparisons[name] = Comparison(np.inf, np.inf, (), f"{name}: dtype {actual.dtype}, expected {kind}")
         elif exact:
-            rounded = wanted.astype(actual.dtype).astype(np.float64)
+            rounded = saturated(wanted, kind).astype(wanted.dtype)
             comparisons[name] = compare(actual, rounded, np.zeros_like(rounded), name=name)
         else:
             comparisons[name] = compare(actual, wanted, limits[name], name=name)
@@ -226,5 +284,5 @@ def run_case(
     operands = make_operands(case) if operands is None else operands
     wrapped: dict[str, Any] = {key: wrap(value) for key, value in operands.items()}
     outputs = matmul(wrapped.pop("a"), wrapped.pop("b"), **wrapped, **keywords(case))
-    exact = case.data == "integers" and lookup(case.epilogue).is_linear
+    exact = (case.data == "integers" and lookup(case.epilogue).is_linear) or case.result_dtype in ("int32", "int8")
     return CaseResult(case, check_outputs(reference(case, operands), outputs, dtype_of(case.result_dtype), exact=exact))

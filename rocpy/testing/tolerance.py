@@ -21,6 +21,17 @@ Derivation. Let u be the unit roundoff of the accumulation dtype (2^-24 for floa
 5. A sum over M rows of the unrounded result adds gamma_{M} times the sum of absolute values to the sum of the elements'
    own bounds; the sums over K of A or B, whose elements are exact, have only their gamma_K. Then rule 4.
 
+6. Scales of a and b are two more factors of each term: four more roundings at most, so that rule 1 has K+10 where there
+   are any. Products of 8-bit and narrower floats are exact in float32, and so are scales that are powers of two. A
+   scale of the result multiplies it and its bound, with one rounding, before rule 4; the largest magnitude errs by no
+   more than the worst element before that, and one rounding to float32.
+7. A product of int8 is summed in integers: what is left are the conversion of the sum, the scales, alpha, beta, C and
+   the bias, at most 12 roundings whatever K is. An integer result is exact, and saturates.
+8. A component of a complex product is a sum of 2K real ones, whose magnitudes add up to |A||B| at most (Cauchy and
+   Schwarz); alpha and beta are complex products too. So each component errs by gamma_{2K+12} of the same magnitudes as
+   in rule 1, and is rounded by itself.
+9. 8-bit floats saturate: beyond the largest number the oracle's value is that number.
+
 Small-integer operands have no rounding before the last one: there the correctly rounded value is demanded bit for bit.
 """
 
@@ -54,12 +65,24 @@ FORMATS: dict[str, Format] = {
     "float32": Format(23, -126, float(np.finfo(np.float32).max)),
     "float16": Format(10, -14, 65504.0),
     "bfloat16": Format(7, -126, float.fromhex("0x1.fep127")),
+    "float8_e4m3fn": Format(3, -6, 448.0),
+    "float8_e5m2": Format(2, -14, 57344.0),
+    "float8_e4m3fnuz": Format(3, -7, 240.0),
+    "float8_e5m2fnuz": Format(2, -15, 57344.0),
+    "float6_e2m3fn": Format(3, 0, 7.5),
+    "float6_e3m2fn": Format(2, -2, 28.0),
+    "float4_e2m1fn": Format(1, 0, 6.0),
+    "int8": Format(7, 7, 127.0),
+    "int32": Format(31, 31, 2147483647.0),
 }
+# Components of a complex number are numbers of these types.
+COMPONENTS = {"complex64": "float32", "complex128": "float64"}
+FORMATS.update({name: FORMATS[component] for name, component in COMPONENTS.items()})
 
 
 def compute_dtype(dtype: npt.DTypeLike) -> str:
-    """Return what products of `dtype` accumulate in: float64 for itself, float32 for everything narrower."""
-    return "float64" if np.dtype(dtype).name == "float64" else "float32"
+    """Return what products of `dtype` are scaled in: float64 for itself, float32 for everything narrower."""
+    return "float64" if np.dtype(dtype).name in ("float64", "complex128") else "float32"
 
 
 def unit_roundoff(dtype: npt.DTypeLike) -> float:
@@ -106,9 +129,18 @@ def _own_error(function: str, x: Array, value: Array, compute: str) -> Array:
     return np.where(x >= -1.0, _ULPS[function] * ulp(value, compute), tail)
 
 
+def roundings(expected: Expected) -> int:
+    """Return how many roundings a term of the pre-activation goes through at most: rules 1, 6, 7 and 8."""
+    if expected.kind == "integer":
+        return 12
+    if expected.kind == "complex":
+        return 2 * expected.inner + 12
+    return expected.inner + (10 if expected.scaled else 6)
+
+
 def pre_activation_bound(expected: Expected, compute: str) -> Array:
     """Return rule 1, the bound of the unrounded pre-activation."""
-    count = expected.inner + 6
+    count = roundings(expected)
     relative = gamma(count, unit_roundoff(compute)) + gamma(count, 2.0**-53)
     form = FORMATS[compute]
     return relative * expected.magnitude + count * 2.0 ** (form.min_exponent - form.fraction_bits - 1)
@@ -165,7 +197,14 @@ def bounds(
     aux_dtype = dtype if aux_dtype is None else aux_dtype
     with np.errstate(invalid="ignore", over="ignore"):
         value = _value_bound(expected, compute)
-        found = {"result": _rounded(expected.result, value.reshape(expected.shape), dtype)}
+        u = unit_roundoff(compute)
+        found = {}
+        if expected.amax is not None:
+            worst = float(np.max(value, initial=0.0))
+            found["amax"] = np.asarray(_rounded(expected.amax, worst, "float32"))
+        if expected.scale_d != 1.0:
+            value = abs(expected.scale_d) * value + u * np.abs(expected.result.reshape(value.shape))
+        found["result"] = _rounded(expected.result, value.reshape(expected.shape), dtype)
         oracle = expected.oracle
         if oracle.aux_out is not None:
             dx = pre_activation_bound(expected, compute).reshape(expected.shape)
@@ -200,6 +239,10 @@ class Comparison:
         return self.ratio <= 1.0
 
 
+def _worse(first: Comparison, second: Comparison) -> Comparison:
+    return second if second.ratio > first.ratio or not np.isfinite(second.ratio) else first
+
+
 def compare(actual: Array, expected: Array, bound: Array, *, name: str = "result") -> Comparison:
     """Compare one output with its oracle, element by element; NaN and infinities must be where the oracle has them."""
     actual = np.asarray(actual)
@@ -208,7 +251,14 @@ def compare(actual: Array, expected: Array, bound: Array, *, name: str = "result
     if actual.size == 0:
         return Comparison(0.0, 0.0, (), "")
     form = FORMATS.get(actual.dtype.name)
+    if actual.dtype.kind == "c" or expected.dtype.kind == "c":
+        return _worse(
+            compare(actual.real, expected.real, bound, name=name + ".real"),
+            compare(actual.imag, expected.imag, bound, name=name + ".imag"),
+        )
     value = actual.astype(np.float64)
+    if form is not None and actual.dtype.itemsize == 1:
+        expected = np.clip(expected, -form.max_value - (actual.dtype.name == "int8"), form.max_value)
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(expected)
         # Infinity is right where a value within the bound lies beyond the format's largest, on that side.

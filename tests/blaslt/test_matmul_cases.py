@@ -15,6 +15,8 @@ from rocpy.testing.runner import keywords, make_operands
 QUICK = case_list.cases("quick")
 FULL = tuple(case for case in case_list.cases("full") if case not in set(QUICK))
 SLOW = tuple(case for case in case_list.cases("slow") if case not in set(case_list.cases("full")))
+# torch has no type of six bits, and packs those of four.
+TORCH = tuple(case for case in QUICK if not {case.dtype, case.dtype_b} & set(case_list.MX[2:]))[::3]
 COMPOSED = tuple(name for name, row in EPILOGUES.items() if row.enumerator is None)
 
 
@@ -23,7 +25,13 @@ def names(cases):
 
 
 def check(case: Case, **kwargs) -> None:
-    result = run_case(case, **kwargs)
+    try:
+        result = run_case(case, **kwargs)
+    except rocpy.UnsupportedError as error:
+        # Devices differ in the types that they have; every one has these.
+        if case.dtype in case_list.DTYPES:
+            raise
+        pytest.skip(str(error))
     assert result.ok, result.message
 
 
@@ -33,7 +41,7 @@ def test_numpy(case):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("case", QUICK[::3], ids=names(QUICK[::3]))
+@pytest.mark.parametrize("case", TORCH, ids=names(TORCH))
 def test_torch(case, torch):
     check(case, provider="torch")
 
@@ -136,9 +144,7 @@ def test_selftest_finds_a_wrong_platform(monkeypatch):
 
 
 def test_selftest_reports_what_is_unsupported_or_fails():
-    rows = run_selftest(
-        selection=(Case(4, 5, 6, epilogue="sigmoid_bias"), Case(4, 5, 6, epilogue="clamp", layout="zz"))
-    )
+    rows = run_selftest(selection=(Case(4, 5, 6, "float64", "float32"), Case(4, 5, 6, epilogue="clamp", layout="zz")))
     assert [row["status"] for row in rows["cases"]] == ["unsupported", "error"]
 
 

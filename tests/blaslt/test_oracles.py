@@ -11,7 +11,7 @@ import pytest
 
 from rocpy.testing import Case, bounds, compare, evaluate, make_operands, oracles, run_case, tolerance
 from rocpy.testing.cases import DTYPES, EPILOGUES, LAYOUTS, TIERS, cases, main, select, to_json
-from rocpy.testing.runner import check_outputs, dtype_of, keywords, lay_out, reference
+from rocpy.testing.runner import check_outputs, dtype_of, keywords, lay_out, reference, saturated
 
 GRID = np.concatenate([np.linspace(-12, 12, 100_001), [-1e30, -50.0, 50.0, 1e30]])
 
@@ -73,11 +73,17 @@ def test_stated_derivative_bounds_hold(function):
     assert curvature * 0.95 < np.abs(second).max() <= curvature
 
 
-@pytest.mark.parametrize("name", tolerance.FORMATS)
+FLOATS = [name for name in tolerance.FORMATS if name not in tolerance.COMPONENTS and not name.startswith("int")]
+
+
+@pytest.mark.parametrize("name", FLOATS)
 def test_ulp_is_the_spacing_of_the_dtype(name):
     dtype = dtype_of(name)
     values = np.array([0.0, 1.0, 1.5, 2.0, 3.1, 1000.0, 6e-5, 1e-7]).astype(dtype)
-    following = np.nextafter(values, np.asarray(np.inf, dtype=dtype)).astype(np.float64)
+    largest = ml_dtypes.finfo(dtype).max
+    values = values[values.astype(np.float64) < float(largest)]
+    assert values.size >= 3
+    following = np.nextafter(values, np.asarray(largest, dtype=dtype)).astype(np.float64)
     values = values.astype(np.float64)
     np.testing.assert_array_equal(tolerance.ulp(values, dtype), following - values)
     assert tolerance.FORMATS[name].max_value == float(ml_dtypes.finfo(dtype).max)
@@ -123,11 +129,25 @@ def test_beta_zero_does_not_read_c():
 
 def emulate(case, operands):
     """A float32 implementation in plain numpy, to see that correct arithmetic passes the bounds."""
-    kind = np.float64 if case.dtype == "float64" else np.float32
-    narrow = {key: value.astype(kind) for key, value in operands.items()}
+    kind = {"float64": np.float64, "complex64": np.complex64, "complex128": np.complex128}.get(case.dtype, np.float32)
+    narrow = {key: value.astype(kind) for key, value in operands.items() if not key.startswith("scale")}
     options = keywords(case)
-    out = dtype_of(options.pop("dtype", case.dtype))
-    x = kind(options.get("alpha", 1.0)) * (narrow["a"] @ narrow["b"])
+    out = dtype_of(case.result_dtype)
+    if case.dtype == "int8":
+        x = (operands["a"].astype(np.int64) @ operands["b"].astype(np.int64)).astype(kind)
+    else:
+        x = narrow["a"] @ narrow["b"]
+    if case.scale == "block32":
+        pairs = [operands[f"scale_{side}"].astype(kind).repeat(32, axis) for side, axis in (("a", -1), ("b", -2))]
+        x = (narrow["a"] * pairs[0]) @ (narrow["b"] * pairs[1])
+    elif case.scale == "scalar":
+        x = x * operands["scale_a"] * operands["scale_b"]
+    elif case.scale:
+        x = x * operands["scale_a"][..., :, None] * operands["scale_b"][..., None, :]
+    if case.result_dtype in ("int32", "int8"):
+        kind = np.float64
+        x, narrow = x.astype(kind), {key: value.astype(kind) for key, value in operands.items()}
+    x = kind(options.get("alpha", 1.0)) * x
     if "c" in narrow:
         x = x + kind(options["beta"]) * narrow["c"]
     oracle = oracles.lookup(case.epilogue)
@@ -140,12 +160,16 @@ def emulate(case, operands):
         z = (oracles.FUNCTIONS[oracle.function](narrow["aux"].astype(np.float64)).astype(kind) * x).astype(kind)
     elif oracle.takes_clamp:
         z = np.clip(x, *options["clamp"])
+    elif oracle.function == "identity":
+        z = x
     else:
         z = oracles.FUNCTIONS[oracle.function](x.astype(np.float64)).astype(kind)
+    if case.amax:
+        further["amax"] = np.abs(z).max()
     if oracle.sums:
         source, axis = {"bgrad": (z, -2), "bgrada": (narrow["a"], -1), "bgradb": (narrow["b"], -2)}[oracle.sums]
         further[oracle.sums] = source.sum(axis=axis, dtype=kind).astype(out)
-    d = z.astype(out)
+    d = saturated(z * kind(case.scale_d) if case.scale_d else z, out)
     return (d, further) if further else d
 
 
@@ -153,6 +177,7 @@ def test_correct_arithmetic_is_within_the_bounds():
     for case in cases("quick"):
         operands = make_operands(case)
         exact = case.data == "integers" and oracles.lookup(case.epilogue).is_linear
+        exact = exact or case.result_dtype in ("int8", "int32")
         outputs = emulate(case, operands)
         found = check_outputs(reference(case, operands), outputs, dtype_of(case.result_dtype), exact=exact)
         assert all(item.ok for item in found.values()), f"{case.name}: {found}"
@@ -172,6 +197,55 @@ def test_a_wrong_element_is_out_of_bounds(dtype, epilogue):
         spoiled[index] *= 1 + {"float64": 1e-12, "float32": 1e-4, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
         assert not compare(spoiled, value, limits[name]).ok
         assert compare(value, value, limits[name]).ratio == 0
+
+
+WRONG = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1e-2, "complex64": 1e-4, "complex128": 1e-12}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(17, 33, 40, "float8_e4m3fn", "float32", scale="vector"),
+        Case(17, 33, 40, "float8_e5m2fnuz", "float16", scale="scalar", amax=True),
+        Case(17, 33, 64, "float4_e2m1fn", "float32", scale="block32"),
+        Case(17, 33, 40, "int8", "float32", "gelu_bias", scale="vector"),
+        Case(17, 33, 40, "complex64", alpha_imaginary=0.5),
+        Case(17, 33, 40, "complex128"),
+    ],
+    ids=lambda case: case.name,
+)
+def test_a_wrong_element_is_out_of_bounds_of_the_other_types(case):
+    expected = reference(case, make_operands(case))
+    limits = bounds(expected, dtype_of(case.result_dtype))
+    value = expected.result
+    index = np.unravel_index(int(np.argmax(np.abs(value))), value.shape)
+    spoiled = value.copy()
+    spoiled[index] *= 1 + WRONG[case.result_dtype]
+    assert not compare(spoiled, value, limits["result"]).ok
+    assert compare(value, value, limits["result"]).ratio == 0
+    if value.dtype.kind == "c":
+        # A lost conjugate, or the imaginary part alone.
+        assert not compare(value.conj(), value, limits["result"]).ok
+        spoiled = value.copy()
+        spoiled[index] += 1j * WRONG[case.result_dtype] * np.abs(value[index])
+        assert not compare(spoiled, value, limits["result"]).ok
+    if case.amax:
+        assert not compare(np.float64(expected.amax * 1.001), np.asarray(expected.amax), limits["amax"]).ok
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_neighbours_are_out_of_bounds_of_eight_bits(name):
+    largest = tolerance.FORMATS[name].max_value
+    values = np.linspace(1, 4, 50).astype(dtype_of(name))
+    wide = values.astype(np.float64)
+    bound = 0.5 * tolerance.ulp(wide, values.dtype)
+    other = np.nextafter(values, np.asarray(largest, values.dtype))
+    assert compare(values, wide, bound).ok
+    assert not compare(other, wide, bound).ok
+    # Beyond the range the largest number is right, and no other.
+    beyond = np.full(2, 2.5 * largest)
+    assert compare(np.full(2, largest).astype(values.dtype), beyond, np.zeros(2)).ok
+    assert not compare(np.full(2, largest / 2).astype(values.dtype), beyond, np.zeros(2)).ok
 
 
 def test_dropped_rows_of_k_are_out_of_bounds_in_16_bits():

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""MX formats: operands of eight, six and four bits with one power of two for each 32 neighbours along K."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.blaslt._blocks import pack
+from rocpy.testing import evaluate
+from rocpy.testing.cases import MX
+from rocpy.testing.runner import check_outputs, dtype_of
+
+NARROW = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+
+
+def quantized(rng, name, m, n, k, batch_a=(), batch_b=()):
+    a = rocpy.quantize_mx(rng.standard_normal((*batch_a, m, k)), name)
+    b = rocpy.quantize_mx(rng.standard_normal((*batch_b, k, n)), name, axis=-2)
+    return *a, *b
+
+
+def check(d, expected, dtype="float32"):
+    found = check_outputs(expected, d, dtype_of(dtype))["result"]
+    assert found.ok, found.message
+
+
+@pytest.mark.parametrize("name", MX)
+def test_quantized_operands_multiply(name, rng):
+    a, scale_a, b, scale_b = quantized(rng, name, 9, 17, 96)
+    expected = evaluate(a, b, scale_a=scale_a, scale_b=scale_b)
+    for dtype in ("float32", "bfloat16", "float16"):
+        check(rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype=dtype), expected, dtype)
+    assert rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b).dtype == dtype_of("bfloat16")
+    bytes_ = scale_a.view(np.uint8), scale_b.view(np.uint8)
+    check(rocpy.matmul(a, b, scale_a=bytes_[0], scale_b=bytes_[1], dtype="float32"), expected)
+    # The dequantized operands give the same product.
+    wide = rocpy.dequantize_mx(a, scale_a, "float64") @ rocpy.dequantize_mx(b, scale_b, "float64", axis=-2)
+    np.testing.assert_allclose(expected.result, wide, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MX)
+@pytest.mark.parametrize("other", MX)
+def test_types_mix(name, other, rng):
+    a, scale_a, _, _ = quantized(rng, name, 5, 6, 64)
+    _, _, b, scale_b = quantized(rng, other, 5, 6, 64)
+    check(
+        rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32"),
+        evaluate(a, b, scale_a=scale_a, scale_b=scale_b),
+    )
+
+
+@pytest.mark.parametrize("name", MX)
+@pytest.mark.parametrize(("batch_a", "batch_b"), [((3,), (3,)), ((3,), ()), ((), (3,)), ((2, 1), (1, 3))])
+def test_batches(name, batch_a, batch_b, rng):
+    a, scale_a, b, scale_b = quantized(rng, name, 4, 5, 64, batch_a, batch_b)
+    check(
+        rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32"),
+        evaluate(a, b, scale_a=scale_a, scale_b=scale_b),
+    )
+
+
+@pytest.mark.parametrize("name", MX)
+def test_a_plan_computes_what_the_function_does(name, rng):
+    a, scale_a, b, scale_b = quantized(rng, name, 9, 17, 64)
+    with rocpy.Matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32") as mm:
+        assert mm.problem.a.dtype == name
+        assert mm.problem.scale_a == "block32"
+        assert mm.problem.a.shape == (9, 64)
+        np.testing.assert_array_equal(
+            mm.execute(), rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32")
+        )
+        new_a, new_scale_a, _, _ = quantized(rng, name, 9, 17, 64)
+        mm.reset_operands(a=new_a, scale_a=new_scale_a)
+        check(mm.execute(), evaluate(new_a, b, scale_a=new_scale_a, scale_b=scale_b))
+
+
+@pytest.mark.parametrize("name", MX)
+def test_vectors(name, rng):
+    a, scale_a, b, scale_b = quantized(rng, name, 1, 6, 64)
+    d = rocpy.matmul(a[0], b, scale_a=scale_a[0], scale_b=scale_b, dtype="float32")
+    assert d.shape == (6,)
+    check(d, evaluate(a[0], b, scale_a=scale_a[0], scale_b=scale_b))
+
+
+def test_layouts(rng):
+    # Eight bits lie as they lie: what is not along K is copied once, and refused where copies are.
+    a, scale_a, b, scale_b = quantized(rng, "float8_e4m3fn", 9, 17, 64)
+    expected = evaluate(a, b, scale_a=scale_a, scale_b=scale_b)
+    along = np.ascontiguousarray(b.T).T
+    with rocpy.options(copies="error"):
+        check(rocpy.matmul(a, along, scale_a=scale_a, scale_b=scale_b, dtype="float32"), expected)
+        with pytest.raises(rocpy.UnsupportedError, match="b: shape"):
+            rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b)
+    turned = np.ascontiguousarray(a.T).T
+    odd = scale_a[::-1][::-1].T.copy().T
+    check(rocpy.matmul(turned, b, scale_a=odd, scale_b=np.asfortranarray(scale_b), dtype="float32"), expected)
+
+
+@pytest.mark.parametrize("bits", [4, 6])
+def test_packing_puts_the_first_element_in_the_lowest_bits(bits, rng):
+    codes = rng.integers(0, 2**bits, (3, 64)).astype(np.uint8)
+    packed = pack(codes, bits)
+    assert packed.shape == (3, 64 * bits // 8)
+    for row, found in zip(codes, packed, strict=True):
+        word = sum(int(code) << (bits * place) for place, code in enumerate(row))
+        assert found.tobytes() == word.to_bytes(found.size, "little")
+
+
+def test_special_exponents():
+    one = np.ones((1, 32), dtype_of("float4_e2m1fn"))
+    unit = np.full((1, 1), 127, np.uint8)
+    for code in range(256):
+        d = rocpy.matmul(one, one.T, scale_a=np.full((1, 1), code, np.uint8), scale_b=unit, dtype="float32")
+        with np.errstate(over="ignore"):
+            wanted = np.float32(np.nan if code == 255 else 32 * 2.0 ** (code - 127))
+        np.testing.assert_array_equal(d[0, 0], wanted)
+
+
+REFUSED = [
+    (lambda a, sa, b, sb: {"scale_a": sa}, "scale_b: none"),
+    (lambda a, sa, b, sb: {"scale_b": sb}, "scale_a: none"),
+    (lambda a, sa, b, sb: {"scale_a": 1.0, "scale_b": sb}, "scale_a: one float32"),
+    (lambda a, sa, b, sb: {"scale_a": sa.T, "scale_b": sb}, r"scale_a: shape \(2, 9\)"),
+    (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb.T}, r"scale_b: shape \(17, 2\)"),
+    (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb, "dtype": "float8_e4m3fn"}, None),
+    (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb, "amax": True}, None),
+    (lambda a, sa, b, sb: {}, "scale_a: none"),
+]
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize(("arguments", "match"), REFUSED)
+def test_wrong_scales_are_refused_by_name(name, arguments, match, rng):
+    operands = quantized(rng, name, 9, 17, 64)
+    error = rocpy.UnsupportedError if match is None else rocpy.InvalidProblemError
+    with pytest.raises(error, match=match):
+        rocpy.matmul(operands[0], operands[2], **arguments(*operands))
+
+
+def test_k_must_be_whole_blocks(rng):
+    a, scale_a, b, scale_b = quantized(rng, "float8_e5m2", 4, 5, 48)
+    with pytest.raises(rocpy.InvalidProblemError, match="K = 48"):
+        rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b)
+    a, scale_a, b, scale_b = quantized(rng, "float4_e2m1fn", 4, 5, 48)
+    with pytest.raises(rocpy.InvalidProblemError, match="K = 48"):
+        rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b)
+
+
+def test_wide_operands_take_no_blocks():
+    a, scales = np.ones((32, 32), np.float32), np.full((32, 1), 127, np.uint8)
+    with pytest.raises(rocpy.InvalidProblemError, match="a is float32; operands with scales for each 32"):
+        rocpy.matmul(a, a, scale_a=scales, scale_b=scales.T)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float4_e2m1fn"])
+def test_torch_tensors(name, rng, torch):
+    x, w = rng.standard_normal((9, 64), dtype=np.float32), rng.standard_normal((17, 64), dtype=np.float32)
+    a, scale_a = rocpy.quantize_mx(torch.from_numpy(x), name)
+    b, scale_b = rocpy.quantize_mx(torch.from_numpy(w), name)
+    left, left_scale = rocpy.quantize_mx(x, name)
+    right, right_scale = rocpy.quantize_mx(w, name)
+    expected = evaluate(left, right.T, scale_a=left_scale, scale_b=right_scale.T)
+    d = rocpy.matmul(a, b.T, scale_a=scale_a, scale_b=scale_b.T, dtype=torch.float32)
+    assert isinstance(d, torch.Tensor)
+    check(d.numpy(), expected)
+    # Packed along N, as quantize_mx of a (K, N) tensor leaves it.
+    columns = torch.from_numpy(np.vstack([w, w[:1]]).T.copy())
+    b, scale_b = rocpy.quantize_mx(columns, name, axis=-2)
+    d = rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype=torch.float32)
+    check(d.numpy()[:, :17], expected)
