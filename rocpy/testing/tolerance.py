@@ -268,7 +268,8 @@ def compare(actual: Array, expected: Array, bound: Array, *, name: str = "result
         error = np.where(same, 0.0, np.where(finite, np.abs(value - expected), np.inf))
         error = np.where(overflow, 0.0, error)
         error = np.where(np.isnan(error), np.inf, error)
-        ratio = np.where(error == 0.0, 0.0, error / np.where(bound > 0, bound, np.finfo(np.float64).tiny))
+        with np.errstate(over="ignore"):  # a bound of zero
+            ratio = np.where(error == 0.0, 0.0, error / np.where(bound > 0, bound, np.finfo(np.float64).tiny))
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     index = tuple(int(i) for i in worst)
     message = ""
