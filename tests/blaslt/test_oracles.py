@@ -155,7 +155,7 @@ def emulate(case, operands):
         x = x + oracles._as_matrix_bias(narrow["bias"], case.m).astype(kind)
     further = {}
     if oracle.aux_out:
-        further[oracle.aux_out] = x.astype(out)
+        further[oracle.aux_out] = saturated(x, out)
     if oracle.aux_in:
         z = (oracles.FUNCTIONS[oracle.function](narrow["aux"].astype(np.float64)).astype(kind) * x).astype(kind)
     elif oracle.takes_clamp:
