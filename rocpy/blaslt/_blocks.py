@@ -48,7 +48,9 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     """Return an operand with neighbours along K adjacent in memory; of four and six bits packed."""
     from rocpy.blaslt._scales import Packed
 
-    if type(array).__name__ in ("Weight", "Packed") or not hasattr(array, "dtype"):
+    if type(array).__name__ == "Weight":  # its own packing is not that of blocks
+        array = array.source if array.layout == "kn" else array.source.swapaxes(-1, -2)
+    if type(array).__name__ == "Packed" or not hasattr(array, "dtype"):
         return array
     right = name == "b"
     try:

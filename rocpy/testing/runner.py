@@ -247,7 +247,7 @@ def check_outputs(
             comparisons[name] = Comparison(np.inf, np.inf, (), f"{name}: dtype {actual.dtype}, expected {kind}")
         elif exact:
             rounded = saturated(wanted, kind).astype(wanted.dtype)
-            comparisons[name] = compare(actual, rounded, np.zeros_like(rounded), name=name)
+            comparisons[name] = compare(actual, rounded, np.zeros(rounded.shape), name=name)
         else:
             comparisons[name] = compare(actual, wanted, limits[name], name=name)
     return comparisons
