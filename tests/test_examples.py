@@ -61,7 +61,7 @@ def test_minilm_agrees_with_torch():
     )
 
 
-@pytest.mark.parametrize("name", ["overhead", "matmul", "epilogue", "algorithms", "import"])
+@pytest.mark.parametrize("name", ["overhead", "matmul", "epilogue", "grouped", "algorithms", "import"])
 def test_benchmark_runs(name, tmp_path):
     path = tmp_path / f"{name}.json"
     text = run(ROOT / "benchmarks" / f"bench_{name}.py", "--quick", "--threads", 1, "--json", path)

@@ -12,7 +12,7 @@ import numpy as np
 from rocpy._operand import allocate_like
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import assign, contiguous, copy_refused
-from rocpy.blaslt._staging import check_allowed, download, upload
+from rocpy.blaslt._staging import check_allowed, download, take, upload
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.problem import MAX_EXTENT, OperandInfo
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -241,8 +241,10 @@ def staged(
 ) -> Any:
     """Run on copies of operands in CPU memory and bring the result back."""
     check_allowed(options)
-    moved = [upload(value, name) for name, value in (("a", a), ("b", b), ("bias", bias))]
-    result = run(moved[0], moved[1], bias=moved[2], **arguments)
+    moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
+    # What no group covers keeps what it held, so that out goes there and back.
+    target = upload(out, "out")
+    result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
     result, extra = result if isinstance(result, tuple) else (result, None)
     fetched = download(result, a, arguments["stream"])
     if extra is not None:

@@ -117,9 +117,9 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
                 f"an array of shape {source.shape}, {source.dtype}, must be copied and there is no memory for "
                 "it; pass a contiguous array"
             ) from None
-    if isinstance(array, Buffer) and shape is None:
-        made = Buffer(array.shape, array.dtype)
-        made.copy_from(array)
+    if isinstance(array, Buffer):
+        made = Buffer(array.shape if shape is None else shape, array.dtype)
+        made.copy_from(array if shape is None else np.ascontiguousarray(np.broadcast_to(array.to_numpy(), shape)))
         return made
     if hasattr(array, "contiguous"):  # torch's name for it
         if array.is_conj():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from rocpy.blaslt._policy import (
     turned_rows,
 )
 from rocpy.blaslt.epilogues import find_epilogue
-from rocpy.blaslt.lowering import lower
+from rocpy.blaslt.lowering import lower, matrix_layout
 from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -75,6 +76,16 @@ def upload_scales(scales: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         for name, value in zip(SCALES, scales, strict=False)
     )
     return (*moved, *scales[5:])
+
+
+def take(array: Any, name: str, options: Options) -> Any:
+    """Return a copy on the device, unless the options forbid copies and the library could not take the layout there."""
+    if options.copies == "error" and name in ("a", "b") and type(array).__name__ not in ("Weight", "Packed"):
+        view = describe(array, name)
+        shape, strides = tuple(view["shape"]), tuple(view["strides"])
+        if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
+            raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
+    return upload(array, name)
 
 
 def download(buffer: Any, like: Any, stream: Any = None) -> Any:
@@ -163,6 +174,8 @@ def product(
     )
     if options.copies == "error" and 0 not in problem.result_shape:
         refuse_copies(problem)
+        # What is left is between copies of ours, and no layout of the user's.
+        arguments = {**arguments, "options": replace(options, copies="allow")}
     if problem.column_bias and problem.c is not None:
         return _transposed(run, given, problem, arguments)
     out = given["out"]

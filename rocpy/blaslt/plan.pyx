@@ -115,7 +115,7 @@ cdef class Matmul:
             _staging.check_allowed(self.options)
             self.staged = _staging.copied_names(staged_infos(a, b, c, bias, aux, None), b)
             self.prototype = _staging.prototype(a)
-            a, b, c, bias, aux = [_staging.upload(value, name) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
+            a, b, c, bias, aux = [_staging.take(value, name, self.options) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
             scales = _staging.upload_scales(scales)
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
@@ -408,7 +408,7 @@ cdef class Matmul:
             if values is not None:
                 changes = _blocks.prepare_changes(changes, values, self.options)
             if self.prototype is not None:
-                changes = {name: _staging.upload(value, name) for name, value in changes.items()}
+                changes = {name: _staging.take(value, name, self.options) for name, value in changes.items()}
                 values = _staging.upload_scales(values)
             _reset.check_names(self.problem, given, changes)
             given.update(changes)

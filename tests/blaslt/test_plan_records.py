@@ -166,8 +166,9 @@ def test_an_export_is_of_its_problem(a, mm):
     json.dumps(record)
     with rocpy.Matmul(a, a[:, :63]) as other, pytest.raises(rocpy.InvalidProblemError, match=r"64 x 63"):
         other.pin(record)
-    with rocpy.Matmul(a.T, a) as other, pytest.raises(rocpy.InvalidProblemError, match="strides"):
-        other.pin(record)
+    if rocpy.platform.current().host_memory:  # else it is copied, and is as dense as a
+        with rocpy.Matmul(a.T, a) as other, pytest.raises(rocpy.InvalidProblemError, match="strides"):
+            other.pin(record)
     with pytest.raises(rocpy.InvalidProblemError, match="relu"):
         rocpy.matmul(a, a, epilogue="relu", algorithm=record)
     with rocpy.Matmul(-a, a) as same:
