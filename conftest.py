@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What holds for every tier of the tests: torch tests where there is no torch, a time budget for the slow ones."""
+"""What holds for every tier of the tests: torch tests without torch, a time budget, a tuning database of their own."""
 
 import importlib.util
+import os
+import shutil
+import tempfile
 import time
 
 import pytest
@@ -17,8 +20,11 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Note when the run began."""
+    """Note when the run began, and give the tests a tuning database of their own."""
     config.stash[STARTED] = time.monotonic()
+    folder = tempfile.mkdtemp(prefix="rocpy-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ["ROCPY_TUNING_DB"] = f"{folder}/tuning.sqlite3"
 
 
 def pytest_collection_modifyitems(config, items):

@@ -5,6 +5,9 @@ Semantic versioning covers the names in ``__all__``, here and in the public sub-
 library.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from rocpy import _torch_hook, errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
@@ -23,6 +26,9 @@ from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.memory import Buffer
 from rocpy.runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from rocpy import tuning
 
 __all__ = [
     "Buffer",
@@ -52,12 +58,15 @@ __all__ = [
     "platform",
     "quantize",
     "quantize_mx",
+    "tuning",
 ]
 
 _torch_hook.install()
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
+    if name == "tuning":  # most programs never name it
+        return importlib.import_module("rocpy.tuning")
     # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
     if name != "__version__":
         raise AttributeError(f"module 'rocpy' has no attribute {name!r}")

@@ -187,7 +187,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(sizes[name]).bits // 8
 
     cdef size_t limit = options.max_workspace_bytes
-    cdef int wanted = _choice.candidates_wanted(options)
+    cdef int wanted = _choice.candidates_wanted(problem, options, context.device)
     if requested < wanted:
         requested = wanted
     cdef Status status
@@ -203,9 +203,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             call.plan.release()
             call.plan = NULL
         return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
-    index, source = 0, "reproducible"
-    if not options.reproducible:
-        index, source = _choice.choose(problem, options, packed, context.device, algorithms_of(call, -1))
+    index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
+    if options.reproducible:
+        index, source = 0, "reproducible"
     call.algorithm = index
     call.source = source.encode()
     call.swapped = lowered.swapped

@@ -311,7 +311,8 @@ class Explanation:
     candidates
         How many algorithms there were to choose from.
     source
-        Where the choice came from: ``"heuristic"``, or ``"nothing to compute"``.
+        Where the choice came from: ``"heuristic"``, ``"tuned"`` with the measured time as the algorithm's
+        ``elapsed_ms``, or ``"nothing to compute"``.
     copies
         Operands that are copied first, because the library cannot take them as they lie or its device cannot reach
         them; ``"result"``: it is computed in columns, for a bias per row, and copied into rows.
@@ -353,7 +354,8 @@ class Explanation:
             ]
         if self.unfused:
             lines.append(f"because    {self.unfused}")
-        lines.append(f"chosen by  {self.source}")
+        measured = "" if algorithm is None or algorithm.elapsed_ms is None else f", {algorithm.elapsed_ms:.4g} ms"
+        lines.append(f"chosen by  {self.source}{measured}")
         if self.packed:
             lines.append("weights    packed for the platform")
         if self.copies:

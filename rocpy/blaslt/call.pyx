@@ -22,6 +22,7 @@ from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy import platform
+from rocpy.blaslt import _choice
 from rocpy.blaslt import _fallback
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
@@ -35,14 +36,25 @@ from rocpy._operand import TorchLayerRequired, torch_dispatcher
 cdef int _staged = -1
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
+# What a plan's key holds of tuning; -1 until a product asks, and again after a change.
+cdef int64_t _tuning = -1
+cdef list _OVERRIDDEN = _choice.OVERRIDDEN
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
+
+
+def _tuning_changed():
+    global _tuning
+    _tuning = -1
+
+
+_choice.on_change(_tuning_changed)
 
 
 cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
                     object dtype, object compute, object out, object options, object stream, tuple given):
     """One product from start to end. Calls itself at most once, with the operands that had to be copied."""
-    global _staged
+    global _staged, _tuning
     cdef Operands operands
     cdef PlanKey key
     cdef shared_ptr[CachedCall] call
@@ -55,6 +67,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef StreamContext *context = NULL
     cdef object resolved = None, owner = a
     cdef Scales scales = None
+    cdef int64_t tuning
     _core.ensure()
     index = epilogue_index(epilogue)
     if aux is not None:
@@ -93,6 +106,10 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if scales is not None:
         word |= <int64_t>1 << 29
     key.add(word)
+    if _tuning < 0:
+        _tuning = _choice.process_key_word()
+    tuning = _choice.key_word() if _OVERRIDDEN else _tuning
+    key.add(tuning)
     key.add(device)
     if clamp is not None:
         clamp = _policy.clamp_bounds(clamp)
@@ -115,6 +132,10 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         problem = problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales)
         if resolved is None:
             resolved = _options.current_options()
+        if _choice.measures(tuning):
+            _choice.measure(problem, resolved, (a, b, c, bias, aux, out), dict(
+                alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=stream,
+                **_policy.scale_arguments(b, given)))
         with nogil:
             status = borrow_context(device, c_stream, &context)
         _core.check(status)
@@ -216,7 +237,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
         ``(low, high)`` of the clamp epilogues.
-    epilogue_inputs, autotune
+    epilogue_inputs
         Not supported yet; anything but the default raises UnsupportedError.
     scale_a, scale_b
         Factors of the operands' elements: a number, float32 for each row of a (``(M,)`` or ``(M, 1)``) and column of b (``(N,)`` or
@@ -237,6 +258,9 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm
         A :class:`rocpy.blaslt.Algorithm` of this problem, instead of the first.
+    autotune
+        ``True``: measure this problem's algorithms now unless that was done before, and remember the choice; ``False``: neither
+        measure nor use what was measured; ``None``: as :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE`` say.
     stream
         Stream that orders the product; ``None``: the current stream of the operands' framework.
 
@@ -272,8 +296,14 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
            [2., 2., 2., 2.]], dtype=float32)
     """
     cdef tuple given = None
-    if epilogue_inputs is not None or autotune:
-        _policy.refuse_later(epilogue_inputs=epilogue_inputs, autotune=autotune)
+    if epilogue_inputs is not None:
+        _policy.refuse_later(epilogue_inputs=epilogue_inputs)
+    if autotune is not None:
+        with _choice.override(autotune):
+            return matmul(
+                a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, scale_a=scale_a, scale_b=scale_b,
+                scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,
+                stream=stream)
     if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
         given = (scale_a, scale_b, scale_c, scale_d, amax)
     if algorithm is not None:

@@ -23,6 +23,7 @@ from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
+from rocpy.blaslt import _choice
 from rocpy.blaslt import _fallback
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
@@ -62,21 +63,21 @@ cdef class Matmul:
 
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
-    cdef dict given  # the user's operands, by name
+    cdef readonly dict given  # the user's operands, by name
     cdef tuple held
-    cdef tuple scale_values  # the user's scales and amax
+    cdef readonly tuple scale_values  # the user's scales and amax
     cdef Scales scales
     cdef MatmulFactors factors
     cdef int epilogue
     cdef bint closed, busy, released
     cdef bint weight_bias  # the bias is the one that the Weight carries
-    cdef object options, stream, clamp, dtype, compute
-    cdef object launched  # the problem as it is launched: with dense operands where copies are made
-    cdef list found  # the algorithms of the plan; the rank of each is its place there
-    cdef size_t chosen  # the rank of the one that is taken
+    cdef readonly object options, stream, clamp, dtype, compute
+    cdef readonly object launched  # the problem as it is launched: with dense operands where copies are made
+    cdef public list found  # the algorithms of the plan; the rank of each is its place there
+    cdef public size_t chosen  # the rank of the one that is taken
     cdef dict kept  # plans by problem, the one used last at the end
     cdef str extra_name
-    cdef object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
+    cdef readonly object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
     #: The validated problem, plain data.
     cdef readonly object problem
     #: How a product is done that the library cannot fuse (rocpy.blaslt._fallback); None for the others.
@@ -212,7 +213,7 @@ cdef class Matmul:
         found = algorithms_of(self.call.get(), device)
         self.chosen = self.call.get().algorithm
         if found:
-            found.insert(0, replace(found.pop(self.chosen), source=self.call.get().source.decode()))
+            found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.decode(), self.launched, self.options, device))
         self.found = found
         return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocpy.blaslt import plan as _plan
 from rocpy.blaslt.algorithms import FORMAT, Algorithm
@@ -13,6 +13,9 @@ from rocpy.blaslt.problem import Problem
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidProblemError
 from rocpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from rocpy.tuning import TuningReport
 
 __all__ = ["Matmul"]
 
@@ -111,6 +114,49 @@ class Matmul(_plan.Matmul):
         if not algorithms:
             raise InvalidProblemError("algorithms: an empty list; leave it away to have the platform's own")
         return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
+
+    def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = REQUESTED) -> TuningReport:
+        """Measure the algorithms, take the fastest, and remember it for later products of this problem.
+
+        Trials run on this product's stream, interleaved, each with cold and with warm caches, and write scratch
+        results. The heuristic's first choice stays unless another is faster by more than the times differ among
+        themselves, in two rounds. What was chosen is stored in :func:`rocpy.tuning.current`, for the function form and
+        for other processes too.
+
+        Parameters
+        ----------
+        budget_ms
+            What it may take, in milliseconds.
+        max_algorithms
+            How many algorithms to ask for, 1 or more.
+
+        Returns
+        -------
+        rocpy.tuning.TuningReport
+            What was measured, chosen and stored; :attr:`algorithms` has the same order.
+
+        Raises
+        ------
+        UnsupportedError
+            Under graph capture, or where hipBLASLt was told to override its own choices.
+        InvalidProblemError
+            If there is nothing to compute.
+
+        References
+        ----------
+        ``hipblasLtMatmulAlgoGetHeuristic``, ``hipEventElapsedTime``.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+        ...     report = mm.autotune(budget_ms=20)
+        ...     mm.algorithms[0] == report.best
+        True
+        """
+        from rocpy.tuning import _live
+
+        return _live.tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
 
     def pin(self, algorithm: Algorithm | Mapping[str, Any] | int | str) -> Algorithm:
         """Make execute() take one algorithm from now on, until the next plan.

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: MIT
+"""One file of tuning records: SQLite under a lock, moved aside when it is damaged, read where it cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from rocpy.errors import InvalidProblemError, RocpyWarning
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+# What a record and its keys mean; a file of another schema has another name.
+SCHEMA = 1
+# "rcpy" in the file's header, so that another program's database is never written.
+APPLICATION_ID = 0x72637079
+BUSY_S = 30.0
+NETWORK_TYPES = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "davfs",
+        "fuse.ceph",
+        "fuse.glusterfs",
+        "fuse.juicefs",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "panfs",
+        "pvfs2",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "wekafs",
+    }
+)
+COLUMNS = "scope, key, problem, kernel, solution, workspace_bytes, measured_us, spread, baseline_us, date"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was measured for one problem in one environment.
+
+    Parameters
+    ----------
+    scope, key
+        The environment and the problem, each a JSON object.
+    problem
+        The :class:`rocpy.blaslt.Problem` as JSON, for people and for measuring it again.
+    kernel, solution
+        Name of the kernel, ``""`` where the library does not tell, and its solution index.
+    workspace_bytes
+        Scratch memory that it needs, in bytes.
+    measured_us, spread
+        Median time in microseconds, and half the distance of the quartiles relative to it.
+    baseline_us
+        Median time of the heuristic's first choice in the same run, in microseconds.
+    date
+        Seconds since 1970.
+
+    Examples
+    --------
+    >>> from rocpy.tuning import Record
+    >>> Record("{}", "{}", "{}", "kernel", 7, 0, 80.0, 0.01, 100.0, 0.0).gain
+    1.25
+    """
+
+    scope: str
+    key: str
+    problem: str
+    kernel: str
+    solution: int
+    workspace_bytes: int
+    measured_us: float
+    spread: float
+    baseline_us: float
+    date: float
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than the heuristic's first choice."""
+        return self.baseline_us / self.measured_us
+
+
+def file_system(path: Path, mounts: str | None = None) -> str:
+    """Return the type of the file system that a path is, or would be, on; ``""`` where the system does not tell.
+
+    ``mounts`` is the text of ``/proc/self/mountinfo``.
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return ""
+    place = os.path.realpath(path)
+    found, longest = "", -1
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = fields[4].encode("latin-1", "surrogateescape").decode("unicode_escape", "replace")
+        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= longest:  # of two mounts on one point, the later one covers the other
+            found, longest = after.split()[0], len(point)
+    return found
+
+
+def is_network(path: Path) -> bool:
+    """Whether a path is on a file system that several machines share, where SQLite's locks cannot be trusted."""
+    return file_system(path) in NETWORK_TYPES
+
+
+class RecordFile:
+    """The records in one SQLite file. No connection is kept, so that forks and threads need no care."""
+
+    def __init__(self, path: Path, *, writable: bool, shared: bool = False) -> None:
+        self.path = path
+        self.writable = writable
+        self.shared = shared  # on a network file system: no write-ahead log, whose memory is one machine's
+
+    def read(self) -> list[Record]:
+        """Return every record; a damaged file is moved aside if it is ours to write, and has none."""
+        if not self.path.is_file():
+            return []
+        import sqlite3
+
+        try:
+            return self._read(immutable=False)
+        except sqlite3.OperationalError as error:
+            # In a folder that cannot be written there is no place for the log's index: read the file alone.
+            with contextlib.suppress(sqlite3.Error):
+                return self._read(immutable=True)
+            self._complain(error)
+        except sqlite3.DatabaseError as error:
+            self._damaged(error)
+        return []
+
+    def write(self, records: Iterable[Record], *, clear: str | None = None) -> None:
+        """Add records, the newer one of two staying; first delete those of the scope ``clear``, or with "*" all."""
+        import sqlite3
+
+        rows = [tuple(getattr(record, name) for name in COLUMNS.split(", ")) for record in records]
+
+        def change() -> None:
+            with self._open("rwc") as connection:
+                if clear is not None:
+                    connection.execute("DELETE FROM records WHERE ? IN (scope, '*')", (clear,))
+                connection.executemany(
+                    f"INSERT INTO records ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
+                    "ON CONFLICT (scope, key) DO UPDATE SET problem = excluded.problem, kernel = excluded.kernel, "
+                    "solution = excluded.solution, workspace_bytes = excluded.workspace_bytes, "
+                    "measured_us = excluded.measured_us, spread = excluded.spread, "
+                    "baseline_us = excluded.baseline_us, date = excluded.date WHERE excluded.date >= records.date",
+                    rows,
+                )
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            try:
+                change()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as error:
+                self._move_aside(error)
+                change()
+
+    def _read(self, *, immutable: bool) -> list[Record]:
+        with self._open("ro", immutable=immutable) as connection:
+            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                return []  # a writer was stopped before it made the table
+            if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise _foreign(self.path)
+            return [Record(*row) for row in connection.execute(f"SELECT {COLUMNS} FROM records")]  # noqa: S608
+
+    @contextlib.contextmanager
+    def _open(self, mode: str, *, immutable: bool = False) -> Iterator[sqlite3.Connection]:
+        import sqlite3
+        from urllib.parse import quote
+
+        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}" + ("&immutable=1" if immutable else "")
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+        try:
+            if mode == "ro":
+                yield connection
+                return
+            self._prepare(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the table of a new file, and refuse a file that is another program's."""
+        if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise _foreign(self.path)
+        connection.execute(f"PRAGMA journal_mode = {'DELETE' if self.shared else 'WAL'}")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS records (scope TEXT NOT NULL, key TEXT NOT NULL, problem TEXT NOT NULL, "
+            "kernel TEXT NOT NULL, solution INTEGER NOT NULL, workspace_bytes INTEGER NOT NULL, "
+            "measured_us REAL NOT NULL, spread REAL NOT NULL, baseline_us REAL NOT NULL, date REAL NOT NULL, "
+            "PRIMARY KEY (scope, key)) WITHOUT ROWID"
+        )
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Hold the file's lock: the kernel lets go of it when a process is killed."""
+        import fcntl
+
+        with (self.path.parent / (self.path.name + ".lock")).open("a") as lock:
+            with contextlib.suppress(OSError):  # a file system without locks has SQLite's own alone
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _damaged(self, error: Exception) -> None:
+        if not self.writable:
+            self._complain(error)
+            return
+        import sqlite3
+
+        try:
+            with self._lock():
+                try:
+                    self._read(immutable=False)  # another process may have put it right meanwhile
+                except sqlite3.OperationalError:
+                    return
+                except sqlite3.DatabaseError as still:
+                    self._move_aside(still)
+        except OSError:
+            self._complain(error)
+
+    def _move_aside(self, error: Exception) -> None:
+        """Rename a damaged file and its companions; called with the lock held."""
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        for suffix in ("-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(aside)
+        warnings.warn(
+            f"tuning database {self.path}: {error}; it was moved to {aside.name} and a new one is begun: what it held "
+            "is measured again when it is wanted",
+            RocpyWarning,
+            stacklevel=2,
+        )
+
+    def _complain(self, error: Exception) -> None:
+        warnings.warn(
+            f"tuning database {self.path} cannot be read and is left out: {error}", RocpyWarning, stacklevel=2
+        )
+
+
+def _foreign(path: Path) -> InvalidProblemError:
+    return InvalidProblemError(
+        f"{path} is another program's SQLite database, not one of tuning records; name another file in ROCPY_TUNING_DB"
+    )
+
+
+def attempt(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """Return what an action gave, or the error that a disk, a lock or a foreign file raised."""
+    import sqlite3
+
+    try:
+        return action(), None
+    except (OSError, sqlite3.Error, InvalidProblemError) as error:
+        return None, error

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: MIT
+"""Tuning of a live product: trials on its own stream and scratch results, the choice made, stored and put to use."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rocpy import platform
+from rocpy.blaslt import _choice
+from rocpy.blaslt._options import Options
+from rocpy.blaslt._policy import contiguous, scale_arguments
+from rocpy.blaslt.lowering import lower
+from rocpy.blaslt.problem import Problem
+from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
+from rocpy.runtime.device import Device
+from rocpy.runtime.memory import Buffer
+from rocpy.tuning import _race
+from rocpy.tuning._files import Record
+from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
+from rocpy.tuning._report import Trial, TuningReport
+from rocpy.tuning._timing import Stopwatch, is_capturing, place
+from rocpy.tuning.database import current
+
+if TYPE_CHECKING:
+    from rocpy.blaslt.stateful import Matmul
+
+DEFAULT_BUDGET_MS = 200.0
+# The bar is shown once a tuning took this long.
+PATIENCE_S = 1.0
+# What flushing writes on a GPU: above the largest cache behind the L2, which HIP does not tell (256 MB on MI300X).
+GPU_FLUSH_BYTES = 512 << 20
+
+# One tuning at a time: two would measure each other.
+_lock = threading.RLock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_budget_ms = DEFAULT_BUDGET_MS
+_warned_of: set[str] = set()
+
+
+def set_budget_ms(budget_ms: float) -> float:
+    """Set what the function form may spend on one problem, and return what it was."""
+    global _budget_ms
+    checked_budget(budget_ms)
+    previous, _budget_ms = _budget_ms, float(budget_ms)
+    return previous
+
+
+def checked_budget(budget_ms: float) -> float:
+    """Return a budget, or refuse it."""
+    if isinstance(budget_ms, bool) or not isinstance(budget_ms, (int, float)) or not budget_ms > 0:
+        raise InvalidProblemError(f"budget_ms={budget_ms!r}; it must be a number of milliseconds above 0")
+    return float(budget_ms)
+
+
+def refuse_double_tuning() -> None:
+    """Refuse where hipBLASLt was told to put choices of its own in front of its heuristic."""
+    variable = library_tunes_itself()
+    if variable is not None:
+        raise UnsupportedError(
+            f"{variable} is set, so that hipBLASLt overrides its own choices, and rocpy would measure and store what "
+            "that file says; unset it to tune here, or leave autotuning off"
+        )
+
+
+def tune(
+    product: Matmul,
+    *,
+    budget_ms: float = DEFAULT_BUDGET_MS,
+    max_algorithms: int = _choice.LISTED,
+    force: bool = True,
+    measure: Callable[[int], tuple[float, float]] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> TuningReport:
+    """Measure a planned product's algorithms, store the choice, and let the product take it.
+
+    ``force=False`` takes a stored choice that can be used instead. ``measure`` and ``clock`` stand in for the device in
+    tests.
+    """
+    budget_ms = checked_budget(budget_ms)
+    refuse_double_tuning()
+    with _lock:
+        algorithms = product.plan(max_algorithms=max_algorithms)
+        if product.unfused is not None:
+            return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
+        device, stream = _place(product)
+        if is_capturing(stream):
+            raise UnsupportedError(
+                "autotune: the stream is being captured into a graph, where nothing can be timed; tune before the "
+                "capture"
+            )
+        problem, options = product.launched, product.options
+        if not algorithms or problem.k == 0:
+            raise InvalidProblemError(f"autotune: there is nothing to compute in {problem}")
+        if not force and product.choice[1] == "tuned":
+            record = _choice.stored(problem, options, device)
+            assert record is not None  # it was the choice's source
+            return _remembered(problem, algorithms[0], record)
+        by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
+        with contextlib.ExitStack() as scratch:
+            if measure is None:
+                resident = _resident(product)
+                if resident is not product:
+                    scratch.callback(resident.close)
+                    resident.plan(max_algorithms=max_algorithms)
+                measure = scratch.enter_context(_trials(resident, device, stream))
+            progress = scratch.enter_context(_progress_bar(str(problem)))
+            verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock, progress=progress)
+        return _conclude(product, problem, options, device, by_rank, verdict)
+
+
+def _tune_native(product: Matmul, *arguments: Any) -> TuningReport:
+    """Tune the native product inside one that the library cannot fuse; the rest of it is no choice."""
+    budget_ms, max_algorithms, force, measure, clock = arguments
+    native = product.unfused.native
+    report = tune(native, budget_ms=budget_ms, max_algorithms=max_algorithms, force=force, measure=measure, clock=clock)
+    product.found = [dataclasses.replace(one, lowering="unfused") for one in native.algorithms]
+    product.chosen = product.found[0].rank
+    return report
+
+
+def _place(product: Matmul) -> tuple[int, int]:
+    a = product.given["a"]
+    return place(getattr(a, "memory", a) if type(a).__name__ == "Packed" else a, product.stream)
+
+
+def _resident(product: Matmul) -> Matmul:
+    """Return a product to measure in this one's place: itself, unless each of its executions copies operands."""
+    if product.prototype is None and not product.copies:
+        return product
+    from rocpy.blaslt.stateful import Matmul
+
+    given = dict(product.given)
+    for name in product.copies:
+        given[name] = contiguous(given[name], product.problem.result_shape if name == "c" else None)
+    return Matmul(
+        given["a"],
+        given["b"],
+        given["c"],
+        bias=given["bias"],
+        aux=given["aux"],
+        epilogue=product.problem.epilogue,
+        clamp=product.clamp,
+        dtype=product.dtype,
+        compute=product.compute,
+        options=product.options,
+        stream=product.stream,
+        **scale_arguments(given["b"], product.scale_values),
+    )
+
+
+def _conclude(
+    product: Matmul, problem: Problem, options: Options, device: int, by_rank: Sequence[Any], verdict: _race.Verdict
+) -> TuningReport:
+    trials = [_trial(algorithm, runner) for algorithm, runner in zip(by_rank, verdict.runners, strict=True)]
+    first, best = verdict.runners[0], verdict.runners[verdict.winner]
+    rest = [trial for place, trial in enumerate(trials) if place != verdict.winner]
+    rest.sort(key=lambda trial: (trial.algorithm.elapsed_ms is None, trial.algorithm.elapsed_ms, trial.algorithm.rank))
+    ordered = (trials[verdict.winner], *rest)
+    gain = first.score / best.score if verdict.winner else 1.0
+    source = "tuned" if verdict.decided else "heuristic"
+    product.found = [dataclasses.replace(ordered[0].algorithm, source=source), *(trial.algorithm for trial in rest)]
+    product.chosen = ordered[0].algorithm.rank
+    ordered = (dataclasses.replace(ordered[0], algorithm=product.found[0]), *rest)
+    stored = ""
+    if verdict.decided:
+        chosen = ordered[0].algorithm
+        database = current()
+        place, key = scope(device), problem_key(problem, options)
+        old = database.find(place, key)
+        database.store(
+            Record(
+                scope=place,
+                key=key,
+                problem=problem.to_json(),
+                kernel=chosen.name,
+                solution=chosen.id,
+                workspace_bytes=chosen.workspace_bytes,
+                measured_us=statistics.median(best.cold) * 1e3,
+                spread=_race.relative_spread(best.cold),
+                baseline_us=statistics.median(first.cold) * 1e3,
+                # Another machine's clock may be ahead; what was measured now is the newer one.
+                date=max(time.time(), 0.0 if old is None else old.date + 1e-3),
+            )
+        )
+        stored = str(database.path or "")
+        _choice.changed()
+    return TuningReport(problem, ordered, verdict.decided, verdict.reason, gain, verdict.elapsed_ms, stored)
+
+
+def _trial(algorithm: Any, runner: _race.Runner) -> Trial:
+    measured = statistics.median(runner.cold) if runner.cold else None
+    return Trial(
+        algorithm=dataclasses.replace(algorithm, elapsed_ms=measured),
+        warm_ms=statistics.median(runner.warm) if runner.warm else None,
+        spread=_race.relative_spread(runner.cold),
+        trials=len(runner.cold),
+        dropped=runner.dropped,
+    )
+
+
+def _remembered(problem: Problem, algorithm: Any, record: Record) -> TuningReport:
+    chosen = dataclasses.replace(algorithm, elapsed_ms=record.measured_us / 1e3)
+    return TuningReport(
+        problem,
+        (Trial(chosen, None, record.spread, 0, ""),),
+        decided=True,
+        reason="it was measured before",
+        gain=record.gain,
+        elapsed_ms=0.0,
+        stored=str(current().path or ""),
+        source="tuned",
+    )
+
+
+@contextlib.contextmanager
+def _trials(product: Matmul, device: int, stream: int) -> Iterator[Callable[[int], tuple[float, float]]]:
+    """Give the function that makes one trial of one algorithm: right after the caches were flushed, then once more.
+
+    Results go to scratch arrays, so that neither the user's result nor a C that it would replace is touched.
+    """
+    algorithms = sorted(product.algorithms, key=lambda algorithm: algorithm.rank)
+    flush = Buffer(_flush_bytes(device), "uint8", device=device)
+    watch = Stopwatch(device, stream)
+    result = product.execute(algorithm=algorithms[0])
+    scratch = result[0] if isinstance(result, tuple) else result
+    try:
+        product.execute(algorithm=algorithms[0], out=scratch)
+    except InvalidOperandError:  # an immutable array: each trial makes a result of its own
+        scratch = None
+
+    def measure(place: int) -> tuple[float, float]:
+        algorithm = algorithms[place]
+
+        def work() -> None:
+            product.execute(algorithm=algorithm, out=scratch)
+
+        flush.fill(place & 0xFF, stream=stream)
+        cold = watch.time_ms(work)
+        return max(cold, 1e-6), max(watch.time_ms(work), 1e-6)
+
+    try:
+        yield measure
+    finally:
+        watch.close()
+        flush.close()
+
+
+def _flush_bytes(device: int) -> int:
+    chosen = Device(device)
+    wanted = 2 * int(chosen.properties["l2_cache_bytes"])
+    if not platform.current().is_emulated:
+        wanted = max(wanted, GPU_FLUSH_BYTES)
+    return max(1 << 20, min(wanted, chosen.memory.free_bytes // 4))
+
+
+@contextlib.contextmanager
+def _progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
+    """Give a function that moves a bar on a terminal, which appears when the tuning has taken a second."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    started = time.perf_counter()
+    shown: list[Any] = []
+
+    def move(part: float) -> None:
+        if not shown:
+            if time.perf_counter() - started < PATIENCE_S:
+                return
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bar = Progress(console=Console(stderr=True), transient=True)
+            bar.start()
+            shown.extend((bar, bar.add_task(f"tuning {title}", total=1.0)))
+        shown[0].update(shown[1], completed=part)
+
+    try:
+        yield move
+    finally:
+        if shown:
+            shown[0].stop()
+
+
+def meet(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
+    """Tune a problem of the function form, unless a stored choice of it can be used; the product itself follows."""
+    if problem.k == 0 or 0 in problem.result_shape or lower(problem).copies:
+        return  # nothing to measure; or the operands are copied, and the product of the copies comes here again
+    if library_tunes_itself() is not None:
+        _warn_once("double", refuse_double_tuning)
+        return
+    from rocpy.blaslt.stateful import Matmul
+
+    a, b, c, bias, aux, _ = operands
+    try:
+        with _lock, Matmul(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:
+            product.plan()
+            if product.unfused is not None or is_capturing(_place(product)[1]):
+                return  # the native product of an unfused one comes here by itself
+            tune(product, budget_ms=_budget_ms, force=False)
+    except RocpyError as error:
+        # What would fail for the user's product fails there, with the message it deserves.
+        warnings.warn(f"autotuning {problem} failed, the heuristic decides: {error}", RocpyWarning, stacklevel=4)
+
+
+def _warn_once(topic: str, refusal: Callable[[], None]) -> None:
+    if topic in _warned_of:
+        return
+    _warned_of.add(topic)
+    try:
+        refusal()
+    except RocpyError as error:
+        warnings.warn(str(error), RocpyWarning, stacklevel=5)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Tuning switched on and off for a process, and the recorder of the problems that it meets."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocpy.blaslt import _choice
+from rocpy.blaslt.problem import Problem
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["Shapes", "disable", "enable", "record"]
+
+FORMAT = "rocpy problems"
+
+
+class _Switch:
+    """A mode of the process that takes effect when it is made; leaving it as a context brings the mode before back."""
+
+    _mode = _choice.USE
+
+    def __init__(self) -> None:
+        self._previous = _choice.process_mode()
+        _choice.set_process_mode(self._mode)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _choice.set_process_mode(self._previous)
+
+
+class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable()`)
+    """Measure each problem that the function form meets and that has no stored choice, from now on, in all threads.
+
+    Parameters
+    ----------
+    budget_ms
+        What may be spent on one problem, in milliseconds.
+
+    Notes
+    -----
+    As a context manager it holds for the block. Nothing is measured while a stream is captured into a graph, nor for
+    products with ``options(reproducible=...)``. A choice changes which kernel runs, and with it the order of summation:
+    results may differ in their last bits from those of the heuristic's choice, as they may between library versions.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> with rocpy.tuning.enable(budget_ms=20):
+    ...     product = rocpy.matmul(np.ones((32, 32)), np.ones((32, 32)))
+    >>> float(product[0, 0])
+    32.0
+    """
+
+    _mode = _choice.MEASURE
+
+    def __init__(self, *, budget_ms: float = 200.0) -> None:
+        from rocpy.tuning._live import set_budget_ms
+
+        self._previous_budget_ms = set_budget_ms(budget_ms)
+        super().__init__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        from rocpy.tuning._live import set_budget_ms
+
+        set_budget_ms(self._previous_budget_ms)
+        super().__exit__(kind, error, traceback)
+
+
+class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disable()`)
+    """Neither measure nor use what was measured, from now on, in all threads; as a context manager, for a block.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> with rocpy.tuning.disable():
+    ...     rocpy.explain(np.ones((32, 32)), np.ones((32, 32))).source
+    'heuristic'
+    """
+
+    _mode = _choice.OFF
+
+
+class Shapes(list[Problem]):
+    """Problems that a program met, each once, in the order of their first product.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.tuning.Shapes.from_json(rocpy.tuning.Shapes().to_json())
+    []
+    """
+
+    def to_json(self) -> str:
+        """Return the problems as a JSON document, which ``rocpy tune run`` takes."""
+        return json.dumps({"format": FORMAT, "problems": [json.loads(problem.to_json()) for problem in self]}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Shapes:
+        """Return the problems of a document; each is checked again.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is no such document, or one of its problems is none.
+        """
+        try:
+            document = json.loads(text)
+            problems: Iterable[object] = document["problems"] if isinstance(document, dict) else document
+            return cls(Problem.from_json(json.dumps(problem)) for problem in problems)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            if isinstance(error, InvalidProblemError):
+                raise
+            raise InvalidProblemError(
+                f"not a document of problems, as rocpy.tuning.record() writes it: {type(error).__name__}: {error}"
+            ) from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document to a file."""
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Shapes:
+        """Return the problems of a file."""
+        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+
+class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() as shapes:`)
+    """Collect the problems that the process plans inside a block, in all threads.
+
+    A product whose plan is already kept is planned once more, so that it is seen; after that a product costs no more
+    than without.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> with rocpy.tuning.record() as shapes:
+    ...     for _ in range(3):
+    ...         _ = rocpy.matmul(np.ones((2, 3)), np.ones((3, 4)))
+    >>> [(problem.m, problem.n, problem.k) for problem in shapes]
+    [(2, 4, 3)]
+    """
+
+    def __init__(self) -> None:
+        self._shapes = Shapes()
+        self._seen: set[Problem] = set()
+        self._lock = threading.Lock()
+
+    def _add(self, problem: Problem) -> None:
+        with self._lock:
+            if problem not in self._seen:
+                self._seen.add(problem)
+                self._shapes.append(problem)
+
+    def __enter__(self) -> Shapes:
+        _choice.add_recorder(self._add)
+        return self._shapes
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _choice.remove_recorder(self._add)

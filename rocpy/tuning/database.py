@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""The tuning database: records by environment and problem, in files that many processes share, and in memory."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from rocpy import platform
+from rocpy.errors import RocpyWarning
+from rocpy.tuning._files import SCHEMA, Record, RecordFile, attempt, is_network
+
+__all__ = ["Database", "Record", "current"]
+
+FILE_NAME = f"tuning-{SCHEMA}.sqlite3"
+
+
+class Database:
+    """Records of what was measured, from one file that is written and others that are read.
+
+    Parameters
+    ----------
+    paths
+        Files or folders, the first of which is written; ``ROCPY_TUNING_DB`` by default, else one file in the user's
+        cache folder. With no path at all the records live in memory.
+
+    Notes
+    -----
+    Files are read once, at the first question; :meth:`refresh` reads them again. Any number of processes may write
+    one file, and may be killed while they do. On a network file system each machine writes a file of its own beside the
+    named one, and reads all of them. A damaged file is moved aside, and one that cannot be written is kept in memory,
+    each with one :class:`rocpy.RocpyWarning`.
+
+    Examples
+    --------
+    >>> from rocpy.tuning import Database
+    >>> Database([]).records()
+    []
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]] | None = None) -> None:
+        self.files = _files(_default_paths() if paths is None else [Path(path) for path in paths])
+        self._known: dict[tuple[str, str], Record] | None = None
+        self._lock = threading.Lock()
+        self._warned = False
+
+    @property
+    def path(self) -> Path | None:
+        """The file that is written, ``None`` for records in memory."""
+        return next((file.path for file in self.files if file.writable), None)
+
+    def find(self, scope: str, key: str) -> Record | None:
+        """Return the record of a problem in an environment, if there is one."""
+        return self._load().get((scope, key))
+
+    def is_empty(self) -> bool:
+        """Whether there is no record at all."""
+        return not self._load()
+
+    def records(self, scope: str | None = None) -> list[Record]:
+        """Return the records, of one environment or of all."""
+        return [record for record in self._load().values() if scope is None or record.scope == scope]
+
+    def store(self, *records: Record) -> None:
+        """Keep records, in memory and in the file that is written; of two for one problem the newer one."""
+        known = self._load()
+        with self._lock:
+            for record in records:
+                old = known.get((record.scope, record.key))
+                if old is None or record.date >= old.date:
+                    known[record.scope, record.key] = record
+        self._change(lambda file: file.write(records))
+
+    def merge(self, other: Database) -> int:
+        """Take another database's records and return how many were new or newer."""
+        known = self._load()
+        fresh = [
+            record for place, record in other._load().items() if place not in known or record.date > known[place].date
+        ]
+        if fresh:
+            self.store(*fresh)
+        return len(fresh)
+
+    def clear(self, scope: str | None = None) -> int:
+        """Delete the records of one environment, or all, from memory and from the file that is written."""
+        known = self._load()
+        with self._lock:
+            gone = [place for place in known if scope is None or place[0] == scope]
+            for place in gone:
+                del known[place]
+        wanted = "*" if scope is None else scope
+        if self.path is not None and self.path.is_file():
+            self._change(lambda file: file.write((), clear=wanted))
+        return len(gone)
+
+    def refresh(self) -> None:
+        """Read the files again: other processes may have written."""
+        with self._lock:
+            self._known = None
+
+    def _load(self) -> dict[tuple[str, str], Record]:
+        with self._lock:
+            if self._known is None:
+                known: dict[tuple[str, str], Record] = {}
+                for file in reversed(self.files):  # what is written outranks what is only read
+                    for record in self._read(file):
+                        old = known.get((record.scope, record.key))
+                        if old is None or not file.shared or record.date >= old.date:
+                            known[record.scope, record.key] = record
+                self._known = known
+            return self._known
+
+    def _read(self, file: RecordFile) -> Sequence[Record]:
+        found, error = attempt(file.read)
+        if error is not None:
+            warnings.warn(f"tuning database {file.path} is left out: {error}", RocpyWarning, stacklevel=4)
+        return found or ()
+
+    def _change(self, action: Callable[[RecordFile], None]) -> None:
+        file = next((file for file in self.files if file.writable), None)
+        if file is None:
+            return
+        _, error = attempt(lambda: action(file))
+        if error is not None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"tuning database {file.path} cannot be written ({error}): what is measured is kept until the process "
+                "ends; name a file that can be written in ROCPY_TUNING_DB",
+                RocpyWarning,
+                stacklevel=4,
+            )
+
+
+def _default_paths() -> list[Path]:
+    given = platform.environment("ROCPY_TUNING_DB")
+    if given:
+        return [Path(part).expanduser() for part in given.split(os.pathsep) if part]
+    import platformdirs
+
+    return [Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME]
+
+
+def _files(paths: Sequence[Path]) -> list[RecordFile]:
+    files = []
+    for place, path in enumerate(paths):
+        file = path / FILE_NAME if path.is_dir() else path
+        if is_network(file):
+            files += _shared(file, written=place == 0)
+        else:
+            files.append(RecordFile(file, writable=place == 0))
+    return files
+
+
+def _shared(path: Path, *, written: bool) -> list[RecordFile]:
+    """Return this machine's own file on a network file system, then the named one and those of other machines."""
+    own = path.with_name(f"{path.stem}.{socket.gethostname()}{path.suffix}")
+    others = {path, *path.parent.glob(f"{path.stem}.*{path.suffix}")} - {own}
+    return [
+        RecordFile(own, writable=written, shared=True),
+        *(RecordFile(other, writable=False, shared=True) for other in sorted(others)),
+    ]
+
+
+_current: Database | None = None
+_current_lock = threading.Lock()
+
+
+def current() -> Database:
+    """Return the database of this process, made at the first call from ``ROCPY_TUNING_DB``.
+
+    Returns
+    -------
+    Database
+        Always the same one.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.tuning.current() is rocpy.tuning.current()
+    True
+    """
+    global _current
+    if _current is None:
+        with _current_lock:
+            if _current is None:
+                _current = Database()
+    return _current
+
+
+def _after_fork() -> None:
+    # A lock that another thread held at the fork would never be given back.
+    global _current_lock
+    _current_lock = threading.Lock()
+    if _current is not None:
+        _current._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
