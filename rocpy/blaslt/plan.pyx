@@ -23,8 +23,7 @@ from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
-from rocpy.blaslt import _choice
-from rocpy.blaslt import _fallback
+from rocpy.blaslt import _choice, _fallback
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset

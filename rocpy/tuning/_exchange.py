@@ -111,7 +111,7 @@ def _types(terms: dict[str, Any]) -> tuple[str, str, str]:
 
 def _plain(terms: dict[str, Any]) -> bool:
     """Whether there is nothing that the other formats' keys leave out: an epilogue, scales, a loop, a packed weight."""
-    scaled = any(name.startswith("scale_") and name != "scale_type" for name in terms)
+    scaled = any(terms.get(name) for name in ("scale_a", "scale_b", "scale_c", "scale_d", "amax"))
     return terms["epilogue"] == "default" and not (terms["outer_shape"] or terms["packed"] or scaled)
 
 

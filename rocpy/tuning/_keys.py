@@ -149,7 +149,7 @@ def problem_key(problem: Problem, options: Options | None = None) -> str:
     # Every other fact of a problem: types, epilogue, and what is added to problems in future.
     for field in dataclasses.fields(problem):
         value = getattr(problem, field.name)
-        if field.name not in _LOWERED and value is not None and value is not False:
+        if field.name not in _LOWERED and value not in (None, False, "", ()):
             terms[field.name] = value
     terms["max_workspace_bytes"] = (options or Options()).max_workspace_bytes
     return canonical(terms)

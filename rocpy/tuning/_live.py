@@ -43,6 +43,7 @@ GPU_FLUSH_BYTES = 512 << 20
 _lock = threading.RLock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _budget_ms = DEFAULT_BUDGET_MS
+_clock = time.perf_counter
 _warned_of: set[str] = set()
 
 
@@ -78,7 +79,7 @@ def tune(
     max_algorithms: int = _choice.LISTED,
     force: bool = True,
     measure: Callable[[int], tuple[float, float]] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> TuningReport:
     """Measure a planned product's algorithms, store the choice, and let the product take it.
 
@@ -113,7 +114,7 @@ def tune(
                     resident.plan(max_algorithms=max_algorithms)
                 measure = scratch.enter_context(_trials(resident, device, stream))
             progress = scratch.enter_context(_progress_bar(str(problem)))
-            verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock, progress=progress)
+            verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
         return _conclude(product, problem, options, device, by_rank, verdict)
 
 

@@ -191,6 +191,12 @@ def current() -> Database:
     return _current
 
 
+def use(database: Database) -> None:
+    """Take another database for this process from now on."""
+    global _current
+    _current = database
+
+
 def _after_fork() -> None:
     # A lock that another thread held at the fork would never be given back.
     global _current_lock

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""Operands for a problem that is only described: random numbers laid out as it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from rocpy.blaslt.stateful import Matmul
+
+
+def array_of(operand: OperandInfo, seed: int) -> Any:
+    """Return random numbers with an operand's shape, strides and dtype.
+
+    Random, since some processors multiply zeros faster; small enough for every dtype.
+    """
+    row = dtypes.lookup(operand.dtype)
+    if row.bits < 8:
+        raise UnsupportedError(f"operands of {row.name} are not made up; tune in the program itself, with enable()")
+    if any(stride < 0 for stride in operand.strides):
+        raise UnsupportedError(f"an operand with strides {operand.strides} is not made up; it would be copied anyway")
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, operand.strides, strict=True) if n)
+    values = np.random.default_rng(seed).standard_normal(extent, np.float32)
+    memory = (4 * values if row.kind == "int" else values).astype(row.numpy)
+    strides = tuple(stride * memory.itemsize for stride in operand.strides)
+    return np.lib.stride_tricks.as_strided(memory, operand.shape, strides, writeable=False)
+
+
+def product_of(problem: Problem) -> Matmul:
+    """Return a product that has a problem, on made-up operands."""
+    from rocpy.blaslt.stateful import Matmul
+    from rocpy.blaslt.weight import Weight
+
+    scales = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
+    if scales:
+        raise UnsupportedError(
+            f"{scales[0]}: scales by rows or blocks are not made up; tune in the program itself, with enable()"
+        )
+    given = {
+        name: None if operand is None else array_of(operand, seed)
+        for seed, (name, operand) in enumerate(
+            (name, getattr(problem, name)) for name in ("a", "b", "c", "bias", "aux")
+        )
+    }
+    b: Any = Weight(given["b"]) if problem.b.packed else given["b"]
+    more: dict[str, Any] = {
+        name: 1.0 for name in ("scale_a", "scale_b", "scale_c", "scale_d") if getattr(problem, name, None)
+    }
+    if getattr(problem, "amax", False):
+        more["amax"] = True
+    return Matmul(
+        given["a"],
+        b,
+        given["c"],
+        bias=given["bias"],
+        aux=given["aux"],
+        epilogue=problem.epilogue,
+        clamp=problem.clamp,
+        dtype=problem.dtype,
+        compute=problem.compute,
+        **more,
+    )
