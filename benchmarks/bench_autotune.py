@@ -129,7 +129,7 @@ def judge(
     on = session.rows[-1]
     print(
         f"{name:16} off {number(statistics.median(samples['off'])):>9} us, on {number(on['median_us']):>9} us, "
-        f"gain {on['speed_median'] - 1:+.1%} ({tuned['foreseen'] - 1:+.1%} when tuned), rank {tuned['rank']} {tuned['kernel']}",
+        f"gain {on['speed_median'] - 1:+.1%} ({tuned['foreseen'] - 1:+.1%} when tuned), {tuned['kernel']}",
         flush=True,
     )
 
