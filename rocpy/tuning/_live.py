@@ -88,6 +88,11 @@ def tune(
     """
     budget_ms = checked_budget(budget_ms)
     refuse_double_tuning()
+    if product.options.reproducible:
+        raise UnsupportedError(
+            f"autotune: options(reproducible={product.options.reproducible!r}) promises bits that a measured choice "
+            "would change; tune without it"
+        )
     with _lock:
         algorithms = product.plan(max_algorithms=max_algorithms)
         if product.unfused is not None:

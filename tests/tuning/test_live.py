@@ -107,7 +107,13 @@ def test_reproducible_ignores_what_was_measured():
     assert rocpy.explain(a, b).source == "tuned"
     assert rocpy.explain(a, b, options={"reproducible": True}).source != "tuned"
     with rocpy.tuning.enable(budget_ms=20):
+        rocpy.matmul(a, b, options={"reproducible": True})
         assert rocpy.explain(a, b, options={"reproducible": True}).source != "tuned"
+    with (
+        rocpy.Matmul(a, b, options={"reproducible": "batch"}) as product,
+        pytest.raises(UnsupportedError, match="promises bits"),
+    ):
+        product.autotune()
 
 
 def test_the_function_form_tunes_when_it_is_told_to(own_database):
