@@ -5,9 +5,9 @@ from rocpy._operand import set_torch_dispatcher
 from rocpy.torch import _vmap
 from rocpy.torch._dispatch import dispatch
 from rocpy.torch._functions import linear, matmul
-from rocpy.torch._modules import Linear
+from rocpy.torch._modules import MLP, GatedMLP, Linear
 
-__all__ = ["Linear", "linear", "matmul"]
+__all__ = ["MLP", "GatedMLP", "Linear", "linear", "matmul"]
 
 _vmap.register()
 set_torch_dispatcher(dispatch)

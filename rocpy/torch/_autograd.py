@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ def needs_grad(*operands: object) -> bool:
 def as_matrix(d: Tensor, columns: int) -> Tensor:
     """Return a gradient as one matrix that the library can read twice without a copy; an expanded one is made dense."""
     if d.dim() != 2:
-        d = d.reshape(-1, columns)
+        d = d.reshape(math.prod(d.shape[:-1]), columns)
     return d if d.is_contiguous() or d.t().is_contiguous() else d.contiguous()
 
 
@@ -50,13 +51,15 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]
             y, pre = result if saves == "input" else (result, None)
         ctx.activation = activation
         ctx.set_materialize_grads(False)
+        needs = ctx.needs_input_grad
+        rows, matrix = (x if needs[1] else None), (weight if needs[0] else None)
         if saves == "input":
-            ctx.save_for_backward(x, weight, pre)
+            ctx.save_for_backward(rows, matrix, pre)
             return y, pre
         if saves:
-            ctx.save_for_backward(x, weight, y)
+            ctx.save_for_backward(rows, matrix, y)
         else:
-            ctx.save_for_backward(x, weight)
+            ctx.save_for_backward(rows, matrix)
         return y
 
     @staticmethod
@@ -70,23 +73,25 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]
             d = grad_pre if d is None else d + grad_pre
         if d is None:
             return None, None, None, None, None
-        need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
-        return (*linear_backward(d, x, weight, need_x, need_weight, need_bias), None, None)
+        return (*linear_backward(d, x, weight, ctx.needs_input_grad[2]), None, None)
 
 
 def linear_backward(
-    d: Tensor, x: Tensor, weight: Tensor, need_x: bool, need_weight: bool, need_bias: bool
+    d: Tensor, x: Tensor | None, weight: Tensor | None, need_bias: bool
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return a linear layer's gradients from its pre-activation's; the bias' comes out of the weight's product."""
-    columns, inner = weight.shape
-    d = as_matrix(d, columns)
+    """Return a linear layer's gradients from its pre-activation's; the bias' comes out of the weight's product.
+
+    ``x`` is given where the weight needs a gradient, ``weight`` where the input does.
+    """
+    lead = d.shape[:-1]
+    d = as_matrix(d, d.shape[-1])
     grad_x = grad_weight = grad_bias = None
-    if need_x:
+    if weight is not None:
         grad_x = matmul(d, weight)
-        if x.dim() != 2:
-            grad_x = grad_x.reshape(x.shape)
-    if need_weight:
-        rows = x if x.dim() == 2 else x.reshape(-1, inner)
+        if len(lead) != 1:
+            grad_x = grad_x.reshape(*lead, weight.shape[1])
+    if x is not None:
+        rows = x if x.dim() == 2 else x.reshape(d.shape[0], x.shape[-1])
         if need_bias:
             grad_weight, sums = matmul(d.t(), rows, epilogue="bgrada")
             grad_bias = sums["bgrada"]

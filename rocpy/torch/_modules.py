@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Layers: torch.nn.Linear with its activation inside the product."""
+"""Layers: torch.nn.Linear with its activation inside the product, and the feed-forward blocks made of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from rocpy.torch import _packed
+from rocpy.torch._blocks import gated, run_mlp
 from rocpy.torch._functions import run_linear
 from rocpy.torch._lowering import find_activation
 
-__all__ = ["Linear"]
+__all__ = ["MLP", "GatedMLP", "Linear"]
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
@@ -98,3 +99,138 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._row = find_activation(self.activation, self.approximate)
+
+
+class MLP(torch.nn.Module):  # type: ignore[misc]
+    """Two linear layers with an activation between them; in training, its gradient is part of the second one's product.
+
+    Parameters
+    ----------
+    in_features, hidden_features
+        Extents; the hidden layer has ``hidden_features``.
+    out_features
+        ``in_features`` by default.
+    activation, approximate
+        As for :class:`Linear`.
+    bias, pack, device, dtype
+        As for :class:`Linear`, for both layers.
+
+    Notes
+    -----
+    The layers are ``fc1`` and ``fc2``. They are called one after the other where a hook, a parametrization or another
+    module in their place must see them.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> mlp = rt.MLP(4, 16, activation="gelu", approximate="tanh")
+    >>> mlp(torch.ones(2, 4)).shape, sorted(mlp.state_dict())
+    (torch.Size([2, 4]), ['fc1.bias', 'fc1.weight', 'fc2.bias', 'fc2.weight'])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int | None = None,
+        activation: str | None = "gelu",
+        *,
+        approximate: str = "none",
+        bias: bool = True,
+        pack: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        out_features = in_features if out_features is None else out_features
+        common = {"pack": pack, "device": device, "dtype": dtype}
+        self.fc1 = Linear(in_features, hidden_features, bias, activation, approximate=approximate, **common)
+        self.fc2 = Linear(hidden_features, out_features, bias, **common)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
+        """Return ``fc2(fc1(input))``."""
+        first, second = self.fc1, self.fc2
+        if torch.is_grad_enabled() and _is_bare(first) and _is_bare(second) and second.activation is None:
+            return run_mlp(input, first.weight, first.bias, second.weight, second.bias, first._row)
+        return second(first(input))
+
+
+def _is_bare(module: Any) -> bool:
+    """Whether nobody would notice that a layer's own call is left out."""
+    return type(module) is Linear and not any(module.__dict__[name] for name in _HOOKS)
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class GatedMLP(torch.nn.Module):  # type: ignore[misc]
+    """``down(activation(gate(x)) * up(x))``, gate and up in one product, as Llama, Qwen and Gemma use it.
+
+    Parameters
+    ----------
+    hidden_size, intermediate_size
+        Extents of the outside and the inside.
+    activation, approximate
+        Of the gate.
+    bias, pack, device, dtype
+        As for :class:`Linear`.
+
+    Notes
+    -----
+    Its state dict has the names of those models: ``gate_proj.weight``, ``up_proj.weight`` and ``down_proj.weight``. The
+    module itself holds gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> mlp = rt.GatedMLP(4, 6)
+    >>> mlp(torch.ones(2, 4)).shape, sorted(mlp.state_dict())
+    (torch.Size([2, 4]), ['down_proj.weight', 'gate_proj.weight', 'up_proj.weight'])
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        activation: str | None = "silu",
+        *,
+        approximate: str = "none",
+        bias: bool = False,
+        pack: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        common = {"pack": pack, "device": device, "dtype": dtype}
+        self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
+        self.activation, self.approximate = activation, approximate
+        find_activation(activation, approximate)
+        self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)
+        self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)
+        self.register_state_dict_post_hook(_split_gate)
+        self.register_load_state_dict_pre_hook(_join_gate)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
+        """Return ``down(activation(gate(input)) * up(input))``."""
+        row = find_activation(self.activation, self.approximate)
+        return self.down_proj(gated(self.gate_up_proj(input), row))
+
+    def extra_repr(self) -> str:
+        """Return the gate's activation."""
+        return f"activation={self.activation}" + (
+            "" if self.approximate == "none" else f", approximate={self.approximate}"
+        )
+
+
+def _split_gate(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> None:  # noqa: ARG001
+    for name in ("weight", "bias"):
+        both = state.pop(f"{prefix}gate_up_proj.{name}", None)
+        if both is not None:
+            state[f"{prefix}gate_proj.{name}"], state[f"{prefix}up_proj.{name}"] = both.chunk(2, 0)
+
+
+def _join_gate(module: Any, state: dict[str, Any], prefix: str, *others: Any) -> None:  # noqa: ARG001
+    for name in ("weight", "bias"):
+        gate, up = (f"{prefix}{part}_proj.{name}" for part in ("gate", "up"))
+        if gate in state and up in state:
+            state[f"{prefix}gate_up_proj.{name}"] = torch.cat((state.pop(gate), state.pop(up)), 0)

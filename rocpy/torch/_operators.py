@@ -17,7 +17,7 @@ from rocpy.torch._kernels import below_torch, linear_forward
 from rocpy.torch._lowering import ACTIVATIONS
 from rocpy.torch._shapes import check_devices
 
-__all__ = ["LIBRARY", "define", "linear", "linear_aux", "record"]
+__all__ = ["LIBRARY", "define", "linear", "linear_aux", "linear_shape", "record"]
 
 LIBRARY = torch.library.Library("rocpy", "FRAGMENT")
 
@@ -92,7 +92,8 @@ def _autocast(operator: Any, device: str, key: Any) -> Callable[..., Any]:
 # ---- the linear layer ----
 
 
-def _linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any]:
+def linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any]:
+    """Return a layer's result shape, or refuse its operands."""
     check_devices(x=x, weight=weight, bias=bias)
     torch._check(x.dim() >= 1, lambda: f"x: a scalar; a layer's input has shape (..., {weight.shape[-1]})")
     torch._check(weight.dim() == 2, lambda: f"weight: shape {tuple(weight.shape)}; it must be (N, K)")
@@ -114,7 +115,7 @@ def _linear_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: s
 
 
 def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:  # noqa: ARG001
-    return x.new_empty(_linear_shape(x, weight, bias))
+    return x.new_empty(linear_shape(x, weight, bias))
 
 
 def _linear_aux_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Any]:
@@ -122,7 +123,7 @@ def _linear_aux_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activatio
 
 
 def _linear_aux_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Tensor]:  # noqa: ARG001
-    shape = _linear_shape(x, weight, bias)
+    shape = linear_shape(x, weight, bias)
     return x.new_empty(shape), x.new_empty(shape)
 
 
