@@ -102,12 +102,6 @@ def linear_backward(
     return grad_x, grad_weight, grad_bias
 
 
-# Function.apply, less its look-ups for torch.func: those states never come by here.
-_apply = super(torch.autograd.Function, LinearFunction).apply
-
-
-def apply_linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, below: Below | None = None
-) -> Any:
-    """Record a linear layer; with ``below``, that is what computes it."""
-    return _apply(x, weight, bias, activation, below)
+# Records a linear layer; the last argument computes it, None: on plain tensors, at once. This is Function.apply
+# without its look-ups for torch.func, whose states never come by here.
+apply_linear = super(torch.autograd.Function, LinearFunction).apply

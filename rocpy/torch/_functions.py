@@ -28,7 +28,7 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
         if way == 1:
             return linear_forward(x, weight, bias, activation, False)[0]
         if way == 2:
-            result = apply_linear(x, weight, bias, activation)
+            result = apply_linear(x, weight, bias, activation, None)
             return result[0] if activation.saves == "input" else result
     return _operators.linear(x, weight, bias, activation.name)
 

@@ -59,9 +59,9 @@ def linear_forward(
         else (epilogues.plain if bias is None else epilogues.bias)
     )
     if name is not None:
-        d = matmul(x, weight.t(), epilogue=name, bias=bias)
+        d = matmul(x, weight.mT, epilogue=name, bias=bias)
         return (d[0], next(iter(d[1].values()))) if keep else (d, None)
-    d = matmul(x, weight.t(), epilogue="default" if bias is None else "bias", bias=bias)
+    d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
     if keep:
         return activation.function(d), d
     return activation.in_place(d), None

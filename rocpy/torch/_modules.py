@@ -70,8 +70,11 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``activation(input @ weight.T + bias)``."""
-        weight, bias = self.weight, self.bias
-        if self.pack and not self.training and not torch.is_grad_enabled():
+        # Straight from the table, which is where attribute access ends up, slowly; a parametrized weight is not in it.
+        table = self._parameters
+        weight = table["weight"] if "weight" in table else self.weight  # noqa: SIM401
+        bias = table["bias"] if "bias" in table else self.bias  # noqa: SIM401
+        if not self.training and self.pack and not torch.is_grad_enabled():
             packed = _packed.product(self, input, weight, bias, self._row)
             if packed is not None:
                 return packed

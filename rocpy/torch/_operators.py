@@ -55,9 +55,14 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
         if needs_grad(*args, *kwargs.values()):
             if torch._C._functorch.peek_interpreter_stack() is None:
                 return recorded(below, *args, **kwargs)
-            # One level of torch.func.grad: the dispatcher has brought us there, and it alone is recorded.
+
+            def below_this_level(*args: Any, **kwargs: Any) -> Any:
+                # An autograd function turns grad mode off; the levels of torch.func below this one still record.
+                with torch.enable_grad():
+                    return below(*args, **kwargs)
+
             with enable_single_level_autograd_function():
-                return recorded(below, *args, **kwargs)
+                return recorded(below_this_level, *args, **kwargs)
         return below(*args, **kwargs)
 
     LIBRARY.impl(operator._opname, autograd, "Autograd", with_keyset=True)

@@ -82,7 +82,7 @@ def _product(
         # Something that broadcasts to the result, with the axes that vectors leave away.
         if x is None:
             return None
-        x = _padded(x, mapped[i], own[i], full) if mapped[i] else x.reshape(*(1,) * (full - own[i]), *x.shape)
+        x = _padded(x, mapped[i], own[i], full) if mapped[i] else x.reshape((*(1,) * (full - own[i]), *x.shape))
         x = x if columns else x.unsqueeze(-1)
         return x if rows else x.unsqueeze(-2)
 

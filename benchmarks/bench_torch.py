@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Layers of rocpy.torch against torch's own: forward, forward and backward, and what a call of a tiny layer costs."""
+
+import argparse
+import sys
+
+from harness import Entry, Session, main
+from peers import torch_with
+
+SHAPES = ((512, 3072, 768), (64, 3072, 768), (2048, 1024, 1024))
+ACTIVATIONS = ((None, "none"), ("relu", "none"), ("gelu", "none"), ("gelu", "tanh"), ("silu", "none"))
+THEIRS = "torch"
+
+
+def run(session: Session, arguments: argparse.Namespace) -> None:
+    torch = torch_with(session)
+    if torch is None:
+        session.note("torch is not installed: nothing to compare")
+        return
+    for m, n, k in ((8, 16, 12),) if session.quick else SHAPES:
+        for activation, approximate in ACTIVATIONS:
+            name = (
+                "none" if activation is None else f"{activation} {approximate}" if activation == "gelu" else activation
+            )
+            if arguments.only in f"{m}x{n}x{k} {name}":
+                layer(session, torch, (m, n, k), activation, approximate, name)
+    if arguments.only in "tiny":
+        layer(session, torch, (4, 8, 8), None, "none", "none, tiny")
+        layer(session, torch, (4, 8, 8), "gelu", "tanh", "gelu tanh, tiny")
+    for kind in ("mlp", "gated"):
+        if arguments.only in kind:
+            block(session, torch, kind)
+
+
+def pair(torch, k, n, activation, approximate):
+    """Return our layer and torch's, with the same parameters."""
+    import rocpy.torch as rt
+
+    nn = torch.nn
+    ours = rt.Linear(k, n, activation=activation, approximate=approximate)
+    linear = nn.Linear(k, n)
+    linear.load_state_dict(ours.state_dict())
+    function = {None: None, "relu": nn.ReLU(), "gelu": nn.GELU(approximate), "silu": nn.SiLU()}[activation]
+    return ours, linear if function is None else nn.Sequential(linear, function)
+
+
+def layer(session, torch, shape, activation, approximate, name) -> None:
+    m, n, k = shape
+    torch.manual_seed(0)
+    ours, theirs = pair(torch, k, n, activation, approximate)
+    # The input needs a gradient too, as inside a model.
+    x = torch.randn(m, k, requires_grad=True)
+    compare(session, torch, f"{m}x{n}x{k} {name}", ours, theirs, x, 2.0 * m * n * k)
+
+
+def block(session, torch, kind) -> None:
+    import rocpy.torch as rt
+
+    nn = torch.nn
+    m, k, n = (8, 12, 16) if session.quick else (512, 768, 3072)
+    torch.manual_seed(0)
+    x = torch.randn(m, k, requires_grad=True)
+    if kind == "mlp":
+        ours = rt.MLP(k, n, activation="gelu", approximate="tanh")
+        theirs = nn.Sequential(nn.Linear(k, n), nn.GELU("tanh"), nn.Linear(n, k))
+        theirs[0].load_state_dict(ours.fc1.state_dict())
+        theirs[2].load_state_dict(ours.fc2.state_dict())
+        compare(session, torch, f"MLP {m} rows, {k} to {n} to {k}, gelu tanh", ours, theirs, x, 4.0 * m * n * k)
+        return
+
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate_proj, self.up_proj = (nn.Linear(k, n, bias=False) for _ in range(2))
+            self.down_proj = nn.Linear(n, k, bias=False)
+
+        def forward(self, x):
+            return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+    ours, theirs = rt.GatedMLP(k, n), Gated()
+    ours.load_state_dict(theirs.state_dict())
+    compare(session, torch, f"GatedMLP {m} rows, {k} to {n} to {k}, silu", ours, theirs, x, 6.0 * m * n * k)
+
+
+def compare(session, torch, name, ours, theirs, x, flops) -> None:
+    y, z = ours(x), theirs(x)
+    error = float((y - z).detach().abs().max())
+    if error > 1e-3:
+        raise RuntimeError(f"{name}: rocpy and torch differ by {error:g}")
+    grad = torch.randn_like(y)
+    names = {"ours": ours, "theirs": theirs, "x": x, "grad": grad, "torch": torch}
+
+    def inference(module):
+        def call():
+            with torch.no_grad():
+                module(x)
+
+        module.eval()
+        call()
+        return call
+
+    session.compare(
+        f"{name}, forward (recorded)",
+        [Entry("rocpy", "ours(x)", names), Entry(THEIRS, "theirs(x)", names)],
+        against=THEIRS,
+        flops=flops,
+    )
+    session.compare(
+        f"{name}, forward and backward",
+        [Entry("rocpy", "ours(x).backward(grad)", names), Entry(THEIRS, "theirs(x).backward(grad)", names)],
+        against=THEIRS,
+        flops=3 * flops,
+    )
+    calls = {"ours": inference(ours), "theirs": inference(theirs)}
+    session.compare(
+        f"{name}, inference",
+        [Entry("rocpy", "ours()", calls), Entry(THEIRS, "theirs()", calls)],
+        against=THEIRS,
+        flops=flops,
+    )
+    ours.train()
+    theirs.train()
+
+
+if __name__ == "__main__":
+    sys.exit(main("torch", run))
