@@ -117,6 +117,18 @@ def test_gradients_of_addends(c, bias):
     assert torch.autograd.gradcheck(run, operands)
 
 
+@pytest.mark.parametrize("conjugate", [False, True])
+def test_complex_gradients(conjugate):
+    a, b, bias = (torch.randn(shape, dtype=torch.complex128, requires_grad=True) for shape in ((3, 4), (5, 4), (5,)))
+
+    def run(a, b, bias):
+        b = b.mH if conjugate else b.mT
+        return rocpy.matmul(a.conj() if conjugate else a, b, alpha=0.5, epilogue="bias", bias=bias)
+
+    assert torch.autograd.gradcheck(run, (a, b, bias))
+    assert torch.autograd.gradgradcheck(run, (a, b, bias))
+
+
 def test_gradient_of_a_wider_result():
     a, b = (torch.randn(8, 8).bfloat16().requires_grad_() for _ in range(2))
     d = rocpy.matmul(a, b, dtype="float32")
@@ -377,6 +389,24 @@ def test_a_dispatch_mode_sees_the_operators():
         y = rt.linear(x, weight)
     torch.testing.assert_close(y, x @ weight.t())
     assert mode.seen == ["rocpy.linear.default"]
+
+
+def test_threads_record_apart():
+    from concurrent.futures import ThreadPoolExecutor
+
+    module = rt.MLP(16, 32, activation="gelu", approximate="tanh")
+
+    def one(seed):
+        x = torch.randn(64, 16, generator=torch.Generator().manual_seed(seed))
+        y = module(x)
+        with torch.no_grad():
+            rt.linear(x, module.fc1.weight)
+        return [y, *torch.autograd.grad(y.square().sum(), tuple(module.parameters()))]
+
+    expected = [one(seed) for seed in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(one, range(8)))
+    torch.testing.assert_close(found, expected)
 
 
 def test_importing_rocpy_brings_no_torch_and_a_gradient_brings_the_layer(run_python):
