@@ -65,42 +65,42 @@ cdef double real(object value, str name) except? -1.0:
         ) from None
 
 
-cdef int read_factor(object value, str name, int32_t type, double *number, double *imaginary) except -1:
-    if type in (4, 5) and not isinstance(value, (str, bytes)):  # HIP_C_32F, HIP_C_64F
+cdef int read_factor(object value, str name, int32_t element, double *number, double *imaginary) except -1:
+    if element in (4, 5) and not isinstance(value, (str, bytes)):  # HIP_C_32F, HIP_C_64F
         try:
             whole = complex(value)
         except (TypeError, ValueError, OverflowError):
-            raise InvalidOperandError(f"{name}: {value!r} ({value.__class__.__name__}); it must be a number on the host") from None
+            raise InvalidOperandError(f"{name}: {value!r} ({type(value).__name__}); it must be a number on the host") from None
         number[0], imaginary[0] = whole.real, whole.imag
         return 0
     number[0] = real(value, name)
     return 0
 
 
-cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1:
+cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t element) except -1:
     """Read alpha and beta, complex ones for complex operands; beta is 1 by default where there is a c."""
-    if alpha.__class__ is float and beta is None:
+    if type(alpha) is float and beta is None:
         factors.alpha = <double>alpha
         factors.beta = 1.0 if c is not None else 0.0
         return 0
-    read_factor(alpha, "alpha", type, &factors.alpha, &factors.alpha_imaginary)
+    read_factor(alpha, "alpha", element, &factors.alpha, &factors.alpha_imaginary)
     if beta is None:
         factors.beta = 1.0 if c is not None else 0.0
         return 0
-    read_factor(beta, "beta", type, &factors.beta, &factors.beta_imaginary)
+    read_factor(beta, "beta", element, &factors.beta, &factors.beta_imaginary)
     if c is None and (factors.beta != 0.0 or factors.beta_imaginary != 0.0):
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
     return 0
 
 
-cdef int reset_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t type) except -1:
+cdef int reset_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t element) except -1:
     """Read a new alpha or beta or both; what is None stays."""
     cdef MatmulFactors fresh
     if alpha is not None:
-        read_factors(&fresh, alpha, None, c, type)
+        read_factors(&fresh, alpha, None, c, element)
         factors.alpha, factors.alpha_imaginary = fresh.alpha, fresh.alpha_imaginary
     if beta is not None:
-        read_factors(&fresh, 1.0, beta, c, type)
+        read_factors(&fresh, 1.0, beta, c, element)
         factors.beta, factors.beta_imaginary = fresh.beta, fresh.beta_imaginary
     return 0
 

@@ -45,10 +45,6 @@ cdef int _KEPT = 8
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
 
-cdef object scalar(double real, double imaginary):
-    return complex(real, imaginary) if imaginary != 0.0 else real
-
-
 cdef class Kept:
     """The plan of a problem that is not the present one."""
 
@@ -63,6 +59,7 @@ cdef class Matmul:
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
     cdef readonly dict given  # the user's operands, by name
+    cdef object owner  # a, or the bytes it is packed in: whose framework makes results
     cdef tuple held
     cdef readonly tuple scale_values  # the user's scales and amax
     cdef Scales scales
@@ -129,6 +126,7 @@ cdef class Matmul:
         self.compute = compute
         self.kept = {}
         self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
+        self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
         self.closed = False
 
@@ -340,7 +338,7 @@ cdef class Matmul:
                 direct = False
                 result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
             else:
-                result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.prototype_of_results(),
+                result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
                                  out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors,
                                  self.scales, chosen, device, c_stream, after)
                 if self.call.get().turned:
@@ -374,11 +372,8 @@ cdef class Matmul:
             self.busy = False
 
     cdef dict scalars(self):
-        return dict(alpha=scalar(self.factors.alpha, self.factors.alpha_imaginary),
-                    beta=scalar(self.factors.beta, self.factors.beta_imaginary))
-
-    cdef object prototype_of_results(self):
-        return (<Packed>self.given["a"]).memory if type(self.given["a"]) is Packed else self.given["a"]
+        cdef object alpha = complex(self.factors.alpha, self.factors.alpha_imaginary), beta = complex(self.factors.beta, self.factors.beta_imaginary)
+        return {"alpha": alpha if alpha.imag else alpha.real, "beta": beta if beta.imag else beta.real}
 
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
@@ -428,6 +423,7 @@ cdef class Matmul:
             self.released = False
             memcpy(&self.operands, &fresh, sizeof(Operands))
             self.given, self.held = given, held
+            self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
             if self.unfused is not None:
                 self.unfused.reset(given, self.scalars(), _policy.scale_arguments(given["b"], values))
         finally:
@@ -439,6 +435,7 @@ cdef class Matmul:
         self.released = True
         self.held = ()
         self.given = dict.fromkeys(self.given)
+        self.owner = None
         if self.unfused is not None:
             self.unfused.release()
         self.busy = False
@@ -485,6 +482,7 @@ cdef class Matmul:
         self.call.reset()
         self.held = ()
         self.given = {}
+        self.owner = None
         self.kept = {}
         self.found = self.unfused = None
 
