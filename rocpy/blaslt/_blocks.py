@@ -148,13 +148,14 @@ def _steps(array: Any) -> tuple[int, ...]:
 def kinds(given: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
     """Return what ``Problem.make`` takes of the scales of a product whose operands have these shapes."""
     found: dict[str, Any] = {}
+    no_batch: tuple[int, ...] = ()
     if given is None:
         return found
     m, n, k, batch_shape, _ = extents_of(a, b)
     for name, value in zip(("scale_a", "scale_b", "scale_c", "scale_d"), given, strict=False):
         if value is None:
             continue
-        kind, batch = "scalar", ()
+        kind, batch = "scalar", no_batch
         if not isinstance(value, int | float | np.generic):
             view = describe(value, name)
             kind, batch = scale_kind(name, tuple(view["shape"]), view["dtype"], (m, n, k), batch_shape)

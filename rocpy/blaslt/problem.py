@@ -257,6 +257,8 @@ class Problem:
         a, b = operands.pop("a"), operands.pop("b")
         if a is None or b is None:
             raise InvalidProblemError("a problem needs operands a and b")
+        more: dict[str, Any] = {name: data[name] for name in _FLAGS if name in data}
+        more |= {name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data}
         return cls.make(
             a,
             b,
@@ -264,9 +266,8 @@ class Problem:
             dtype=data["dtype"],
             compute=data["compute"],
             clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
-            **{name: data[name] for name in _FLAGS if name in data},
-            **{name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data},
-            **operands,
+            **more,
+            **dict[str, Any](operands),
         )
 
     def __str__(self) -> str:

@@ -201,7 +201,7 @@ def bounds(
         found = {}
         if expected.amax is not None:
             worst = float(np.max(value, initial=0.0))
-            found["amax"] = np.asarray(_rounded(expected.amax, worst, "float32"))
+            found["amax"] = np.asarray(_rounded(np.asarray(expected.amax), worst, "float32"))
         if expected.scale_d != 1.0:
             value = abs(expected.scale_d) * value + u * np.abs(expected.result.reshape(value.shape))
         found["result"] = _rounded(expected.result, value.reshape(expected.shape), dtype)

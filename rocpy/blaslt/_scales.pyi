@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+# Types of packed operands; _scales.pyx has the documentation.
+from typing import Any
+
+from rocpy.blaslt.problem import OperandInfo
+
+class Packed:
+    memory: Any
+    dtype: str
+    right: bool
+    def __init__(self, memory: Any, dtype: str, right: bool) -> None: ...
+    @property
+    def info(self) -> OperandInfo: ...
