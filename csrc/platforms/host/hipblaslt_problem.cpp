@@ -50,7 +50,8 @@ int epilogue_since(uint32_t epilogue) {
 
 // A number that is no epilogue counts as no activation; the library does not refuse it either.
 Epilogue decode(uint32_t epilogue) {
-  if (window().hipblaslt < epilogue_since(epilogue)) return {};
+  const int since = epilogue_since(epilogue);
+  if (since != 0 && window().hipblaslt < since) return {};
   switch (epilogue) {
     case HIPBLASLT_EPILOGUE_RELU:
       return {Activation::relu, Aux::none, Reduction::none, false};
@@ -364,8 +365,10 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
 
   hipblasStatus_t status = translate_epilogue(function, desc, l, types, operands == nullptr, call);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
-  status = translate_scales(function, desc, l, types, operands == nullptr, call);
-  if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  if (has_scales(desc)) {
+    status = translate_scales(function, desc, l, types, operands == nullptr, call);
+    if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  }
   // Real factors by position are in the compute type; of complex and integer products there are none.
   if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 && p.compute != gemm::Type::f64)
     return HIPBLAS_STATUS_INTERNAL_ERROR;

@@ -61,61 +61,11 @@ bool int8(const MatmulDesc &desc, const Layouts &l, ProductTypes *out) {
 
 bool is_float8(int32_t type) { return is_float8_ocp(type) || is_float8_fnuz(type); }
 
-bool engine_type(int32_t type, gemm::Type *out) {
-  using gemm::Type;
-  static constexpr struct {
-    int32_t type;
-    Type engine;
-  } table[] = {
-      {HIP_R_32F, Type::f32},
-      {HIP_R_64F, Type::f64},
-      {HIP_R_16F, Type::f16},
-      {HIP_R_16BF, Type::bf16},
-      {HIP_R_8I, Type::i8},
-      {HIP_R_32I, Type::i32},
-      {HIP_C_32F, Type::c32},
-      {HIP_C_64F, Type::c64},
-      {HIP_R_8F_E4M3, Type::e4m3},
-      {HIP_R_8F_E5M2, Type::e5m2},
-      {HIP_R_8F_E4M3_FNUZ, Type::e4m3_fnuz},
-      {HIP_R_8F_E5M2_FNUZ, Type::e5m2_fnuz},
-      {HIP_R_6F_E2M3, Type::e2m3},
-      {HIP_R_6F_E3M2, Type::e3m2},
-      {HIP_R_4F_E2M1, Type::e2m1},
-  };
-  for (const auto &row : table) {
-    if (row.type != type) continue;
-    *out = row.engine;
-    return true;
-  }
-  return false;
-}
+namespace {
 
-// Reduced-precision modes of float32 run in float32, 16F accumulates in float32.
-bool product_types(const MatmulDesc &desc, const Layouts &l, ProductTypes *out) {
-  int32_t in = l.a->type, d = l.d->type, compute = desc.compute;
-  *out = ProductTypes{};
-  const int version = window().hipblaslt;
-  if (version < 100400 && (in == HIP_C_32F || in == HIP_C_64F)) return false;
-  if (is_narrow(in) || is_narrow(l.b->type) || has_block_mode(desc)) return block_scaled(desc, l, out);
-  if (is_float8(in) || is_float8(l.b->type)) return float8(desc, l, out);
-  if (in == HIP_R_8I) return int8(desc, l, out);
-  if (l.b->type != in) return false;
-  switch (in) {
-    case HIP_R_64F:
-      out->compute = gemm::Type::f64;
-      return d == in && compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_R_64F;
-    case HIP_C_32F:
-      out->complex = true;
-      out->compute = gemm::Type::c32;
-      return d == in && compute == HIPBLAS_COMPUTE_32F && desc.scale_type == HIP_C_32F;
-    case HIP_C_64F:
-      out->complex = true;
-      out->compute = gemm::Type::c64;
-      return d == in && compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_C_64F;
-    default:
-      break;
-  }
+// float32, float16 and bfloat16. Reduced-precision modes of float32 run in float32, 16F accumulates in float32.
+bool real(const MatmulDesc &desc, int32_t in, int32_t d) {
+  int32_t compute = desc.compute;
   if (desc.scale_type != HIP_R_32F && !(desc.scale_type == HIP_R_16F && compute == HIPBLAS_COMPUTE_16F)) return false;
   bool plain = compute == HIPBLAS_COMPUTE_32F || compute == HIPBLAS_COMPUTE_32F_FAST_16BF;
   switch (in) {
@@ -130,6 +80,41 @@ bool product_types(const MatmulDesc &desc, const Layouts &l, ProductTypes *out) 
     default:
       return false;
   }
+}
+
+bool complex(const MatmulDesc &desc, int32_t in, int32_t d, ProductTypes *out) {
+  if (window().hipblaslt < 100400) return false;
+  bool single = in == HIP_C_32F;
+  out->complex = true;
+  out->compute = single ? gemm::Type::c32 : gemm::Type::c64;
+  return d == in && desc.scale_type == in && desc.compute == (single ? HIPBLAS_COMPUTE_32F : HIPBLAS_COMPUTE_64F);
+}
+
+}  // namespace
+
+bool product_types(const MatmulDesc &desc, const Layouts &l, ProductTypes *out) {
+  int32_t in = l.a->type, d = l.d->type;
+  *out = ProductTypes{};
+  if (has_block_mode(desc)) return block_scaled(desc, l, out);
+  if (l.b->type == in) {
+    switch (in) {
+      case HIP_R_32F:
+      case HIP_R_16F:
+      case HIP_R_16BF:
+        return real(desc, in, d);
+      case HIP_R_64F:
+        out->compute = gemm::Type::f64;
+        return d == in && desc.compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_R_64F;
+      case HIP_C_32F:
+      case HIP_C_64F:
+        return complex(desc, in, d, out);
+      default:
+        break;
+    }
+  }
+  if (is_narrow(in) || is_narrow(l.b->type)) return block_scaled(desc, l, out);
+  if (is_float8(in) || is_float8(l.b->type)) return float8(desc, l, out);
+  return in == HIP_R_8I && int8(desc, l, out);
 }
 
 bool bias_type(const MatmulDesc &desc, const Layouts &l, const ProductTypes &types, gemm::Type *out) {
@@ -186,11 +171,6 @@ Scalar read_scalar(const void *scalar, int32_t type) {
       std::memcpy(single, scalar, sizeof(float));
       return {single[0], 0.0};
   }
-}
-
-bool misaligned(const void *pointer, gemm::Type type) {
-  int bits = gemm::bits_of(type);
-  return bits >= 8 && (reinterpret_cast<uintptr_t>(pointer) & (size_t(bits) / 8 - 1));
 }
 
 }  // namespace rocpy_host::lt
