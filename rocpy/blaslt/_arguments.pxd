@@ -35,4 +35,4 @@ cdef bint must_be_staged(object a, tuple others) except? -1
 cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out)
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
 cdef int check_out(Operands *operands, const Operand *out) except -1
-cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, Operand *target) except? -1
+cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1

@@ -11,6 +11,8 @@ from rocpy.blaslt._scales cimport Packed, Scales, parse_packed
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
+from rocpy.blaslt._policy import cast_refused
+from rocpy.blaslt._product_types import check_cast
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidOperandError, InvalidProblemError
@@ -338,8 +340,8 @@ cdef int check_out(Operands *operands, const Operand *out) except -1:
     return 0
 
 
-cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, Operand *target) except? -1:
-    """Parse out. True: it is dense, so that the product may be written straight into it."""
+cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1:
+    """Parse out. True: it is dense and of the result's type, so that the product may be written straight into it."""
     cdef int64_t step = 1
     cdef int axis
     cdef bint dense = True, same
@@ -349,7 +351,7 @@ cdef bint read_out(const CachedCall *call, Operands *operands, object out, objec
         check_out(operands, target)
     else:  # the operands are copies on the device, so that out cannot share memory with them
         _operand.parse_output(out, "out", target)
-    same = target.ndim == call.result_ndim and target.type == call.result_type
+    same = target.ndim == call.result_ndim
     for axis in range(call.result_ndim - 1, -1, -1):
         if not same or target.shape[axis] != shape[axis]:
             same = False
@@ -361,6 +363,12 @@ cdef bint read_out(const CachedCall *call, Operands *operands, object out, objec
         raise InvalidProblemError(
             f"out: shape {given.shape}, {given.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
         )
+    if target.type != call.result_type:
+        given = array_type_of_hip(target.type).name.decode()
+        check_cast(problem.dtype, given)
+        if options.copies == "error":
+            raise cast_refused(given, problem.dtype)
+        return False
     return dense and prototype is None and not call.turned
 
 

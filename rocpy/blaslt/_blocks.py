@@ -97,7 +97,7 @@ def _repacked(b: Any, a: Any) -> Any:
     """Return torch's right operand of four bits packed along K where it is packed along N, told by a's K."""
     from rocpy.blaslt._scales import Packed
 
-    if type(b) is not Packed or isinstance(b.memory, np.ndarray) or b.memory.ndim < 2:
+    if type(b) is not Packed or isinstance(b.memory, np.ndarray | Buffer) or b.memory.ndim < 2:
         return b
     if type(a) is Packed:
         k = a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits
@@ -174,6 +174,10 @@ def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: 
     if turned and len(shape) > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
         strides = (*strides[:-2], strides[-1], strides[-2])
+        if isinstance(scale, Buffer):
+            made = Buffer(shape, scale.dtype)
+            made.copy_from(np.ascontiguousarray(scale.to_numpy().swapaxes(-1, -2)))
+            return made
         scale = scale.swapaxes(-1, -2) if hasattr(scale, "swapaxes") else scale
     usual = dense_strides(shape)
     if all(x == y or extent <= 1 for x, y, extent in zip(strides, usual, shape, strict=True)):

@@ -123,7 +123,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if problem.m == 0 or problem.n == 0 or problem.batch == 0:
         return result
 
-    if row.enumerator is None:
+    cdef bint out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
+    if row.enumerator is None and not out_is_cast:
         return unfused(result, problem, options, context, packed, _fallback.no_enumerator(problem))
     cdef object lowered = _lowering.lower(problem)
     cdef str name

@@ -106,6 +106,14 @@ def copy_refused(name: str, layout: str) -> UnsupportedError:
     )
 
 
+def cast_refused(out: str, dtype: str) -> UnsupportedError:
+    """Return the error for a result that would be computed aside and cast, where the options forbid copies."""
+    return UnsupportedError(
+        f"out is {out} and the result is {dtype}: it would be computed aside and cast, and options(copies='error') "
+        f"forbids that; pass out= of {dtype}"
+    )
+
+
 def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
     """Return a C-contiguous copy of an array by its own framework, broadcast to ``shape`` if one is given."""
     if isinstance(array, np.ndarray):
@@ -168,13 +176,19 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def assign(out: Any, result: Any) -> None:
-    """Write a result that was computed aside into ``out``, by out's own framework."""
+    """Write a result that was computed aside into ``out``, cast to its type, by out's own framework."""
     if isinstance(out, Buffer):
-        out.copy_from(result if isinstance(result, Buffer) else np.ascontiguousarray(result))
+        if isinstance(result, Buffer) and result.dtype == out.dtype:
+            out.copy_from(result)
+            return
+        values = result.to_numpy() if isinstance(result, Buffer) else np.asarray(result)
+        with np.errstate(all="ignore"):
+            out.copy_from(np.ascontiguousarray(values, out.dtype))
     elif hasattr(out, "copy_"):
         out.copy_(result)
     elif hasattr(out, "__setitem__"):
-        out[...] = result
+        with np.errstate(all="ignore"):  # what is too large for out's type is infinity, as in any product
+            out[...] = result
     else:
         raise InvalidOperandError(
             f"out: a {type(out).__name__} of this layout cannot be written; pass a row-major array"
@@ -200,7 +214,10 @@ def copied_product(
     named = dict(zip(COPY_BITS, operands, strict=False))
     chosen = [name for name, bit in COPY_BITS.items() if bits >> bit & 1]
     if options.copies == "error":
-        raise copy_refused(chosen[0], layouts[COPY_BITS[chosen[0]]])
+        layout = layouts[COPY_BITS[chosen[0]]]
+        if chosen[0] == "out" and not layout.endswith(f" {result_dtype}"):
+            raise cast_refused(layout.rpartition(" ")[2], result_dtype)
+        raise copy_refused(chosen[0], layout)
     settle()
     for name in chosen:
         if name == "c" and "columns" in chosen:

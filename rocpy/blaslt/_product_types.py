@@ -109,17 +109,32 @@ def result_and_compute(
     family: Family, operand: str, out: OperandInfo | None, dtype: str | None, compute: str | None
 ) -> tuple[str, str]:
     """Return the types of the result and of the accumulation."""
-    if out is not None and dtype is not None and out.dtype != dtype:
-        raise InvalidProblemError(f"out is {out.dtype}, but dtype={dtype!r} was asked for; leave one of them away")
-    result = dtype or (out.dtype if out is not None else family.results[0])
+    result = dtype or (out.dtype if out is not None and out.dtype in family.results else family.results[0])
     if result not in family.results:
         raise UnsupportedError(
-            f"{'out' if dtype is None else 'dtype'}: a {operand} product cannot give {result}; it gives "
-            f"{' or '.join(family.results)}"
+            f"dtype: a {operand} product cannot give {result}; it gives {' or '.join(family.results)}"
         )
+    if out is not None:
+        check_cast(result, out.dtype, family.results)
     if compute is not None and compute not in family.computes:
         raise UnsupportedError(f"compute={compute!r}: a {operand} product computes in {' or '.join(family.computes)}")
     return result, compute or family.computes[0]
+
+
+_KINDS = ("float8_e8m0fnu", "uint", "int", "float", "complex")
+
+
+def check_cast(result: str, out: str, results: tuple[str, ...] = ()) -> None:
+    """Refuse an out whose type drops what the result's kind has: its sign, its fraction or its imaginary part."""
+    first, second = (
+        next((place for place, prefix in enumerate(_KINDS) if name.removeprefix("b").startswith(prefix)), -1)
+        for name in (result, out)
+    )
+    if result != out and second < first:
+        raise InvalidProblemError(
+            f"out is {out}, and the result is {result}, which is not cast to it; pass out= of "
+            f"{' or '.join(results or (result,))}"
+        )
 
 
 def bias_types(family: Family, result: str) -> tuple[str, ...]:

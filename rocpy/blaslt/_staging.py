@@ -13,11 +13,12 @@ import numpy as np
 
 from rocpy import dtypes, platform
 from rocpy._operand import allocate_like, describe
-from rocpy.blaslt._blocks import kinds
+from rocpy.blaslt._blocks import are_blocks, kinds
 from rocpy.blaslt._options import Options, resolve_options
 from rocpy.blaslt._policy import (
     SCALES,
     assign,
+    cast_refused,
     clamp_bounds,
     contiguous,
     copy_refused,
@@ -26,6 +27,7 @@ from rocpy.blaslt._policy import (
     turned_product,
     turned_rows,
 )
+from rocpy.blaslt._scales import Packed
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.lowering import lower, matrix_layout
 from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
@@ -37,7 +39,7 @@ _CPU, _PINNED = 1, 11  # kDLCPU, kDLROCMHost
 
 def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
     """Return a dense array's memory as numpy sees it; the array must outlive it."""
-    dtype = dtypes.lookup(view["dtype"]).numpy
+    dtype = np.dtype(np.uint8) if view["dtype"] == "uint8" else dtypes.lookup(view["dtype"]).numpy
     count = math.prod(view["shape"])
     if count == 0:
         return np.empty(view["shape"], dtype)
@@ -45,12 +47,16 @@ def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
     return np.frombuffer(block, dtype).reshape(view["shape"])
 
 
-def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
-    """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is."""
+def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, blocks: bool = False) -> Any:
+    """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is.
+
+    ``blocks``: the product has scales by blocks, and b is read along K. Bare memory of the device cannot lie in columns,
+    so that b is stored by them.
+    """
     if array is None or type(array).__name__ == "Weight":
         return array
     if type(array).__name__ == "Packed":
-        return type(array)(upload(array.memory, name), array.dtype, array.right)
+        return type(array)(_moved(array.memory, name, None), array.dtype, array.right)
     if hasattr(array, "resolve_conj"):  # torch's lazy conjugates are no memory of their own
         array = array.resolve_conj()
     view = describe(array, name)
@@ -58,6 +64,16 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None) -> Any:
         return array
     if view["dtype"] not in dtypes.DTYPES:
         raise InvalidProblemError(f"{name} is {view['dtype']}; products take {', '.join(RESULT_TYPES)}: cast it")
+    if blocks and name == "b" and len(view["shape"]) > 1 and hasattr(array, "swapaxes"):
+        return Packed(_moved(array.swapaxes(-1, -2), name, None), view["dtype"], True)
+    return _moved(array, name, shape)
+
+
+def _moved(array: Any, name: str, shape: tuple[int, ...] | None) -> Any:
+    """Return a dense copy on the device, of bytes too."""
+    view = describe(array, name)
+    if view["device_type"] not in (_CPU, _PINNED):
+        return array
     wanted = tuple(view["shape"]) if shape is None else shape
     if tuple(view["shape"]) != wanted or tuple(view["strides"]) != dense_strides(wanted):
         array = contiguous(array, shape)
@@ -72,20 +88,27 @@ def upload_scales(scales: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     if scales is None:
         return None
     moved = tuple(
-        value if value is None or isinstance(value, bool | int | float | np.generic) else upload(value, name)
+        value if value is None or isinstance(value, bool | int | float | np.generic) else _moved(value, name, None)
         for name, value in zip(SCALES, scales, strict=False)
     )
     return (*moved, *scales[5:])
 
 
-def take(array: Any, name: str, options: Options) -> Any:
-    """Return a copy on the device, unless the options forbid copies and the library could not take the layout there."""
+def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None = None) -> Any:
+    """Return a copy on the device, unless the options forbid copies and the library could not take the layout there.
+
+    ``scales`` are those of the product.
+    """
     if options.copies == "error" and name in ("a", "b") and type(array).__name__ not in ("Weight", "Packed"):
         view = describe(array, name)
         shape, strides = tuple(view["shape"]), tuple(view["strides"])
         if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
             raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
-    return upload(array, name)
+    return upload(array, name, blocks=_by_blocks(scales))
+
+
+def _by_blocks(scales: tuple[Any, ...] | None) -> bool:
+    return scales is not None and (are_blocks(scales[0]) or are_blocks(scales[1]))
 
 
 def download(buffer: Any, like: Any, stream: Any = None) -> Any:
@@ -121,6 +144,7 @@ def needed(array: Any) -> bool:
 
 def prototype(array: Any) -> Any:
     """Return an empty array of another's framework, to make results by without keeping the other alive."""
+    array = array.memory if type(array).__name__ == "Packed" else array
     return allocate_like(array, (0,), describe(array, "a")["dtype"])
 
 
@@ -128,6 +152,8 @@ def refuse_copies(problem: Problem) -> None:
     """Refuse a layout that the library could not take on the device either."""
     lowered = lower(problem)
     for name in lowered.copies:
+        if name == "out" and problem.out is not None and problem.out.dtype != problem.dtype:
+            raise cast_refused(problem.out.dtype, problem.dtype)
         raise copy_refused(name, getattr(problem, name).text)
     if lowered.turned and problem.bias is not None:
         refuse_turning(Options(copies="error"), problem.bias.text)
@@ -182,8 +208,9 @@ def product(
     arguments = {**arguments, "given": upload_scales(arguments["given"])}
     if out is not None:
         arguments = {**arguments, "dtype": problem.dtype}
+    blocks = _by_blocks(arguments["given"])
     moved = {
-        name: upload(value, name, problem.result_shape if name == "c" else None)
+        name: upload(value, name, problem.result_shape if name == "c" else None, blocks=blocks)
         for name, value in given.items()
         if name != "out"
     }

@@ -253,7 +253,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     compute
         ``"tf32"`` allows reduced precision inside a float32 product.
     out
-        Array that receives the result; any layout, but not memory that is read.
+        Array that receives the result; any layout, but not memory that is read. A result of another dtype is cast into it.
     options
         :class:`rocpy.blaslt.Options` or a dict.
     algorithm

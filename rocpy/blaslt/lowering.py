@@ -134,7 +134,10 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
 
     # The result's orientation decides everything else; its own batch strides may not repeat or run backwards.
     fresh = OperandInfo(problem.result_shape, dense_strides(problem.result_shape), problem.dtype)
-    d_matrix, d_batch = _result_view(problem.out or fresh, problem)
+    out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
+    if out_is_cast:
+        copies.append("out")
+    d_matrix, d_batch = _result_view(fresh if problem.out is None or out_is_cast else problem.out, problem)
     d_lies = matrix_layout((problem.m, problem.n), d_matrix)
     bound_to_rows = row.bias or row.aux != "none" or row.gradient == "bgrad" or problem.b.packed
     turned = False

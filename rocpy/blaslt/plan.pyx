@@ -112,7 +112,7 @@ cdef class Matmul:
             _staging.check_allowed(self.options)
             self.staged = _staging.copied_names(staged_infos(a, b, c, bias, aux, None), b)
             self.prototype = _staging.prototype(a)
-            a, b, c, bias, aux = [_staging.take(value, name, self.options) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
+            a, b, c, bias, aux = [_staging.take(value, name, self.options, scales) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
             scales = _staging.upload_scales(scales)
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
@@ -331,7 +331,7 @@ cdef class Matmul:
                 used = &operands
                 held = (held, self.copy_into(&operands))
             if out is not None:
-                direct = read_out(self.call.get(), used, out, self.prototype, self.problem, &target)
+                direct = read_out(self.call.get(), used, out, self.prototype, self.problem, self.options, &target)
             if self.call.get().integer_factors:
                 check_whole(&self.factors)
             if self.unfused is not None:
@@ -403,7 +403,7 @@ cdef class Matmul:
             if values is not None:
                 changes = _blocks.prepare_changes(changes, values, self.options)
             if self.prototype is not None:
-                changes = {name: _staging.take(value, name, self.options) for name, value in changes.items()}
+                changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
                 values = _staging.upload_scales(values)
             _reset.check_names(self.problem, given, changes)
             given.update(changes)

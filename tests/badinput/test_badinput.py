@@ -115,8 +115,9 @@ WRONG_TYPES = {
     )
 }
 WRONG_DTYPES = {
-    "a int8": ((A.astype(np.int8), B.astype(np.int8)), {}, rocpy.RocpyError, ("a", "int8")),
-    "a complex": ((A.astype(complex), B.astype(complex)), {}, rocpy.RocpyError, ("a", "complex128")),
+    "a int16": ((A.astype(np.int16), B.astype(np.int16)), {}, rocpy.RocpyError, ("a", "int16")),
+    "a uint8": ((A.astype(np.uint8), B.astype(np.uint8)), {}, rocpy.RocpyError, ("a", "uint8")),
+    "a complex, b real": ((A.astype(complex), B), {}, rocpy.InvalidProblemError, ("complex128", "float32", "cast")),
     "a bool": ((A > 0, B > 0), {}, rocpy.RocpyError, ("a", "bool")),
     "a object": ((A.astype(object), B), {}, rocpy.RocpyError, ("a",)),
     "a text": ((A.astype("U3"), B), {}, rocpy.RocpyError, ("a",)),
@@ -167,7 +168,7 @@ def test_nothing_leaks_when_refused(way):
     "arguments",
     [
         {"out": np.empty((6, 4), dtype=np.float32)},
-        {"out": np.empty((4, 6), dtype=np.float64)},
+        {"out": np.empty((4, 6), dtype=np.int32)},
         {"out": [[0.0] * 6] * 4},
         {"out": "text"},
         {"out": np.broadcast_to(np.float32(0), (4, 6))},
