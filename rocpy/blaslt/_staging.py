@@ -50,8 +50,8 @@ def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
 def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, blocks: bool = False) -> Any:
     """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is.
 
-    ``blocks``: the product has scales by blocks, and b is read along K. Bare memory of the device cannot lie in columns,
-    so that b is stored by them.
+    ``blocks``: the product has scales by blocks, and b is read along K. A Buffer cannot lie in columns, so that b is
+    stored by them.
     """
     if array is None or type(array).__name__ == "Weight":
         return array
@@ -105,6 +105,10 @@ def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None
         if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
             raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
     return upload(array, name, blocks=_by_blocks(scales))
+
+
+def _is_conjugate(array: Any) -> bool:
+    return hasattr(array, "resolve_conj") and bool(array.is_conj())
 
 
 def _by_blocks(scales: tuple[Any, ...] | None) -> bool:
@@ -196,6 +200,8 @@ def product(
         dtype=None if arguments["dtype"] is None else dtypes.lookup(arguments["dtype"]).name,
         compute=arguments["compute"],
         clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
+        conj_a=_is_conjugate(given["a"]),
+        conj_b=_is_conjugate(given["b"]),
         **kinds(arguments["given"], left.shape, right.shape),
     )
     if options.copies == "error" and 0 not in problem.result_shape:

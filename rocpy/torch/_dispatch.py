@@ -12,6 +12,8 @@ from torch import Tensor
 from rocpy import dtypes
 from rocpy.blaslt._options import options as _options
 from rocpy.blaslt._options import resolve_options
+from rocpy.blaslt._policy import cast_refused
+from rocpy.blaslt._product_types import check_cast
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -118,14 +120,18 @@ def dispatched_matmul(
     if row.outputs:
         result, extra = result
     if out is not None:
-        result = _write(out, result)
+        result = _write(out, result, options)
     return result if extra is None else (result, {row.outputs[0]: extra})
 
 
-def _write(out: Tensor, result: Tensor) -> Tensor:
-    if out.shape != result.shape or out.dtype != result.dtype:
+def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
+    if out.shape != result.shape:
         raise InvalidProblemError(
-            f"out: shape {tuple(out.shape)}, {out.dtype}, but the result has shape {tuple(result.shape)}, "
-            f"{result.dtype}; pass out= like it"
+            f"out: shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}; pass out= of that shape"
         )
+    if out.dtype != result.dtype:
+        given, seen = (str(x.dtype).removeprefix("torch.") for x in (result, out))
+        check_cast(given, seen)
+        if not torch.compiler.is_compiling() and resolve_options(options).copies == "error":
+            raise cast_refused(seen, given)
     return out.copy_(result)

@@ -119,10 +119,11 @@ def test_lazy_conjugates(name, conj, lies, batch, rng, torch):
     assert not d.is_conj()
     check(d.numpy(), expected)
     with rocpy.Matmul(left, right, alpha=2j) as mm:
-        assert mm.problem.conj_a == ("a" in conj)
-        assert mm.problem.conj_b == ("b" in conj)
-        # The transposing operation conjugates; what is not transposed is resolved by a copy.
-        assert mm.copies == (() if lies == "turned" else tuple(conj))
+        if rocpy.platform.current().host_memory:  # elsewhere they are resolved on their way to the device
+            assert mm.problem.conj_a == ("a" in conj)
+            assert mm.problem.conj_b == ("b" in conj)
+            # The transposing operation conjugates; what is not transposed is resolved by a copy.
+            assert mm.copies == (() if lies == "turned" else tuple(conj))
         check(mm.execute().numpy(), expected)
     # The operands are as they were.
     assert left.is_conj() == ("a" in conj)

@@ -324,14 +324,6 @@ def test_lazy_negation_is_resolved_or_refused(operands, torch):
 
 
 @TORCH
-def test_complex_and_conjugate_tensors_are_refused(torch):
-    a = torch.ones(3, 3, dtype=torch.complex64)
-    for operand in (a, a.conj()):
-        with pytest.raises((rocpy.UnsupportedError, rocpy.InvalidOperandError), match=r"complex|conj"):
-            rocpy.matmul(operand, operand)
-
-
-@TORCH
 def test_fake_and_meta_tensors_give_their_kind(torch):
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 

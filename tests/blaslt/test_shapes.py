@@ -238,7 +238,7 @@ def test_out_of_a_wrong_shape_is_refused(shape):
     assert (out == 7).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.complex64])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
 def test_out_of_a_wrong_dtype_is_refused(dtype):
     a = np.ones((5, 5), dtype=np.float32)
     out = np.full((5, 5), 7, dtype=dtype)

@@ -13,7 +13,18 @@ import pytest
 import rocpy
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("test_explain.py", "test_plans.py", "test_shapes.py", "test_shapes_bias.py", "test_grouped.py")
+PARTS = (
+    "test_complex.py",
+    "test_explain.py",
+    "test_grouped.py",
+    "test_mx.py",
+    "test_out_dtype.py",
+    "test_plans.py",
+    "test_scales.py",
+    "test_shapes.py",
+    "test_shapes_bias.py",
+    "test_supported.py",
+)
 
 
 @pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="operands are copied in this run already")

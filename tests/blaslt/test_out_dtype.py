@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""An out of another dtype than the product gives: computed aside and cast into it, or refused."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.testing.runner import dtype_of
+
+# Operands, the type that their product gives, and types that it may be cast to.
+CASTS = [
+    ("float32", "float32", ("float64", "float16", "bfloat16", "float8_e4m3fn", "complex64")),
+    ("float64", "float64", ("float32", "complex128")),
+    ("float16", "float16", ("bfloat16", "float64")),
+    ("float8_e4m3fn", "bfloat16", ("float64", "float8_e5m2fnuz")),
+    ("int8", "int32", ("int64", "int16", "float64", "complex64")),
+    ("complex64", "complex64", ("complex128",)),
+]
+REFUSED = [
+    ("float32", "int32"),
+    ("float16", "int8"),
+    ("complex64", "float32"),
+    ("complex128", "int64"),
+    ("int8", "uint8"),
+    ("float32", "float8_e8m0fnu"),
+]
+
+
+def draw(rng, shape, name):
+    return rng.integers(-4, 5, shape).astype(dtype_of(name))
+
+
+def ways():
+    """Return the two ways to a product into an out."""
+
+    def planned(a, b, *, out, **arguments):
+        with rocpy.Matmul(a, b, **arguments) as mm:
+            return mm.execute(out=out)
+
+    return {"matmul": rocpy.matmul, "Matmul": planned}
+
+
+@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize(("name", "given", "out"), [(x, y, z) for x, y, several in CASTS for z in several])
+def test_a_result_is_cast_into_out(rng, way, name, given, out):
+    a, b = draw(rng, (3, 5, 7), name), draw(rng, (7, 6), name)
+    expected = rocpy.matmul(a, b)
+    assert expected.dtype == dtype_of(given)
+    for target in (np.empty((3, 5, 6), dtype_of(out)), np.empty((3, 6, 10), dtype_of(out)).swapaxes(1, 2)[:, ::2]):
+        assert ways()[way](a, b, out=target) is target
+        np.testing.assert_array_equal(target, expected.astype(dtype_of(out)))
+
+
+@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize(("name", "out"), REFUSED)
+def test_a_cast_that_drops_a_kind_is_refused(way, name, out):
+    a, target = np.ones((4, 4), dtype_of(name)), np.full((4, 4), 1, dtype_of(out))
+    with pytest.raises(rocpy.InvalidProblemError, match=f"out is {out}, and the result is .*pass out= of"):
+        ways()[way](a, a, out=target)
+    assert (target == 1).all()
+
+
+@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize("epilogue", ["default", "gelu_erf"])
+def test_options_refuse_to_compute_aside(way, epilogue):
+    a, out = np.ones((4, 4), np.float32), np.full((4, 4), 9.0)
+    with pytest.raises(rocpy.UnsupportedError, match=r"out is float64 and the result is float32.*copies='error'"):
+        ways()[way](a, a, epilogue=epilogue, out=out, options={"copies": "error"})
+    assert (out == 9).all()
+
+
+def test_dtype_says_what_is_cast():
+    a = np.full((2, 3), 0.1, np.float16)
+    narrow, wide = np.empty((2, 2)), np.empty((2, 2))
+    rocpy.matmul(a, a.T, out=narrow)
+    rocpy.matmul(a, a.T, dtype="float32", out=wide)
+    np.testing.assert_array_equal(narrow, rocpy.matmul(a, a.T).astype(np.float64))
+    np.testing.assert_array_equal(wide, rocpy.matmul(a, a.T, dtype="float32").astype(np.float64))
+    assert (narrow != wide).any()
+
+
+@pytest.mark.parametrize("epilogue", ["gelu_bias", "gelu_aux_bias", "gelu_erf_bias", "sigmoid_bias"])
+@pytest.mark.parametrize("rows", [False, True])
+def test_the_rest_of_the_product_is_as_without_out(rng, epilogue, rows):
+    a, b = rng.standard_normal((5, 7), np.float32), rng.standard_normal((7, 6), np.float32)
+    bias = rng.standard_normal((5, 1) if rows else (6,), np.float32)
+    c = rng.standard_normal((5, 6), np.float32)
+    out = np.empty((5, 6))
+    expected = rocpy.matmul(a, b, c, epilogue=epilogue, bias=bias)
+    found = rocpy.matmul(a, b, c, epilogue=epilogue, bias=bias, out=out)
+    if isinstance(expected, tuple):
+        assert found[1].keys() == expected[1].keys()
+        for key, value in expected[1].items():
+            assert found[1][key].dtype == np.float32
+            np.testing.assert_array_equal(found[1][key], value)
+        expected, found = expected[0], found[0]
+    assert found is out
+    np.testing.assert_array_equal(out, expected.astype(np.float64))
+
+
+def test_what_is_too_large_becomes_infinite():
+    a, out = np.full((1, 1), 1e5, np.float32), np.empty((1, 1), np.float16)
+    assert rocpy.matmul(a, a, out=out)[0, 0] == np.inf
+
+
+def test_memory_that_is_read_is_no_out_of_another_dtype_either():
+    memory = np.ones(32, np.float32)
+    a = memory[:16].reshape(4, 4)
+    with pytest.raises(rocpy.InvalidOperandError, match="shares memory with a"):
+        rocpy.matmul(a, a, out=memory.view(np.float64).reshape(4, 4))
+    with pytest.raises(rocpy.InvalidProblemError, match="out: shape"):
+        rocpy.matmul(a, a, out=np.empty((4, 5)))
+
+
+def test_an_empty_result_of_another_dtype():
+    a, out = np.ones((0, 4), np.float32), np.empty((0, 4))
+    assert rocpy.matmul(a, np.ones((4, 4), np.float32), out=out) is out
+    with pytest.raises(rocpy.InvalidProblemError, match="out is int32"):
+        rocpy.matmul(a, np.ones((4, 4), np.float32), out=np.empty((0, 4), np.int32))
+
+
+def test_a_buffer_is_cast_into():
+    a = rocpy.Buffer((4, 4), "float32")
+    a.copy_from(np.full((4, 4), 1.5, np.float32))
+    for dtype in ("float64", "float16", ml_dtypes.bfloat16):
+        out = rocpy.Buffer((4, 4), dtype)
+        assert rocpy.matmul(a, a, out=out) is out
+        assert (out.to_numpy() == 9).all()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize(("name", "out"), [("float32", "bfloat16"), ("bfloat16", "float64"), ("float32", "complex64")])
+def test_torch_tensors_are_cast_into(torch, way, name, out):
+    a = torch.arange(12, dtype=torch.float32).reshape(3, 4).to(getattr(torch, name))
+    target = torch.empty((3, 3), dtype=getattr(torch, out))
+    version = target._version
+    assert ways()[way](a, a.mT, out=target) is target
+    assert target._version > version
+    assert torch.equal(target, rocpy.matmul(a, a.mT).to(target.dtype))
+    with pytest.raises(rocpy.InvalidProblemError, match="out is int32"):
+        ways()[way](a, a.mT, out=torch.empty((3, 3), dtype=torch.int32))
+
+
+@pytest.mark.torch
+def test_torch_transforms_cast_too(torch):
+    def product(a, out):
+        return rocpy.matmul(a, a.mT, out=out)
+
+    a, out = torch.ones((3, 4)), torch.empty((3, 3), dtype=torch.float64)
+    compiled = torch.compile(product, backend="eager", fullgraph=True)
+    compiled(a, out)
+    assert torch.equal(out, torch.full((3, 3), 4.0, dtype=torch.float64))
+    with pytest.raises(rocpy.InvalidProblemError, match="out is int32"):
+        torch.func.vmap(lambda x: rocpy.matmul(x, x.mT, out=torch.empty((3, 3), dtype=torch.int32)))(a[None])
