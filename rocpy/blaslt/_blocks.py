@@ -187,9 +187,11 @@ def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: 
 
 def repeated(value: Any, like: Any, count: int) -> Any:
     """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
+    if isinstance(value, Buffer):
+        value = value.to_numpy()
     if hasattr(like, "new_full"):  # torch's name for it
         return like.new_empty(count).fill_(
-            value if isinstance(value, float | int) else value.reshape(()).to(like.device)
+            value.reshape(()).to(like.device) if hasattr(value, "new_full") else float(np.asarray(value).reshape(()))
         )
     if isinstance(like, Buffer):
         made = Buffer((count,), "float32")
