@@ -5,7 +5,7 @@ import sys
 
 import numpy
 
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, OutOfMemoryError
 
 cimport numpy as cnp
 from libc.stdint cimport int32_t
@@ -94,7 +94,16 @@ cdef object parse_ndarray_other(object array, str name, Operand* out):
     if array.ndim > max_dims:
         raise InvalidOperandError(f"{name}: {array.ndim} dimensions, at most {max_dims} are taken; reshape it")
     dtype = array.dtype.newbyteorder("=")
-    plain = numpy.array(array, dtype=dtype, order="C", copy=True, subok=False) if dtype.hasobject is False and dtype.names is None else None
+    # The type first, on an array of nothing: what cannot be used is not copied, whatever its size.
+    plain = None
+    if dtype.hasobject is False and dtype.names is None and parse_ndarray(numpy.empty(0, dtype), out):
+        try:
+            plain = numpy.array(array, dtype=dtype, order="C", copy=True, subok=False)
+        except MemoryError:
+            raise OutOfMemoryError(
+                f"{name}: an array of shape {array.shape}, {array.dtype}, must be copied and there is no memory for it; pass an aligned "
+                "array in native byte order"
+            ) from None
     if plain is None or not parse_ndarray(plain, out):
         raise InvalidOperandError(
             f"{name}: numpy array of dtype {array.dtype} and shape {array.shape} cannot be an operand; convert it, as in "

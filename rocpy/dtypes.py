@@ -129,7 +129,7 @@ def _from_numpy(dtype: np.dtype[Any]) -> DType | None:
 def _as_numpy(value: Any) -> np.dtype[Any] | None:
     try:
         dtype: np.dtype[Any] = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     return dtype
 

@@ -149,13 +149,19 @@ cdef bint is_staged(object array) except? -1:
     return _staged and _staging.needed(array)
 
 
-cdef int read_offsets(object offsets, vector[int64_t] *out) except -1:
-    """Read integers from a sequence or an array."""
+# As many boundaries as groups can have whose results are indexed with 32 bits.
+cdef int64_t _MOST_OFFSETS = 2**31
+
+
+cdef int read_offsets(object offsets, int64_t groups, vector[int64_t] *out) except -1:
+    """Read integers from a sequence or an array; one whose length cannot be right is not read."""
     cdef Operand seen
     cdef int64_t i
     if type(offsets) is not list and type(offsets) is not tuple:
         _operand.parse(offsets, "offsets", &seen)
         if seen.device_type == _CPU and seen.ndim == 1 and seen.type in (10, 24):  # HIP_R_32I, HIP_R_64I
+            if seen.shape[0] > _MOST_OFFSETS or (groups >= 0 and seen.shape[0] > groups + 1):
+                raise _groups.wrong_count(seen.shape[0], groups)
             out.resize(<size_t>seen.shape[0])
             for i in range(seen.shape[0]):
                 if seen.type == 10:
@@ -166,13 +172,14 @@ cdef int read_offsets(object offsets, vector[int64_t] *out) except -1:
     cdef list numbers = _groups.offset_numbers(offsets)
     out.resize(<size_t>len(numbers))
     for i in range(<int64_t>len(numbers)):
-        out[0][<size_t>i] = numbers[i]
+        # What does not fit in 64 bits leaves the array, as the nearest number that does.
+        out[0][<size_t>i] = max(-(2**63), min(numbers[i], 2**63 - 1))
     return 0
 
 
 cdef int read_boundaries(object offsets, int64_t groups, int64_t total, vector[int64_t] *out) except -1:
     """Read the boundaries of the groups: E + 1 numbers that rise from 0 or more to the total or less. `groups` < 0: as many as there are."""
-    read_offsets(offsets, out)
+    read_offsets(offsets, groups, out)
     cdef int64_t count = <int64_t>out.size(), i, previous = 0
     if groups >= 0 and count == groups:
         out.insert(out.begin(), <int64_t>0)

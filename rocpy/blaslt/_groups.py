@@ -117,7 +117,8 @@ def count_of(groups: Any) -> int:
     """Return the number of groups that the user gives."""
     if isinstance(groups, bool) or not isinstance(groups, int | np.integer) or groups < 0:
         raise InvalidProblemError(f"groups={groups!r}; it must be a number of groups, 0 or more")
-    return int(groups)
+    # No array has more; the number must fit in 64 bits.
+    return min(int(groups), 2**62)
 
 
 def check_count(given: int, found: int) -> None:

@@ -40,7 +40,7 @@ def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
         low, high = map(float, clamp)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidProblemError(f"clamp={clamp!r}; it must be a pair of numbers (low, high)") from None
     if not low <= high:  # NaN fails this too
         raise InvalidProblemError(f"clamp={clamp!r}; low must not be above high, and neither may be NaN")

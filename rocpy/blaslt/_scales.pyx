@@ -105,7 +105,10 @@ cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int dev
         if type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer)):
             if isinstance(value, bool):
                 raise InvalidOperandError(f"{name}: {value!r}; it must be a number or an array of float32")
-            read_number(scales, place, name, value, device)
+            try:
+                read_number(scales, place, name, value, device)
+            except OverflowError:
+                raise InvalidOperandError(f"{name}: an integer of {value.bit_length()} bits; pass a float32 number") from None
         else:
             read_array(scales, place, name, value, a, b, device)
     scales.amax = given[4]

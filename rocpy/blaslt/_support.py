@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from rocpy import dtypes, platform
 from rocpy.blaslt import _fallback, _launch
 from rocpy.blaslt._options import Options, options, resolve_options
@@ -23,6 +25,7 @@ __all__ = ["Support", "supported"]
 # As many as a plan asks for; hipBLASLt walks its whole library when asked for more than it ranked.
 _REQUESTED = 32
 _LAYOUTS = ("nn", "nt", "tn", "tt")
+_SCALE_KINDS = ("scalar", "vector", "block32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +163,22 @@ def supported(
     ('unfused', False)
     """
     chosen = resolve_options(options)
+    if device is not None and not 0 <= _extent("device", device) < 2**31:
+        raise InvalidProblemError(f"device={device}; it must be the number of a device")
     if isinstance(a, Problem):
         return _ask(a, chosen, packed, device)
     row = find_epilogue(epilogue)
-    if layout not in _LAYOUTS:
+    if not isinstance(layout, str) or layout not in _LAYOUTS:
         raise InvalidProblemError(f"layout={layout!r}; it may be {', '.join(map(repr, _LAYOUTS))}")
     left = dtypes.lookup(a).name
     right = left if b is None else dtypes.lookup(b).name
     wanted = None if dtype is None else dtypes.lookup(dtype).name
-    axes = ((batch,) if batch > 1 else ()) if isinstance(batch, int) else tuple(batch)
+    m, n, k = (_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
+    axes = _axes(batch)
+    _check_arguments(compute, {"c": c, "scale_c": scale_c, "scale_d": scale_d, "amax": amax, "packed": packed})
+    for name, kind in (("scale_a", scale_a), ("scale_b", scale_b)):
+        if kind is not None and (not isinstance(kind, str) or kind not in _SCALE_KINDS):
+            raise InvalidProblemError(f"{name}={kind!r}; it may be {', '.join(map(repr, _SCALE_KINDS))}")
     flags: dict[str, Any] = {
         "scale_a": scale_a,
         "scale_b": scale_b,
@@ -181,6 +191,30 @@ def supported(
     except (InvalidProblemError, UnsupportedError) as error:
         return Support(None, "", [str(error)], "", 0)
     return _ask(problem, chosen, packed, device)
+
+
+def _extent(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidProblemError(f"{name}={value!r}; it must be a whole number")
+    return int(value)
+
+
+def _axes(batch: object) -> tuple[int, ...]:
+    """Return the batch axes of an extent or of a sequence of them."""
+    if isinstance(batch, int | np.integer) and not isinstance(batch, bool):
+        count = _extent("batch", batch)
+        return (count,) if count != 1 else ()
+    if not isinstance(batch, list | tuple):
+        raise InvalidProblemError(f"batch={batch!r}; it must be a number of products or a tuple of extents")
+    return tuple(_extent("batch", extent) for extent in batch)
+
+
+def _check_arguments(compute: object, flags: dict[str, object]) -> None:
+    if compute is not None and not isinstance(compute, str):
+        raise InvalidProblemError(f"compute={compute!r}; it must be the name of a type")
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InvalidProblemError(f"{name}={value!r}; it must be True or False")
 
 
 def _problem(
@@ -203,6 +237,8 @@ def _problem(
     a, b = _matrix(batch, m, k, left, layout[0]), _matrix(batch, k, n, right, layout[1])
     if packed:
         b = replace(OperandInfo.dense((k, n), right), packed=True)
+    if {flags["scale_a"], flags["scale_b"]} == {"scalar", "vector"}:
+        flags = {**flags, "scale_a": "vector", "scale_b": "vector"}  # as matmul makes them, so that both are of a kind
     given = {name: value for name, value in flags.items() if value}
     # The plain product says which type the result has, and with it those that c, bias and aux must have.
     plain = Problem.make(a, b, dtype=wanted, compute=compute, **given)

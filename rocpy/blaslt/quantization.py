@@ -7,16 +7,18 @@ to a type of few bits are exact there, so that both give the same bits.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rocpy import dtypes
 from rocpy.dtypes import DType
-from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 
 __all__ = ["dequantize", "dequantize_mx", "quantize", "quantize_mx"]
 
@@ -49,6 +51,7 @@ _SCALED = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
 _SOURCES = ("float64", "float32", "float16", "bfloat16")
 # Byte of an e8m0 scale: exponent + 127; 255 is NaN.
 _BIAS, _NAN_BYTE = 127, 255
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 # The type that torch packs two to a byte, and its magnitudes by code.
 _PACKED = "float4_e2m1fn"
@@ -151,6 +154,24 @@ class _Torch:
         return self.torch.tensor(values, dtype=self.torch.float64, device=x.device)[codes]
 
 
+def _memory_told(function: _Function) -> _Function:
+    """Return a function whose arrays' MemoryError is rocpy's own; the arithmetic takes float64 copies."""
+
+    @functools.wraps(function)
+    def wrapped(array: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(array, *args, **kwargs)
+        except OutOfMemoryError:
+            raise
+        except MemoryError:
+            raise OutOfMemoryError(
+                f"{function.__name__}: an array of shape {tuple(array.shape)} is converted by way of float64, and "
+                "there is no memory for it; take it in parts"
+            ) from None
+
+    return wrapped  # type: ignore[return-value]
+
+
 def _library(x: Any, name: str) -> Any:
     if isinstance(x, np.ndarray):
         return _Numpy()
@@ -197,6 +218,7 @@ def _round(library: Any, x: Any, kind: _Format) -> Any:
     return library.clip(library.rint(x / step) * step, -kind.largest, kind.largest)
 
 
+@_memory_told
 def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
     """Return an array in an MX format: narrow values, and one power of two for each 32 neighbours along an axis.
 
@@ -251,7 +273,7 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[A
     shared = library.frexp(library.where(finite & (largest > 0), largest, 2.0**kind.emax))[1] - 1 - kind.emax
     shared = library.clip(shared, -_BIAS, _BIAS)
     scaled = library.where(finite[..., None], blocks, 0.0) * _power(library, -shared)[..., None]
-    rounded = _round(library, scaled, kind).reshape(*scaled.shape[:-2], -1)[..., :extent]
+    rounded = _joined(_round(library, scaled, kind))[..., :extent]
     scales = library.cast(library.where(finite, shared + _BIAS, _NAN_BYTE), "uint8")
     return (
         library.narrow(library.moved(rounded, -1, axis), row),
@@ -267,6 +289,12 @@ def _blocks(library: Any, x: Any) -> Any:
     return x.reshape(*x.shape[:-1], count, BLOCK)
 
 
+def _joined(x: Any) -> Any:
+    """Return an array with its blocks in one axis again, also where there are none."""
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
+
+
+@_memory_told
 def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = -1) -> Any:
     """Return what an array in an MX format stands for.
 
@@ -315,10 +343,11 @@ def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = 
     codes = library.cast(library.reinterpreted(library.moved(scales, axis, -1), "uint8"), "int64")
     factors = library.where(codes == _NAN_BYTE, math.nan, _power(library, codes - _BIAS))
     product = _blocks(library, library.moved(wide, axis, -1)) * factors[..., None]
-    flat = product.reshape(*product.shape[:-2], -1)[..., :extent]
+    flat = _joined(product)[..., :extent]
     return library.cast(library.moved(flat, -1, axis), row.name)
 
 
+@_memory_told
 def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> tuple[Any, Any]:
     """Return an array in FP8 or int8, and the float32 scales that it is to be multiplied by.
 
@@ -381,6 +410,7 @@ def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> t
     return library.narrow(rounded, row), library.cast(library.where(finite, scales, math.nan), "float32")
 
 
+@_memory_told
 def dequantize(values: Any, scales: Any, dtype: Any = "float32") -> Any:
     """Return what an array in FP8 or int8 stands for: values times scales.
 

@@ -151,12 +151,12 @@ cdef class Weight:
     array([[3., 4., 5., 6.]], dtype=float32)
     """
 
-    def __cinit__(self, w, bias=None, *, scale=None, str layout="kn"):
+    def __cinit__(self, w, bias=None, *, scale=None, layout="kn"):
         self.memory = NULL
         self.device = 0
 
-    def __init__(self, w, bias=None, *, scale=None, str layout="kn"):
-        if layout not in ("kn", "nk"):
+    def __init__(self, w, bias=None, *, scale=None, layout="kn"):
+        if not isinstance(layout, str) or layout not in ("kn", "nk"):
             raise InvalidProblemError(f"layout={layout!r}; it may be 'kn' for (K, N) or 'nk' for (N, K)")
         if type(w) is Weight:
             raise InvalidOperandError("w: a Weight already; pass the array it was made of (its .source)")

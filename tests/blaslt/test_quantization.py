@@ -257,3 +257,11 @@ def test_what_cannot_be_quantized_is_refused(torch):
     for error, message, call in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 0), (0, 40), (40, 0), (2, 0, 3)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_blocks_of_nothing(shape, axis):
+    values, scales = rocpy.quantize_mx(np.zeros(shape), "float4_e2m1fn", axis)
+    assert values.shape == shape
+    assert rocpy.dequantize_mx(values, scales, axis=axis).shape == shape

@@ -122,3 +122,14 @@ def test_nothing_is_allocated_for_operands():
     answer = supported("float64", m=extent, n=extent, k=extent)
     assert answer.problem.bytes > 2**42
     assert answer
+
+
+def test_a_scale_and_scales_of_lines_are_one_kind():
+    """As for matmul, which spreads the one scale."""
+    answer = supported("float8_e4m3fn", scale_a="vector", scale_b="scalar", options={"fallback": "error"})
+    assert answer.lowering == supported("float8_e4m3fn", scale_a="vector", scale_b="vector").lowering
+    assert answer.problem.scale_b == "vector"
+
+
+def test_no_products_are_an_empty_batch():
+    assert supported("float32", batch=0).problem.batch_shape == (0,)
