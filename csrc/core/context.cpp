@@ -151,21 +151,27 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
   return Status{};
 }
 
-void forget_stream(int device, hipStream_t stream) {
-  StreamContext *found = nullptr;
+void forget_stream(hipStream_t stream) {
+  std::vector<StreamContext *> found;
   {
     std::lock_guard<SpinLock> lock(pool->lock);
-    for (size_t i = 0; i < pool->contexts.size(); ++i) {
+    for (size_t i = 0; i < pool->contexts.size();) {
       StreamContext *context = pool->contexts[i];
-      if (context->stream == stream && context->device == device &&
-          context->users.load(std::memory_order_acquire) == 0) {
-        found = context;
+      if (context->stream == stream && context->users.load(std::memory_order_acquire) == 0) {
+        found.push_back(context);
         pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
-        break;
+      } else {
+        ++i;
       }
     }
   }
-  if (found) destroy(found);
+  if (found.empty()) return;
+  if (table.hipStreamQuery(stream) == hipSuccess) {
+    for (StreamContext *context : found) destroy(context);
+    return;
+  }
+  std::lock_guard<SpinLock> lock(pool->lock);
+  pool->contexts.insert(pool->contexts.end(), found.begin(), found.end());
 }
 
 size_t drop_contexts() {

@@ -33,8 +33,9 @@ void release_context(StreamContext *context);
 // after its work.
 Status reserve_workspace(StreamContext *context, size_t bytes);
 
-// Drops the context of a stream that is about to be destroyed.
-void forget_stream(int device, hipStream_t stream);
+// Drops what a stream that is about to be destroyed was lent. While the stream is busy it stays lent, since giving it
+// back waits for the device; the pool's limit drops it later.
+void forget_stream(hipStream_t stream);
 
 // Drops every idle context and gives what was freed: for rocpy.plan_cache.clear() and for tests.
 size_t drop_contexts();

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rocpy import platform
@@ -28,6 +29,11 @@ LISTED = 32
 
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+# Held while the tuning package is imported and opens its files for the first time, and by whoever forks: a child forked
+# in the middle of another thread's import would wait for that import for ever.
+_first_use = threading.RLock()
+os.register_at_fork(before=_first_use.acquire, after_in_parent=_first_use.release, after_in_child=_first_use.release)
+_tuning: ModuleType | None = None
 _process_mode: int | None = None
 _environment_mode: int | None = None
 _override: ContextVar[int | None] = ContextVar("rocpy_autotune", default=None)
@@ -134,12 +140,24 @@ def stored(problem: Problem, options: Options, device: int) -> Record | None:
     """Return the record of a problem on a device, where one may be used."""
     if options.reproducible or mode() == OFF:
         return None
-    from rocpy.tuning import current, problem_key, scope
-
-    database = current()
+    tuning = _package()
+    database = tuning.current()
     if database.is_empty():
         return None
-    return database.find(scope(device), problem_key(problem, options))
+    found: Record | None = database.find(tuning.scope(device), tuning.problem_key(problem, options))
+    return found
+
+
+def _package() -> ModuleType:
+    """Return ``rocpy.tuning``, imported when the first plan is made: ``import rocpy`` does without it."""
+    global _tuning
+    if _tuning is None:
+        with _first_use:
+            from rocpy import tuning
+
+            tuning.current().is_empty()  # reads the files, and imports what that takes
+            _tuning = tuning
+    return _tuning
 
 
 def labelled(algorithm: Algorithm, source: str, problem: Problem, options: Options, device: int) -> Algorithm:

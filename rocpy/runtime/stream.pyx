@@ -19,6 +19,9 @@ from cpython.ref cimport Py_INCREF
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.event cimport Event
 
+cdef extern from "context.hpp" namespace "rocpy" nogil:
+    void forget_stream(hipStream_t stream)
+
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 
@@ -304,6 +307,8 @@ cdef class Stream:
             return
         self.closed = True
         if self.generation == _device.generation:
+            with nogil:
+                forget_stream(self.c_stream)
             abi.hipStreamDestroy(self.c_stream)
 
     def __cuda_stream__(self):

@@ -77,7 +77,7 @@ def import_json(text: str) -> list[Record]:
 
 def _record(row: Any, number: int) -> Record:
     kinds = {"str": str, "int": int, "float": (int, float)}
-    values = {}
+    values: dict[str, Any] = {}
     for field in fields(Record):
         value = row.get(field.name) if isinstance(row, dict) else None
         if not isinstance(value, kinds[str(field.type)]) or isinstance(value, bool):  # type: ignore[arg-type]
@@ -196,7 +196,8 @@ def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
     ('', 0)
     """
     records = list(records)
-    environments, best = [], {}
+    environments: list[Any] = []
+    best: dict[Any, Any] = {}
     for record, environment, terms in _amd(records):
         a, b, d = _types(terms)
         compute = BENCH_COMPUTE.get(terms["compute"])

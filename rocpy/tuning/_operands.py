@@ -42,7 +42,7 @@ def product_of(problem: Problem) -> Matmul:
         raise UnsupportedError(
             f"{scales[0]}: scales by rows or blocks are not made up; tune in the program itself, with enable()"
         )
-    given = {
+    given: dict[str, Any] = {
         name: None if operand is None else array_of(operand, seed)
         for seed, (name, operand) in enumerate(
             (name, getattr(problem, name)) for name in ("a", "b", "c", "bias", "aux")

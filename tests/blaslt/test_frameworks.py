@@ -324,6 +324,15 @@ def test_lazy_negation_is_resolved_or_refused(operands, torch):
 
 
 @TORCH
+def test_complex_and_conjugate_tensors(torch):
+    a = torch.complex(torch.randn(3, 3), torch.randn(3, 3))
+    for x in (a, a.conj(), a.mH):
+        for y in (a, a.conj(), a.mH):
+            expected = x.resolve_conj().to(torch.complex128) @ y.resolve_conj().to(torch.complex128)
+            torch.testing.assert_close(rocpy.matmul(x, y), expected.to(torch.complex64))
+
+
+@TORCH
 def test_fake_and_meta_tensors_give_their_kind(torch):
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 

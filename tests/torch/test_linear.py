@@ -225,8 +225,8 @@ def test_modes():
 
 def test_mistakes_are_told():
     x, weight, bias = operands(4, 6)
-    with pytest.raises(InvalidProblemError, match="activation='tahn'.*relu"):
-        rt.linear(x, weight, bias, "tahn")
+    with pytest.raises(InvalidProblemError, match="activation='gellu'.*relu"):
+        rt.linear(x, weight, bias, "gellu")
     with pytest.raises(InvalidProblemError, match="approximate='tanh'.*gelu"):
         rt.linear(x, weight, bias, "relu", approximate="tanh")
     with pytest.raises(InvalidProblemError, match="last axis of a has 6"):

@@ -64,8 +64,8 @@ def test_repr_says_the_activation():
 
 
 def test_a_wrong_activation_is_told_when_it_is_made():
-    for make in (lambda: rt.Linear(2, 3, activation="tahn"), lambda: rt.GatedMLP(2, 3, "tahn")):
-        with pytest.raises(InvalidProblemError, match="tahn"):
+    for make in (lambda: rt.Linear(2, 3, activation="gellu"), lambda: rt.GatedMLP(2, 3, "gellu")):
+        with pytest.raises(InvalidProblemError, match="gellu"):
             make()
 
 
