@@ -44,6 +44,16 @@ constexpr int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// Sums of integers are modulo 2^32.
+template <class T>
+T sum_of(T a, T b) {
+  return a + b;
+}
+template <>
+inline int32_t sum_of(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
 inline const char *offset(const void *data, Type type, int64_t elements) {
   return static_cast<const char *>(data) + elements * kBits[static_cast<int>(type)] / 8;
 }

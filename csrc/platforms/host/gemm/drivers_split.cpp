@@ -32,7 +32,7 @@ struct Join {
       for (int64_t j = 0; j < p.n; j++) to[j] = parts[i * p.n + j];
       for (int64_t s = 1; s < count; s++) {
         const T *from = parts + (s * p.m + i) * p.n;
-        for (int64_t j = 0; j < p.n; j++) to[j] += from[j];
+        for (int64_t j = 0; j < p.n; j++) to[j] = sum_of(to[j], from[j]);
       }
       for (int64_t j = p.n; j < padded; j++) to[j] = 0;
     }

@@ -67,7 +67,7 @@ struct Tiled {
         in_stride = 0;
       } else if (kernel.correct) {
         for (int64_t r = 0; r < rows; r++) {
-          for (int64_t c = 0; c < stride; c++) tile[r * stride + c] += correction[c];
+          for (int64_t c = 0; c < stride; c++) tile[r * stride + c] = sum_of(tile[r * stride + c], correction[c]);
         }
       }
       const bool to_d = last && plain && width == vectors * lanes;

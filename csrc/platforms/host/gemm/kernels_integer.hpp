@@ -9,6 +9,10 @@
 namespace rocpy_host::gemm {
 namespace {
 
+// Sums are modulo 2^32, which signed arithmetic is not.
+ROCPY_INLINE VecI add_modulo(VecI a, VecI b) { return cast<VecI>(cast<VecU>(a) + cast<VecU>(b)); }
+ROCPY_INLINE VecI subtract_modulo(VecI a, VecI b) { return cast<VecI>(cast<VecU>(a) - cast<VecU>(b)); }
+
 // With VNNI a value of a panel holds 4 bytes, the left operand's with 128 added because that instruction multiplies
 // unsigned by signed; otherwise it holds 2 halves.
 #if defined(__AVX512VNNI__)
@@ -25,13 +29,14 @@ ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 constexpr int kGroup = 2;
 ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 #if defined(__AVX512BW__)
-  return sum + cast<VecI>(_mm512_madd_epi16(cast<__m512i>(left), cast<__m512i>(right)));
+  return add_modulo(sum, cast<VecI>(_mm512_madd_epi16(cast<__m512i>(left), cast<__m512i>(right))));
 #elif defined(__AVX2__)
-  return sum + cast<VecI>(_mm256_madd_epi16(cast<__m256i>(left), cast<__m256i>(right)));
+  return add_modulo(sum, cast<VecI>(_mm256_madd_epi16(cast<__m256i>(left), cast<__m256i>(right))));
 #elif defined(__SSE2__)
-  return sum + cast<VecI>(_mm_madd_epi16(cast<__m128i>(left), cast<__m128i>(right)));
+  return add_modulo(sum, cast<VecI>(_mm_madd_epi16(cast<__m128i>(left), cast<__m128i>(right))));
 #else
-  return sum + ((left << 16) >> 16) * ((right << 16) >> 16) + (left >> 16) * (right >> 16);
+  const VecI low = (cast<VecI>(cast<VecU>(left) << 16) >> 16) * (cast<VecI>(cast<VecU>(right) << 16) >> 16);
+  return add_modulo(sum, add_modulo(low, (left >> 16) * (right >> 16)));
 #endif
 }
 #endif

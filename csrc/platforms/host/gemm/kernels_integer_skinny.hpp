@@ -37,7 +37,7 @@ ROCPY_INLINE void integer_wide_block(int64_t k, const int32_t *a, int64_t a_stri
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, sum[i][v] - offset[v]);
+    for (int v = 0; v < vectors; v++) store(acc + i * acc_stride + v * lanes, subtract_modulo(sum[i][v], offset[v]));
   }
 }
 
@@ -93,7 +93,7 @@ void integer_dot(int64_t k, const int32_t *a, int64_t a_stride, const void *b_da
       for (int c = 0; c < columns; c++) {
         if (c >= valid) break;
         int32_t *to = out + i * out_row + (j + c) * out_column;
-        const VecU total = cast<VecU>(sum[i][c] - offset[c]);
+        const VecU total = cast<VecU>(subtract_modulo(sum[i][c], offset[c]));
         uint32_t part = first ? 0 : static_cast<uint32_t>(*to);
         for (int l = 0; l < lanes; l++) part += total[l];
         *to = static_cast<int32_t>(part);
