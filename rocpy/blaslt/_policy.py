@@ -220,7 +220,7 @@ def copied_product(
         raise copy_refused(chosen[0], layout)
     settle()
     for name in chosen:
-        if name == "c" and "columns" in chosen:
+        if name == "c" and "columns" in chosen and len(result_shape) > 1:
             named[name] = in_columns(named[name], result_shape)
         elif name not in ("out", "columns"):
             named[name] = contiguous(named[name], result_shape if name == "c" else None)

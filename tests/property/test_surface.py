@@ -361,3 +361,9 @@ def test_blocks_come_back_and_stay(shape, seed, kind, exponent, data):
         assert np.max(np.abs(back - x)) <= np.max(np.abs(x)) * 2.0**-2
     again = rocpy.quantize_mx(back, kind, axis)
     assert np.array_equal(rocpy.dequantize_mx(*again, "float64", axis), back)
+
+
+def test_a_number_is_added_to_a_vector_with_steps():
+    out = np.zeros(48, np.float32)[::3]
+    rocpy.matmul(np.ones(2, np.float32), np.ones((2, 16), np.float32), np.array(0.5, np.float32), out=out)
+    assert (out == 2.5).all()
