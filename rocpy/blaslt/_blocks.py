@@ -34,14 +34,17 @@ def prepare(a: Any, b: Any, scale_a: Any, scale_b: Any, options: Options) -> tup
     if not (are_blocks(scale_a) or are_blocks(scale_b)):
         return a, b
     a, b = along_k(a, "a", options), along_k(b, "b", options)
-    return a, _repacked(b, a)
+    return a, _repacked(b, _extent_of_k(a))
 
 
-def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: Options) -> dict[str, Any]:
-    """Return new operands of a planned product as :func:`prepare` does."""
+def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: Options, k: int) -> dict[str, Any]:
+    """Return new operands of a planned product, whose sums have ``k`` terms, as :func:`prepare` does."""
     if not (are_blocks(scales[0]) or are_blocks(scales[1])):
         return changes
-    return {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
+    found = {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
+    if "b" in found:
+        found["b"] = _repacked(found["b"], k)
+    return found
 
 
 def along_k(array: Any, name: str, options: Options) -> Any:
@@ -93,16 +96,22 @@ def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[
     return packed.reshape(*codes.shape[:-1], extent // 4 * 3)
 
 
-def _repacked(b: Any, a: Any) -> Any:
-    """Return torch's right operand of four bits packed along K where it is packed along N, told by a's K."""
+def _extent_of_k(a: Any) -> int:
+    """Return how many terms the sums of a left operand have."""
+    from rocpy.blaslt._scales import Packed
+
+    if type(a) is Packed:
+        return int(a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits)
+    shape = tuple(a.shape)
+    return int(shape[-1]) if shape else 0
+
+
+def _repacked(b: Any, k: int) -> Any:
+    """Return torch's right operand of four bits packed along K where it is packed along N, told by the extent of K."""
     from rocpy.blaslt._scales import Packed
 
     if type(b) is not Packed or isinstance(b.memory, np.ndarray | Buffer) or b.memory.ndim < 2:
         return b
-    if type(a) is Packed:
-        k = a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits
-    else:
-        k = tuple(a.shape)[-1] if len(a.shape) else 0
     if b.memory.shape[-1] != k or k == 0:
         return b
     torch = sys.modules["torch"]

@@ -401,7 +401,7 @@ cdef class Matmul:
                 changes["aux"] = sole_aux(changes["aux"])
             values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
             if values is not None:
-                changes = _blocks.prepare_changes(changes, values, self.options)
+                changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
             if self.prototype is not None:
                 changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
                 values = _staging.upload_scales(values)

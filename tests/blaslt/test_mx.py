@@ -171,3 +171,7 @@ def test_torch_tensors(name, rng, torch):
     b, scale_b = rocpy.quantize_mx(columns, name, axis=-2)
     d = rocpy.matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype=torch.float32)
     check(d.numpy()[:, :17], expected)
+    with rocpy.Matmul(a, torch.zeros_like(b), scale_a=scale_a, scale_b=scale_b, dtype=torch.float32) as mm:
+        assert not mm.execute().any()
+        mm.reset_operands(b=b)
+        check(mm.execute().numpy()[:, :17], expected)
