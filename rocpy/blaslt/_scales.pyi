@@ -2,8 +2,11 @@
 # Types of packed operands; _scales.pyx has the documentation.
 from typing import Any
 
+from typing_extensions import disjoint_base
+
 from rocpy.blaslt.problem import OperandInfo
 
+@disjoint_base
 class Packed:
     memory: Any
     dtype: str
