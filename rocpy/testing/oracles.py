@@ -300,8 +300,7 @@ def evaluate(
             beta = 0.0 if c is None else 1.0
         if c is not None and beta != 0.0:
             term = beta * np.asarray(c).astype(wide) * (1.0 if scale_c is None else float(scale_c))
-            if term.ndim < 2 or term.shape == shape:
-                term = np.broadcast_to(term, shape).reshape(pre.shape)
+            term = np.broadcast_to(term, shape).reshape(pre.shape)
             pre = pre + term
             magnitude = magnitude + np.abs(term)
         if oracle.bias:
