@@ -27,6 +27,22 @@ def pytest_configure(config):
     os.environ["ROCPY_TUNING_DB"] = f"{folder}/tuning.sqlite3"
 
 
+def repeat_random_tests():
+    """Draw the same examples in every run of the same code; ``--hypothesis-profile=random`` draws others each time."""
+    if importlib.util.find_spec("hypothesis") is None:
+        return
+    from hypothesis import settings
+
+    settings.register_profile("repeatable", derandomize=True)
+    settings.register_profile("random", print_blob=True)
+    settings.load_profile("repeatable")
+
+
+# While this file is read: the settings of a test take the profile's values when its module is imported, and the option
+# of hypothesis's own plugin is applied between the two.
+repeat_random_tests()
+
+
 def pytest_collection_modifyitems(config, items):
     """Skip the tests marked `torch` where torch is absent or not wanted."""
     if config.getoption("--without-torch"):
