@@ -15,7 +15,7 @@ from rocpy.runtime.memory cimport Buffer
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _product_types as types
 from rocpy.blaslt.problem import OperandInfo, extents_of
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 cdef tuple _NAMES = ("scale_a", "scale_b", "scale_c", "scale_d")
 cdef int _FLOAT32 = 0  # HIP_R_32F
@@ -105,6 +105,8 @@ cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int dev
         if type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer)):
             if isinstance(value, bool):
                 raise InvalidOperandError(f"{name}: {value!r}; it must be a number or an array of float32")
+            if value != value:
+                raise InvalidProblemError(f"{name}: {value!r}; a scale is a number that divided what was quantized: look for NaN in the data before that")
             try:
                 read_number(scales, place, name, value, device)
             except OverflowError:

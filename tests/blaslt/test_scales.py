@@ -166,9 +166,11 @@ def test_the_largest_magnitude_of_nothing_is_zero():
     assert further["amax"] == 0
 
 
-def test_nan_scales_are_passed_on(operands):
+def test_nan_is_no_scale_as_a_number_and_is_passed_on_in_an_array(operands):
     a, b = operands
-    assert np.isnan(rocpy.matmul(a, b, scale_a=np.nan).astype(np.float32)).all()
+    with pytest.raises(rocpy.InvalidProblemError, match="scale_a: nan"):
+        rocpy.matmul(a, b, scale_a=np.nan)
+    assert np.isnan(rocpy.matmul(a, b, scale_a=np.full((1,), np.nan, np.float32)).astype(np.float32)).all()
     rows = np.ones(5, np.float32)
     rows[2] = np.nan
     found = np.isnan(rocpy.matmul(a, b, scale_a=rows).astype(np.float32))
