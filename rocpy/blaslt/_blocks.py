@@ -102,7 +102,8 @@ def _extent_of_k(a: Any) -> int:
 
     if type(a) is Packed:
         return int(a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits)
-    shape = tuple(a.shape)
+    # What is no array is refused where it is read.
+    shape = tuple(getattr(a, "shape", ()))
     return int(shape[-1]) if shape else 0
 
 

@@ -227,12 +227,12 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int) -> Array:
     return values if values.ndim > 1 and values.shape[-2:] == (1, lines) else values[..., None, :]
 
 
-def _as_matrix_bias(bias: Array, rows: int) -> Array:
-    # (M, 1) is a bias per row of the result; everything else has N last and gets a row axis of one. A column bias of a
-    # one-row product is the same number either way.
+def _as_matrix_bias(bias: Array, shape: tuple[int, ...]) -> Array:
+    # Of a result of two axes or more: (M, 1) is a bias per row; everything else has N last and gets a row axis of one. With
+    # N = 1 a shape that is both stands for one bias for each batch entry.
     bias = np.asarray(bias)
     bias = bias.astype(np.complex128 if bias.dtype.kind == "c" else np.float64)
-    if bias.ndim >= 2 and bias.shape[-1] == 1 and bias.shape[-2] == rows:
+    if bias.ndim >= 2 and bias.shape[-2:] == (shape[-2], 1) and bias.shape != (*shape[:-2], shape[-1]):
         return bias
     return bias[..., None, :]
 
@@ -291,7 +291,7 @@ def evaluate(
     shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
-    m, k = a2.shape[-2:]
+    k = a2.shape[-1]
 
     with np.errstate(invalid="ignore", over="ignore"):
         pre = alpha * np.matmul(a2, b2)
@@ -305,7 +305,7 @@ def evaluate(
             magnitude = magnitude + np.abs(term)
         if oracle.bias:
             assert bias is not None
-            row = _as_matrix_bias(bias, m)
+            row = _as_matrix_bias(bias, pre.shape)
             pre = pre + row
             magnitude = magnitude + np.abs(row)
 

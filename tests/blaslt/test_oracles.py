@@ -152,7 +152,7 @@ def emulate(case, operands):
         x = x + kind(options["beta"]) * narrow["c"]
     oracle = oracles.lookup(case.epilogue)
     if oracle.bias:
-        x = x + oracles._as_matrix_bias(narrow["bias"], case.m).astype(kind)
+        x = x + oracles._as_matrix_bias(narrow["bias"], x.shape).astype(kind)
     further = {}
     if oracle.aux_out:
         further[oracle.aux_out] = saturated(x, out)
