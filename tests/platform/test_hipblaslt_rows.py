@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("rocm.bindings.hipblaslt", exc_type=ModuleNotFoundError)
 
 from hipblaslt_support.host import hip_python, library, rows
+from hipblaslt_support.programs import instruction, program
 
 # hip-python takes Cdesc for an output and passes a block of its own in its place.
 BROKEN_WRAPPERS = {"hipblasLtMatrixTransform"}
@@ -129,6 +130,12 @@ def test_every_row_is_called(capsys):
     packed = ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64)
     native("rocpyExtPack", pointers[0], 111, 2, pointers[3], pointers[4], packed, size, None)
     assert int(hip.hipStreamSynchronize(None)[0]) == 0
+
+    doubled = program(
+        [instruction("INPUT", 0), instruction("VALUE", 1), instruction("ADD", 1, 0, 1)], result=1, inputs=[(0, 1, 2, 0)]
+    )
+    native("rocpyExtMatmulDescSetProgram", ctypes.c_void_p(int(desc)), ctypes.byref(doubled))
+    native("rocpyExtMatmulDescSetProgramPointers", ctypes.c_void_p(int(desc)), ctypes.byref(pointers[3]), None)
 
     lt.hipblasLtMatrixTransformDescDestroy(transform)
     lt.hipblasLtMatmulPreferenceDestroy(preference)

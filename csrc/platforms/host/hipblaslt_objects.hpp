@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
+#include "expression.hpp"
 #include "hipblaslt_pool.hpp"
 #include "types.h"
 
@@ -29,6 +31,12 @@ struct Layout {
   int32_t batch_mode = HIPBLASLT_BATCH_MODE_STRIDED;
 };
 
+// A tile program with its pointers, as a product that may still be queued needs it: never changed, only replaced.
+struct ProgramBinding {
+  std::shared_ptr<const gemm::Program> program;
+  gemm::BoundProgram bound{};
+};
+
 struct MatmulDesc {
   int32_t compute = HIPBLAS_COMPUTE_32F;
   int32_t scale_type = HIP_R_32F;
@@ -48,6 +56,7 @@ struct MatmulDesc {
   int32_t sm_count_target = 0;
   int32_t a_input_type = type_unset, b_input_type = type_unset;
   int32_t streamk_scheduling = HIPBLASLT_STREAMK_TILE_SCHEDULING_OFF;
+  std::shared_ptr<const ProgramBinding> program;
 };
 
 struct Preference {

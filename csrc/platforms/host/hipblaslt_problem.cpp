@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "hipblaslt_program.hpp"
 #include "hipblaslt_scales.hpp"
 #include "hipblaslt_types.hpp"
 #include "window.hpp"
@@ -205,7 +206,7 @@ hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc,
     if (!desc.aux) return HIPBLAS_STATUS_INVALID_VALUE;
     // The default stride comes from the ld as set, not as defaulted: with neither set the check below fails, as it does
     // in the library.
-    int64_t rows = int64_t(l.d->rows), columns = int64_t(l.d->columns);
+    int64_t rows = by_rows ? int64_t(l.d->rows) : p.n, columns = int64_t(l.d->columns);
     int64_t ld = desc.aux_ld > 0 ? desc.aux_ld : rows;
     __int128 stride = desc.aux_batch_stride > 0 ? desc.aux_batch_stride : static_cast<__int128>(desc.aux_ld) * columns;
     if (ld < rows || stride < static_cast<__int128>(rows) * columns || stride >> 58)
@@ -239,6 +240,10 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
   Scalar beta = read_scalar(operands.beta, desc.scale_type);
   p.beta = beta.real;
   p.beta_imaginary = beta.imaginary;
+  if (has_pairs(desc) && (p.beta != 0.0 || p.beta_imaginary != 0.0)) {
+    report(function, "a tile program of pairs takes no C: beta is not 0");
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  }
   if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST) {
     if (l.d->order == HIPBLASLT_ORDER_ROW) return HIPBLAS_STATUS_INTERNAL_ERROR;
     if (misaligned(operands.alpha, p.compute)) {
@@ -278,7 +283,7 @@ hipblasStatus_t translate_operands(const char *function, const MatmulDesc &desc,
 
 bool pointer_array_conflict(const MatmulDesc &desc) {
   return desc.epilogue != HIPBLASLT_EPILOGUE_DEFAULT || desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST ||
-         desc.bias_batch_stride > 0 ||
+         desc.bias_batch_stride > 0 || desc.program ||
          (desc.a_scale && desc.a_scale_mode != HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) ||
          (desc.b_scale && desc.b_scale_mode != HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
 }
@@ -307,8 +312,10 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   uint64_t m = l.d->rows, n = l.d->columns, k = op_a == HIPBLAS_OP_N ? l.a->columns : l.a->rows;
   call->empty = m == 0 || n == 0;
   if (m == 0) return HIPBLAS_STATUS_SUCCESS;
+  // Rows of the product, of which D may have half.
+  uint64_t rows = has_pairs(desc) ? 2 * m : m;
   // The library's kernels count in 32 bits.
-  if ((m | n | k) >> 31) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  if ((rows | n | k) >> 31) return HIPBLAS_STATUS_INTERNAL_ERROR;
 
   if (scale_modes_differ(desc)) return HIPBLAS_STATUS_INVALID_VALUE;
   call->pointer_array = l.a->batch_mode == HIPBLASLT_BATCH_MODE_POINTER_ARRAY;
@@ -328,11 +335,12 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
 
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
   if (packed) {
-    if (by_rows || op_a != HIPBLAS_OP_N || l.a->batch_stride != 0 || l.a->rows != m) {
+    if (by_rows || op_a != HIPBLAS_OP_N || l.a->batch_stride != 0 || l.a->rows != rows) {
       report(function, "a packed A needs op N, batch stride 0, D in columns and as many rows as D");
       return HIPBLAS_STATUS_INVALID_VALUE;
     }
-  } else if (!matrix_fits(function, 'A', *l.a, op_a == HIPBLAS_OP_N ? m : k, op_a == HIPBLAS_OP_N ? k : m, false)) {
+  } else if (!matrix_fits(function, 'A', *l.a, op_a == HIPBLAS_OP_N ? rows : k, op_a == HIPBLAS_OP_N ? k : rows,
+                          false)) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   if (!matrix_fits(function, 'B', *l.b, op_b == HIPBLAS_OP_N ? k : n, op_b == HIPBLAS_OP_N ? n : k, false) ||
@@ -345,7 +353,7 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   }
 
   p.m = int64_t(by_rows ? m : n);
-  p.n = int64_t(by_rows ? n : m);
+  p.n = int64_t(by_rows ? n : rows);
   p.k = int64_t(k);
   call->batch = batch;
   p.batch = call->pointer_array ? 1 : batch;
@@ -369,11 +377,15 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
     status = translate_scales(function, desc, l, types, operands == nullptr, call);
     if (status != HIPBLAS_STATUS_SUCCESS) return status;
   }
+  if (desc.program) {
+    status = translate_program(function, desc, l, types, operands == nullptr, call);
+    if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  }
   // Real factors by position are in the compute type; of complex and integer products there are none.
   if (desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && p.compute != gemm::Type::f32 && p.compute != gemm::Type::f64)
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   if (!operands) {
-    p.beta = 1.0;
+    p.beta = has_pairs(desc) ? 0.0 : 1.0;
     return desc.pointer_mode != HIPBLASLT_POINTER_MODE_HOST && by_rows ? HIPBLAS_STATUS_INTERNAL_ERROR
                                                                        : HIPBLAS_STATUS_SUCCESS;
   }

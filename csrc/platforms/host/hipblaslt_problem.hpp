@@ -19,10 +19,11 @@ struct Operands {
 };
 
 struct Call {
-  gemm::Problem problem;       // of one batch entry when `pointer_array`
-  int32_t batch = 1;           // entries of the pointer arrays
-  bool pointer_array = false;  // a, b, c and d point to arrays of pointers
-  bool empty = false;          // no element of D: success, and nothing is touched
+  gemm::Problem problem;                          // of one batch entry when `pointer_array`
+  int32_t batch = 1;                              // entries of the pointer arrays
+  bool pointer_array = false;                     // a, b, c and d point to arrays of pointers
+  bool empty = false;                             // no element of D: success, and nothing is touched
+  std::shared_ptr<const ProgramBinding> program;  // what the problem points to
   bool skips_product = false;  // alpha is zero: k was set to zero so that A and B, which may be null, are not read
 };
 

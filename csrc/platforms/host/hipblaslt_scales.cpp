@@ -54,7 +54,8 @@ hipblasStatus_t translate_scales(const char *function, const MatmulDesc &desc, c
                                  const ProductTypes &types, bool searching, Call *call) {
   gemm::Problem &p = call->problem;
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
-  int64_t m = int64_t(l.d->rows), n = int64_t(l.d->columns);
+  // A tile program of pairs makes one row of D out of two of the product.
+  int64_t m = by_rows ? int64_t(l.d->rows) : p.n, n = int64_t(l.d->columns);
   gemm::Scale &a = by_rows ? p.a.scale : p.b.scale, &b = by_rows ? p.b.scale : p.a.scale;
   hipblasStatus_t status = operand_scale(function, 'A', desc.a_scale, desc.a_scale_mode, m, p.k, types, searching, &a);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;

@@ -61,6 +61,9 @@ inline bool engine_type(int32_t type, gemm::Type *out) {
     case HIP_R_8F_E5M2_FNUZ:
       *out = Type::e5m2_fnuz;
       return true;
+    case HIP_R_8U:
+      *out = Type::u8;
+      return true;
     case HIP_R_6F_E2M3:
       *out = Type::e2m3;
       return true;

@@ -25,6 +25,7 @@ bool stored(Type type) { return type == Type::f32 || type == Type::f16 || type =
 // Types and options that do not depend on the type of accumulation.
 bool valid_options(const Problem &p) {
   if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0 || !valid_strides(p) || p.a.packed) return false;
+  if (p.program) return false;
   if (p.has_bias && p.reduction != Reduction::none) return false;
   // Panels keep b in an order of their own, from which no column sum is taken.
   if (p.b.packed && p.reduction == Reduction::b_columns) return false;

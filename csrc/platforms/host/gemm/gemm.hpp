@@ -26,7 +26,8 @@ enum class Type : uint8_t {
   i8,
   i32,
   c32,
-  c64
+  c64,
+  u8  // only beside a product: operands of tile programs
 };
 int bits_of(Type type);
 size_t size_of(Type type);  // bytes; of whole-byte types only
@@ -60,6 +61,8 @@ struct Matrix {
   Scale scale;
 };
 
+struct BoundProgram;  // expression.hpp
+
 // D = activation(alpha * (a @ b) + beta * c + bias), per batch entry; see facts on order in hipblaslt_matmul.cpp.
 // Pointers may be null while a problem is only ranked: no decision may look at a pointer or at the number of threads.
 struct Problem {
@@ -90,6 +93,11 @@ struct Problem {
   Reduction reduction = Reduction::none;
   bool has_bias = false;  // the bias is added (and reduction is none)
   bool bias_per_row = false;
+  // In place of the activation, which only decides about aux then. With a program of pairs n counts the product's
+  // columns, which are also those of bias and aux; d has half as many. Strides of its operands are those of d's rows
+  // and columns, or, if turned, of its columns and rows.
+  const BoundProgram *program = nullptr;
+  bool program_turned = false;
 };
 
 struct Algorithm {

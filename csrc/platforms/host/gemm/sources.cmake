@@ -3,7 +3,7 @@
 # object libraries, because only they may hold instructions that the CPU is not known to have.
 set(ROCPY_GEMM_SOURCES
     threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/complex.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
-    gemm/drivers_tiled.cpp gemm/isa.cpp gemm/operand.cpp)
+    gemm/drivers_tiled.cpp gemm/expression.cpp gemm/isa.cpp gemm/operand.cpp)
 
 # rocpy_gemm_kernels(<isa> <sources, with commas in between> <options ...>)
 function(rocpy_gemm_kernels isa sources)
