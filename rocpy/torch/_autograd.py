@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.call import matmul
+from rocpy.torch._counters import count_gradients, watched
 from rocpy.torch._kernels import linear_forward
 from rocpy.torch._lowering import Activation
 
@@ -86,6 +87,9 @@ def linear_backward(
     lead = d.shape[:-1]
     d = as_matrix(d, d.shape[-1])
     grad_x = grad_weight = grad_bias = None
+    if watched:
+        fused = x is not None and need_bias
+        count_gradients(d, gradients=(weight is not None) + (x is not None), fused_gradients=fused)
     if weight is not None:
         grad_x = matmul(d, weight)
         if len(lead) != 1:

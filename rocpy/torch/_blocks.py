@@ -11,6 +11,7 @@ from torch import Tensor
 from rocpy._torch_operand import route
 from rocpy.blaslt.call import matmul
 from rocpy.torch._autograd import as_matrix, linear_backward
+from rocpy.torch._counters import count_gradients, watched
 from rocpy.torch._kernels import linear_forward
 from rocpy.torch._lowering import ACTIVATIONS, Activation, Fused
 from rocpy.torch._operators import define, linear_shape, record
@@ -100,6 +101,8 @@ def _through_activation(
     """Return the gradient of the first layer's pre-activation and of its bias, as one product."""
     columns, inner = w2.shape
     rows, aux = as_matrix(grad, columns), as_matrix(saved, inner)
+    if watched:
+        count_gradients(rows, gradients=1, fused_gradients=1)
     if need_bias:
         d, sums = matmul(rows, w2, epilogue=epilogues.gradient_bias, aux=aux)
         return d.view(saved.shape), sums["bgrad"]

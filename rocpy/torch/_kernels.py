@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rocpy.blaslt.call import matmul
 from rocpy.errors import InvalidProblemError
+from rocpy.torch._counters import count, watched
 from rocpy.torch._lowering import Activation
 
 __all__ = ["below_torch", "inside", "linear_forward"]
@@ -58,6 +59,8 @@ def linear_forward(
         if keep
         else (epilogues.plain if bias is None else epilogues.bias)
     )
+    if watched:
+        count(layers=1, activations=activation.saves != "", fused=activation.saves != "" and name is not None)
     if name is not None:
         d = matmul(x, weight.mT, epilogue=name, bias=bias)
         return (d[0], next(iter(d[1].values()))) if keep else (d, None)

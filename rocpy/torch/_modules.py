@@ -11,9 +11,9 @@ from torch import Tensor
 from rocpy.torch import _packed
 from rocpy.torch._blocks import gated, run_mlp
 from rocpy.torch._functions import run_linear
-from rocpy.torch._lowering import find_activation
+from rocpy.torch._lowering import Activation, find_activation
 
-__all__ = ["MLP", "GatedMLP", "Linear"]
+__all__ = ["MLP", "GatedMLP", "Linear", "is_bare", "run_layer"]
 
 
 class Linear(torch.nn.Linear):  # type: ignore[misc]
@@ -153,14 +153,26 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``fc2(fc1(input))``."""
         first, second = self.fc1, self.fc2
-        if torch.is_grad_enabled() and _is_bare(first) and _is_bare(second) and second.activation is None:
+        exact = type(first) is type(second) is Linear
+        if torch.is_grad_enabled() and exact and is_bare(first) and is_bare(second) and second.activation is None:
             return run_mlp(input, first.weight, first.bias, second.weight, second.bias, first._row)
         return second(first(input))
 
 
-def _is_bare(module: Any) -> bool:
-    """Whether nobody would notice that a layer's own call is left out."""
-    return type(module) is Linear and not any(module.__dict__[name] for name in _HOOKS)
+def run_layer(layer: Linear, x: Tensor, row: Activation) -> Tensor:
+    """Compute a layer that has no activation of its own with the one that follows it."""
+    weight, bias = layer.weight, layer.bias
+    if not layer.training and layer.pack and not torch.is_grad_enabled():
+        packed = _packed.product(layer, x, weight, bias, row)
+        if packed is not None:
+            return packed
+    return run_linear(x, weight, bias, row)
+
+
+def is_bare(module: Any) -> bool:
+    """Whether nobody would notice that a module's own call is left out."""
+    table = module.__dict__
+    return not any(table[name] for name in _HOOKS) and "forward" not in table
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

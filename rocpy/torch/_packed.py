@@ -11,6 +11,7 @@ from torch import Tensor
 from rocpy._torch_operand import route
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.weight import Weight
+from rocpy.torch._counters import count, watched
 from rocpy.torch._lowering import Activation
 
 __all__ = ["ATTRIBUTE", "forget", "product"]
@@ -36,6 +37,9 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
         module.__dict__[ATTRIBUTE] = kept
     epilogues = activation.fused
     name = epilogues.plain if bias is None else epilogues.bias
+    if watched:
+        active = activation.saves != ""
+        count(layers=1, packed=1, activations=active, fused=active and name is not None)
     if name is not None:
         return matmul(x, kept[3], epilogue=name, bias=bias)
     return activation.in_place(matmul(x, kept[3], epilogue="default" if bias is None else "bias", bias=bias))

@@ -11,6 +11,7 @@ from torch import Tensor
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.errors import InvalidProblemError
+from rocpy.torch._counters import count, count_gradients, watched
 from rocpy.torch._lowering import ACTIVATIONS, Activation
 from rocpy.torch._operators import define, record
 from rocpy.torch._shapes import check_product, product_shapes
@@ -36,6 +37,8 @@ def _kernel(
     dtype: torch.dtype | None,
     compute: str | None,
 ) -> Any:
+    if watched:
+        count(matmuls=1)
     row = EPILOGUES[epilogue]
     arguments: dict[str, Any] = {
         "alpha": alpha,
@@ -136,6 +139,8 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
             d2 = d2.contiguous()
         arguments = {"alpha": ctx.alpha, "compute": ctx.compute}
+        if watched:
+            count_gradients(d2, gradients=need_a + need_b)
         if need_a:
             grads[0] = matmul(d2, b2.mH, **arguments).sum_to_size(a2.shape).reshape(a.shape)
         if need_b:

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""Lets rocpy compute the linear layers of a model that exists: in place, reported, and undone on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from rocpy.errors import InvalidOperandError
+from rocpy.torch import _packed
+from rocpy.torch._fusing import ATTRIBUTE, Recipe, fused_class, is_fused_class, original_class
+from rocpy.torch._known import identify, looks_like_activation
+from rocpy.torch._lowering import ACTIVATIONS
+from rocpy.torch._modules import Linear
+from rocpy.torch._proofs import Unproven, block_method, prove_block, prove_sequence
+from rocpy.torch._report import Fused, Left, Replaced, ReplaceReport
+
+__all__ = ["replace_linear"]
+
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
+_OWN = {"activation": None, "approximate": "none", "_row": ACTIVATIONS["none"]}
+_FAST_PATH = "activation_relu_or_gelu"
+
+
+def replace_linear(
+    model: nn.Module, *, fuse: bool = True, pack: bool = False, skip: Iterable[str] | Callable[..., bool] = ()
+) -> ReplaceReport:
+    """Let rocpy compute the linear layers of a model, and those that an activation follows together with it.
+
+    Parameters
+    ----------
+    model
+        Changed in place: its modules, parameters, hooks, names and state dict stay the same objects, in the same mode
+        and on the same device. Only the class of a layer, and of a block that is fused, becomes a subclass of it.
+    fuse
+        Whether to compute layer and activation in one call, where a trace proves that the block does just that.
+    pack
+        Whether the layers, in eval mode and where nothing is recorded, keep their weights packed a second time; see
+        :class:`Linear`. A write through ``.data``, by which PEFT merges its adapters, is not noticed by a packed layer.
+    skip
+        Names of layers to leave alone, ``*`` matching any part (``"lm_head"``, ``"*.attention.*"``), or a function
+        that takes name and module.
+
+    Returns
+    -------
+    ReplaceReport
+        What was replaced, fused, and left as it was with the reason; prints as a table, ``undo()`` takes it all back.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``model`` is no module.
+
+    Notes
+    -----
+    No formula is changed: an activation is fused if its class, or the trace of its own code, is one of relu, gelu
+    (either form), silu and sigmoid. Results differ from torch's by the rounding of another order of the sums. A hook,
+    a parametrization or an adapter that comes later is seen when the block is next called, which then runs unfused.
+
+    Call it while no other thread runs or changes the model.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    >>> report = rt.replace_linear(model)
+    >>> report
+    2 linear layers replaced, 1 of them fused with their activation
+         1 x  0  fused with 1 (gelu)  4 to 8, bias, float32
+         1 x  2  replaced             8 to 2, bias, float32
+    >>> report.undo()
+    >>> type(model[0]) is torch.nn.Linear
+    True
+    """
+    if not isinstance(model, nn.Module):
+        raise InvalidOperandError(f"model: got {type(model).__name__}; pass a torch.nn.Module")
+    skipped = skip if callable(skip) else _matcher(skip)
+    report = ReplaceReport()
+    modules = list(model.named_modules())
+    refused = _fast_paths(modules)
+    for name, module in modules:
+        kind, reason = _judge(module), refused.get(module)
+        if kind is None:
+            continue
+        if kind == "" and reason is None and skipped(name, module):
+            reason = "left away by skip="
+        reason = reason or kind
+        if reason:
+            report.not_replaced.append(Left(name, type(module).__name__, reason))
+        else:
+            report._restore.append(_take(module, pack))
+            report.replaced.append(_row(name, module))
+    for name, module in modules:
+        if isinstance(module, nn.TransformerEncoderLayer):
+            _leave_fast_path(module, report)
+        if fuse and any(type(child) is Linear for child in module.children()):
+            _fuse(name, module, report)
+    return report
+
+
+def _matcher(patterns: Iterable[str]) -> Callable[..., bool]:
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)  # noqa: ARG005
+
+
+# ---- layers ----
+
+
+def _judge(module: nn.Module) -> str | None:
+    """Return why a module cannot be replaced, ``""`` if it can, ``None`` where it computes no product of its own."""
+    cls = type(module)
+    if isinstance(module, nn.Linear):
+        if isinstance(module, Linear):
+            return "rocpy computes it already"
+        if cls is nn.modules.linear.NonDynamicallyQuantizableLinear:
+            return "nn.MultiheadAttention reads its weight itself"
+        if cls is not nn.Linear and not _is_parametrized_linear(module):
+            return f"a subclass of nn.Linear with behaviour of its own ({cls.__module__})"
+        if "forward" in module.__dict__:
+            return "its forward was set on the object, by accelerate or another package"
+        return _judge_weight(module)
+    if isinstance(module, nn.MultiheadAttention):
+        return "its projections are one function of torch's that reads the weights itself"
+    if isinstance(module, (nn.RNNBase, nn.Bilinear)):
+        return "its products are inside one function of torch's"
+    if cls.__name__ == "Conv1D" and getattr(module, "weight", None) is not None and module.weight.dim() == 2:
+        return "its weight is (in, out), which nn.Linear's names do not fit"
+    if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
+        return f"no nn.Linear: quantized, or a layer of another package ({cls.__module__})"
+    return None
+
+
+def _is_parametrized_linear(module: nn.Module) -> bool:
+    return parametrize.is_parametrized(module) and type(module).__bases__ == (nn.Linear,)
+
+
+def _judge_weight(module: nn.Linear) -> str:
+    tensors = [module.weight, *([] if module.bias is None else [module.bias])]
+    for name, x in zip(("weight", "bias"), tensors, strict=False):
+        if type(x) not in (nn.Parameter, Tensor):
+            return f"its {name} is a {type(x).__name__}, a tensor class of another package"
+        if x.dtype not in _DTYPES:
+            return f"its {name} is {str(x.dtype).removeprefix('torch.')}"
+        if x.layout is not torch.strided or x.is_quantized:
+            return f"its {name} has no dense memory ({str(x.layout).removeprefix('torch.')})"
+    return "" if module.weight.dim() == 2 else f"its weight has {module.weight.dim()} axes"
+
+
+def _row(name: str, module: nn.Linear) -> Replaced:
+    dtype = str(module.weight.dtype).removeprefix("torch.")
+    return Replaced(name, module.in_features, module.out_features, module.bias is not None, dtype)
+
+
+def _take(module: nn.Linear, pack: bool) -> Callable[[], None]:
+    """Make a layer rocpy's; return what takes it back."""
+    before = type(module)
+    module.__class__ = Linear if before is nn.Linear else _rebased(before, Linear)
+    module.__dict__.update(_OWN, pack=pack)
+
+    def restore() -> None:
+        # It may have been parametrized, or freed of that, since.
+        now = type(module)
+        if now is Linear:
+            module.__class__ = nn.Linear
+        elif now.__bases__ == (Linear,):
+            module.__class__ = before if vars(before).keys() == vars(now).keys() else _rebased(now, nn.Linear)
+        else:
+            return
+        for name in (*_OWN, "pack", _packed.ATTRIBUTE):
+            module.__dict__.pop(name, None)
+
+    return restore
+
+
+def _rebased(cls: type, base: type) -> type:
+    """Return the class that a parametrization made, made of another base."""
+    body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    return type(cls.__name__, (base,), body)
+
+
+# ---- torch's fused encoder ----
+
+
+def _fast_paths(modules: list[tuple[str, nn.Module]]) -> dict[nn.Module, str]:
+    """Return the layers that torch's encoder may compute without calling them."""
+    refused = {}
+    for _, module in modules:
+        if isinstance(module, nn.TransformerEncoder) and getattr(module, "use_nested_tensor", False):
+            for layer in module.layers:
+                for name in ("linear1", "linear2"):
+                    if hasattr(layer, name):
+                        refused[getattr(layer, name)] = (
+                            "the encoder makes nested tensors of padded input and reads the weight itself; "
+                            "make it with enable_nested_tensor=False"
+                        )
+    return refused
+
+
+def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
+    """Keep an encoder layer from computing its replaced layers by a function of torch's own."""
+    if type(module.linear1) is not Linear or _FAST_PATH not in module.__dict__:
+        return
+    before = module.__dict__[_FAST_PATH]
+    if before:
+        module.__dict__[_FAST_PATH] = 0
+        report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))
+
+
+# ---- blocks ----
+
+
+def _fuse(name: str, module: nn.Module, report: ReplaceReport) -> None:
+    cls, kind = type(module), type(module).__name__
+    if is_fused_class(cls):
+        return
+    if isinstance(module, nn.Sequential) and cls.forward is nn.Sequential.forward:
+        method: str | None = "forward"
+        recipe, reasons = prove_sequence(module)
+        report.not_fused += [Left(_join(name, layer), kind, reason) for layer, reason in reasons]
+    else:
+        method, recipe = block_method(module), None
+        if method is not None:
+            try:
+                recipe = prove_block(module, method)
+            except Unproven as reason:
+                if _promises_activation(module):
+                    report.not_fused.append(Left(name, kind, str(reason)))
+        elif _promises_activation(module):
+            report.not_fused.append(Left(name, kind, "its forward takes more than one tensor"))
+    if recipe is None or method is None:
+        return
+    if any(x in module.__dict__ for x in (method, "__reduce_ex__")):
+        report.not_fused.append(Left(name, kind, f"its {method} was set on the object"))
+        return
+    report._restore.append(_dress(module, recipe, method))
+    for layer, activation in recipe.pairs():
+        row = ACTIVATIONS[activation.row]
+        inside = (row.fused.plain or row.fused.bias) is not None
+        second = "a function" if not activation.child else _join(name, activation.child)
+        report.fused.append(Fused(name, _join(name, layer.child), second, row.name, inside))
+
+
+def _promises_activation(module: nn.Module) -> bool:
+    """Whether one would expect a block to be fused: it has an activation among its children."""
+    children = [*module.children(), *(x for x in module.__dict__.values() if isinstance(x, nn.Module))]
+    return any(looks_like_activation(x) or identify(x) is not None for x in children)
+
+
+def _join(block: str, child: str) -> str:
+    return f"{block}.{child}" if block else child
+
+
+def _dress(module: nn.Module, recipe: Recipe, method: str) -> Callable[[], None]:
+    """Give a block the class that runs its recipe; return what takes it back."""
+    cls: type = type(module)
+    module.__class__ = fused_class(cls, method)
+    module.__dict__[ATTRIBUTE] = recipe
+
+    def restore() -> None:
+        module.__dict__.pop(ATTRIBUTE, None)
+        if is_fused_class(type(module)):
+            module.__class__ = original_class(type(module))
+
+    return restore

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""What replace_linear did to a model: a table, JSON, and the way back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Fused", "Left", "ReplaceReport", "Replaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A linear layer that rocpy computes now."""
+
+    name: str
+    in_features: int
+    out_features: int
+    bias: bool
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A layer that is computed together with the activation behind it.
+
+    ``inside`` tells whether the activation is an epilogue of the product, without and with a gradient; otherwise
+    torch's function overwrites the product's result.
+    """
+
+    block: str
+    layer: str
+    activation: str
+    computes: str
+    inside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that stayed as it was, and why."""
+
+    name: str
+    kind: str
+    reason: str
+
+
+@dataclass(eq=False)
+class ReplaceReport:
+    """What :func:`rocpy.torch.replace_linear` did.
+
+    Parameters
+    ----------
+    replaced
+        Layers that rocpy computes.
+    fused
+        Those of them that are computed with their activation.
+    not_replaced
+        Modules with a matrix product of their own that stayed as they were.
+    not_fused
+        Blocks, or layers of an ``nn.Sequential``, whose activation is computed by itself.
+    """
+
+    replaced: list[Replaced] = field(default_factory=list)
+    fused: list[Fused] = field(default_factory=list)
+    not_replaced: list[Left] = field(default_factory=list)
+    not_fused: list[Left] = field(default_factory=list)
+    _restore: list[Callable[[], None]] = field(default_factory=list, repr=False)
+
+    def undo(self) -> None:
+        """Make the modules what they were: the same objects, with the parameters that they have now.
+
+        A second call does nothing.
+        """
+        steps, self._restore = self._restore, []
+        for restore in reversed(steps):
+            restore()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            key: [{name: getattr(row, name) for name in row.__slots__} for row in getattr(self, key)]
+            for key in ("replaced", "fused", "not_replaced", "not_fused")
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the report as a JSON document."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __repr__(self) -> str:
+        heads = [f"{len(self.replaced)} linear layers replaced, {len(self.fused)} of them fused with their activation"]
+        if self.not_replaced:
+            heads.append(f"{len(self.not_replaced)} not replaced")
+        if self.not_fused:
+            heads.append(f"{len(self.not_fused)} not fused")
+        fused = {(row.layer): row for row in self.fused}
+        rows = []
+        for row in self.replaced:
+            text = f"{row.in_features} to {row.out_features}{', bias' if row.bias else ''}, {row.dtype}"
+            with_it = fused.get(row.name)
+            does = "replaced" if with_it is None else f"fused with {with_it.activation} ({with_it.computes})"
+            rows.append((row.name, does, text))
+        rows += [(row.name or "(the model)", "not replaced", f"{row.kind}: {row.reason}") for row in self.not_replaced]
+        rows += [(row.name or "(the model)", "not fused", f"{row.kind}: {row.reason}") for row in self.not_fused]
+        return "; ".join(heads) + _table(rows)
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    """Return the rows as lines; those of numbered layers that are alike are one, with their count."""
+    grouped: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        name, does, details = (re.sub(r"(?<=\.)\d+(?=\.)", "*", cell) for cell in row)
+        key = name, does, details
+        grouped[key] = grouped.get(key, 0) + 1
+    if not grouped:
+        return ""
+    widths = [max(len(key[column]) for key in grouped) for column in range(2)]
+    lines = [
+        f"  {count:4d} x  {key[0]:{widths[0]}}  {key[1]:{widths[1]}}  {key[2]}".rstrip()
+        for key, count in grouped.items()
+    ]
+    return "\n" + "\n".join(lines)
