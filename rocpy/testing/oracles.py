@@ -291,7 +291,7 @@ def evaluate(
     shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
-    k = a2.shape[-1]
+    m, k = a2.shape[-2:]
 
     with np.errstate(invalid="ignore", over="ignore"):
         pre = alpha * np.matmul(a2, b2)
