@@ -11,6 +11,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
   $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 # Exactly this spec: without a version, pip would fetch a build with gigabytes of CUDA. Empty: no torch, and its tests are skipped.
 TORCH ?= torch==2.13.0
+# Likewise for jax, of which pip fetches the CPU build.
+JAX ?= jax==0.10.2
 # Passed to the command that a target runs: make test ARGS='-k matmul'.
 ARGS ?=
 
@@ -25,6 +27,9 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 # A CUDA compiler on the path must not make HIP's tools choose NVIDIA.
 export HIP_PLATFORM := amd
+# What a target needs of the optional frameworks, and how pytest is told of those that are not wanted.
+FRAMEWORKS = $(if $(strip $(TORCH)),$(STAMPS)/torch) $(if $(strip $(JAX)),$(STAMPS)/jax)
+WITHOUT = $(if $(strip $(TORCH)),,--without-torch) $(if $(strip $(JAX)),,--without-jax)
 unexport PYTHONPATH PYTHONHOME
 
 COMPILED := $(shell find csrc cmake rocpy tools/generate_abi.py -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \
@@ -38,11 +43,11 @@ help: ## Show this list
 demo: $(STAMPS)/package ## Show the platform and the fused product, against numpy (and torch, where it is installed)
 	$(BIN)/rocpy demo $(ARGS)
 
-test: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests, without the slow ones
-	$(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(ARGS)
+test: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the tests, without the slow ones
+	$(PY) -m pytest -m "not slow" $(WITHOUT) $(ARGS)
 
-test-slow: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the slow tests (ARGS='--time-budget-s 600' to stop early)
-	$(PY) -m pytest -m slow $(if $(strip $(TORCH)),,--without-torch) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
+test-slow: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the slow tests (ARGS='--time-budget-s 600' to stop early)
+	$(PY) -m pytest -m slow $(WITHOUT) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
 .PHONY: test-abi
 test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests of the product on each ROCm release that the host platform presents
@@ -131,6 +136,10 @@ $(STAMPS)/lint: requirements/lint.txt $(STAMPS)/build
 $(STAMPS)/torch: always | $(STAMPS)/build
 	@if [ "$$(cat $@ 2>/dev/null)" != "$(TORCH)" ]; then \
 	  echo "$(INSTALL) $(TORCH)"; $(INSTALL) -r requirements/runtime.txt "$(TORCH)"; echo "$(TORCH)" > $@; fi
+
+$(STAMPS)/jax: always | $(STAMPS)/build
+	@if [ "$$(cat $@ 2>/dev/null)" != "$(JAX)" ]; then \
+	  echo "$(INSTALL) $(JAX)"; $(INSTALL) -r requirements/runtime.txt "$(JAX)"; echo "$(JAX)" > $@; fi
 
 # Changes only when a Python file comes or goes: those are found through a list that the editable install made.
 $(STAMPS)/modules: always | $(STAMPS)/venv

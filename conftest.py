@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What holds for every tier of the tests: torch tests without torch, a time budget, a tuning database of their own."""
+"""What holds for every tier of the tests: those of absent frameworks, a time budget, a tuning database of their own."""
 
 import importlib.util
 import os
@@ -9,13 +9,17 @@ import time
 
 import pytest
 
+# Optional frameworks; a test that needs one has the marker of its name.
+FRAMEWORKS = ("torch", "jax")
+
 
 def pytest_addoption(parser):
     """Add the options that the Makefile passes."""
     group = parser.getgroup("rocpy")
-    group.addoption(
-        "--without-torch", action="store_true", help="skip the tests that need torch even where it is installed"
-    )
+    for name in FRAMEWORKS:
+        group.addoption(
+            f"--without-{name}", action="store_true", help=f"skip the tests that need {name} even where it is installed"
+        )
     group.addoption("--time-budget-s", type=float, default=None, help="start no further test after this many seconds")
 
 
@@ -44,17 +48,18 @@ repeat_random_tests()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the tests marked `torch` where torch is absent or not wanted."""
-    if config.getoption("--without-torch"):
-        reason = "torch: not wanted in this run (TORCH= is empty)"
-    elif importlib.util.find_spec("torch") is None:
-        reason = "torch: not installed"
-    else:
-        return
-    waiting = [item for item in items if item.get_closest_marker("torch")]
-    for item in waiting:
-        item.add_marker(pytest.mark.skip(reason=reason))
-    config.stash[WITHOUT_TORCH] = (len(waiting), reason)
+    """Skip the tests marked with the name of a framework where that is absent or not wanted."""
+    for name in FRAMEWORKS:
+        if config.getoption(f"--without-{name}"):
+            reason = f"{name}: not wanted in this run ({name.upper()}= is empty)"
+        elif importlib.util.find_spec(name) is None:
+            reason = f"{name}: not installed"
+        else:
+            continue
+        waiting = [item for item in items if item.get_closest_marker(name)]
+        for item in waiting:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        config.stash.setdefault(WAITING, []).append((len(waiting), reason))
 
 
 def pytest_runtest_setup(item):
@@ -65,11 +70,11 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Say how many tests waited for torch."""
-    count, reason = config.stash.get(WITHOUT_TORCH, (0, ""))
-    if count:
-        terminalreporter.write_line(f"{count} tests skipped; {reason}")
+    """Say how many tests waited for a framework."""
+    for count, reason in config.stash.get(WAITING, []):
+        if count:
+            terminalreporter.write_line(f"{count} tests skipped; {reason}")
 
 
 STARTED = pytest.StashKey[float]()
-WITHOUT_TORCH = pytest.StashKey[tuple[int, str]]()
+WAITING = pytest.StashKey[list[tuple[int, str]]]()

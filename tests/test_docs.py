@@ -19,7 +19,11 @@ def pages():
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         code = blocks(path.read_text(encoding="utf-8"))
         if code:
-            marks = [pytest.mark.torch] if any("import torch" in block for _, block in code) else []
+            marks = [
+                getattr(pytest.mark, name)
+                for name in ("torch", "jax")
+                if any(f"import {name}" in block for _, block in code)
+            ]
             yield pytest.param(path, code, id=str(path.relative_to(ROOT)), marks=marks)
 
 

@@ -2,6 +2,7 @@
 """The operands of a call: parsed, checked against each other, and described as plan keys and as problems."""
 
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
 
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
@@ -137,6 +138,23 @@ cdef void describe_scales(PlanKey *key, Scales scales):
         key.add(<int64_t>len(batch))
         for extent in batch:
             key.add(extent)
+
+
+cdef void begin_key(PlanKey *key, int epilogue, int dtype, int compute, bint packed, bint scaled, int64_t tuning, int device) noexcept nogil:
+    """Start a plan's key. `epilogue` is the place of its row, `compute` one more than its number or 0, `dtype` -1 where none is asked for."""
+    key.size = 0
+    key.add(epilogue | (<int64_t>(dtype & 0xffff) << 8) | (<int64_t>compute << 24) | (<int64_t>packed << 28) | (<int64_t>scaled << 29))
+    key.add(tuning)
+    key.add(device)
+
+
+cdef void add_bounds(PlanKey *key, double low, double high) noexcept nogil:
+    """Add the bounds of a clamp to a key."""
+    cdef int64_t word = 0
+    memcpy(&word, &low, sizeof(word))
+    key.add(word)
+    memcpy(&word, &high, sizeof(word))
+    key.add(word)
 
 
 cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil:

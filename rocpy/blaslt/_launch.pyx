@@ -267,6 +267,13 @@ cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t
     memcpy(out.shape, shape, <size_t>ndim * sizeof(int64_t))
 
 
+cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil:
+    """Set where a product reads its factors and its addend, in the library's order."""
+    pointers.a = b.data if call.swapped else a.data
+    pointers.b = a.data if call.swapped else b.data
+    pointers.c = c.data if c.ndim >= 0 else NULL
+
+
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
                     hipStream_t c_stream, int after):
@@ -302,13 +309,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         if amax_result is not None:
             clear(&amax, c_stream)
         return outputs(result, extra_result, amax_result)
-    if call.swapped:
-        pointers.a = b.data
-        pointers.b = a.data
-    else:
-        pointers.a = a.data
-        pointers.b = b.data
-    pointers.c = c.data if c.ndim >= 0 else NULL
+    aim(&pointers, call, a, b, c)
     if scales is not None:
         memcpy(pointers.scales, scales.pointers, sizeof(pointers.scales))
         if call.swapped:

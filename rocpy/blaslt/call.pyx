@@ -2,7 +2,6 @@
 """The function form: parse the operands, find the plan, launch. A call whose plan is kept does nothing else."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
@@ -12,7 +11,7 @@ from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport (
-    Operands, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
+    Operands, add_bounds, begin_key, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
     sole_aux, staged_infos,
 )
 from rocpy.blaslt._launch cimport (
@@ -51,10 +50,27 @@ def _tuning_changed():
 _choice.on_change(_tuning_changed)
 
 
+cdef int get_ready() except -1:
+    """Learn what holds for every product of the process until tuning changes."""
+    global _staged, _tuning
+    if _staged < 0:
+        _staged = not platform.current().host_memory
+    if _tuning < 0:
+        _tuning = _choice.process_key_word()
+    return 0
+
+
+cdef int64_t tuning_word() noexcept nogil:
+    return _tuning
+
+
+cdef bint stages_arrays() noexcept nogil:
+    return _staged != 0
+
+
 cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
                     object dtype, object compute, object out, object options, object stream, tuple given):
     """One product from start to end. Calls itself at most once, with the operands that had to be copied."""
-    global _staged, _tuning
     cdef Operands operands
     cdef PlanKey key
     cdef shared_ptr[CachedCall] call
@@ -63,7 +79,6 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef MatmulFactors factors
     cdef double low, high
     cdef int after
-    cdef int64_t word
     cdef StreamContext *context = NULL
     cdef object resolved = None, owner = a
     cdef Scales scales = None
@@ -83,8 +98,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         a, b = _blocks.prepare(a, b, given[0], given[1], _options.resolve_options(options))
         if type(a) is Packed:
             owner = (<Packed>a).memory
-    if _staged < 0:
-        _staged = not platform.current().host_memory
+    get_ready()
     if _staged and must_be_staged(a, (b, c, bias, aux)):
         return _staging.product(product_again, (a, b, c, bias, aux, out), staged_infos(a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
@@ -97,27 +111,13 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         scales = read_scales(given, &operands.a, &operands.b, device)
 
     # The key: everything that decides a plan.
-    key.size = 0
-    word = index | (<int64_t>(dtype_code(dtype) & 0xffff) << 8)
-    if compute is not None:
-        word |= <int64_t>(1 + _policy.compute_code(compute)) << 24
-    if operands.packed:
-        word |= <int64_t>1 << 28
-    if scales is not None:
-        word |= <int64_t>1 << 29
-    key.add(word)
-    if _tuning < 0:
-        _tuning = _choice.process_key_word()
     tuning = _choice.key_word() if _OVERRIDDEN else _tuning
-    key.add(tuning)
-    key.add(device)
+    begin_key(&key, index, dtype_code(dtype), 0 if compute is None else 1 + _policy.compute_code(compute), operands.packed, scales is not None,
+              tuning, device)
     if clamp is not None:
         clamp = _policy.clamp_bounds(clamp)
         low, high = clamp
-        memcpy(&word, &low, sizeof(word))
-        key.add(word)
-        memcpy(&word, &high, sizeof(word))
-        key.add(word)
+        add_bounds(&key, low, high)
     if options is not None or _ACTIVE:
         resolved = _options.resolve_options(options)
         if resolved is not _DEFAULT:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import sys
 import weakref
 
@@ -17,7 +16,7 @@ from rocpy.testing import evaluate
 from rocpy.testing.runner import check_outputs, dtype_of, to_numpy, to_torch
 
 TORCH = pytest.mark.torch
-JAX = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+JAX = pytest.mark.jax
 
 
 @pytest.fixture

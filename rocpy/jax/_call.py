@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""One product as jax sees it: what decides it, the shapes of its results, and the call that XLA makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.blaslt._options import DEFAULT, Options
+from rocpy.blaslt._policy import compute_code
+from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.jax import _handler
+
+__all__ = ["OPERANDS", "Spec", "call", "problem_of"]
+
+#: The operands of a product, in the order of the call.
+OPERANDS = ("a", "b", "c", "bias", "aux")
+_TARGET = "rocpy_matmul"
+
+
+@functools.cache
+def _register() -> None:
+    jax.ffi.register_ffi_target(_TARGET, _handler.CPU_HANDLER, platform="cpu")
+    jax.ffi.register_ffi_target(_TARGET, _handler.ROCM_HANDLER, platform="ROCM")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spec:
+    """What decides a product beside its operands.
+
+    Parameters
+    ----------
+    epilogue
+        Name of its row.
+    alpha, beta
+        Factors of the product and of c.
+    clamp
+        Bounds of a clamp epilogue.
+    dtype
+        Name of the result's type; ``None``: that of the operands.
+    compute
+        Name of the compute type.
+    transpose_a, transpose_b
+        Whether the last two axes of an operand are swapped: read so by the product, without a copy.
+    options
+        JSON of the options that differ from the defaults.
+    """
+
+    epilogue: str = "default"
+    alpha: float = 1.0
+    beta: float = 0.0
+    clamp: tuple[float, float] | None = None
+    dtype: str | None = None
+    compute: str | None = None
+    transpose_a: bool = False
+    transpose_b: bool = False
+    options: str = ""
+
+    @property
+    def row(self) -> EpilogueRow:
+        """The epilogue's row."""
+        return EPILOGUES[self.epilogue]
+
+
+def options_text(options: Options) -> str:
+    """Return what differs from the defaults, as JSON."""
+    changed = {name: value for name, value in dataclasses.asdict(options).items() if value != getattr(DEFAULT, name)}
+    return json.dumps(changed, sort_keys=True) if changed else ""
+
+
+class _Extents:
+    """Numbers that stand for the symbols of a shape, so that one set of rules checks every shape.
+
+    A product's extents are compared, never computed with: equal symbols get equal numbers, and the results' extents
+    are symbols again.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[Any, ...]]) -> None:
+        taken = {extent for shape in shapes for extent in shape if isinstance(extent, int)}
+        self._numbers: dict[Any, int] = {}
+        free = (number for number in range(2, 2**20) if number not in taken)
+        for shape in shapes:
+            for extent in shape:
+                if not isinstance(extent, int) and extent not in self._numbers:
+                    self._numbers[extent] = next(free)
+        self._symbols = {number: symbol for symbol, number in self._numbers.items()}
+
+    def numbers(self, shape: tuple[Any, ...]) -> tuple[int, ...]:
+        return tuple(extent if isinstance(extent, int) else self._numbers[extent] for extent in shape)
+
+    @property
+    def text(self) -> str:
+        """The symbols with their numbers; empty where all extents are known."""
+        return ", ".join(f"{symbol} = {number}" for symbol, number in self._numbers.items())
+
+    def symbols(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return tuple(self._symbols.get(extent, extent) for extent in shape)
+
+
+def _info(shape: tuple[int, ...], dtype: Any, name: str, transposed: bool) -> OperandInfo:
+    try:
+        kind = dtypes.lookup(str(dtype)).name
+    except InvalidOperandError as error:
+        raise InvalidOperandError(f"{name}: {error}") from None
+    dense = OperandInfo.dense(shape, kind)
+    if not transposed:
+        return dense
+    seen, steps = ((*axes[:-2], axes[-1], axes[-2]) for axes in (dense.shape, dense.strides))
+    return OperandInfo(seen, steps, kind)
+
+
+def problem_of(spec: Spec, operands: Sequence[Any]) -> tuple[Problem, tuple[jax.ShapeDtypeStruct, ...]]:
+    """Check a product without its memory; returns it as data, and what its results are.
+
+    Raises
+    ------
+    InvalidProblemError
+        If shapes or types do not fit, known or symbolic.
+    """
+    extents = _Extents([x.shape for x in operands if x is not None])
+    swapped = {"a": spec.transpose_a, "b": spec.transpose_b}
+    infos: dict[str, Any] = {
+        name: None if x is None else _info(extents.numbers(x.shape), x.dtype, name, swapped.get(name, False))
+        for name, x in zip(OPERANDS, operands, strict=True)
+    }
+    a, b = infos.pop("a"), infos.pop("b")
+    try:
+        problem = Problem.make(
+            a, b, **infos, epilogue=spec.epilogue, dtype=spec.dtype, compute=spec.compute, clamp=spec.clamp
+        )
+    except InvalidProblemError as error:
+        if not extents.text:
+            raise
+        raise InvalidProblemError(f"{error} (in place of the symbols: {extents.text})") from None
+
+    def result(shape: tuple[int, ...], dtype: str) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(extents.symbols(shape), dtypes.lookup(dtype).numpy)
+
+    results = [result(problem.result_shape, problem.dtype)]
+    if problem.row.aux == "store":
+        results.append(result(problem.result_shape, problem.dtype))
+    elif problem.row.gradient:
+        results.append(result(problem.gradient_shape, problem.gradient_dtype))
+    return problem, tuple(results)
+
+
+def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    yield "epilogue", spec.epilogue
+    yield "operands", np.int32(sum(1 << place for place, x in enumerate(operands) if x is not None))
+    yield "transposed", np.int32(spec.transpose_a | spec.transpose_b << 1)
+    yield "compute", np.int32(0 if spec.compute is None else 1 + compute_code(spec.compute))
+    yield "alpha", np.float64(spec.alpha)
+    yield "beta", np.float64(spec.beta)
+    yield "options", spec.options
+    if spec.clamp is not None:
+        yield "low", np.float64(spec.clamp[0])
+        yield "high", np.float64(spec.clamp[1])
+
+
+def call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results of a product: one array, or two where the epilogue has a second output."""
+    _register()
+    problem, results = problem_of(spec, operands)
+    if problem.dtype == "int32" and not float(spec.alpha).is_integer():
+        raise UnsupportedError(f"alpha = {spec.alpha}: an int32 result is scaled by whole numbers")
+    given = [x for x in operands if x is not None]
+    return tuple(jax.ffi.ffi_call(_TARGET, results)(*given, **dict(_attributes(spec, operands))))

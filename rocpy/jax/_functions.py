@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""rocpy.jax's public functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.blaslt._options import resolve_options
+from rocpy.blaslt._policy import clamp_bounds
+from rocpy.blaslt.epilogues import find_epilogue
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
+from rocpy.jax._gradients import product
+
+__all__ = ["matmul"]
+
+
+def _operand(x: Any, name: str) -> Any:
+    if isinstance(x, (jax.Array, np.ndarray)):
+        return jnp.asarray(x)
+    raise InvalidOperandError(
+        f"{name}: got {type(x).__module__}.{type(x).__name__}; rocpy.jax takes jax and numpy arrays: pass "
+        f"jax.numpy.asarray({name})"
+    )
+
+
+def _number(x: Any, name: str) -> float:
+    if isinstance(x, jax.core.Tracer):
+        raise UnsupportedError(f"{name}: traced by jax; it must be known when the function is traced: multiply by it")
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise InvalidOperandError(f"{name}: {x!r} ({type(x).__name__}); it must be a real number") from None
+
+
+def _stored(aux: Any) -> Any:
+    if not isinstance(aux, Mapping):
+        return aux
+    found = [value for key, value in aux.items() if str(key).endswith("_aux")]
+    if len(found) != 1:
+        raise InvalidProblemError(f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux")
+    return found[0]
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    epilogue: Any = None,
+    bias: Any = None,
+    aux: Any = None,
+    clamp: tuple[float, float] | None = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    options: Any = None,
+) -> Any:
+    """Return ``epilogue(alpha * a @ b + beta * c + bias)`` inside and outside ``jax.jit``, with gradients.
+
+    It is :func:`rocpy.matmul` as an operation of XLA: it works under ``jax.jit``, ``jax.grad``, ``jax.vmap``,
+    ``jax.checkpoint``, ``jax.lax`` loops and ``jax.export``. The plans are those of the function form.
+
+    Parameters
+    ----------
+    a
+        Left operand, shape ``(..., M, K)`` or ``(K,)``.
+    b
+        Right operand, shape ``(..., K, N)`` or ``(K,)``, of a's dtype. Batch axes broadcast.
+    c
+        Addend of the result's dtype, broadcast to the result's shape.
+    alpha, beta
+        Numbers known when the function is traced; ``beta`` defaults to 1 when ``c`` is given.
+    epilogue
+        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form.
+    bias
+        For epilogues with a bias: length N, ``(batch, N)``, or ``(M, 1)``.
+    aux
+        For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
+    clamp
+        ``(low, high)`` of the clamp epilogues.
+    dtype
+        Element type of the result.
+    compute
+        ``"tf32"`` allows reduced precision inside a float32 product.
+    options
+        :class:`rocpy.blaslt.Options` or a dict; those that hold where the function is traced.
+
+    Returns
+    -------
+    jax.Array or tuple
+        The result; with an ``_aux`` or bias-gradient epilogue a pair of it and a dict.
+
+    Raises
+    ------
+    InvalidOperandError
+        If an operand is no jax or numpy array.
+    InvalidProblemError
+        If shapes or dtypes do not fit, known or symbolic; when the function is traced.
+    UnsupportedError
+        If there is no such product.
+
+    Notes
+    -----
+    Reverse mode differentiates, any number of times: the forward product of a GELU stores its pre-activation by the
+    ``_aux`` epilogue, and the product that gives b's gradient sums the bias' on the way. Forward mode (``jax.jvp``)
+    is refused by jax.
+
+    Stream: XLA's own on a ROCm device; on the CPU the results are complete when XLA goes on.
+
+    References
+    ----------
+    ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, rocpy.jax
+    >>> x, w, bias = jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.full(4, -1.0)
+    >>> layer = jax.jit(lambda x, w: rocpy.jax.matmul(x, w, epilogue="relu_bias", bias=bias))
+    >>> float(layer(x, w).sum()), jax.grad(lambda w: layer(x, w).sum())(w)[0].tolist()
+    (16.0, [2.0, 2.0, 2.0, 2.0])
+    """
+    row = find_epilogue(epilogue)
+    given = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
+    operands = [_operand(x, name) if x is not None or name in ("a", "b") else None for name, x in given.items()]
+    factor = _number(alpha, "alpha")
+    share = (0.0 if c is None else 1.0) if beta is None else _number(beta, "beta")
+    if c is None and share != 0:
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+    spec = Spec(
+        epilogue=row.name,
+        alpha=factor,
+        beta=share,
+        clamp=None if clamp is None else clamp_bounds(clamp),
+        dtype=None if dtype is None else dtypes.lookup(dtype).name,
+        compute=compute,
+        options=options_text(resolve_options(options)),
+    )
+    problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
+    results = product(spec, *operands)
+    return (results[0], {row.outputs[0]: results[1]}) if row.outputs else results[0]

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""Gradients of a product: the forward one keeps the pre-activation by its epilogue, the backward one sums the bias'."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rocpy import dtypes
+from rocpy.blaslt._recipes import function_of
+from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.problem import is_column_bias
+from rocpy.jax._batching import batched_call
+from rocpy.jax._call import Spec
+
+__all__ = ["product"]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _recorded(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
+    return batched_call(spec, (a, b, c, bias, aux))
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def product(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
+    """Return the results of a product; absent operands are ``None``.
+
+    Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time.
+    """
+    return _recorded(spec, a, b, c, bias, aux)
+
+
+# ---- activations: the derivative reads the pre-activation or the result ----
+
+
+def _relu_slope(g: Any, x: Any) -> Any:
+    return jnp.where(x > 0, g, jnp.zeros_like(g))
+
+
+def _gelu_tanh(x: Any) -> Any:
+    return jax.nn.gelu(x, approximate=True)
+
+
+def _gelu_erf(x: Any) -> Any:
+    return jax.nn.gelu(x, approximate=False)
+
+
+# From the result alone.
+_BY_RESULT: dict[str, Callable[[Any, Any], Any]] = {
+    "relu": _relu_slope,
+    "sigmoid": lambda g, y: g * y * (1 - y),
+}
+# From the pre-activation, by jax's own derivative.
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "gelu": _gelu_tanh,
+    "gelu_erf": _gelu_erf,
+    "silu": jax.nn.silu,
+}
+
+
+def _function(spec: Spec) -> Callable[[Any], Any]:
+    name = function_of(spec.row)
+    if name == "clamp":
+        low, high = spec.clamp or (-math.inf, math.inf)
+        return lambda x: jnp.clip(x, low, high)
+    return _FUNCTIONS[name]
+
+
+def _wide(x: Any) -> Any:
+    """Return an array in the type that elementwise derivatives are computed in."""
+    return x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x
+
+
+def _slope(spec: Spec, g: Any, x: Any) -> Any:
+    """Return ``g`` times the activation's derivative at the pre-activation ``x``."""
+    if function_of(spec.row) == "relu":
+        return _relu_slope(g, x)
+    _, pull = jax.vjp(_function(spec), _wide(x))
+    return pull(_wide(g))[0].astype(g.dtype)
+
+
+# ---- forward ----
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class _Addend:
+    """Shape and type of an operand whose gradient is a sum; its memory is not kept."""
+
+    shape: tuple[Any, ...]
+    dtype: Any
+
+
+def _addend(x: Any) -> _Addend | None:
+    return None if x is None else _Addend(tuple(x.shape), x.dtype)
+
+
+def _is_composed(row: EpilogueRow) -> bool:
+    """Whether an epilogue is differentiated as the plain product followed by jax's own functions."""
+    return bool(row.gradient) or row.aux == "load"
+
+
+def _plain(spec: Spec) -> Spec:
+    return dataclasses.replace(spec, epilogue="bias" if spec.row.bias else "default", clamp=None)
+
+
+def _composed(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
+    row = spec.row
+    y = product(_plain(spec), a, b, c, bias, None)[0]
+    if row.aux == "load":
+        y = _slope(dataclasses.replace(spec, epilogue=function_of(row).removeprefix("d")), y, aux)
+    if not row.gradient:
+        return (y,)
+    vector_a, vector_b = a.ndim == 1, b.ndim == 1
+    if row.gradient == "bgrad":
+        full = y[..., None] if vector_b else y
+        sums = full if vector_a else full.sum(-2)
+    elif row.gradient == "bgrada":
+        sums = a.sum(-1, keepdims=vector_a) if not spec.transpose_a else a.sum(-2)
+    else:
+        sums = b.sum(-2 if not vector_b else 0, keepdims=vector_b) if not spec.transpose_b else b.sum(-1)
+    return y, sums.astype(dtypes.lookup("float32").numpy if _bits(y.dtype) == 8 else y.dtype)
+
+
+def _forward(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> Any:
+    """Compute, and keep what the gradient reads: a and b, and one array where the epilogue has an activation.
+
+    By ``product`` itself, so that an outer derivative finds its rule.
+    """
+    row, name = spec.row, function_of(spec.row)
+    if _is_composed(row):
+        results, pull = jax.vjp(functools.partial(_composed, spec), a, b, c, bias, aux)
+        return results, pull
+    kept = (a, b, _addend(c), _addend(bias))
+    if name in ("default", "bias"):
+        results = product(spec, a, b, c, bias, None)
+        return results, (*kept, None)
+    if row.aux == "store":
+        results = product(spec, a, b, c, bias, None)
+        return results, (*kept, results[1])
+    if name in _BY_RESULT:
+        results = product(spec, a, b, c, bias, None)
+        return results, (*kept, results[0])
+    stored = f"{name}_aux_bias" if row.bias else f"{name}_aux"
+    if stored in EPILOGUES:
+        d, pre = product(dataclasses.replace(spec, epilogue=stored), a, b, c, bias, None)
+    else:
+        (pre,) = product(_plain(spec), a, b, c, bias, None)
+        d = _function(spec)(_wide(pre)).astype(pre.dtype)
+    return (d,), (*kept, pre)
+
+
+# ---- backward ----
+
+
+def _sum_to(x: Any, shape: Sequence[Any]) -> Any:
+    """Return an array summed over the axes that an operand of this shape was broadcast along."""
+    extra = x.ndim - len(shape)
+    axes = [axis for axis, extent in enumerate(shape, extra) if extent == 1 and x.shape[axis] != 1]
+    x = x.sum((*range(extra), *axes), keepdims=True) if extra or axes else x
+    return x.reshape(shape)
+
+
+def _bits(dtype: Any) -> int:
+    return dtypes.lookup(str(dtype)).bits
+
+
+def _backward(spec: Spec, kept: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the gradients of all operands; XLA drops those that nobody reads."""
+    if _is_composed(spec.row):
+        return kept(gradients)
+    a, b, c, bias, saved = kept
+    d = gradients[0]
+    name = function_of(spec.row)
+    if name in _BY_RESULT and spec.row.aux == "none":
+        d = _BY_RESULT[name](d, saved)
+    elif saved is not None:
+        d = _slope(spec, d, saved)
+    if spec.row.aux == "store":
+        d = d + gradients[1]
+    if not jnp.issubdtype(a.dtype, jnp.inexact):
+        return None, None, None, None, None
+    grad_c = None if c is None else _sum_to(d * jnp.asarray(spec.beta, d.dtype), c.shape).astype(c.dtype)
+    # With the axes that numpy's rules leave away for vectors.
+    a2, b2 = (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    d2 = d[..., None] if b.ndim == 1 else d
+    d2 = d2[..., None, :] if a.ndim == 1 else d2
+    # Eight bits hold no gradient: its products are computed in the narrowest type that holds their values.
+    working = jnp.bfloat16 if _bits(a.dtype) == 8 else a.dtype
+    a2, b2, d2 = (x.astype(working) for x in (a2, b2, d2))
+    base = Spec(alpha=spec.alpha, compute=spec.compute, options=spec.options)
+    grad_a = _sum_to(_gradient_a(base, spec, b2, d2), a2.shape).reshape(a.shape).astype(a.dtype)
+    grad_b, sums = _gradient_b(base, spec, a2, b2, d2, _is_row(bias, d2))
+    grad_b = _sum_to(grad_b, b2.shape).reshape(b.shape).astype(b.dtype)
+    grad_bias = None
+    if bias is not None:
+        sums = _bias_gradient(bias, a, b, d2) if sums is None else sums
+        grad_bias = sums.reshape(bias.shape).astype(bias.dtype)
+    return grad_a, grad_b, grad_c, grad_bias, None
+
+
+def _gradient_a(base: Spec, spec: Spec, b: Any, d: Any) -> Any:
+    replace = dataclasses.replace
+    if spec.transpose_a:
+        return product(replace(base, transpose_a=spec.transpose_b, transpose_b=True), b, d, None, None, None)[0]
+    return product(replace(base, transpose_b=not spec.transpose_b), d, b, None, None, None)[0]
+
+
+def _gradient_b(base: Spec, spec: Spec, a: Any, b: Any, d: Any, with_sums: bool) -> tuple[Any, Any]:
+    """Return b's gradient and, where asked for and one product gives both, the column sums of ``d``."""
+    if b.ndim == 2 and a.ndim > 2 and not spec.transpose_a and a.shape[:-1] == d.shape[:-1]:
+        # One b for the whole batch: its gradient is a single product over all rows.
+        a, d = a.reshape(-1, a.shape[-1]), d.reshape(-1, d.shape[-1])
+    with_sums = with_sums and a.ndim == d.ndim == 2
+    if spec.transpose_b:
+        ours = dataclasses.replace(base, transpose_a=True, transpose_b=spec.transpose_a)
+        operands, epilogue = (d, a), "bgrada"
+    else:
+        ours = dataclasses.replace(base, transpose_a=not spec.transpose_a)
+        operands, epilogue = (a, d), "bgradb"
+    if with_sums:
+        ours = dataclasses.replace(ours, epilogue=epilogue)
+    results = product(ours, *operands, None, None, None)
+    return results[0], results[1] if with_sums else None
+
+
+def _is_row(bias: _Addend | None, d: Any) -> bool:
+    """Whether the bias' gradient is the column sums of the whole result, in a type that the epilogue has."""
+    return (
+        bias is not None
+        and len(bias.shape) == 1
+        and d.dtype in (jnp.float32, jnp.float16, jnp.bfloat16)
+        and bias.dtype == d.dtype
+    )
+
+
+def _bias_gradient(bias: _Addend, a: Any, b: Any, d: Any) -> Any:
+    m, n = d.shape[-2:]
+    if is_column_bias(bias.shape, m, n, d.shape[:-2], min(a.ndim, b.ndim) > 1):
+        return _sum_to(d.sum(-1, keepdims=True), bias.shape)
+    return _sum_to(d.sum(-2), bias.shape)
+
+
+_recorded.defvjp(_forward, _backward)

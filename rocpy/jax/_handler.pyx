@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: MIT
+"""What XLA calls for a product inside a compiled function: find the plan, launch; the GIL is taken only to make a plan or an error."""
+
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as c_bool
+from libcpp.memory cimport shared_ptr
+
+from rocpy cimport _core
+from abi cimport hipStream_t
+from rocpy._core cimport Status
+from rocpy._dlpack cimport array_type_of_hip, export_capsule
+from rocpy._operand cimport Operand
+from rocpy.blaslt._arguments cimport Operands, add_bounds, begin_key, describe, problem_of
+from rocpy.blaslt._launch cimport (
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, aim, borrow_context, build, plan_cache, release_context,
+)
+from rocpy.blaslt.call cimport get_ready, stages_arrays, tuning_word
+from rocpy.runtime.memory cimport numpy_dtype
+
+import json
+
+import numpy
+
+from rocpy import platform
+from rocpy.blaslt import _choice
+from rocpy.blaslt._arguments import EPILOGUE_NAMES
+from rocpy.blaslt._options import DEFAULT, Options
+from rocpy.blaslt.call import matmul
+from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+cdef extern from "<string_view>" namespace "std" nogil:
+    cppclass string_view:
+        const char *data()
+        size_t size()
+        c_bool empty()
+
+cdef extern from "_frame.hpp" namespace "rocpy" nogil:
+    struct XLA_FFI_Error "XLA_FFI_Error":
+        pass
+    struct XLA_FFI_CallFrame "XLA_FFI_CallFrame":
+        pass
+    enum:
+        frame_a
+        frame_b
+        frame_c
+        frame_bias
+        frame_aux
+        frame_operand_count
+    cppclass ProductFrame:
+        int32_t epilogue
+        int32_t compute
+        c_bool clamped
+        double low
+        double high
+        double alpha
+        double beta
+        string_view options
+        Operand operands[5]
+        Operand result
+        Operand extra
+    cppclass OptionWords:
+        c_bool find(string_view text, int64_t *word)
+        void insert(string_view text, int64_t word)
+    OptionWords &option_words()
+    void add_frame_epilogue(const char *name) except +
+    const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
+    c_bool answers_metadata(XLA_FFI_CallFrame *frame)
+    XLA_FFI_Error *frame_error(const XLA_FFI_CallFrame *frame, const char *message, int code)
+    XLA_FFI_Error *frame_place(const XLA_FFI_CallFrame *frame, int *device, hipStream_t *stream)
+    c_bool fits(const Operand &operand, int32_t type, int32_t ndim, const int64_t *shape)
+
+cdef extern from "table.hpp" namespace "rocpy" nogil:
+    struct Table:
+        int (*hipGetDevice)(int *device) noexcept nogil
+        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
+        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
+    Table table
+
+cdef extern from *:
+    """
+    static inline rocpy::Status hip_status(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
+    """
+    Status hip_status(int code, const char *function) nogil
+
+# XLA_FFI_Error_Code.
+cdef enum:
+    xla_invalid_argument = 3
+    xla_resource_exhausted = 8
+    xla_unimplemented = 12
+    xla_internal = 13
+
+cdef int _CPU = 1, _ROCM = 10  # DLDeviceType
+cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
+cdef tuple _COMPUTE_NAMES = (None, "float32", "tf32", "float64", "int32")
+
+# What came of looking for a plan without the GIL.
+cdef enum Outcome:
+    launched
+    not_planned
+    needs_python
+    refused
+    failed
+
+
+cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int device, hipStream_t stream, bint waits,
+                     Status *status) noexcept nogil:
+    """Launch a product whose plan is kept; otherwise say what stands in the way, with the plan's key."""
+    cdef shared_ptr[CachedCall] call
+    cdef CachedCall *found
+    cdef int64_t word = 0
+    begin_key(key, frame.epilogue, frame.result.type, frame.compute, False, False, tuning_word(), device)
+    if frame.clamped:
+        add_bounds(key, frame.low, frame.high)
+    if not frame.options.empty():
+        if not option_words().find(frame.options, &word):
+            return not_planned
+        key.add(word)
+    describe(key, operands)
+    if not key.fits():
+        return needs_python
+    call = plan_cache().find(key[0])
+    found = call.get()
+    if found == NULL:
+        return not_planned
+    if found.copies or found.turned or found.plan == NULL:
+        return needs_python
+    if not fits(frame.result, found.result_type, found.result_ndim, found.result_shape) or (
+        not fits(frame.extra, found.extra_type, found.extra_ndim, found.extra_shape) and (found.extra_ndim >= 0 or frame.extra.ndim >= 0)
+    ):
+        return refused
+    status[0] = launch(found, frame, operands, device, stream)
+    if not status.ok():
+        return failed
+    if waits and table.hipStreamQuery(stream) == _HIP_NOT_READY:
+        status[0] = hip_status(table.hipStreamSynchronize(stream), b"hipStreamSynchronize")
+        if not status.ok():
+            return failed
+    return launched
+
+
+cdef Status launch(CachedCall *call, ProductFrame *frame, Operands *operands, int device, hipStream_t stream) noexcept nogil:
+    cdef MatmulPointers pointers
+    cdef MatmulFactors factors
+    cdef StreamContext *context = NULL
+    cdef Status status
+    factors.alpha = frame.alpha
+    factors.beta = frame.beta
+    aim(&pointers, call, &operands.a, &operands.b, &operands.c)
+    pointers.d = operands.out.data
+    pointers.bias = operands.bias.data if operands.bias.ndim >= 0 else NULL
+    pointers.aux = operands.aux.data if operands.aux.ndim >= 0 else NULL
+    if call.extra_ndim >= 0:
+        if call.extra_is_aux:
+            pointers.aux = frame.extra.data
+        else:
+            pointers.bias = frame.extra.data
+    status = borrow_context(device, stream, &context)
+    if status.ok():
+        status = call.plan.launch(context, pointers, factors, call.algorithm)
+        release_context(context)
+    if not status.ok():
+        # Some of the batch may be queued, and XLA will reuse its memory.
+        table.hipStreamSynchronize(stream)
+    return status
+
+
+cdef object options_of(ProductFrame *frame):
+    if frame.options.empty():
+        return DEFAULT
+    text = frame.options.data()[:frame.options.size()]
+    return Options(**json.loads(text))
+
+
+cdef object view(const Operand *operand, bint transposed, bint on_device):
+    """Return an operand as an array of the framework that composes what the library cannot fuse; None for an absent one."""
+    cdef Operand dense = operand[0]
+    cdef int axis
+    cdef char *start
+    cdef object made
+    cdef Py_ssize_t bytes
+    if operand.ndim < 0:
+        return None
+    if transposed:
+        dense.shape[dense.ndim - 1], dense.shape[dense.ndim - 2] = operand.shape[dense.ndim - 2], operand.shape[dense.ndim - 1]
+    if on_device:
+        if transposed:
+            raise UnsupportedError("the gradient of this product must be composed, which it cannot be on a device; compute it in another dtype")
+        return Buffer.from_dlpack(export_capsule(
+            None, dense.data, dense.device_type, dense.device_id, dense.type, dense.ndim, dense.shape, True, 0))
+    shape = tuple([dense.shape[axis] for axis in range(dense.ndim)])
+    dtype = numpy_dtype(dense.type)
+    bytes = array_type_of_hip(dense.type).bits // 8
+    for extent in shape:
+        bytes *= extent
+    if bytes == 0:
+        made = numpy.empty(shape, dtype)
+    else:
+        start = <char *>dense.data
+        made = numpy.frombuffer(<char[:bytes]>start, dtype).reshape(shape)
+    return made.swapaxes(-1, -2) if transposed else made
+
+
+cdef bint is_transposed(const Operand *operand) noexcept nogil:
+    return operand.ndim >= 2 and operand.strides[operand.ndim - 1] != 1 and operand.strides[operand.ndim - 2] == 1
+
+
+cdef int by_function_form(ProductFrame *frame, Operands *operands, object options, size_t stream, bint on_device) except -1:
+    """Run what is not one launch as rocpy.matmul does: copies, compositions, empty results."""
+    a = view(&operands.a, is_transposed(&operands.a), on_device)
+    b = view(&operands.b, is_transposed(&operands.b), on_device)
+    c, bias, aux = (view(&operands.c, False, on_device), view(&operands.bias, False, on_device), view(&operands.aux, False, on_device))
+    out = view(&operands.out, False, on_device)
+    result = matmul(
+        a, b, c, alpha=frame.alpha, beta=None if c is None else frame.beta, epilogue=EPILOGUE_NAMES[frame.epilogue], bias=bias, aux=aux,
+        clamp=(frame.low, frame.high) if frame.clamped else None, dtype=array_type_of_hip(frame.result.type).name.decode(),
+        compute=_COMPUTE_NAMES[frame.compute], out=out, options=options, stream=stream if on_device else None,
+    )
+    if frame.extra.ndim < 0:
+        return 0
+    beside = view(&frame.extra, False, on_device)
+    value = result[1][EPILOGUES[EPILOGUE_NAMES[frame.epilogue]].outputs[0]]
+    if on_device:
+        beside.copy_from(value, stream=stream)
+    else:
+        beside[...] = value
+    return 0
+
+
+cdef int make_plan(ProductFrame *frame, Operands *operands, PlanKey *key, object options, int device, hipStream_t stream) except -1:
+    """Plan a product and keep the plan, under the key that the function form gives it too."""
+    cdef shared_ptr[CachedCall] call
+    cdef StreamContext *context = NULL
+    cdef Status status
+    problem = problem_of(
+        operands, EPILOGUE_NAMES[frame.epilogue], array_type_of_hip(frame.result.type).name.decode(), _COMPUTE_NAMES[frame.compute],
+        (frame.low, frame.high) if frame.clamped else None)
+    with nogil:
+        status = borrow_context(device, stream, &context)
+    _core.check(status)
+    try:
+        call = build(problem, options, context, False, 1)
+    finally:
+        release_context(context)
+    plan_cache().insert(key[0], call)
+    return 0
+
+
+cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, Outcome outcome, int device, hipStream_t stream,
+                         bint on_device) except -1:
+    """Do what an attempt could not."""
+    cdef Status status
+    cdef object options = options_of(frame)
+    if outcome == not_planned:
+        _core.ensure()
+        get_ready()
+        if options is not DEFAULT:
+            option_words().insert(frame.options, hash(options))
+        if on_device:
+            set_device(operands, frame, device)
+        elif device < 0:
+            _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+        if not on_device and (stages_arrays() or _choice.measures(tuning_word())):
+            return by_function_form(frame, operands, options, 0, False)
+        outcome = attempt(frame, operands, key, device, stream, not on_device, &status)
+        if outcome == not_planned:
+            make_plan(frame, operands, key, options, device, stream)
+            outcome = attempt(frame, operands, key, device, stream, not on_device, &status)
+    if outcome == failed:
+        _core.check(status)
+    elif outcome == refused:
+        raise InvalidProblemError("the arrays of the results have not the shapes and types of this product; trace the function again")
+    elif outcome != launched:
+        # Also where no plan is kept, because the cache is turned off.
+        by_function_form(frame, operands, options, <size_t>stream, on_device)
+    return 0
+
+
+cdef void set_device(Operands *operands, ProductFrame *frame, int device) noexcept:
+    """Say of the operands that they are where XLA's device is: in memory that the host reaches too, on a platform whose devices share it."""
+    cdef int kind = _CPU if platform.current().host_memory else _ROCM
+    cdef Operand *each[7]
+    cdef int i
+    each[0], each[1], each[2], each[3] = &operands.a, &operands.b, &operands.c, &operands.bias
+    each[4], each[5], each[6] = &operands.aux, &operands.out, &frame.extra
+    for i in range(7):
+        each[i].device_type = kind
+        each[i].device_id = device if kind == _ROCM else 0
+
+
+cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nogil:
+    """One call of XLA's. Errors become XLA's, with the name and the text of ours."""
+    cdef ProductFrame frame
+    cdef Operands operands
+    cdef PlanKey key
+    cdef Status status
+    cdef Outcome outcome = not_planned
+    cdef XLA_FFI_Error *error
+    cdef const char *fault
+    cdef hipStream_t stream = NULL
+    cdef int device = -1
+    if answers_metadata(call):
+        return NULL
+    fault = read_frame(call, &frame)
+    if fault != NULL:
+        return frame_error(call, fault, xla_invalid_argument)
+    operands.a, operands.b, operands.c = frame.operands[<int>frame_a], frame.operands[<int>frame_b], frame.operands[<int>frame_c]
+    operands.bias, operands.aux, operands.out = frame.operands[<int>frame_bias], frame.operands[<int>frame_aux], frame.result
+    operands.packed = False
+    if on_device:
+        error = frame_place(call, &device, &stream)
+        if error != NULL:
+            return error
+    # The first product of the process chooses the platform, which takes the GIL.
+    if _core.loaded() and tuning_word() >= 0 and (on_device or not stages_arrays()):
+        if on_device or table.hipGetDevice(&device) == 0:
+            outcome = attempt(&frame, &operands, &key, device, stream, not on_device, &status)
+            if outcome == launched:
+                return NULL
+    with gil:
+        try:
+            if outcome == failed:
+                _core.check(status)
+            if on_device:
+                set_device(&operands, &frame, device)
+            run_with_python(&frame, &operands, &key, outcome, device, stream, on_device)
+        except Exception as raised:
+            text = f"{type(raised).__name__}: {raised}".encode()
+            return frame_error(call, text, code_of(raised))
+    return NULL
+
+
+cdef int code_of(object raised) noexcept:
+    if isinstance(raised, (InvalidProblemError, InvalidOperandError)):
+        return xla_invalid_argument
+    if isinstance(raised, UnsupportedError):
+        return xla_unimplemented
+    return xla_resource_exhausted if isinstance(raised, OutOfMemoryError) else xla_internal
+
+
+cdef XLA_FFI_Error *on_cpu(XLA_FFI_CallFrame *call) noexcept nogil:
+    return handle(call, False)
+
+
+cdef XLA_FFI_Error *on_rocm(XLA_FFI_CallFrame *call) noexcept nogil:
+    return handle(call, True)
+
+
+for _name in EPILOGUE_NAMES:
+    add_frame_epilogue(_name.encode())
+
+CPU_HANDLER = PyCapsule_New(<void *>&on_cpu, NULL, NULL)
+ROCM_HANDLER = PyCapsule_New(<void *>&on_rocm, NULL, NULL)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: MIT
+"""rocpy.jax.matmul under jit: the case list against the oracle, plans, donation, export, and what is refused when."""
+
+from __future__ import annotations
+
+import doctest
+import threading
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.testing import Case, evaluate, run_case
+from rocpy.testing import cases as case_list
+from rocpy.testing.runner import check_outputs
+
+pytestmark = pytest.mark.jax
+
+# jax has no scales in a product and no types of six bits; those of four it packs.
+KNOWN = tuple(
+    case
+    for case in case_list.cases("quick")
+    if not case.scale and not case.amax and not case.scale_d and not case.alpha_imaginary and case.layout == "nn"
+)
+BASE = tuple(case for case in KNOWN if case.group == "tiny")
+# Each epilogue, each pair of types and each kind of bias once.
+SAMPLE = tuple(
+    dict.fromkeys(
+        (
+            *{case.epilogue: case for case in BASE if case.dtype == "float32"}.values(),
+            *{(case.dtype, case.result_dtype): case for case in BASE}.values(),
+            *{case.bias: case for case in BASE}.values(),
+        )
+    )
+)
+
+
+def jitted(jax, matmul):
+    """Return rocpy.jax.matmul compiled anew for each call, its arrays being arguments."""
+
+    def run(a, b, c=None, **keywords):
+        arrays = {name: keywords.pop(name) for name in ("bias", "aux") if name in keywords}
+        return jax.jit(lambda a, b, c, arrays: matmul(a, b, c, **arrays, **keywords))(a, b, c, arrays)
+
+    return run
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=[case.name for case in SAMPLE])
+def test_cases(case, jax, matmul):
+    result = run_case(case, jitted(jax, matmul), jax.numpy.asarray)
+    assert result.ok, result.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", KNOWN, ids=[case.name for case in KNOWN])
+def test_all_cases(case, jax, matmul):
+    result = run_case(case, jitted(jax, matmul), jax.numpy.asarray)
+    assert result.ok, result.message
+
+
+def test_the_sample_has_every_epilogue_and_type():
+    assert {case.epilogue for case in SAMPLE} == set(case_list.EPILOGUES)
+    assert {case.dtype for case in SAMPLE} >= {*case_list.DTYPES, *case_list.FLOAT8, "int8", "complex64"}
+
+
+@pytest.mark.parametrize("name", [name for name, row in EPILOGUES.items() if row.enumerator is None])
+def test_composed_epilogues(name, jax, matmul):
+    result = run_case(Case(5, 6, 7, epilogue=name), jitted(jax, matmul), jax.numpy.asarray)
+    assert result.ok, result.message
+    with pytest.raises(jax.errors.JaxRuntimeError, match=f"UnsupportedError: epilogue '{name}'"):
+        run_case(Case(5, 6, 7, epilogue=name), lambda *a, **k: matmul(*a, **k, options={"fallback": "error"}))
+
+
+@pytest.mark.parametrize(("a", "b"), [((0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0)), ((0, 2, 3), (3, 4))])
+def test_empty_extents(a, b, jax, matmul):
+    a, b = np.ones(a, np.float32), np.ones(b, np.float32)
+    bias = np.arange(b.shape[-1], dtype=np.float32)
+    d, aux = jax.jit(lambda a, b: matmul(a, b, epilogue="relu_aux_bias", bias=bias))(a, b)
+    np.testing.assert_array_equal(d, np.maximum(a @ b + bias, 0))
+    np.testing.assert_array_equal(aux["relu_aux"], a @ b + bias)
+
+
+def test_vectors(jax, matmul, rng):
+    v, m = rng.standard_normal(4, dtype=np.float32), rng.standard_normal((4, 5), dtype=np.float32)
+    for a, b in ((v, m), (m.T, v), (v, v)):
+        found = check_outputs(evaluate(a, b), jax.jit(matmul)(a, b), np.float32)["result"]
+        assert found.ok, found.message
+
+
+# ---- plans ----
+
+
+def test_a_compiled_call_finds_the_plan_of_the_call_before(jax, matmul, fresh_plan_cache):
+    a, b, bias = np.ones((4, 5), np.float32), np.ones((5, 6), np.float32), np.ones(6, np.float32)
+    layer = jax.jit(lambda a, b, bias: matmul(a, b, epilogue="gelu_bias", bias=bias))
+    layer(a, b, bias).block_until_ready()
+    before = rocpy.plan_cache.info()
+    for _ in range(5):
+        layer(a, b, bias).block_until_ready()
+    after = rocpy.plan_cache.info()
+    assert before["size"] == after["size"] == 1
+    assert after["hits"] - before["hits"] == 5
+    assert after["misses"] == before["misses"]
+    # The function form asks by the same key.
+    rocpy.matmul(a, b, epilogue="gelu_bias", bias=bias, dtype="float32", out=np.empty((4, 6), np.float32))
+    assert rocpy.plan_cache.info()["hits"] == after["hits"] + 1
+
+
+@pytest.mark.parametrize("capacity", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_products_without_room_for_plans(capacity, run_python):
+    run_python(
+        """
+        import jax, numpy as np
+        from rocpy.jax import matmul
+        a, b = np.ones((4, 5), np.float32), np.ones((5, 6), np.float32)
+        pair = jax.jit(lambda a, b: (matmul(a, b), matmul(a, b[:, :2], alpha=2.0)))
+        for _ in range(3):
+            x, y = pair(a, b)
+            assert (x == 5).all() and (y == 10).all()
+        """,
+        ROCPY_PLAN_CACHE=str(capacity),
+    )
+
+
+def test_options_hold_where_the_function_is_traced(jax, matmul):
+    a, b = np.ones((4, 5), np.float32), np.ones((5, 6), np.float32)
+    with rocpy.options(fallback="error"):
+        traced = jax.jit(lambda a, b: matmul(a, b, epilogue="gelu_erf")).lower(a, b).compile()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="fallback='error'"):
+        traced(a, b)
+    exact = jax.jit(lambda a, b: matmul(a, b, options={"reproducible": True}))
+    np.testing.assert_array_equal(exact(a, b), exact(a, b))
+
+
+def test_threads_share_one_compiled_function(jax, matmul, rng):
+    a, b = rng.standard_normal((33, 47), dtype=np.float32), rng.standard_normal((47, 21), dtype=np.float32)
+    layer = jax.jit(lambda a, b: matmul(matmul(a, b, epilogue="gelu"), b.T))
+    wanted, right = np.asarray(layer(a, b)), []
+
+    def work():
+        right.extend(np.array_equal(layer(a, b), wanted) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == [True] * 80
+
+
+# ---- jax's own machinery ----
+
+
+def test_donated_operands(jax, matmul, rng):
+    a, b = rng.standard_normal((8, 8), dtype=np.float32), rng.standard_normal((8, 8), dtype=np.float32)
+    step = jax.jit(lambda a, b: matmul(a, b, epilogue="relu"), donate_argnums=0)
+    given = jax.numpy.array(a)
+    found = check_outputs(evaluate(a, b, epilogue="relu"), step(given, b), np.float32)["result"]
+    assert found.ok, found.message
+    assert given.is_deleted()
+
+
+def test_loops_and_branches(jax, matmul):
+    w = 0.5 * np.eye(4)
+
+    def body(_, x):
+        return jax.lax.cond(x[0, 0] > 1, lambda x: matmul(x, w), lambda x: matmul(x, w, epilogue="relu"), x)
+
+    np.testing.assert_array_equal(jax.jit(lambda x: jax.lax.fori_loop(0, 6, body, x))(8 * np.eye(4)), np.eye(4) / 8)
+
+
+def test_it_is_one_call_in_the_compiled_program(jax, matmul):
+    shape = jax.ShapeDtypeStruct((4, 4), np.float32)
+    text = jax.jit(lambda a, b, bias: matmul(a, b, epilogue="gelu_bias", bias=bias)).lower(
+        shape, shape, jax.ShapeDtypeStruct((4,), np.float32)
+    )
+    compiled = text.compile().as_text()
+    assert compiled.count('custom_call_target="rocpy_matmul"') == 1
+    assert "dot(" not in compiled
+    assert "tanh" not in compiled
+
+
+def exported(jax, function, *shapes):
+    from jax import export
+
+    scope = export.SymbolicScope()
+    arguments = [jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), np.float32) for shape in shapes]
+    allowed = [export.DisabledSafetyCheck.custom_call("rocpy_matmul")]
+    return export.export(jax.jit(function), disabled_checks=allowed)(*arguments)
+
+
+def test_symbolic_extents(jax, matmul, rng):
+    layer = exported(jax, lambda a, b: matmul(a, b, epilogue="relu_aux"), "n, m, k", "k, 6")
+    for shape in ((2, 3, 4), (1, 5, 2)):
+        a, b = rng.standard_normal(shape, dtype=np.float32), rng.standard_normal((shape[2], 6), dtype=np.float32)
+        for found in check_outputs(evaluate(a, b, epilogue="relu_aux"), layer.call(a, b), np.float32).values():
+            assert found.ok, found.message
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (("m, k", "j, n"), r"the last axis of a has 3 elements.*k = 3, j = 4"),
+        (("m, k", "5, n"), "the last axis of a has"),
+        (("p, m, k", "q, k, n"), r"batch axes .* do not broadcast.*p = 2"),
+    ],
+)
+def test_symbolic_extents_that_do_not_fit(shapes, message, jax, matmul):
+    with pytest.raises(InvalidProblemError, match=message):
+        exported(jax, matmul, *shapes)
+
+
+# ---- refusals ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (((4, 5), (4, 5)), InvalidProblemError, "must be equal"),
+        (((4, 5), (5, 6), {"epilogue": "bias"}), InvalidProblemError, "adds a bias"),
+        (((4, 5), (5, 6), {"epilogue": "no"}), InvalidProblemError, "no epilogue"),
+        (((4, 5), (5, 6), {"epilogue": "clamp"}), InvalidProblemError, "clamp="),
+        (((4, 5), (5, 6), {"clamp": (2, 1), "epilogue": "clamp"}), InvalidProblemError, "low"),
+        (((4, 5), (5, 6), {"beta": 2.0}), InvalidProblemError, "no c"),
+        (((4, 5), (5, 6), {"alpha": object}), InvalidOperandError, "real number"),
+        (((4, 5), (5, 6), {"dtype": "int32"}), (InvalidProblemError, UnsupportedError), "int32"),
+        (((4, 5), (5, 6), {"compute": "fast"}), UnsupportedError, "compute"),
+        (((4, 5), (5, 6), {"options": {"copies": 1}}), InvalidProblemError, "copies"),
+    ],
+)
+def test_mistakes_are_told_when_the_function_is_traced(arguments, error, message, jax, matmul):
+    a, b, *rest = arguments
+    keywords = rest[0] if rest else {}
+    with pytest.raises(error, match=message):
+        jax.jit(lambda a, b: matmul(a, b, **keywords)).lower(*(jax.ShapeDtypeStruct(x, np.float32) for x in (a, b)))
+
+
+def test_operands_of_other_kinds(jax, matmul):
+    a = np.ones((2, 2), np.float32)
+    with pytest.raises(InvalidOperandError, match="b: got builtins.list"):
+        matmul(a, [[1.0]])
+    with pytest.raises(InvalidOperandError, match="a: .*int16"):
+        matmul(a.astype(np.int16), a.astype(np.int16))
+    with pytest.raises(InvalidProblemError, match="keys"):
+        matmul(a, a, epilogue="dgelu", aux={"no": a})
+    with pytest.raises(UnsupportedError, match="alpha: traced"):
+        jax.jit(lambda s: matmul(a, a, alpha=s))(2.0)
+
+
+def test_examples(jax):
+    import rocpy.jax
+
+    found = doctest.DocTestFinder().find(rocpy.jax.matmul, "matmul", globs={})
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert sum(runner.run(test).attempted for test in found) > 0
+    assert runner.summarize().failed == 0
