@@ -140,6 +140,46 @@ typedef enum hipStreamCaptureStatus {
   hipStreamCaptureStatusInvalidated = 2,
 } hipStreamCaptureStatus;
 
+typedef enum hipStreamCaptureMode {
+  hipStreamCaptureModeGlobal = 0,
+  hipStreamCaptureModeThreadLocal = 1,
+  hipStreamCaptureModeRelaxed = 2,
+} hipStreamCaptureMode;
+
+typedef enum hipStreamUpdateCaptureDependenciesFlags {
+  hipStreamAddCaptureDependencies = 0,
+  hipStreamSetCaptureDependencies = 1,
+} hipStreamUpdateCaptureDependenciesFlags;
+
+typedef enum hipGraphNodeType {
+  hipGraphNodeTypeKernel = 0,
+  hipGraphNodeTypeMemcpy = 1,
+  hipGraphNodeTypeMemset = 2,
+  hipGraphNodeTypeHost = 3,
+  hipGraphNodeTypeGraph = 4,
+  hipGraphNodeTypeEmpty = 5,
+  hipGraphNodeTypeWaitEvent = 6,
+  hipGraphNodeTypeEventRecord = 7,
+} hipGraphNodeType;
+
+typedef enum hipGraphInstantiateFlags {
+  hipGraphInstantiateFlagAutoFreeOnLaunch = 1,
+  hipGraphInstantiateFlagUpload = 2,
+  hipGraphInstantiateFlagDeviceLaunch = 4,
+  hipGraphInstantiateFlagUseNodePriority = 8,
+} hipGraphInstantiateFlags;
+
+typedef enum hipGraphExecUpdateResult {
+  hipGraphExecUpdateSuccess = 0,
+  hipGraphExecUpdateError = 1,
+  hipGraphExecUpdateErrorTopologyChanged = 2,
+  hipGraphExecUpdateErrorNodeTypeChanged = 3,
+  hipGraphExecUpdateErrorFunctionChanged = 4,
+  hipGraphExecUpdateErrorParametersChanged = 5,
+  hipGraphExecUpdateErrorNotSupported = 6,
+  hipGraphExecUpdateErrorUnsupportedFunctionChange = 7,
+} hipGraphExecUpdateResult;
+
 /* Flags, as the header gives them: plain numbers, not enumerators. */
 enum {
   hipEventDefault = 0x0,
@@ -324,6 +364,9 @@ typedef struct hipPointerAttribute_t {
 typedef struct ihipStream_t *hipStream_t;
 typedef struct ihipEvent_t *hipEvent_t;
 typedef struct ihipModule_t *hipModule_t;
+typedef struct ihipGraph *hipGraph_t;
+typedef struct hipGraphNode *hipGraphNode_t;
+typedef struct hipGraphExec *hipGraphExec_t;
 typedef struct ihipModuleSymbol_t *hipFunction_t;
 typedef int hipDevice_t;
 typedef void *hipDeviceptr_t;
@@ -334,6 +377,20 @@ typedef enum hipJitOption { hipJitOptionMaxRegisters = 0 } hipJitOption; /* pass
 
 typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void *user_data);
 typedef void (*hipHostFn_t)(void *user_data);
+
+typedef struct hipHostNodeParams {
+  hipHostFn_t fn;
+  void *userData;
+} hipHostNodeParams;
+
+typedef struct hipMemsetParams {
+  void *dst;
+  unsigned int elementSize;
+  size_t height;
+  size_t pitch;
+  unsigned int value;
+  size_t width;
+} hipMemsetParams;
 
 #ifdef __cplusplus
 }

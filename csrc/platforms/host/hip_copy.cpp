@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // HIP rows that copy and fill memory.
+#include "graph.hpp"
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
-#include "runtime.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -13,9 +13,14 @@ namespace {
 
 enum class Waiting { until_done, no };
 
-// Hands the function over in the stream's order; with Waiting::until_done it has run on return.
+// Hands the function over in the stream's order; with Waiting::until_done it has run on return. A capture takes it if
+// the caller did not ask to wait: `wanted`.
 template <class Function>
-hipError_t submit(Stream *stream, Waiting waiting, Function function) {
+hipError_t submit(Stream *stream, hipGraphNodeType type, Waiting wanted, Waiting waiting, Function function) {
+  if (const auto answer = wanted == Waiting::until_done ? capture_forbids_wait(stream, false)
+                                                        : offer_to_capture(stream, type, function)) {
+    return *answer;
+  }
   if (waiting == Waiting::no) {
     in_order(stream, function);
     return hipSuccess;
@@ -51,20 +56,15 @@ hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hi
   if (bytes == 0) {
     return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
   }
-  if (dst == nullptr || src == nullptr) {
-    return hipErrorInvalidValue;
-  }
-  if (const hipError_t error = check_kind(kind)) {
+  if (const hipError_t error = check_copy(dst, src, bytes, kind)) {
     return error;
-  }
-  if (!is_range_valid(dst, bytes) || !is_range_valid(src, bytes) || !is_direction_possible(dst, src, kind)) {
-    return hipErrorInvalidValue;
   }
   Stream *stream = resolve(handle);
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, waiting_for(dst, src, kind, waiting), [=] { std::memmove(dst, src, bytes); });
+  return submit(stream, hipGraphNodeTypeMemcpy, waiting, waiting_for(dst, src, kind, waiting),
+                [=] { std::memmove(dst, src, bytes); });
 }
 
 hipError_t copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes, hipStream_t handle,
@@ -104,7 +104,7 @@ hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, waiting_for(dst, src, kind, waiting), [=] {
+  return submit(stream, hipGraphNodeTypeMemcpy, waiting, waiting_for(dst, src, kind, waiting), [=] {
     for (size_t row = 0; row < height; ++row) {
       std::memmove(static_cast<char *>(dst) + row * dst_pitch, static_cast<const char *>(src) + row * src_pitch, width);
     }
@@ -131,7 +131,8 @@ hipError_t fill(void *dst, Element value, size_t count, hipStream_t handle, Wait
       reinterpret_cast<uintptr_t>(dst) % sizeof(Element) != 0) {
     return hipErrorInvalidValue;
   }
-  return submit(stream, waiting, [=] { std::fill_n(static_cast<Element *>(dst), count, value); });
+  return submit(stream, hipGraphNodeTypeMemset, waiting, waiting,
+                [=] { std::fill_n(static_cast<Element *>(dst), count, value); });
 }
 
 hipError_t fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t handle,
@@ -147,14 +148,52 @@ hipError_t fill_2d(void *dst, size_t pitch, int value, size_t width, size_t heig
   if (pitch < width || !span_of(pitch, width, height, &bytes) || !is_fillable(dst, bytes)) {
     return hipErrorInvalidValue;
   }
-  return submit(stream, waiting, [=] {
+  return submit(stream, hipGraphNodeTypeMemset, waiting, waiting, [=] {
     for (size_t row = 0; row < height; ++row) {
       std::memset(static_cast<char *>(dst) + row * pitch, value, width);
     }
   });
 }
 
+template <class Element>
+void fill_rows(const hipMemsetParams &params) {
+  for (size_t row = 0; row < params.height; ++row) {
+    auto *first = reinterpret_cast<Element *>(static_cast<char *>(params.dst) + row * params.pitch);
+    std::fill_n(first, params.width, static_cast<Element>(params.value));
+  }
+}
+
 }  // namespace
+
+hipError_t check_copy(const void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
+  if (dst == nullptr || src == nullptr) {
+    return hipErrorInvalidValue;
+  }
+  if (const hipError_t error = check_kind(kind)) {
+    return error;
+  }
+  const bool is_possible =
+      is_range_valid(dst, bytes) && is_range_valid(src, bytes) && is_direction_possible(dst, src, kind);
+  return is_possible ? hipSuccess : hipErrorInvalidValue;
+}
+
+bool make_fill(const hipMemsetParams &params, std::function<void()> *fill) {
+  const size_t size = params.elementSize;
+  size_t row_bytes, bytes;
+  if ((size != 1 && size != 2 && size != 4) || params.width == 0 || params.height == 0 ||
+      reinterpret_cast<uintptr_t>(params.dst) % size != 0 || (params.height > 1 && params.pitch % size != 0) ||
+      __builtin_mul_overflow(params.width, size, &row_bytes) || (params.height > 1 && params.pitch < row_bytes) ||
+      !span_of(params.pitch, row_bytes, params.height, &bytes) || !is_fillable(params.dst, bytes)) {
+    return false;
+  }
+  *fill = [params] {
+    const auto rows = params.elementSize == 1   ? fill_rows<uint8_t>
+                      : params.elementSize == 2 ? fill_rows<uint16_t>
+                                                : fill_rows<uint32_t>;
+    rows(params);
+  };
+  return true;
+}
 
 }  // namespace rocpy_host
 

@@ -2,9 +2,9 @@
 // HIP rows about devices. All devices are this machine's CPU: they share its cores and its memory.
 #include "device_properties.hpp"
 #include "environment.h"
+#include "graph.hpp"
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
-#include "runtime.hpp"
 #include "window.hpp"
 
 #include <algorithm>
@@ -209,13 +209,22 @@ hipError_t rocpy_host_hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properti
 }
 
 hipError_t rocpy_host_hipDeviceSynchronize() {
-  return hip_call([] { return wait_device(current_device(), false) ? hipSuccess : hipErrorDeinitialized; });
+  return hip_call([] {
+    const int device = current_device();
+    if (const auto answer = capture_forbids_device_wait(device)) {
+      return *answer;
+    }
+    return wait_device(device, false) ? hipSuccess : hipErrorDeinitialized;
+  });
 }
 
 hipError_t rocpy_host_hipDeviceReset() {
   return hip_call([] {
     const int index = current_device();
     Device &device = runtime().devices[index];
+    if (const auto answer = capture_forbids_device_wait(index)) {
+      return *answer;
+    }
     if (!wait_device(index, false)) {
       return hipErrorDeinitialized;
     }

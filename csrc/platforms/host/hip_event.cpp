@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about events. A record is a point in a stream that takes the time when it is reached.
+#include "graph.hpp"
 #include "hip_call.hpp"
-#include "runtime.hpp"
 
 #include <time.h>
 
@@ -21,6 +21,7 @@ int64_t now_ns() {
 
 struct Record {
   Point point{nullptr, 0};
+  Mark mark;  // instead of the point, in a capture
   std::atomic<int64_t> time_ns{0};
   bool is_done() const { return rocpy_host::is_done(point.stream, point.ticket); }
 };
@@ -74,9 +75,19 @@ hipError_t with_event(hipEvent_t handle, Body body) {
   });
 }
 
-std::shared_ptr<Record> last_record(Event *event) {
+// None for an event that was recorded in a capture: once that is over, the event counts as never recorded.
+std::shared_ptr<Record> last_record(Event *event, Mark *mark) {
   std::lock_guard<std::mutex> lock(runtime().mutex);
-  return event->record;
+  if (event->record == nullptr || event->record->mark.capture == nullptr) {
+    return event->record;
+  }
+  *mark = event->record->mark;
+  return nullptr;
+}
+
+void set_record(Event *event, std::shared_ptr<Record> record) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  event->record.swap(record);
 }
 
 hipError_t record(Event *event, hipStream_t stream_handle) {
@@ -89,6 +100,12 @@ hipError_t record(Event *event, hipStream_t stream_handle) {
   }
   auto made = std::make_shared<Record>();
   made->point.stream = stream;
+  if (const auto answer = capture_record(stream, &made->mark)) {
+    if (*answer == hipSuccess) {
+      set_record(event, std::move(made));
+    }
+    return *answer;
+  }
   if (const uint64_t ticket = begin_inline(stream)) {
     made->point.ticket = ticket;
     made->time_ns.store(now_ns(), std::memory_order_relaxed);
@@ -96,13 +113,18 @@ hipError_t record(Event *event, hipStream_t stream_handle) {
   } else {
     made->point.ticket = enqueue_function(stream, [made] { made->time_ns.store(now_ns(), std::memory_order_relaxed); });
   }
-  std::lock_guard<std::mutex> lock(runtime().mutex);
-  event->record.swap(made);
+  set_record(event, std::move(made));
   return hipSuccess;
 }
 
 hipError_t elapsed(float *ms, Event *start, Event *stop) {
-  const auto first = last_record(start), second = last_record(stop);
+  Mark first_mark, second_mark;
+  const auto first = last_record(start, &first_mark), second = last_record(stop, &second_mark);
+  for (const Mark *mark : {&first_mark, &second_mark}) {
+    if (const auto answer = capture_forbids_event(*mark)) {
+      return *answer;
+    }
+  }
   if (first == nullptr || second == nullptr || ((start->flags | stop->flags) & hipEventDisableTiming) != 0 ||
       start->device != stop->device) {
     return hipErrorInvalidHandle;
@@ -139,21 +161,33 @@ hipError_t rocpy_host_hipEventRecord(hipEvent_t handle, hipStream_t stream) {
 
 hipError_t rocpy_host_hipEventRecordWithFlags(hipEvent_t handle, hipStream_t stream, unsigned int flags) {
   return with_event(handle, [=](Event *event) {
-    // The only other flag, "external", is for captured graphs.
+    // The only other flag, "external", would make a node that records when a graph runs; there is none here.
     return flags == 0 ? record(event, stream) : hipErrorInvalidValue;
   });
 }
 
 hipError_t rocpy_host_hipEventSynchronize(hipEvent_t handle) {
   return with_event(handle, [](Event *event) {
-    const auto record = last_record(event);
+    Mark mark;
+    const auto record = last_record(event, &mark);
+    auto answer = capture_forbids_event(mark);
+    if (!answer.has_value()) {
+      answer = capture_forbids_unsafe_call();
+    }
+    if (answer.has_value()) {
+      return *answer;
+    }
     return record == nullptr || wait(record->point.stream, record->point.ticket) ? hipSuccess : hipErrorDeinitialized;
   });
 }
 
 hipError_t rocpy_host_hipEventQuery(hipEvent_t handle) {
   return with_event(handle, [](Event *event) {
-    const auto record = last_record(event);
+    Mark mark;
+    const auto record = last_record(event, &mark);
+    if (const auto answer = capture_forbids_event(mark)) {
+      return *answer;
+    }
     return record == nullptr || record->is_done() ? hipSuccess : hipErrorNotReady;
   });
 }
@@ -195,7 +229,11 @@ hipError_t rocpy_host_hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t h
     if (flags != 0) {
       return hipErrorInvalidValue;
     }
-    const auto record = last_record(event);
+    Mark mark;
+    const auto record = last_record(event, &mark);
+    if (const auto answer = capture_wait(stream, mark)) {
+      return *answer;
+    }
     if (record != nullptr && record->point.stream != stream && !record->is_done()) {
       enqueue_function_item(stream, [] {}, false, &record->point);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // HIP rows that give out, free and describe memory.
 #include "hip_memory.hpp"
+#include "graph.hpp"
 #include "hip_call.hpp"
 #include "os.hpp"
-#include "runtime.hpp"
 
 #include <cstdlib>
 #include <iterator>
@@ -74,6 +74,14 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
   return hipSuccess;
 }
 
+// For the calls that AMD's runtime may wait for the device in.
+hipError_t allocate_at_once(void **pointer, size_t bytes, MemoryKind kind, unsigned flags) {
+  if (const auto answer = capture_forbids_unsafe_call()) {
+    return *answer;
+  }
+  return allocate(pointer, bytes, kind, flags);
+}
+
 // Takes the allocation out of the table and frees it. It is there: the caller has looked.
 void release(const void *pointer) {
   {
@@ -113,6 +121,9 @@ void unclaim(const void *pointer) {
 hipError_t free_now(void *pointer, bool host_only) {
   if (pointer == nullptr) {
     return hipSuccess;
+  }
+  if (const auto answer = capture_forbids_unsafe_call()) {
+    return *answer;
   }
   Allocation found;
   if (!claim(pointer, &found)) {
@@ -186,7 +197,8 @@ void free_allocations_of(int device) {
 using namespace rocpy_host;
 
 hipError_t rocpy_host_hipMalloc(void **ptr, size_t size) {
-  return hip_call([=] { return ptr != nullptr ? allocate(ptr, size, MemoryKind::device, 0) : hipErrorInvalidValue; });
+  return hip_call(
+      [=] { return ptr != nullptr ? allocate_at_once(ptr, size, MemoryKind::device, 0) : hipErrorInvalidValue; });
 }
 
 hipError_t rocpy_host_hipFree(void *ptr) {
@@ -202,7 +214,7 @@ hipError_t rocpy_host_hipHostMalloc(void **ptr, size_t size, unsigned int flags)
     if (ptr == nullptr || (flags & ~known_flags) != 0 || is_contradiction) {
       return hipErrorInvalidValue;
     }
-    return allocate(ptr, size, MemoryKind::host, flags);
+    return allocate_at_once(ptr, size, MemoryKind::host, flags);
   });
 }
 
@@ -215,7 +227,7 @@ hipError_t rocpy_host_hipMallocManaged(void **ptr, size_t size, unsigned int fla
     if (ptr == nullptr || size == 0 || (flags != hipMemAttachGlobal && flags != hipMemAttachHost)) {
       return hipErrorInvalidValue;
     }
-    return allocate(ptr, size, MemoryKind::managed, flags);
+    return allocate_at_once(ptr, size, MemoryKind::managed, flags);
   });
 }
 
@@ -224,8 +236,15 @@ hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream
     if (ptr == nullptr) {
       return hipErrorInvalidValue;
     }
+    Stream *found = resolve(stream);
+    if (found == nullptr) {
+      return hipErrorContextIsDestroyed;
+    }
+    if (const auto answer = capture_forbids_work(found)) {
+      return *answer;
+    }
     // There from the call on, which is earlier than the stream requires.
-    return resolve(stream) != nullptr ? allocate(ptr, size, MemoryKind::device, 0) : hipErrorContextIsDestroyed;
+    return allocate(ptr, size, MemoryKind::device, 0);
   });
 }
 
@@ -237,6 +256,9 @@ hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
     Stream *stream = resolve(handle);
     if (stream == nullptr) {
       return hipErrorContextIsDestroyed;
+    }
+    if (const auto answer = capture_forbids_work(stream)) {
+      return *answer;
     }
     Allocation found;
     if (!claim(ptr, &found)) {
@@ -257,6 +279,9 @@ hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int
     const uintptr_t base = address_of(host_ptr);
     if (host_ptr == nullptr || bytes == 0 || base + bytes < base || (flags & ~known_flags) != 0) {
       return hipErrorInvalidValue;
+    }
+    if (const auto answer = capture_forbids_unsafe_call()) {
+      return *answer;
     }
     std::lock_guard<std::mutex> lock(runtime().mutex);
     auto &allocations = memory().allocations;
@@ -279,6 +304,9 @@ hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
   return hip_call([=] {
     if (host_ptr == nullptr) {
       return hipErrorInvalidValue;
+    }
+    if (const auto answer = capture_forbids_unsafe_call()) {
+      return *answer;
     }
     Allocation found;
     if (!find_allocation(host_ptr, &found) || found.kind != MemoryKind::registered ||
@@ -383,7 +411,11 @@ hipError_t rocpy_host_hipMemPrefetchAsync(const void *ptr, size_t count, int dev
     if (!is_migratable(ptr, count)) {
       return hipErrorInvalidValue;
     }
-    return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
+    Stream *stream = resolve(handle);
+    if (stream == nullptr) {
+      return hipErrorContextIsDestroyed;
+    }
+    return capture_forbids_work(stream).value_or(hipSuccess);
   });
 }
 

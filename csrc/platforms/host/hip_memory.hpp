@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace rocpy_host {
 
@@ -28,6 +29,10 @@ bool is_host_memory_shared();
 
 // Whether [pointer, pointer + bytes) may be copied or filled: not null, and within its allocation if it is in one.
 bool is_range_valid(const void *pointer, size_t bytes);
+
+// Whether bytes can be copied so, and the function that fills as a graph's node is to; false: it cannot.
+hipError_t check_copy(const void *dst, const void *src, size_t bytes, hipMemcpyKind kind);
+bool make_fill(const hipMemsetParams &params, std::function<void()> *fill);
 
 // Frees what hipMalloc and its like gave out on the device, as hipDeviceReset does.
 void free_allocations_of(int device);

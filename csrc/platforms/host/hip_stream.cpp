@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about streams. Order itself is in queue.cpp.
+#include "graph.hpp"
 #include "hip_call.hpp"
-#include "runtime.hpp"
 
 #include <algorithm>
 
@@ -95,6 +95,9 @@ hipError_t rocpy_host_hipStreamDestroy(hipStream_t stream) {
 
 hipError_t rocpy_host_hipStreamSynchronize(hipStream_t handle) {
   return with_stream(handle, [](Stream *stream) {
+    if (const auto answer = capture_forbids_wait(stream, false)) {
+      return *answer;
+    }
     const bool is_complete = stream->is_null ? wait_device(stream->device, true)
                                              : wait(stream, stream->submitted.load(std::memory_order_relaxed));
     return is_complete ? hipSuccess : hipErrorDeinitialized;
@@ -103,6 +106,9 @@ hipError_t rocpy_host_hipStreamSynchronize(hipStream_t handle) {
 
 hipError_t rocpy_host_hipStreamQuery(hipStream_t handle) {
   return with_stream(handle, [](Stream *stream) {
+    if (const auto answer = capture_forbids_wait(stream, true)) {
+      return *answer;
+    }
     const bool is_idle = stream->is_null ? is_device_idle(stream->device, true) : stream->idle();
     return is_idle ? hipSuccess : hipErrorNotReady;
   });
@@ -149,21 +155,14 @@ hipError_t rocpy_host_hipStreamGetId(hipStream_t handle, unsigned long long *id)
   return with_stream(handle, body, hipErrorInvalidHandle);
 }
 
-hipError_t rocpy_host_hipStreamIsCapturing(hipStream_t handle, hipStreamCaptureStatus *status) {
-  return with_stream(handle, [=](Stream *) {
-    if (status == nullptr) {
-      return hipErrorInvalidValue;
-    }
-    *status = hipStreamCaptureStatusNone;
-    return hipSuccess;
-  });
-}
-
 hipError_t rocpy_host_hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t callback, void *user_data,
                                            unsigned int flags) {
   return with_stream(handle, [=](Stream *stream) {
     if (callback == nullptr || flags != 0) {
       return hipErrorInvalidValue;
+    }
+    if (const auto answer = capture_forbids_work(stream)) {
+      return *answer;
     }
     enqueue_host_function(stream, [=] { callback(handle, hipSuccess, user_data); });
     return hipSuccess;
@@ -175,7 +174,11 @@ hipError_t rocpy_host_hipLaunchHostFunc(hipStream_t handle, hipHostFn_t fn, void
     if (fn == nullptr) {
       return hipErrorInvalidValue;
     }
-    enqueue_host_function(stream, [=] { fn(user_data); });
+    const auto function = [=] { fn(user_data); };
+    if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeHost, function)) {
+      return *answer;
+    }
+    enqueue_host_function(stream, function);
     return hipSuccess;
   });
 }

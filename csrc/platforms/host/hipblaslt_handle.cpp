@@ -24,6 +24,13 @@ void report(const char *function, const char *format, ...) {
   std::fprintf(stderr, "rocpy host platform: %s: %s\n", function, message);
 }
 
+std::optional<hipblasStatus_t> captured_status(const char *function, std::optional<hipError_t> answer) {
+  if (!answer.has_value()) return std::nullopt;
+  if (*answer == hipSuccess) return HIPBLAS_STATUS_SUCCESS;
+  report(function, "refused while a stream is captured (HIP's error %d)", static_cast<int>(*answer));
+  return HIPBLAS_STATUS_INTERNAL_ERROR;
+}
+
 namespace {
 
 // Callers key tuning results on version and revision: it changes when the meaning of an algorithm id does.

@@ -81,6 +81,15 @@ hipblasStatus_t queue_launch(Stream *stream, const Launch &launch) {
   return HIPBLAS_STATUS_SUCCESS;
 }
 
+// What a capture of the stream says; without an answer the launch goes on.
+std::optional<hipblasStatus_t> capture_launch(Stream *stream, const Launch &launch) {
+  if (captures_in_progress.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const hipblasStatus_t status = refusal(launch);
+  if (status != HIPBLAS_STATUS_SUCCESS) return status;
+  return captured_status("hipblasLtMatmul",
+                         offer_to_capture(stream, hipGraphNodeTypeKernel, [launch] { lt::run(launch); }));
+}
+
 // The implicit search of a call without an algorithm, and of one whose product is skipped: the algorithm was chosen for
 // another k.
 bool choose_algorithm(Launch *launch) {
@@ -126,6 +135,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
     report("hipblasLtMatmul", "%p is not a live stream", static_cast<const void *>(stream));
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   }
+  if (const auto answer = capture_launch(queue, launch)) return *answer;
   if (!rocpy_host::enter_inline(queue)) return queue_launch(queue, launch);
   bool done = run(launch);
   rocpy_host::leave_inline(queue);

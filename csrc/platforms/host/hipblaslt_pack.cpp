@@ -109,6 +109,12 @@ hipblasStatus_t rocpy_host_rocpyExtPack(hipblasLtHandle_t handle, hipblasOperati
 
   rocpy_host::Stream *queue = rocpy_host::resolve(stream);
   if (!queue) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  const auto pack = [matrix = work.matrix, compute = work.compute, k = work.k, n = work.n, packed] {
+    gemm::pack(matrix, compute, k, n, packed);
+  };
+  const auto answer =
+      captured_status("rocpyExtPack", rocpy_host::offer_to_capture(queue, hipGraphNodeTypeKernel, pack));
+  if (answer.has_value()) return *answer;
   if (rocpy_host::enter_inline(queue)) {
     gemm::pack(work.matrix, work.compute, work.k, work.n, packed);
     rocpy_host::leave_inline(queue);

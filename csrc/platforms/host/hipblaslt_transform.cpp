@@ -284,6 +284,13 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
 
   rocpy_host::Stream *queue = rocpy_host::resolve(stream);
   if (!queue) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  const auto transform_once = [transform] {
+    Transform once = transform;
+    rocpy_host::lt::run(once);
+  };
+  const auto answer = captured_status("hipblasLtMatrixTransform",
+                                      rocpy_host::offer_to_capture(queue, hipGraphNodeTypeKernel, transform_once));
+  if (answer.has_value()) return *answer;
   if (rocpy_host::enter_inline(queue)) {
     rocpy_host::lt::run(transform);
     rocpy_host::leave_inline(queue);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The stream queues: what waits for what, the worker threads, and what becomes of them at exit and in a forked child.
-#include "runtime.hpp"
+#include "graph.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -17,13 +17,6 @@ namespace {
 
 constexpr auto worker_patience = std::chrono::seconds(1);
 constexpr auto exit_patience = std::chrono::seconds(5);
-
-uint64_t next_random(Runtime &rt) {
-  uint64_t z = rt.random_state += 0x9e3779b97f4a7c15;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return z ^ z >> 31;
-}
 
 // What stress mode does between any two steps: nothing, a yield, or a nap that lets every other stream go by.
 void dawdle(uint64_t random) {
@@ -251,6 +244,7 @@ void after_fork_in_child() {
   rt.ready.clear();
   rt.idle_workers = rt.workers = 0;
   rt.host_waiters = rt.running = 0;
+  forget_captures();
   for (Device &device : rt.devices) {
     reset_queue(rt, device.null_stream);
     device.pending.store(0);
@@ -266,6 +260,13 @@ void after_fork_in_child() {
 Runtime &runtime() {
   static auto *instance = new Runtime;
   return *instance;
+}
+
+uint64_t next_random(Runtime &rt) {
+  uint64_t z = rt.random_state += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
 }
 
 namespace {
@@ -308,6 +309,7 @@ bool destroy_stream(const void *handle) {
     return false;
   }
   rt.streams.retire(stream);
+  leave_capture(stream);
   stream->is_destroyed = true;
   recycle_if_unused(rt, stream);
   return true;
@@ -317,12 +319,24 @@ bool is_done(const Stream *stream, uint64_t ticket) {
   return stream->completed.load(std::memory_order_acquire) >= ticket;
 }
 
+namespace {
+
+// Work that was not offered to the capture of its stream would be missing in the graph: there is to be none then.
+void spoil_capture(const Stream *stream) {
+  if (stream->capture != nullptr) {
+    invalidate(stream->capture.get());
+  }
+}
+
+}  // namespace
+
 uint64_t begin_inline(Stream *stream) {
   Runtime &rt = runtime();
   if (rt.is_stressed) {
     return 0;
   }
   std::lock_guard<std::mutex> lock(rt.mutex);
+  spoil_capture(stream);
   Device &device = rt.devices[stream->device];
   const bool is_free = stream->is_null       ? device.pending.load(std::memory_order_relaxed) == 0
                        : stream->is_blocking ? stream->idle() && device.null_stream.idle()
@@ -357,6 +371,7 @@ uint64_t enqueue_item(Stream *stream, Work *work, bool host_function, const Poin
   item->work = work;
   item->host_function = host_function;
   std::unique_lock<std::mutex> lock(rt.mutex);
+  spoil_capture(stream);
   Device &device = rt.devices[stream->device];
   try {
     item->waits.reserve((stream->is_null ? device.streams.size() : 1) + 1);

@@ -4,7 +4,11 @@
 
 #include "types.h"
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <new>
+#include <optional>
 #include <utility>
 
 namespace rocpy_host {
@@ -37,6 +41,24 @@ bool wait(Stream *stream, uint64_t ticket);
 bool is_done(const Stream *stream, uint64_t ticket);
 
 int device_of(const Stream *stream);
+
+// Stream capture. While any stream is captured, work is offered to the capture of its stream before it is done: an
+// answer says that it became a node of the graph (hipSuccess) or is refused, and the caller is through; without one it
+// is done as ever. Whether the work can be done at all is to be checked before.
+extern std::atomic<int> captures_in_progress;
+std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, std::function<void()> work);
+
+template <class Function>
+std::optional<hipError_t> offer_to_capture(Stream *stream, hipGraphNodeType type, const Function &function) noexcept {
+  if (captures_in_progress.load(std::memory_order_relaxed) == 0) {
+    return std::nullopt;
+  }
+  try {
+    return capture_work(stream, type, function);
+  } catch (const std::bad_alloc &) {
+    return hipErrorOutOfMemory;
+  }
+}
 
 template <class Function>
 struct Task final : Work {

@@ -8,12 +8,15 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 namespace rocpy_host {
 
 constexpr int max_devices = 64;
+
+struct Capture;
 
 // A point in a stream: reached when the stream has done everything up to the ticket.
 struct Point {
@@ -51,6 +54,8 @@ struct Stream {
   bool is_waiting = false;    // its first item waits for another stream, which lists it as a waiter
   bool is_destroyed = false;  // its slot is free again once all its work is done
   std::vector<Stream *> waiters;
+  std::shared_ptr<Capture> capture;    // while its work goes into a graph
+  std::vector<size_t> captured_after;  // the nodes of that graph that its next work follows
 
   bool idle() const { return completed.load(std::memory_order_acquire) == submitted.load(std::memory_order_relaxed); }
 };
@@ -87,6 +92,9 @@ struct Runtime {
 
 // Made by the first call and never destroyed: worker threads may outlive static destruction.
 Runtime &runtime();
+
+// With the mutex held. What stress mode takes for chance.
+uint64_t next_random(Runtime &rt);
 
 int current_device();
 bool set_current_device(int device);  // false: no such device

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Graphs and the capture of streams into them, for the HIP sources only. All that is here is behind the runtime's
+// mutex.
+#pragma once
+
+#include "runtime.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace rocpy_host {
+
+struct Graph;
+
+struct Node {
+  hipGraphNodeType type = hipGraphNodeTypeEmpty;
+  int device = 0;
+  std::function<void()> work;  // none: the node only orders others
+  std::vector<size_t> after;   // nodes of the same graph, by index
+};
+
+// A node as callers name it; made when somebody first asks for it.
+struct NodeName {
+  std::atomic<uint64_t> handle{0};
+  uint32_t slot = 0, generation = 0;
+  Graph *graph = nullptr;
+  size_t index = 0;
+};
+
+struct Graph {
+  std::atomic<uint64_t> handle{0};
+  uint32_t slot = 0, generation = 0;
+  std::vector<Node> nodes;
+  std::vector<NodeName *> names;  // one for each node, or null
+  bool is_capturing = false;
+};
+
+// A graph made ready: its nodes as they were then, each after those that it follows.
+struct Program {
+  std::vector<Node> nodes;
+  bool has_host_function = false;
+  void run() const;
+};
+
+// One capture, from begin to end. It outlives its end for the events that were recorded in it.
+struct Capture {
+  uint64_t id = 0;
+  uint64_t thread = 0;
+  hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
+  bool is_valid = true, is_over = false;
+  Graph *graph = nullptr;
+  std::vector<Stream *> streams;  // the origin first, then those that joined
+  std::vector<size_t> released;   // nodes that the user took out of a stream's dependencies: they need no join
+  std::vector<hipGraphNode_t> dependencies;  // what hipStreamGetCaptureInfo_v2 last gave out
+};
+
+// Where an event was recorded in a capture: it is reached when these nodes are done.
+struct Mark {
+  std::shared_ptr<Capture> capture;
+  std::vector<size_t> after;
+};
+
+using GraphTable = HandleTable<Graph, 'G'>;
+using NodeTable = HandleTable<NodeName, 'N'>;
+GraphTable &graphs();
+NodeTable &graph_nodes();
+
+// With the mutex held.
+Graph *create_graph();  // null: too many
+void destroy_graph(Graph *graph);
+size_t add_node(Graph *graph, Node node);
+hipGraphNode_t name_node(Graph *graph, size_t index);        // null: too many
+std::shared_ptr<const Program> compile(const Graph &graph);  // null: nodes that wait for each other
+void leave_capture(Stream *stream);  // a stream goes: its capture is dropped, or made invalid if it only joined
+void invalidate(Capture *capture);
+void forget_captures();  // in a forked child
+
+// The rest takes the mutex. An answer refuses the call or says that it became part of a graph; without one it goes on
+// as ever. What must not be done while streams are captured makes those captures invalid.
+
+// A call that waits for a stream, or asks whether it is idle.
+std::optional<hipError_t> capture_forbids_wait(Stream *stream, bool is_query);
+// A call that waits for a device.
+std::optional<hipError_t> capture_forbids_device_wait(int device);
+// A call that may wait for the device by itself, as those that give out memory: see hipThreadExchangeStreamCaptureMode.
+std::optional<hipError_t> capture_forbids_unsafe_call();
+// Work that no graph can hold.
+std::optional<hipError_t> capture_forbids_work(Stream *stream);
+// An event that was recorded in a capture that still goes on.
+std::optional<hipError_t> capture_forbids_event(const Mark &mark);
+
+std::optional<hipError_t> capture_record(Stream *stream, Mark *mark);
+std::optional<hipError_t> capture_wait(Stream *stream, const Mark &mark);
+
+hipStreamCaptureStatus capture_status(const Stream *stream);  // with the mutex held
+bool has_blocking_capture(int device);                        // the same
+hipError_t begin_capture(Stream *stream, hipStreamCaptureMode mode);
+hipError_t end_capture(Stream *stream, hipGraph_t *graph);
+hipStreamCaptureMode exchange_capture_mode(hipStreamCaptureMode mode);
+
+}  // namespace rocpy_host
