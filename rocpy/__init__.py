@@ -12,6 +12,7 @@ from rocpy import _torch_hook, errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
 from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
+from rocpy.epilogues import epilogue
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,
@@ -49,6 +50,7 @@ __all__ = [
     "Weight",
     "dequantize",
     "dequantize_mx",
+    "epilogue",
     "errors",
     "explain",
     "grouped_matmul",

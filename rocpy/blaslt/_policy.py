@@ -389,6 +389,13 @@ def _copied_names(product: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _why(product: Any) -> str:
+    """Return why a planned product is computed as it is, where it is not one of the library's own."""
+    if product.problem.expression:
+        return str(product.why)
+    return product.unfused.text if product.unfused is not None else ""
+
+
 def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
     """Return how ``rocpy.matmul`` with these arguments would be computed, without computing it.
 
@@ -437,7 +444,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
             source=source,
             copies=_copied_names(product),
             packed=product.packed,
-            unfused=product.unfused.text if product.unfused is not None else "",
+            unfused=_why(product),
         )
 
 

@@ -22,6 +22,7 @@ from rocpy.blaslt.weight cimport Weight
 
 from rocpy import platform
 from rocpy.blaslt import _choice
+from rocpy.blaslt import _custom
 from rocpy.blaslt import _fallback
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
@@ -209,6 +210,27 @@ def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtyp
     return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
 
 
+cdef object custom_matmul(object a, object b, object c, dict arguments):
+    """Run a product with an epilogue of the user's, through torch's dispatcher where that must see it."""
+    from rocpy.blaslt import _custom_call  # it needs this module
+
+    try:
+        return _custom_call.product(matmul_here, a, b, c, **arguments)
+    except TorchLayerRequired:
+        dispatcher = torch_dispatcher()
+        if dispatcher is None:
+            raise
+    return dispatcher("matmul", (a, b, c), arguments)
+
+
+def matmul_here(a, b, c, *, alpha, beta, epilogue, bias, clamp, dtype, compute, out, options, stream, scale_a, scale_b, scale_c, scale_d):
+    """Run a product with one of the library's epilogues; torch's dispatcher is left to the caller."""
+    cdef tuple given = None
+    if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None:
+        given = (scale_a, scale_b, scale_c, scale_d, False)
+    return product(a, b, c, alpha, beta, epilogue, bias, None, clamp, dtype, compute, out, options, stream, given)
+
+
 def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
            scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, out=None,
            options=None, algorithm=None, autotune=None, stream=None):
@@ -230,7 +252,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Host scalars, complex for complex operands, whole for integer results; ``beta`` defaults to 1 when ``c`` is given. With
         ``beta=0``, ``c`` is not read.
     epilogue
-        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form.
+        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
+        tuple makes matmul return one, and ``out`` is a tuple then.
     bias
         For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``.
     aux
@@ -238,7 +261,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     clamp
         ``(low, high)`` of the clamp epilogues.
     epilogue_inputs
-        Not supported yet; anything but the default raises UnsupportedError.
+        Inputs of an epilogue made by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
     scale_a, scale_b
         Factors of the operands' elements: a number, float32 for each row of a (``(M,)`` or ``(M, 1)``) and column of b (``(N,)`` or
         ``(1, N)``), with batch axes in front if they differ; none stands for 1. For the MX formats ``float8_e8m0fnu`` or uint8 for each
@@ -296,8 +319,13 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
            [2., 2., 2., 2.]], dtype=float32)
     """
     cdef tuple given = None
+    if epilogue is not None and type(epilogue) is not str and _custom.is_custom(epilogue):
+        return custom_matmul(a, b, c, dict(
+            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
+            compute=compute, out=out, options=options, stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
+            amax=amax, algorithm=algorithm, autotune=autotune))
     if epilogue_inputs is not None:
-        _policy.refuse_later(epilogue_inputs=epilogue_inputs)
+        _custom.refuse_inputs(epilogue)
     if autotune is not None:
         with _choice.override(autotune):
             return matmul(

@@ -23,7 +23,7 @@ from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import lowering as _lowering
-from rocpy.blaslt import _choice, _fallback
+from rocpy.blaslt import _choice, _custom, _fallback
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset
@@ -90,7 +90,7 @@ cdef class Matmul:
                  scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
                  stream=None):
         if epilogue_inputs is not None:
-            _policy.refuse_later(epilogue_inputs=epilogue_inputs)
+            _custom.refuse_inputs(epilogue)
         _core.ensure()
         self.epilogue = epilogue_index(epilogue)
         row = EPILOGUES[EPILOGUE_NAMES[self.epilogue]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rocpy import dtypes
@@ -101,6 +101,10 @@ class Problem:
         Whether the largest magnitude of the result is wanted.
     conj_a, conj_b
         Whether the conjugate of the operand is multiplied.
+    expression
+        An epilogue of the user's as a JSON object (:class:`rocpy.epilogues.Expression`); empty for none.
+    inputs
+        Its inputs that are arrays: name, shape and dtype.
 
     Examples
     --------
@@ -136,6 +140,8 @@ class Problem:
     amax: bool = False
     conj_a: bool = False
     conj_b: bool = False
+    expression: str = ""
+    inputs: tuple[tuple[str, OperandInfo], ...] = ()
 
     @classmethod
     def make(
@@ -259,7 +265,7 @@ class Problem:
             raise InvalidProblemError("a problem needs operands a and b")
         more: dict[str, Any] = {name: data[name] for name in _FLAGS if name in data}
         more |= {name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data}
-        return cls.make(
+        made = cls.make(
             a,
             b,
             epilogue=data["epilogue"],
@@ -269,14 +275,24 @@ class Problem:
             **more,
             **dict[str, Any](operands),
         )
+        inputs = tuple((name, _read_operand(info)) for name, info in data.get("inputs", ()))
+        return (
+            replace(made, expression=data.get("expression", ""), inputs=inputs)
+            if inputs or data.get("expression")
+            else made
+        )
 
     def __str__(self) -> str:
         """Return one readable line."""
         batch = "x".join(map(str, self.batch_shape))
         return (
             f"{batch + ' of ' if batch else ''}({self.m} x {self.k}) @ ({self.k} x {self.n}), "
-            f"{self._operand_text} -> {self.dtype}, epilogue {self.epilogue}{self._scale_text}"
+            f"{self._operand_text} -> {self.dtype}, epilogue {self._epilogue_text}{self._scale_text}"
         )
+
+    @property
+    def _epilogue_text(self) -> str:
+        return str(json.loads(self.expression)["name"]) if self.expression else self.epilogue
 
     @property
     def _operand_text(self) -> str:
@@ -301,8 +317,10 @@ def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...]
 
 
 def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:
-    if data is None:
-        return None
+    return None if data is None else _read_operand(data)
+
+
+def _read_operand(data: Mapping[str, Any]) -> OperandInfo:
     return OperandInfo(tuple(data["shape"]), tuple(data["strides"]), data["dtype"], bool(data["packed"]))
 
 

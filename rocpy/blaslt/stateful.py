@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rocpy.blaslt import _custom
 from rocpy.blaslt import plan as _plan
 from rocpy.blaslt.algorithms import FORMAT, Algorithm
 from rocpy.blaslt.problem import Problem
@@ -61,6 +62,14 @@ class Matmul(_plan.Matmul):
     """
 
     __slots__ = ("__weakref__",)
+
+    def __new__(cls, *_: Any, epilogue: Any = None, **__: Any) -> Matmul:  # noqa: PYI034 (another class)
+        """Make the kind of product that the epilogue asks for."""
+        if cls is Matmul and _custom.is_custom(epilogue):
+            from rocpy.blaslt._custom_plan import CustomMatmul
+
+            return super().__new__(CustomMatmul)
+        return super().__new__(cls)
 
     def plan(
         self,

@@ -327,10 +327,10 @@ def test_dropping_a_plan_warns_of_nothing(operands):
         gc.collect()
 
 
-def test_arguments_of_later_features_are_refused_by_name(operands):
+def test_inputs_without_an_epilogue_that_takes_them_are_refused(operands):
     a, b, _ = operands
     for later in ({"epilogue_inputs": {}},):
-        with pytest.raises(rocpy.UnsupportedError, match=next(iter(later))):
+        with pytest.raises(rocpy.InvalidProblemError, match=next(iter(later))):
             rocpy.matmul(a, b, **later)
 
 

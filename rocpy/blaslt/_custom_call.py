@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""The function form with an epilogue of the user's: the way that was chosen for such operands before, or a plan."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rocpy.blaslt import _choice, _custom
+from rocpy.blaslt._custom_plan import CustomMatmul, finish
+from rocpy.blaslt._options import resolve_options
+from rocpy.blaslt.stateful import Matmul
+
+__all__ = ["product"]
+
+# Ways by what decides them, the one used last at the end.
+_KEPT: OrderedDict[Any, _Kept] = OrderedDict()
+_MOST = 512
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """How products of some kind are computed."""
+
+    lowering: str
+    bound: _custom.Bound
+    form: Any
+    rest: Any
+    dtype: str
+
+
+def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
+    """Return a product with an epilogue of the user's; ``run`` is the function form for the library's own."""
+    autotune, algorithm, out = arguments.pop("autotune"), arguments.pop("algorithm"), arguments.pop("out")
+    if autotune is not None:
+        with _choice.override(autotune):
+            return product(run, a, b, c, autotune=None, algorithm=algorithm, out=out, **arguments)
+    if algorithm is not None:
+        with Matmul(a, b, c, **arguments) as planned:
+            if isinstance(algorithm, dict):
+                algorithm = planned.pin(algorithm)
+            return planned.execute(out=out, algorithm=algorithm)
+    epilogue = arguments["epilogue"]
+    names = ("bias", "aux", "clamp")
+    _custom.refuse_operands(**{name: arguments[name] for name in names}, amax=arguments["amax"] or None)
+    inputs = _custom.complete(epilogue, arguments["epilogue_inputs"], b)
+    _custom.check_tensors(inputs)
+    key = _key(epilogue, inputs, a, b, c, arguments)
+    kept = None if key is None else _KEPT.get(key)
+    if kept is None:
+        kept = _plan(a, b, c, arguments)
+        if key is not None:
+            with _lock:
+                _KEPT[key] = kept
+                if len(_KEPT) > _MOST:
+                    _KEPT.popitem(last=False)
+    outs = _custom.check_out(out, kept.bound)
+    stream = arguments["stream"]
+    given = _custom.native_operands(kept.form, inputs, c, arguments["alpha"], arguments["beta"])
+    base = run(
+        a,
+        b,
+        given.pop("c"),
+        **given,
+        **_custom.native_settings(kept.form),
+        dtype=kept.dtype,
+        compute=arguments["compute"],
+        options=arguments["options"],
+        stream=stream,
+        out=outs[0] if kept.lowering == "native" else None,
+        **{name: arguments[name] for name in ("scale_a", "scale_b", "scale_c", "scale_d")},
+    )
+    if kept.lowering == "native":
+        return base if kept.bound.resolved.expression.single else (base,)
+    results = finish(kept.rest, base, inputs, kept.bound, outs, stream)
+    return results[0] if kept.bound.resolved.expression.single else results
+
+
+def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> _Kept:
+    with CustomMatmul(a, b, c, **arguments) as planned:
+        if _choice.measures(_choice.key_word()):
+            passed = {
+                name: value for name, value in arguments.items() if name not in ("options", "bias", "aux", "amax")
+            }
+            _choice.measure(planned.launched, planned.options, (a, b, c, None, None, None), passed)
+        planned.plan()
+        way = planned.way
+        return _Kept(way.lowering, planned.bound, way.form, way.rest, way.inner.problem.dtype)
+
+
+def _key(epilogue: Any, inputs: dict[str, Any], a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> Any:
+    """Return what decides how a product is computed; ``None`` where that cannot be told."""
+    signature = tuple(_signature(x) for x in (a, b, c, *inputs.values()))
+    scales = tuple(_signature(arguments[name]) for name in ("scale_a", "scale_b", "scale_c", "scale_d"))
+    factors = arguments["alpha"] == 1, arguments["beta"] is None
+    key = (
+        epilogue.expression,
+        signature,
+        scales,
+        factors,
+        str(arguments["dtype"]),
+        arguments["compute"],
+        resolve_options(arguments["options"]),
+        _choice.key_word(),
+    )
+    return None if _UNKNOWN in signature or _UNKNOWN in scales else key
+
+
+_UNKNOWN = ("unknown",)
+
+
+def _signature(x: Any) -> Any:
+    if x is None:
+        return None
+    if isinstance(x, (bool, int, float)):
+        return type(x), x
+    if type(x).__name__ == "Weight":
+        return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
+    try:
+        return type(x), tuple(x.shape), str(x.dtype)
+    except (AttributeError, TypeError):
+        return _UNKNOWN

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: MIT
+"""Matmul with an epilogue of the user's: one planned product for each way to compute it, and what is done after it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from rocpy import platform
+from rocpy._operand import TorchLayerRequired, resolve_stream
+from rocpy.blaslt import _choice, _custom, _policy
+from rocpy.blaslt import algorithms as _algorithms
+from rocpy.blaslt._options import Options, resolve_options
+from rocpy.blaslt.algorithms import Algorithm
+from rocpy.blaslt.call import Settle
+from rocpy.blaslt.lowering import lower, with_copies
+from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.stateful import REQUESTED, Matmul
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
+
+__all__ = ["CustomMatmul", "finish"]
+
+
+class _Way:
+    """One lowering: the product that it begins with, and what is left of the expression."""
+
+    lowering = ""
+    because = ""
+
+    def __init__(self, owner: CustomMatmul, form: Any, rest: Any, dtype: str) -> None:
+        self.form, self.rest = form, rest
+        self.inner = Matmul(
+            owner.operands["a"],
+            owner.operands["b"],
+            **_custom.native_operands(form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta),
+            **_custom.native_settings(form),
+            dtype=dtype,
+            options=dataclasses.replace(owner.chosen_options, fallback="error"),
+            stream=owner.given_stream,
+            **owner.settings,
+        )
+
+    def plan(self, requested: int) -> list[Algorithm]:
+        """Return the algorithms of the product, as ways to compute the whole."""
+        return self.inner.plan(max_algorithms=requested)
+
+    def reset(self, owner: CustomMatmul) -> None:
+        """Take the owner's operands as they are now."""
+        made = _custom.native_operands(self.form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta)
+        given = {"a": owner.operands["a"], "b": owner.operands["b"], **made}
+        self.inner.reset_operands(**{name: value for name, value in given.items() if value is not None})
+
+    def execute(self, owner: CustomMatmul, place: int | None, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
+        """Return the results."""
+        return (self.inner.execute(algorithm=place, out=outs[0], stream=stream),)
+
+
+class _Native(_Way):
+    lowering = "native"
+
+    def __init__(self, owner: CustomMatmul) -> None:
+        form = _custom.whole_form(owner.bound)
+        if form is None:
+            raise UnsupportedError(f"epilogue {owner.epilogue_name!r} is none of the library's own")
+        super().__init__(owner, form, None, owner.bound.out_types[0])
+        self.because = f"it is the library's epilogue {form.epilogue}"
+
+
+class _Unfused(_Way):
+    lowering = "unfused"
+
+    def __init__(self, owner: CustomMatmul) -> None:
+        from rocpy.epilogues._match import NativeForm
+
+        bound = owner.bound
+        if owner.chosen_options.fallback == "error":
+            raise UnsupportedError(
+                f"epilogue {owner.epilogue_name!r}: the {platform.current().name} platform computes it in no way but a "
+                "product followed by the framework's own operations, and options(fallback='error') forbids that"
+            )
+        _custom.check_promise(bound, owner.chosen_options)
+        form, rest = _custom.nearest_form(bound)
+        dtype = _custom.base_type(bound)
+        try:
+            super().__init__(owner, form, rest, dtype)
+            self.inner.plan(max_algorithms=1)
+        except UnsupportedError:
+            super().__init__(owner, NativeForm(), bound.resolved.expression, dtype)
+        self.because = (
+            f"epilogue {self.form.epilogue} in {self.inner.problem.dtype}, then the framework's own operations"
+        )
+
+    def execute(self, owner: CustomMatmul, place: int | None, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+        base = self.inner.execute(algorithm=place, stream=stream)
+        return finish(self.rest, base, owner.inputs, owner.bound, outs, stream)
+
+
+def finish(
+    rest: Any, base: Any, inputs: Mapping[str, Any], bound: _custom.Bound, outs: tuple[Any, ...], stream: Any
+) -> tuple[Any, ...]:
+    """Return the results of what is left of an expression after the product, written where the user wants them."""
+    from rocpy.epilogues._evaluate import evaluate
+
+    settle = None if stream is None else Settle(resolve_stream(stream, base))
+    if settle is not None:
+        settle()  # the framework's operations do not follow the order of a stream that the user gave
+    results = evaluate(rest, base, inputs, str(base.dtype).removeprefix("torch."), bound.out_types)
+    if settle is not None:
+        settle()
+    made = []
+    for result, out in zip(results, outs, strict=True):
+        if out is not None:
+            _policy.assign(out, result)
+        made.append(result if out is None else out)
+    return tuple(made)
+
+
+_WAYS: tuple[Callable[[CustomMatmul], _Way], ...] = (_Native, _Unfused)
+# Of the ways to compose it, the pass over the result weighs more than the product's algorithm.
+_COMPOSED = 4
+
+
+class CustomMatmul(Matmul):
+    """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
+
+    __slots__ = (
+        "_closed", "_places", "_problem", "_ways", "alpha", "beta", "bound", "chosen_options", "epilogue",
+        "given_stream", "inputs", "numbers", "operands", "settings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        /,
+        c: Any = None,
+        *,
+        alpha: Any = 1.0,
+        beta: Any = None,
+        epilogue: Any = None,
+        bias: Any = None,
+        aux: Any = None,
+        clamp: Any = None,
+        epilogue_inputs: Any = None,
+        amax: bool = False,
+        dtype: Any = None,
+        options: Any = None,
+        stream: Any = None,
+        **settings: Any,
+    ) -> None:
+        self._closed = True
+        _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
+        self.chosen_options: Options = resolve_options(options)
+        self.epilogue = epilogue
+        self.alpha, self.beta, self.given_stream = alpha, beta, stream
+        self.settings = {name: value for name, value in settings.items() if value is not None}
+        self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
+        _custom.check_tensors(self.inputs)
+        self.operands = {"a": a, "b": b, "c": c}
+        self._ways: dict[str, _Way] = {}
+        self._bind(dtype)
+        self._places: dict[int, tuple[str, int]] = {}
+        self._closed = False
+
+    def _bind(self, dtype: Any) -> None:
+        given = self.operands
+        with Matmul(
+            given["a"], given["b"], given["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
+            options=self.chosen_options, stream=self.given_stream, **self.settings,
+        ) as plain:  # fmt: skip
+            problem = plain.problem
+        self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
+        self._problem = _custom.problem_of(self.bound)
+
+    # ---- what is asked of it ----
+
+    @property
+    def problem(self) -> Problem:
+        """The validated problem, plain data."""
+        return self._problem
+
+    @property
+    def epilogue_name(self) -> str:
+        """Name of the epilogue."""
+        return str(self.epilogue.name)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this Matmul was closed; make a new one")
+
+    def plan(
+        self,
+        *,
+        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
+        max_algorithms: int = REQUESTED,
+    ) -> list[Algorithm]:
+        """Ask the platform for algorithms of every way to compute it."""
+        self._check_open()
+        if not isinstance(max_algorithms, int) or max_algorithms < 1:
+            raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
+        self._close_ways()
+        refusals: list[RocpyError] = []
+        found: list[Algorithm] = []
+        for kind in _WAYS:
+            try:
+                way = kind(self)
+                offered = way.plan(max_algorithms)
+            except TorchLayerRequired:
+                raise
+            except (UnsupportedError, InvalidProblemError) as error:
+                refusals.append(error)
+                continue
+            self._ways[way.lowering] = way
+            for place, one in enumerate(offered if way.lowering != "unfused" else offered[:_COMPOSED]):
+                name = one.name if way.lowering == "native" else f"{one.name} ({way.lowering})"
+                self._places[len(found)] = (way.lowering, place)
+                found.append(dataclasses.replace(one, name=name, lowering=way.lowering, rank=len(found)))
+        if not self._ways:
+            raise refusals[-1]
+        self.found = self._tuned(found)
+        if algorithms is not None:
+            chosen = [self._find(one) for one in algorithms]
+            self.found = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
+        self.chosen = self.found[0].rank if self.found else 0
+        return list(self.found)
+
+    def _tuned(self, found: list[Algorithm]) -> list[Algorithm]:
+        """Put what was measured to be the fastest first."""
+        device = self._device
+        problem = self.launched
+        place, source = _choice.choose(problem, self.chosen_options, device, found) if found else (0, "")
+        if source == "tuned":
+            chosen = _choice.labelled(found[place], source, problem, self.chosen_options, device)
+            return [chosen, *found[:place], *found[place + 1 :]]
+        return found
+
+    @property
+    def _first(self) -> Any:
+        return next(iter(self._ways.values())).inner
+
+    @property
+    def _device(self) -> int:
+        from rocpy.tuning._timing import place
+
+        a = self._first.given["a"]
+        return int(place(getattr(a, "memory", a) if type(a).__name__ == "Packed" else a, self.given_stream)[0])
+
+    def _find(self, algorithm: Any) -> Algorithm:
+        found = _algorithms.find(algorithm, self.algorithms, self._device)
+        if found is None:
+            raise _algorithms.missing(algorithm, self.algorithms)
+        return found
+
+    def pin(self, algorithm: Any) -> Algorithm:
+        """Make execute() take one algorithm from now on, until the next plan."""
+        if isinstance(algorithm, Mapping) and "problem" in algorithm:
+            self._check_problem(algorithm["problem"])
+        if not self._ways:
+            self.plan()
+        mine = self._find(algorithm)
+        pinned = dataclasses.replace(mine, source="pinned")
+        self.found = [pinned if one is mine else one for one in self.algorithms]
+        self.chosen = pinned.rank
+        return pinned
+
+    def execute(self, *, out: Any = None, algorithm: Any = None, stream: Any = None) -> Any:
+        """Compute the product of the operands as they are now."""
+        self._check_open()
+        if self.operands["a"] is None:
+            raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
+        if not self._ways:
+            self.plan()
+        outs = _custom.check_out(out, self.bound)
+        chosen = self.algorithm if algorithm is None else self._find(algorithm)
+        lowering, place = next(iter(self._ways)), None
+        if chosen is not None:
+            lowering, place = self._places[chosen.rank]
+        stream = self.given_stream if stream is None else stream
+        results = self._ways[lowering].execute(self, place, outs, stream)
+        return results[0] if self.bound.resolved.expression.single else results
+
+    def reset_operands(
+        self,
+        *,
+        a: Any = None,
+        b: Any = None,
+        c: Any = None,
+        bias: Any = None,
+        aux: Any = None,
+        alpha: Any = None,
+        beta: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
+        epilogue_inputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put other operands in the place of those given before; ``epilogue_inputs`` are those that change."""
+        self._check_open()
+        _custom.refuse_operands(bias=bias, aux=aux)
+        changed = {"a": a, "b": b, "c": c}
+        before = (
+            self.operands,
+            self.inputs,
+            self.alpha,
+            self.beta,
+            self.settings,
+            self.bound,
+            self.numbers,
+            self._problem,
+        )
+        self.operands = {name: self.operands[name] if new is None else new for name, new in changed.items()}
+        scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
+        self.settings = {**self.settings, **{name: value for name, value in scales.items() if value is not None}}
+        self.alpha = self.alpha if alpha is None else alpha
+        self.beta = self.beta if beta is None else beta
+        try:
+            self.inputs = self.epilogue.complete({**self.inputs, **(epilogue_inputs or {})})
+            _custom.check_tensors(self.inputs)
+            old, numbers = self.problem, self.numbers
+            self._bind(old.dtype)
+            if self.problem != old:
+                self._check_same(old)
+            if self.problem != old or self.numbers != numbers or scales != dict.fromkeys(scales):
+                self._replan()
+            else:
+                for way in self._ways.values():
+                    way.reset(self)
+        except Exception:
+            (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
+             self._problem) = before  # fmt: skip
+            raise
+
+    def _check_same(self, old: Problem) -> None:
+        """Refuse operands of other shapes and types, but for an M that may change."""
+        new = self.problem
+        pairs = [(name, getattr(old, name), getattr(new, name)) for name in ("a", "b", "c")]
+        pairs += [(f"epilogue_inputs[{x!r}]", p, q) for (x, p), (_, q) in zip(old.inputs, new.inputs, strict=False)]
+        for name, before, after in pairs:
+            if before is None or after is None or (before.shape, before.dtype) == (after.shape, after.dtype):
+                continue
+            if before.dtype == after.dtype and self.chosen_options.dynamic == "m" and name != "b":
+                continue
+            raise InvalidProblemError(
+                f"{name}: it was shape {before.shape}, {before.dtype} and would become shape {after.shape}, "
+                f"{after.dtype}; make a new Matmul for another problem"
+            )
+
+    def _replan(self) -> None:
+        if self._ways:
+            self._close_ways()
+            self.plan()
+
+    def release_operands(self) -> None:
+        """Let go of the operands and keep the plan."""
+        self._check_open()
+        for way in self._ways.values():
+            way.inner.release_operands()
+        self.operands = dict.fromkeys(self.operands)
+
+    # ---- what it says ----
+
+    @property
+    def way(self) -> _Way:
+        """The way that execute() takes by itself."""
+        chosen = self.algorithm
+        return self._ways[next(iter(self._ways)) if chosen is None else self._places[chosen.rank][0]]
+
+    @property
+    def why(self) -> str:
+        """How it is computed, in a sentence."""
+        return self.way.because if self._ways else ""
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Names of operands that are copied at each execution."""
+        return tuple(self._first.copies) if self._ways else ()
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """Names of operands in CPU memory that are copied to the device when they are given."""
+        return tuple(self._first.staged) if self._ways else ()
+
+    # What tuning asks of a product, as the products inside have it.
+
+    @property
+    def options(self) -> Options:
+        """The options of the product."""
+        return self.chosen_options
+
+    @property
+    def stream(self) -> Any:
+        """The stream given at construction."""
+        return self.given_stream
+
+    @property
+    def launched(self) -> Problem:
+        """The problem that is measured: with dense operands where copies are made."""
+        problem = self.problem
+        if not (problem.m and problem.n and problem.batch):
+            return problem
+        return with_copies(problem, lower(problem).copies)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The operands by name, as the products inside have them."""
+        return dict(self._first.given)
+
+    @property
+    def prototype(self) -> Any:
+        """``None``: each way has its own copies on the device."""
+        return None
+
+    @property
+    def unfused(self) -> Any:
+        """``None``: a way that composes is one of several."""
+        return None
+
+    @property
+    def packed(self) -> bool:
+        """Whether b is a packed Weight."""
+        return bool(self._ways) and bool(self._first.packed)
+
+    @property
+    def device_name(self) -> str:
+        """Name of the device that it runs on."""
+        self._check_open()
+        if not self._ways:
+            self.plan()
+        return str(self._first.device_name)
+
+    def _close_ways(self) -> None:
+        for way in self._ways.values():
+            way.inner.close()
+        self._ways, self._places, self.found = {}, {}, None
+
+    def close(self) -> None:
+        """Give back the plans and the operands. Closing twice is harmless."""
+        self._closed = True
+        self._close_ways()
+        self.operands, self.inputs = dict.fromkeys(self.operands), {}
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<rocpy.Matmul {self.problem}{', closed' if self._closed else ''}>"

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+"""Epilogues that the user writes: a function of the product and of named inputs, traced once into an expression."""
+
+from rocpy.epilogues._custom import CustomEpilogue, epilogue
+from rocpy.epilogues._expression import Expression
+
+__all__ = ["CustomEpilogue", "Expression", "epilogue"]

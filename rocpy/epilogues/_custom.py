@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+"""Custom epilogues: a user's function, and the expression that it was traced into."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rocpy.epilogues._evaluate import evaluate
+from rocpy.epilogues._expression import Expression
+from rocpy.epilogues._trace import trace
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["CustomEpilogue", "epilogue"]
+
+
+class CustomEpilogue:
+    """A function of a product and of named inputs that :func:`rocpy.matmul` takes as ``epilogue=``.
+
+    Made by :func:`rocpy.epilogue`, or by :meth:`from_json`. Called on arrays it is the user's function itself. Two
+    are equal where their expressions are.
+
+    Parameters
+    ----------
+    expression
+        What it computes.
+    function
+        The user's function; ``None`` where there is only the expression, as after unpickling.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> @rocpy.epilogue
+    ... def residual_relu(x, bias, residual):
+    ...     return np.maximum(x + bias, 0) + residual
+    >>> residual_relu
+    <rocpy epilogue residual_relu(x, bias, residual) = maximum(x + bias, 0) + residual>
+    >>> residual_relu.inputs
+    ('bias', 'residual')
+    >>> float(residual_relu(np.float32(-3), 1, 5))
+    5.0
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_function", "expression")
+
+    def __init__(self, expression: Expression, function: Callable[..., Any] | None = None) -> None:
+        self.expression = expression
+        self._function = function
+        if function is not None:
+            functools.update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        """Its name: the function's."""
+        return self.expression.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of its inputs."""
+        return self.expression.inputs
+
+    @property
+    def outputs(self) -> int:
+        """How many results it has."""
+        return len(self.expression.outputs)
+
+    def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function makes of arrays.
+
+        Parameters
+        ----------
+        x
+            The product.
+        *args, **kwargs
+            The inputs.
+        """
+        if self._function is not None:
+            return self._function(x, *args, **kwargs)
+        return self.evaluate(x, **self._named(args, kwargs))
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if len(args) > len(self.inputs):
+            raise InvalidProblemError(f"{self.name} has {len(self.inputs)} inputs; {len(args)} were given")
+        return {**dict(zip(self.inputs, args, strict=False)), **kwargs}
+
+    def evaluate(self, x: Any, /, **inputs: Any) -> Any:
+        """Return the value of the expression on arrays, by the operations of x's framework.
+
+        Parameters
+        ----------
+        x
+            The product: a numpy, torch, CuPy or jax array, or a :class:`rocpy.Buffer`.
+        **inputs
+            The inputs, by name; each broadcasts to x's shape.
+
+        Returns
+        -------
+        array, or tuple of arrays
+            Of the types that torch's rules give; values of float16 and narrower are computed in float32 and rounded
+            once.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> halved = rocpy.epilogue(lambda x, bias: (x + bias) / 2)
+        >>> halved.evaluate(np.ones((1, 2), np.float32), bias=np.arange(2, dtype=np.float32))
+        array([[0.5, 1. ]], dtype=float32)
+        """
+        made = evaluate(self.expression, x, self.complete(inputs))
+        return made[0] if self.expression.single else made
+
+    def complete(self, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the inputs by name with their defaults; refuses what is missing or unknown.
+
+        Raises
+        ------
+        InvalidProblemError
+            If an input is missing, or there is none of that name.
+        """
+        if inputs is None:
+            inputs = {}
+        if not isinstance(inputs, Mapping):
+            raise InvalidProblemError(
+                f"epilogue_inputs: a {type(inputs).__name__}; it must be a dict of the inputs by name"
+            )
+        found = {**dict(self.expression.defaults), **inputs}
+        listed = ", ".join(self.inputs) or "none"
+        for name in inputs:
+            if name not in self.inputs:
+                raise InvalidProblemError(
+                    f"epilogue_inputs: epilogue {self.name!r} has no input {name!r}; its inputs: {listed}"
+                )
+        missing = [name for name in self.inputs if found.get(name) is None]
+        if missing:
+            raise InvalidProblemError(
+                f"epilogue_inputs: epilogue {self.name!r} needs {', '.join(map(repr, missing))}; its inputs: {listed}"
+            )
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the expression as plain values for JSON."""
+        return self.expression.to_dict()
+
+    def to_json(self) -> str:
+        """Return the expression as a JSON object."""
+        return self.expression.to_json()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CustomEpilogue:
+        """Return the epilogue of an expression's record."""
+        return cls(Expression.from_dict(data))
+
+    @classmethod
+    def from_json(cls, text: str) -> CustomEpilogue:
+        """Return the epilogue of an expression's JSON object.
+
+        Examples
+        --------
+        >>> import rocpy
+        >>> doubled = rocpy.epilogue(lambda x: 2 * x)
+        >>> rocpy.epilogues.CustomEpilogue.from_json(doubled.to_json()) == doubled
+        True
+        """
+        return cls(Expression.from_json(text))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another computes the same expression."""
+        return isinstance(other, CustomEpilogue) and self.expression == other.expression
+
+    def __hash__(self) -> int:
+        """Return the expression's hash."""
+        return hash(self.expression)
+
+    def __repr__(self) -> str:
+        """Return the expression's text."""
+        return repr(self.expression)
+
+    def __reduce__(self) -> Any:
+        """Pickle by the expression."""
+        return CustomEpilogue.from_json, (self.to_json(),)
+
+
+def epilogue(function: Callable[..., Any]) -> CustomEpilogue:
+    """Make an epilogue of a function of a product and of named inputs; a decorator.
+
+    The function is called once, here, on stand-ins that write down what is done to them.
+
+    Parameters
+    ----------
+    function
+        Takes the product and any number of named inputs, each of which broadcasts to the product's shape: ``(N,)``
+        for one per column, ``(M, 1)`` for one per row, the full shape, or one for all; a number as the default of an
+        input makes it optional. Returns one value or a tuple. It may use numpy's ufuncs, torch's functions, operators
+        and methods: arithmetic, comparisons, ``where``, ``minimum``, ``maximum``, ``abs``, ``exp``, ``log``, ``sqrt``,
+        ``rsqrt``, ``tanh``, ``erf``, ``sigmoid``, ``silu``, ``gelu``, ``relu``, ``clamp``, rounding and casts.
+
+    Returns
+    -------
+    rocpy.epilogues.CustomEpilogue
+        What ``rocpy.matmul(..., epilogue=, epilogue_inputs=)`` takes; called on arrays it is the function itself.
+
+    Raises
+    ------
+    UnsupportedError
+        If the function branches on a value, writes into one, or calls what is not in the vocabulary; the message
+        begins with the file and the line.
+    InvalidProblemError
+        If the function reshapes or reduces, or a result does not depend on the product.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> @rocpy.epilogue
+    ... def gated(x, bias, residual):
+    ...     return np.tanh(x + bias) * 0.5 + residual
+    >>> a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    >>> bias, residual = np.full(4, -3, np.float32), np.ones((2, 4), np.float32)
+    >>> rocpy.matmul(a, b, epilogue=gated, epilogue_inputs=dict(bias=bias, residual=residual))[0]
+    array([1., 1., 1., 1.], dtype=float32)
+    """
+    if isinstance(function, CustomEpilogue):
+        return function
+    return CustomEpilogue(trace(function), function)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""Element types inside an expression: which type an operation gives, by torch's rules of promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+__all__ = ["ARRAY", "NUMBER", "ZERO_DIM", "category", "compute_type", "name_of", "promote", "result_type"]
+
+# What counts more in a promotion: arrays, then arrays without axes, then Python's numbers.
+NUMBER, ZERO_DIM, ARRAY = 0, 1, 2
+
+_INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+_EIGHT = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_FLOATS = (*_EIGHT, "float16", "bfloat16", "float32", "float64")
+_OTHERS = {"bool": "bool", "half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+NAMES = ("bool", *_INTEGERS, *_FLOATS)
+
+
+def category(dtype: str) -> int:
+    """Return 0 for bool, 1 for integers, 2 for floating-point types."""
+    return 0 if dtype == "bool" else 1 if dtype in _INTEGERS else 2
+
+
+def name_of(dtype: Any, who: str = "dtype") -> str:
+    """Return the name of a type that values inside an expression may have, whoever's it is.
+
+    Raises
+    ------
+    InvalidOperandError
+        If it is none of them.
+    """
+    text = str(dtype).removeprefix("torch.")
+    if isinstance(dtype, type) and dtype in (bool, int, float):
+        text = {bool: "bool", int: "int64", float: "float64"}[dtype]
+    elif isinstance(dtype, (type, np.dtype)):
+        text = np.dtype(dtype).name
+    text = _OTHERS.get(text, text)
+    if text in NAMES:
+        return text
+    try:
+        text = dtypes.lookup(dtype).name
+    except InvalidOperandError:
+        text = ""
+    if text not in NAMES:
+        raise InvalidOperandError(f"{who}: {dtype!r} is no type of an epilogue's values; there are {', '.join(NAMES)}")
+    return text
+
+
+def compute_type(dtype: str) -> str:
+    """Return the type in which values of a type are computed: no float narrower than float32 is."""
+    return "float32" if category(dtype) == 2 and dtype != "float64" else dtype
+
+
+def promote(x: str, y: str) -> str:
+    """Return the type that holds values of two types, as torch promotes them."""
+    if x == y:
+        return x
+    kinds = category(x), category(y)
+    if kinds[0] != kinds[1]:
+        return x if kinds[0] > kinds[1] else y
+    if kinds[0] == 1:
+        return str(np.promote_types(x, y).name)
+    narrow = [name for name in (x, y) if name in _EIGHT]
+    if narrow:
+        return "float32" if len(narrow) == 2 else next(name for name in (x, y) if name not in _EIGHT)
+    return "float32" if {x, y} == {"float16", "bfloat16"} else max(x, y, key=_FLOATS.index)
+
+
+def result_type(operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
+    """Return the type and the rank class of an operation on values of types and rank classes.
+
+    A value of a lower class counts only where it is of a higher category.
+    """
+    found: str | None = None
+    for rank in (ARRAY, ZERO_DIM, NUMBER):
+        names = [dtype for dtype, own in operands if own == rank]
+        if not names:
+            continue
+        here = names[0]
+        for name in names[1:]:
+            here = promote(here, name)
+        if found is None:
+            found = here
+        elif category(here) > category(found):
+            # A Python float beside integers gives torch's default type; an array without axes gives its own.
+            found = "float32" if rank == NUMBER and category(here) == 2 else here
+    if found is None:
+        raise InvalidProblemError("an operation without operands")
+    return found, max(rank for _, rank in operands)

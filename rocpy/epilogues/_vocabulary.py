@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""What the functions of the vocabulary mean: each written in operations of the expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+__all__ = ["LISTED", "MEANINGS"]
+
+LISTED = (
+    "arithmetic, comparisons, & | ~, where, minimum, maximum, abs, exp, log, sqrt, rsqrt, square, reciprocal, pow with "
+    "a whole or half exponent, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, clamp, clip, round, "
+    "floor, ceil, casts"
+)
+# Powers up to this one are products; beyond it a chain of them says little about precision.
+_HIGHEST_POWER = 16
+
+
+def _plain(name: str, arity: int) -> Callable[..., Any]:
+    if arity == 1:
+        # inplace=False, as torch's modules pass it
+        return lambda write, input, inplace=False: write.op(name, input)  # noqa: A006, ARG005
+    return lambda write, input, other: write.op(name, input, other)  # noqa: A006
+
+
+def _add(write: Any, input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
+    return write.op("add", input, other if alpha == 1 else write.op("mul", other, alpha))
+
+
+def _sub(write: Any, input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
+    return write.op("sub", input, other if alpha == 1 else write.op("mul", other, alpha))
+
+
+def _rsub(write: Any, input: Any, other: Any) -> Any:  # noqa: A002
+    return write.op("sub", other, input)
+
+
+def _div(write: Any, input: Any, other: Any, *, rounding_mode: Any = None) -> Any:  # noqa: A002
+    if rounding_mode is not None:
+        raise UnsupportedError(f"rounding_mode={rounding_mode!r}; divide, then floor")
+    return write.op("div", input, other)
+
+
+def _gelu(write: Any, input: Any, approximate: str = "none") -> Any:  # noqa: A002
+    if approximate not in ("none", "tanh"):
+        raise InvalidProblemError(f"approximate={approximate!r}; it may be 'none' or 'tanh'")
+    return write.op("gelu" if approximate == "none" else "gelu_tanh", input)
+
+
+def _clamp(write: Any, input: Any, min: Any = None, max: Any = None, a_min: Any = None, a_max: Any = None) -> Any:  # noqa: A002
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if low is None and high is None:
+        raise InvalidProblemError("neither bound is given")
+    return write.op("clamp", input, -math.inf if low is None else low, math.inf if high is None else high)
+
+
+def _hardtanh(write: Any, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002, ARG001
+    return write.op("clamp", input, min_val, max_val)
+
+
+def _leaky_relu(write: Any, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002, ARG001
+    return write.op("where", write.op("gt", input, 0), input, write.op("mul", input, negative_slope))
+
+
+def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
+    if not isinstance(exponent, (int, float)) or isinstance(exponent, bool):
+        raise UnsupportedError("a power whose exponent is no constant; use exp(exponent * log(x)) where x is positive")
+    twice = 2 * exponent
+    if twice != int(twice) or abs(exponent) > _HIGHEST_POWER or (twice % 2 and abs(exponent) != 0.5):
+        raise UnsupportedError(
+            f"the power {exponent}; whole exponents up to {_HIGHEST_POWER}, 0.5 and -0.5 are known: use "
+            "exp(exponent * log(x)) where x is positive"
+        )
+    if abs(exponent) == 0.5:
+        return write.op("sqrt" if exponent > 0 else "rsqrt", input)
+    count = abs(int(exponent))
+    if count == 0:
+        return write.op("add", write.op("mul", input, 0), 1)
+    made, square = None, input
+    while count:
+        if count & 1:
+            made = square if made is None else write.op("mul", made, square)
+        count >>= 1
+        if count:
+            square = write.op("mul", square, square)
+    return made if exponent > 0 else write.op("div", 1, made)
+
+
+def _square(write: Any, input: Any) -> Any:  # noqa: A002
+    return write.op("mul", input, input)
+
+
+def _round(write: Any, input: Any, decimals: int = 0) -> Any:  # noqa: A002
+    if decimals != 0:
+        raise UnsupportedError(f"decimals={decimals}; scale before and after rounding")
+    return write.op("round", input)
+
+
+def _where(write: Any, condition: Any, *values: Any, **named: Any) -> Any:
+    x, y = (*values, *(named[name] for name in ("input", "self", "x", "other", "y") if name in named))
+    return write.op("where", condition, x, y)
+
+
+def _to(write: Any, input: Any, *args: Any, dtype: Any = None, copy: bool = False, **others: Any) -> Any:  # noqa: A002, ARG001
+    from rocpy.epilogues._trace import DTypeOf, Traced
+
+    wanted = args[0] if args and dtype is None else dtype
+    if wanted is None or str(wanted).partition(":")[0] in _DEVICES:
+        raise UnsupportedError("a move to another device; an epilogue's values have no place of their own")
+    if isinstance(wanted, Traced):
+        return write.op("cast_like", input, wanted)
+    if isinstance(wanted, DTypeOf):
+        return write.op("cast_like", input, wanted.of)
+    return write.op("cast", input, value=write.dtype(wanted))
+
+
+_DEVICES = ("cpu", "cuda", "hip", "meta")
+
+
+def _positive(write: Any, input: Any) -> Any:  # noqa: A002, ARG001
+    return input
+
+
+def _logic(name: str) -> Callable[..., Any]:
+    return lambda write, *operands: write.op(name, *operands)
+
+
+_UNARY = (
+    "neg", "abs", "relu", "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "silu", "floor", "ceil",
+)  # fmt: skip
+_BINARY = ("mul", "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge")
+
+# By our own name for the function; the first parameter writes the operations.
+MEANINGS: dict[str, Callable[..., Any]] = {
+    **{name: _plain(name, 1) for name in _UNARY},
+    **{name: _plain(name, 2) for name in _BINARY},
+    "and": _logic("and"),
+    "or": _logic("or"),
+    "not": _logic("not"),
+    "add": _add,
+    "sub": _sub,
+    "rsub": _rsub,
+    "div": _div,
+    "gelu": _gelu,
+    "relu6": lambda write, input, inplace=False: write.op("clamp", input, 0, 6),  # noqa: A006, ARG005
+    "hardtanh": _hardtanh,
+    "leaky_relu": _leaky_relu,
+    "clamp": _clamp,
+    "clamp_min": _clamp,
+    "clamp_max": lambda write, input, max: _clamp(write, input, None, max),  # noqa: A006
+    "square": _square,
+    "reciprocal": lambda write, input: write.op("div", 1, input),  # noqa: A006
+    "pow": _pow,
+    "round": _round,
+    "where": _where,
+    "to": _to,
+    "type_as": lambda write, input, other: write.op("cast_like", input, other),  # noqa: A006
+    "positive": _positive,
+}
