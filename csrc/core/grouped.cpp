@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 
 namespace rocpy {
 namespace {
@@ -56,6 +55,10 @@ int64_t GroupedProduct::run_length(const int64_t *starts, int64_t groups, int64_
     const int64_t bytes = step(operand, extent);
     if (bytes < 0 || bytes % operand.element_bytes) return 1;
   }
+  // The library has no stride from the scales of one batch entry to those of the next.
+  for (OperandIndex index : {operand_scale_a, operand_scale_b}) {
+    if (operands[index].data && step(operands[index], extent)) return 1;
+  }
   // hipBLASLt keeps the stride between biases in 32 bits.
   const GroupedOperand &bias = operands[operand_bias];
   if (step(bias, extent) / bias.element_bytes > std::numeric_limits<int32_t>::max()) return 1;
@@ -73,61 +76,46 @@ int64_t GroupedProduct::run_length(const int64_t *starts, int64_t groups, int64_
   return count;
 }
 
-namespace {
-
-Status find_plan(StreamContext *context, const GroupedProduct &product, PlanKey *key, int64_t extent, int64_t count,
-                 std::shared_ptr<CachedCall> *found) {
-  const int size = key->size;
-  key->add(extent);
-  key->add(count);
-  *found = plan_cache().find(*key);
-  Status status;
-  if (!*found) {
-    auto made = std::make_shared<CachedCall>();
-    status = MatmulPlan::create(product.spec_of(extent, count), context, product.max_workspace_bytes, 1, &made->plan);
-    if (status.ok()) {
-      *found = made;
-      plan_cache().insert(*key, std::move(made));
-    }
+bool next_run(const GroupedProduct &product, const int64_t *starts, int64_t groups, GroupRun *run) {
+  for (; run->first < groups; ++run->first) {
+    run->extent = starts[run->first + 1] - starts[run->first];
+    if (run->extent == 0 && product.ragged != Ragged::k) continue;
+    run->count = product.run_length(starts, groups, run->first);
+    return true;
   }
-  key->size = size;
-  return status;
+  return false;
 }
 
-}  // namespace
-
 Status launch_groups(StreamContext *context, const GroupedProduct &product, PlanKey *key, const int64_t *starts,
-                     int64_t groups, double alpha, int64_t *unplanned) {
-  *unplanned = -1;
-  try {
-    for (int64_t group = 0, count = 1; group < groups; group += count) {
-      const int64_t extent = starts[group + 1] - starts[group];
-      count = 1;
-      if (extent == 0 && product.ragged != Ragged::k) continue;
-      count = product.run_length(starts, groups, group);
-      std::shared_ptr<CachedCall> found;
-      Status status = find_plan(context, product, key, extent, count, &found);
-      if (!status.ok()) return status;
-      if (found->plan->algorithms().empty()) {
-        *unplanned = extent;
-        return Status{};
-      }
-      auto at = [&](OperandIndex index) -> void * {
-        const GroupedOperand &operand = product.operands[index];
-        return operand.data ? operand.data + starts[group] * operand.per_index + group * operand.per_group : nullptr;
-      };
-      MatmulPointers pointers;
-      pointers.d = at(operand_d);
-      // With nothing along k an operand may have no memory, and the library takes no null pointers.
-      pointers.a = or_other(at(operand_a), pointers.d);
-      pointers.b = or_other(at(operand_b), pointers.d);
-      pointers.bias = at(operand_bias);
-      pointers.aux = at(operand_aux);
-      status = found->plan->launch(context, pointers, {alpha, 0.0}, found->algorithm);
-      if (!status.ok()) return status;
+                     int64_t groups, const std::shared_ptr<CachedCall> &ready, double alpha, GroupRun *run) {
+  std::shared_ptr<CachedCall> found = ready;
+  const int size = key->size;
+  while (next_run(product, starts, groups, run)) {
+    if (!found) {
+      key->add(run->extent);
+      key->add(run->count);
+      if (key->fits()) found = plan_cache().find(*key);
+      key->size = size;
+      if (!found) return Status{};
     }
-  } catch (const std::bad_alloc &) {
-    return Status{Library::hipblaslt, HIPBLAS_STATUS_ALLOC_FAILED, "hipblasLtMatmulDescCreate"};
+    auto at = [&](OperandIndex index) -> void * {
+      const GroupedOperand &operand = product.operands[index];
+      return operand.data ? operand.data + starts[run->first] * operand.per_index + run->first * operand.per_group
+                          : nullptr;
+    };
+    MatmulPointers pointers;
+    pointers.d = at(operand_d);
+    // With nothing along k an operand may have no memory, and the library takes no null pointers.
+    pointers.a = or_other(at(operand_a), pointers.d);
+    pointers.b = or_other(at(operand_b), pointers.d);
+    pointers.bias = at(operand_bias);
+    pointers.aux = at(operand_aux);
+    pointers.scales[scale_a] = at(operand_scale_a);
+    pointers.scales[scale_b] = at(operand_scale_b);
+    const Status status = found->plan->launch(context, pointers, {alpha, 0.0}, found->algorithm);
+    if (!status.ok()) return status;
+    found.reset();
+    run->first += run->count;
   }
   return Status{};
 }

@@ -37,7 +37,6 @@ struct GroupedProduct {
   bool swapped = true;               // the library's A is the user's b
   Ragged ragged = Ragged::m;
   GroupedOperand operands[operand_count];  // in the library's order
-  size_t max_workspace_bytes = 0;
 
   // What it takes to plan `count` neighbouring groups of one extent.
   MatmulSpec spec_of(int64_t extent, int64_t count) const;
@@ -45,10 +44,19 @@ struct GroupedProduct {
   int64_t run_length(const int64_t *starts, int64_t groups, int64_t first) const;
 };
 
-// Launches every group; `starts` has groups + 1 entries. Plans are kept in the plan cache under `key` and two words
-// more. Groups with no elements in the result are left out. *unplanned is the extent that the platform has no
-// algorithm for, or -1.
+// Neighbouring groups of one extent that go as one batch.
+struct GroupRun {
+  int64_t first = 0, count = 0, extent = 0;
+};
+
+// Moves *run to the next groups from run->first on that have a product, and returns whether there are any. `starts` has
+// groups + 1 entries. Groups with no elements in the result are left out.
+bool next_run(const GroupedProduct &product, const int64_t *starts, int64_t groups, GroupRun *run);
+
+// Launches groups from run->first on by the plans that are kept under `key` with extent and count behind it. Stops at a
+// run without a plan and leaves it in *run; after the last run->first is `groups`. `ready`, if there is one, is the
+// plan of the run to begin with.
 Status launch_groups(StreamContext *context, const GroupedProduct &product, PlanKey *key, const int64_t *starts,
-                     int64_t groups, double alpha, int64_t *unplanned);
+                     int64_t groups, const std::shared_ptr<CachedCall> &ready, double alpha, GroupRun *run);
 
 }  // namespace rocpy

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Matrix products with fused epilogues over hipBLASLt."""
 
+from rocpy.blaslt._group_pieces import GroupedExplanation
 from rocpy.blaslt._options import Options, options
 from rocpy.blaslt._policy import Explanation, explain
 from rocpy.blaslt._support import Support, supported
@@ -18,6 +19,7 @@ __all__ = [
     "Algorithm",
     "Epilogue",
     "Explanation",
+    "GroupedExplanation",
     "Matmul",
     "OperandInfo",
     "Options",

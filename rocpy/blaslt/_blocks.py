@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -213,3 +214,86 @@ def repeated(value: Any, like: Any, count: int) -> Any:
     if module is not None and hasattr(module, "full"):
         return module.full((count,), value if not hasattr(value, "reshape") else value.reshape(()), dtype="float32")
     return np.full(count, float(np.asarray(value).reshape(())), np.float32)
+
+
+def unpack(memory: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    """Return the codes that :func:`pack` packed, one to a byte; of torch's arrays too."""
+    extent = memory.shape[-1] * 8 // bits
+    shape = (*memory.shape[:-1], extent)
+    if bits == 4:
+        return _stacked(memory, [memory & 15, memory >> 4]).reshape(shape)
+    triples = memory.reshape(*memory.shape[:-1], extent // 4, 3)
+    first, second, third = triples[..., 0], triples[..., 1], triples[..., 2]
+    codes = [first & 63, (first >> 6) | (second & 15) << 2, (second >> 4) | (third & 3) << 4, third >> 2]
+    return _stacked(memory, codes).reshape(shape)
+
+
+def _stacked(like: Any, parts: list[Any]) -> Any:
+    if isinstance(like, np.ndarray):
+        return np.stack(parts, axis=-1)
+    return sys.modules["torch"].stack(parts, dim=-1)
+
+
+@functools.cache
+def _values_of(dtype: str) -> np.ndarray[Any, Any]:
+    """Return the numbers that the codes of a type stand for, in float32."""
+    row = dtypes.lookup(dtype)
+    codes = np.arange(1 << row.bits, dtype=np.uint8)
+    numbers: np.ndarray[Any, Any] = codes.view(row.numpy).astype(np.float32)
+    return numbers
+
+
+def _looked_up(codes: Any, dtype: str) -> Any:
+    """Return the numbers of bytes that are codes of a type, by the array library that the bytes belong to."""
+    table = _values_of(dtype)
+    if isinstance(codes, np.ndarray):
+        return table[codes]
+    torch = sys.modules["torch"]
+    return torch.from_numpy(table).to(codes.device)[codes.long()]
+
+
+def dequantized(operand: Any, scale: Any, name: str) -> Any:
+    """Return an operand times its scales by blocks, in float32: an array of its framework, a Buffer's of numpy."""
+    from rocpy.blaslt._framework import values
+    from rocpy.blaslt._scales import Packed
+
+    right = name == "b"
+    if type(operand) is Packed:
+        memory = _as_bytes(operand.memory)
+        bits = dtypes.lookup(operand.dtype).bits
+        numbers = _looked_up(memory if bits == 8 else unpack(memory, bits), operand.dtype)
+        numbers = numbers.swapaxes(-1, -2) if right and numbers.ndim > 1 else numbers
+    else:
+        numbers = _as_bytes(operand)
+        numbers = _looked_up(numbers, dtypes.lookup(operand.dtype).name)
+    factors = _looked_up(_as_bytes(scale), "float8_e8m0fnu")
+    if type(factors) is not type(numbers):
+        factors = values(factors) if isinstance(numbers, np.ndarray) else sys.modules["torch"].from_numpy(factors)
+    lone = numbers.ndim == 1
+    if lone and factors.ndim > 2:
+        raise UnsupportedError(
+            f"scale_{name}: shape {tuple(factors.shape)} for an {name} of one axis: this product is composed of the "
+            "framework's own operations, which want the batch axes on the operand too; broadcast it"
+        )
+    # Blocks of K apart from each other: (..., M, K / 32, 32), and of b (..., K / 32, 32, N).
+    axis = -2 if right and not lone else -1
+    shape = tuple(numbers.shape)
+    place = len(shape) + axis
+    cut = numbers.reshape(*shape[:place], shape[place] // BLOCK, BLOCK, *shape[place + 1 :])
+    if lone:
+        product = cut * factors.reshape(-1, 1)
+    else:
+        product = cut * (factors[..., :, None, :] if right else factors[..., None])
+    wide = tuple(product.shape)
+    return product.reshape(*wide[: len(wide) + axis - 1], shape[place], *shape[place + 1 :])
+
+
+def _as_bytes(array: Any) -> Any:
+    """Return the bytes of an array of 8-bit elements, as numpy's or torch's."""
+    from rocpy.blaslt._framework import values
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return array.view(torch.uint8)
+    found = values(array)
+    return found if found.dtype == np.uint8 else np.ascontiguousarray(found).view(np.uint8)

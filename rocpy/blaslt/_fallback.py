@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy.blaslt._blocks import dequantized
 from rocpy.blaslt._framework import Framework, framework_of, values
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import SCALES, assign
@@ -25,6 +26,7 @@ from rocpy.blaslt._recipes import (
     Recipe,
     base_problem,
     check_reproducible,
+    composed,
     function_of,
     keeps_scales,
     kind_bits,
@@ -51,6 +53,7 @@ __all__ = [
     "UnfusedPlan",
     "base_problem",
     "check_reproducible",
+    "composed",
     "keeps_scales",
     "kind_bits",
     "no_enumerator",
@@ -91,8 +94,7 @@ class Unfused:
         self.work = working_type(dtype)
         self.operands = operands
         self.arguments = arguments
-        a, b = operands["a"], operands["b"]
-        self.a_ndim, self.b_ndim = len(a.shape), len(b.shape)
+        self.a_ndim, self.b_ndim = (len(getattr(operands[name], "memory", operands[name]).shape) for name in ("a", "b"))
 
     def native_operands(self) -> dict[str, Any]:
         """Return the operands of the native product: some converted, those that come later left out."""
@@ -100,9 +102,15 @@ class Unfused:
         recipe = self.recipe
         if type(made["b"]).__name__ == "Weight" and (recipe.operands or not recipe.scaled):
             made["b"] = _matrix_of(made["b"])  # a Weight would bring its scale along
-        like = made["a"]
+        if recipe.blocks:
+            scales = self._scales()
+            for name in ("a", "b"):
+                bare = isinstance(getattr(made[name], "memory", made[name]), Buffer)
+                wide = dequantized(made[name], scales[f"scale_{name}"], name)
+                made[name] = _buffer(wide) if bare else wide
+        like = getattr(made["a"], "memory", made["a"])
         for name in ("a", "b"):
-            if recipe.operands:
+            if recipe.operands and not recipe.blocks:
                 made[name] = convert(made[name], recipe.operands, like)
         if recipe.epilogue != "bias":
             made["bias"] = None
@@ -124,12 +132,13 @@ class Unfused:
             made.update(alpha=1.0, beta=None)
         made.pop("clamp")
         own = {name: value for name, value in self._scales().items() if name in ("scale_a", "scale_b")}
-        own = own if self.recipe.scaled else dict.fromkeys(own)
+        scaled = self.recipe.scaled and not self.recipe.blocks
+        own = own if scaled else dict.fromkeys(own)
         for name in SCALES:
             made.pop(name, None)
         if "given" in made:
             # A sixth place tells that scale_b is the Weight's own.
-            more = (self.arguments["given"] or ())[5:] if self.recipe.scaled else ()
+            more = (self.arguments["given"] or ())[5:] if scaled else ()
             none = all(value is None for value in own.values())
             made["given"] = None if none else (*own.values(), None, None, False, *more)
         elif type(self.operands["b"]).__name__ != "Weight" or self.operands["b"].scale is None:
@@ -406,7 +415,9 @@ class UnfusedPlan:
         """Take other operands of the same problem, other scalars and other scales."""
         self.product.reset(operands, {**scalars, **scales})
         native = {name: value for name, value in self.product.native_operands().items() if value is not None}
-        self.native.reset_operands(**native, **self.product.native_scalars(), **scales)
+        recipe = self.product.recipe
+        own = {name: scales[name] for name in ("scale_a", "scale_b") if recipe.scaled and name in scales}
+        self.native.reset_operands(**native, **self.product.native_scalars(), **({} if recipe.blocks else own))
 
     def release(self) -> None:
         """Let go of the operands."""

@@ -12,40 +12,27 @@ from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, describe, dtype_code, epilogue_index, info, parse_all, problem_of, real
-from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulSpec, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, operand_a, operand_aux, operand_b,
-    operand_bias, operand_d, place_of, plan_cache, release_context, settle,
+from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, epilogue_index, info, parse_all, problem_of, real
+from rocpy.blaslt._group_plans cimport (
+    GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, measuring, next_run, plan_run, read_group_scales,
 )
+from rocpy.blaslt._launch cimport (
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
+    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, place_of, plan_cache, release_context, settle,
+)
+from rocpy.blaslt._scales cimport Scales
 from rocpy.runtime.stream cimport hold
 
 from rocpy import platform
+from rocpy.blaslt import _choice
 from rocpy.blaslt import _groups
 from rocpy.blaslt import _options
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _staging
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
+from rocpy.blaslt._group_pieces import Pieces
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import UnsupportedError
-
-cdef extern from "grouped.hpp" namespace "rocpy" nogil:
-    cdef enum class Ragged(int32_t):
-        m
-        n
-        k
-    cdef cppclass GroupedOperand:
-        char *data
-        int64_t per_index
-        int64_t per_group
-        int64_t element_bytes
-    cdef cppclass GroupedProduct:
-        const MatmulSpec *spec
-        bint swapped
-        Ragged ragged
-        GroupedOperand operands[6]
-        size_t max_workspace_bytes
-    Status launch_groups(StreamContext *context, const GroupedProduct &product, PlanKey *key, const int64_t *starts, int64_t groups,
-                         double alpha, int64_t *unplanned)
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -65,6 +52,8 @@ cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 cdef int64_t _GROUPED = 1 << 56  # in the first word of a key: no product of one matrix has it
 cdef list _ACTIVE = _options.ACTIVE
 cdef int _staged = -1
+# Algorithms that an explanation counts.
+cdef int _LISTED = _choice.LISTED
 
 
 cdef int chosen_epilogue(object epilogue) except -1:
@@ -73,47 +62,6 @@ cdef int chosen_epilogue(object epilogue) except -1:
     if row.gradient or row.aux == "load":
         raise UnsupportedError(f"epilogue {row.name!r}: grouped products take no aux and give no bias gradient; use rocpy.matmul for each group")
     return index
-
-
-cdef int add_settings(PlanKey *key, int64_t form, int index, int device, object dtype, object clamp, object resolved) except -1:
-    """Begin a key with everything but the operands."""
-    cdef double low, high
-    cdef int64_t word = 0
-    key.size = 0
-    key.add(form | index | (<int64_t>(dtype_code(dtype) & 0xffff) << 8))
-    key.add(device)
-    if clamp is not None:
-        low, high = clamp
-        memcpy(&word, &low, sizeof(word))
-        key.add(word)
-        memcpy(&word, &high, sizeof(word))
-        key.add(word)
-    if resolved is not None:
-        key.add(hash(resolved))
-    return 0
-
-
-cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, int index, object dtype, object clamp, object resolved, int device,
-                                 hipStream_t c_stream) except *:
-    """Return the kept plan of these operands, planning them first where there is none."""
-    cdef shared_ptr[CachedCall] call
-    cdef StreamContext *context = NULL
-    cdef Status status
-    if key.fits():
-        call = plan_cache().find(key[0])
-    if call.get() != NULL:
-        return call
-    problem = problem_of(operands, EPILOGUE_NAMES[index], dtype, None, clamp)
-    with nogil:
-        status = borrow_context(device, c_stream, &context)
-    _core.check(status)
-    try:
-        call = build(problem, _options.current_options() if resolved is None else resolved, context, operands.packed, 1)
-    finally:
-        release_context(context)
-    if key.fits():
-        plan_cache().insert(key[0], call)
-    return call
 
 
 cdef object allocate(Operand *made, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner):
@@ -224,9 +172,26 @@ cdef inline void moves(GroupedProduct *product, int place, void *data, int32_t t
     product.operands[place].per_group = per_group * size
 
 
+cdef struct Steps:  # from one element of the shared axis to the next, and from one group to the next, in elements
+    int64_t a_index
+    int64_t a_group
+    int64_t b_index
+    int64_t b_group
+    int64_t bias_index
+    int64_t bias_group
+    int64_t d_index
+    int64_t d_group
+    int64_t aux_index
+    int64_t aux_group
+
+
 cdef object packed(object run, object a, object b, object offsets, object groups, object epilogue, object bias, object clamp, object alpha,
-                   object dtype, object out, object options, object stream):
-    """Products of groups that lie one after the other in one operand."""
+                   object scale_a, object scale_b, object dtype, object out, object options, object stream, list explained):
+    """Products of groups that lie one after the other in one operand.
+
+    With a list in `explained` nothing is computed: it receives, for each run of groups of one size, the first group, their number and size,
+    the problem, the algorithms and the chosen one's place and source.
+    """
     cdef int index = chosen_epilogue(epilogue)
     row = EPILOGUES[EPILOGUE_NAMES[index]]
     for name, value in (("a", a), ("b", b), ("bias", bias), ("out", out)):
@@ -234,15 +199,19 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
     if is_staged(a):
         return _groups.staged(run, a, b, bias, out, _options.resolve_options(options), dict(
-            offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, dtype=dtype, options=options, stream=stream))
+            offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
+            options=options, stream=stream))
     if clamp is not None:
         clamp = _policy.clamp_bounds(clamp)
-    cdef double c_alpha = real(alpha, "alpha")
+    cdef MatmulFactors factors
+    factors.alpha = real(alpha, "alpha")
     # `whole` are the operands, `one` those of a product whose plan serves all groups but for one extent.
     cdef Operands whole, one
     cdef object kept = parse_all(&whole, a, b, None, bias, None, out)
     cdef GroupedProduct product
-    cdef int64_t total, count = -1
+    cdef GroupedOperand placed[2]
+    cdef Scales scales = None
+    cdef int64_t total, longest = 0, count = -1
     cdef int a_ndim = whole.a.ndim, b_ndim = whole.b.ndim, axis, result_ndim = 2
     cdef int64_t result_shape[3]
     cdef vector[int64_t] starts
@@ -296,31 +265,80 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     cdef hipStream_t c_stream = NULL
     cdef int device = 0
     cdef int after = place_of(&whole.a, stream, &device, &c_stream)
+    if scale_a is not None or scale_b is not None:
+        for axis in range(count):
+            longest = max(longest, starts[<size_t>axis + 1] - starts[<size_t>axis])
+        scales = read_group_scales((scale_a, scale_b), product.ragged, &whole, count, longest, device, placed)
     cdef PlanKey key
-    add_settings(&key, _GROUPED | <int64_t><int32_t>product.ragged << 40, index, device, dtype, clamp, resolved)
+    add_settings(&key, _GROUPED | <int64_t><int32_t>product.ragged << 40, index, device, dtype, clamp, resolved, scales)
     describe(&key, &one)
+    if scales is not None:
+        describe_scales(&key, scales)
+        for axis in range(2):
+            # Groups with the same scales may be one batch.
+            key.add(placed[axis].per_index != 0 or placed[axis].per_group != 0)
     cdef Steps at
     steps(&at, &whole, product.ragged, result_shape)
     for step in (at.a_group, at.b_group, at.bias_group, at.d_index, at.d_group):
         key.add(step)
-    cdef shared_ptr[CachedCall] call = find(&key, &one, index, dtype, clamp, resolved, device, c_stream)
+    cdef shared_ptr[CachedCall] call = find(&key, &one, index, dtype, clamp, resolved, device, c_stream, scales, 0, None)
     cdef CachedCall *found = call.get()
     if resolved is None:
         resolved = _options.current_options()
-    if resolved.reproducible == "batch":
-        raise UnsupportedError("reproducible='batch': groups of other sizes take other algorithms; use rocpy.matmul for each group")
+    if found.integer_factors:
+        check_whole(&factors)
+    cdef object pieces = None, model = None
+    if found.copies or explained is not None:
+        pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
+            epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
     if found.copies >> 7:  # _fallback.UNFUSED_BIT
-        return _groups.one_by_one(product.ragged == Ragged.k, [starts[<size_t>axis] for axis in range(count + 1)],
-                                  dict(a=a, b=b, bias=bias, out=out), array_type_of_hip(found.result_type).name.decode(), dict(
-            epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream),
-            Settle(<size_t>c_stream))
+        return pieces.one_by_one(Settle(<size_t>c_stream)) if explained is None else explained.extend(pieces.explained())
+    if found.copies and explained is not None:
+        return explained.append([name for name, bit in _policy.COPY_BITS.items() if found.copies >> bit & 1])
     if found.copies:
         if after != after_wait:
             settle(c_stream)
         return _groups.copied(run, [name for name, bit in _policy.COPY_BITS.items() if found.copies >> bit & 1], resolved,
                               dict(a=a, b=b, bias=bias, out=out), array_type_of_hip(found.result_type).name.decode(), dict(
-            offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, dtype=dtype, options=options, stream=stream),
+            offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
+            options=options, stream=stream),
             (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
+
+    cdef StreamContext *context = NULL
+    cdef Status status
+    cdef GroupRun at_run
+    cdef int first = operand_b if found.swapped else operand_a, second = operand_a if found.swapped else operand_b
+    if found.plan != NULL:
+        product.spec = &found.plan.spec()
+        product.swapped = found.swapped
+        moves(&product, first, whole.a.data, whole.a.type, at.a_index, at.a_group)
+        moves(&product, second, whole.b.data, whole.b.type, at.b_index, at.b_group)
+        moves(&product, operand_d, NULL, found.result_type, at.d_index, at.d_group)
+        if whole.bias.ndim >= 0:
+            moves(&product, operand_bias, whole.bias.data, whole.bias.type, at.bias_index, at.bias_group)
+        if found.extra_ndim >= 0:
+            moves(&product, operand_aux, NULL, found.result_type, at.aux_index, at.aux_group)
+        if scales is not None:
+            memcpy(&product.operands[<int>operand_scale_b if found.swapped else <int>operand_scale_a], &placed[0], sizeof(GroupedOperand))
+            memcpy(&product.operands[<int>operand_scale_a if found.swapped else <int>operand_scale_b], &placed[1], sizeof(GroupedOperand))
+    cdef shared_ptr[CachedCall] ready
+    if explained is not None:
+        if found.plan == NULL:
+            return None
+        model = problem_of(&one, EPILOGUE_NAMES[index], dtype, None, clamp, scales)
+        with nogil:
+            status = borrow_context(device, c_stream, &context)
+        _core.check(status)
+        try:
+            while next_run(product, starts.data(), count, &at_run):
+                problem = pieces.problem(model, at_run.extent, at_run.count)
+                ready = plan_run(&product, &at_run, problem, resolved, context, _LISTED)
+                explained.append((at_run.first, at_run.count, at_run.extent, problem, algorithms_of(ready.get(), device),
+                                  ready.get().algorithm, ready.get().source.decode(), device))
+                at_run.first += at_run.count
+        finally:
+            release_context(context)
+        return None
 
     cdef Operand fresh, extra
     cdef object result = out, beside = None
@@ -337,46 +355,54 @@ cdef object packed(object run, object a, object b, object offsets, object groups
         beside = allocate(&extra, &whole.a, found.result_type, result_ndim, result_shape, a)
         if gaps:
             clear(&extra, c_stream)
-    cdef StreamContext *context = NULL
-    cdef Status status
-    cdef int64_t unplanned = -1
-    cdef int first = operand_b if found.swapped else operand_a, second = operand_a if found.swapped else operand_b
+        product.operands[<int>operand_aux].data = <char *>extra.data
     if found.plan != NULL:
-        product.spec = &found.plan.spec()
-        product.swapped = found.swapped
-        product.max_workspace_bytes = resolved.max_workspace_bytes
-        moves(&product, first, whole.a.data, whole.a.type, at.a_index, at.a_group)
-        moves(&product, second, whole.b.data, whole.b.type, at.b_index, at.b_group)
-        moves(&product, operand_d, fresh.data, found.result_type, at.d_index, at.d_group)
-        if whole.bias.ndim >= 0:
-            moves(&product, operand_bias, whole.bias.data, whole.bias.type, at.bias_index, at.bias_group)
-        if found.extra_ndim >= 0:
-            moves(&product, operand_aux, extra.data, found.result_type, at.aux_index, at.aux_group)
+        product.operands[<int>operand_d].data = <char *>fresh.data
         with nogil:
             status = borrow_context(device, c_stream, &context)
-            if status.ok():
-                status = launch_groups(context, product, &key, starts.data(), count, c_alpha, &unplanned)
-                release_context(context)
-        finish(status, c_stream, device, after, (kept, a, b, bias, result, beside))
-        if unplanned >= 0:
-            settle(c_stream)
-            raise _groups.nothing_found(unplanned, info(&one.a), info(&one.b))
+        _core.check(status)
+        try:
+            while True:
+                with nogil:
+                    status = launch_groups(context, product, &key, starts.data(), count, ready, factors.alpha, &at_run)
+                if not status.ok() or at_run.first >= count:
+                    break
+                if model is None:
+                    model = problem_of(&one, EPILOGUE_NAMES[index], dtype, None, clamp, scales)
+                    pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
+                        epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
+                problem = pieces.problem(model, at_run.extent, at_run.count)
+                if measuring():
+                    pieces.measure(problem, resolved, at_run.first, at_run.count)
+                ready = plan_run(&product, &at_run, problem, resolved, context, 1)
+                keep(&key, &at_run, ready)
+        except BaseException:
+            settle(c_stream)  # some groups may be queued, and their operands are about to go
+            raise
+        finally:
+            release_context(context)
+        finish(status, c_stream, device, after, (kept, a, b, bias, scales, result, beside))
     if out is not None:
         _operand.written(out, whole.out.provider)
     return result if beside is None else (result, {row.outputs[0]: beside})
 
 
-cdef struct Steps:  # from one element of the shared axis to the next, and from one group to the next, in elements
-    int64_t a_index
-    int64_t a_group
-    int64_t b_index
-    int64_t b_group
-    int64_t bias_index
-    int64_t bias_group
-    int64_t d_index
-    int64_t d_group
-    int64_t aux_index
-    int64_t aux_group
+cdef object pieces_of(const GroupedProduct *product, const vector[int64_t] &starts, tuple operands, int32_t result_type, dict arguments,
+                      const Steps *at):
+    """Return what the groups are of the user's arrays, for those that are planned, measured, explained or computed one by one."""
+    return Pieces("mnk"[<int32_t>product.ragged], starts, operands, array_type_of_hip(result_type).name.decode(), arguments, dict(
+        a=(at.a_index, at.a_group), b=(at.b_index, at.b_group), bias=(at.bias_index, at.bias_group)))
+
+
+cdef int keep(PlanKey *key, const GroupRun *run, const shared_ptr[CachedCall] &call) except -1:
+    """Keep the plan of a run of groups under the product's key, its size and its number."""
+    cdef int size = key.size
+    key.add(run.extent)
+    key.add(run.count)
+    if key.fits():
+        plan_cache().insert(key[0], call)
+    key.size = size
+    return 0
 
 
 cdef void steps(Steps *at, const Operands *whole, Ragged ragged, const int64_t *shape) noexcept nogil:

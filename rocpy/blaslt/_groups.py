@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from rocpy._operand import allocate_like
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import assign, contiguous, copy_refused
-from rocpy.blaslt._staging import check_allowed, download, take, upload
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.problem import MAX_EXTENT, OperandInfo
+from rocpy.blaslt._policy import nothing_found as no_algorithm
+from rocpy.blaslt._staging import check_allowed, download, take, upload, upload_scales
+from rocpy.blaslt.problem import MAX_EXTENT, OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -162,12 +160,9 @@ def mismatch(
     return UnsupportedError(f"a: shape {a.shape}, b: shape {b.shape}: hipBLASLt takes extents up to {MAX_EXTENT}")
 
 
-def nothing_found(extent: int, a: OperandInfo, b: OperandInfo) -> UnsupportedError:
+def nothing_found(extent: int, problem: Problem, options: Options) -> UnsupportedError:
     """Return the error for a group that the platform has no algorithm for."""
-    return UnsupportedError(
-        f"the platform has no algorithm for a group of {extent} (a: {a.text}, b: {b.text}, for two elements of "
-        "the shared axis); try another dtype, or a larger options(max_workspace_bytes=...)"
-    )
+    return UnsupportedError(f"a group of {extent}: {no_algorithm(problem, options)}")
 
 
 def copied(
@@ -196,38 +191,6 @@ def copied(
     return deliver(result, out)
 
 
-def one_by_one(
-    summed: bool,
-    starts: Sequence[int],
-    operands: dict[str, Any],
-    dtype: str,
-    arguments: dict[str, Any],
-    settle: Callable[[], None],
-) -> Any:
-    """Compute each group of what the library cannot fuse by itself, with the operations of the framework."""
-    a, b, bias, out = (operands[name] for name in ("a", "b", "bias", "out"))
-    shape = (len(starts) - 1, a.shape[0], b.shape[1]) if summed else (a.shape[-2], b.shape[-1])
-    target = allocate_like(a, shape, dtype) if out is None else out
-    if not hasattr(target, "__setitem__"):
-        raise UnsupportedError(
-            f"a: a {type(a).__name__}; groups of what the library cannot fuse are written one by one, which "
-            "takes numpy arrays or torch tensors"
-        )
-    columns = len(a.shape) == 3
-    if out is None and not summed:
-        target[...] = 0
-    for group, (low, high) in enumerate(itertools.pairwise(starts)):
-        shared = slice(low, high)
-        left = a[group] if columns else a[:, shared] if summed else a[shared]
-        right = b[:, shared] if columns else b[shared] if summed else b[group]
-        one = bias if bias is None else bias[shared] if columns else bias[group] if len(bias.shape) == 2 else bias
-        place: Any = group if summed else (slice(None), shared) if columns else shared
-        result = matmul(left, right, bias=one, dtype=dtype, **arguments)
-        settle()
-        target[place] = result
-    return target
-
-
 def deliver(result: Any, out: Any) -> Any:
     """Write a result that was computed aside into ``out``."""
     if isinstance(result, tuple):
@@ -245,6 +208,8 @@ def staged(
     moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
     # What no group covers keeps what it held, so that out goes there and back.
     target = upload(out, "out")
+    scale_a, scale_b = upload_scales((arguments["scale_a"], arguments["scale_b"])) or (None, None)
+    arguments = {**arguments, "scale_a": scale_a, "scale_b": scale_b}
     result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
     result, extra = result if isinstance(result, tuple) else (result, None)
     fetched = download(result, a, arguments["stream"])

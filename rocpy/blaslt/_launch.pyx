@@ -56,11 +56,6 @@ cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1
                    | <uint32_t>bool(problem.scale_d) << <int>scale_d | <uint32_t>bool(problem.amax) << <int>scale_amax)
     spec.scale_mode_a = lowered.scale_mode_a
     spec.scale_mode_b = lowered.scale_mode_b
-    if problem.amax and lowered.outer_shape:
-        raise UnsupportedError(
-            f"amax: the library is called once for each of the batch positions {lowered.outer_shape}, and tells the largest magnitude of "
-            "each alone; take it of the result, or pass operands whose batch axes lie evenly"
-        )
     return 0
 
 
@@ -103,7 +98,10 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
 
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *:
-    """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind."""
+    """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind.
+
+    `requested` 0: the plan stands for others, and nothing is launched by it.
+    """
     cdef shared_ptr[CachedCall] result
     cdef CachedCall *call = new CachedCall()
     result.reset(call)
@@ -134,6 +132,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         if lowered.columns:
             call.copies |= 1 << _policy.COPY_BITS["columns"]
         return result
+    cdef str reason = _fallback.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
+    if reason:
+        return unfused(result, problem, options, context, packed, reason)
     if not lowered.swapped and options.reproducible == "batch":
         # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
         if problem.out is None:
@@ -189,6 +190,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
 
     cdef size_t limit = options.max_workspace_bytes
     cdef int wanted = _choice.candidates_wanted(problem, options, context.device)
+    cdef bint decides = requested > 0
     if requested < wanted:
         requested = wanted
     cdef Status status
@@ -204,7 +206,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             call.plan.release()
             call.plan = NULL
         return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
-    index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
+    index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1)) if decides else (0, "heuristic")
     if options.reproducible:
         index, source = 0, "reproducible"
     call.algorithm = index

@@ -396,20 +396,22 @@ def _why(product: Any) -> str:
     return product.unfused.text if product.unfused is not None else ""
 
 
-def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
-    """Return how ``rocpy.matmul`` with these arguments would be computed, without computing it.
+def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
+    """Return how ``rocpy.matmul`` or ``rocpy.grouped_matmul`` would compute these arguments, without computing it.
 
     Parameters
     ----------
     a, b, c
         Operands as for :func:`rocpy.matmul`.
     **arguments
-        Keyword arguments of :func:`rocpy.matmul`.
+        Keyword arguments of :func:`rocpy.matmul`; with lists as a or b, or ``offsets=``, those of
+        :func:`rocpy.grouped_matmul`.
 
     Returns
     -------
-    Explanation
-        Platform, algorithm, lowering, workspace in bytes, and where the choice came from.
+    Explanation or GroupedExplanation
+        Platform, algorithm, lowering, workspace in bytes, and where the choice came from; of groups, one for each
+        launch.
 
     Raises
     ------
@@ -429,6 +431,10 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
     """
     from rocpy.blaslt.stateful import Matmul
 
+    if "offsets" in arguments or isinstance(a, list | tuple) or isinstance(b, list | tuple):
+        from rocpy.blaslt._group_pieces import explain_groups
+
+        return explain_groups(a, b, **arguments)
     arguments.pop("autotune", None)
     arguments.pop("algorithm", None)
     with Matmul(a, b, c, **arguments) as product:

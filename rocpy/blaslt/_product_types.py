@@ -137,10 +137,11 @@ def check_cast(result: str, out: str, results: tuple[str, ...] = ()) -> None:
         )
 
 
-def bias_types(family: Family, result: str) -> tuple[str, ...]:
+def bias_types(family: Family, result: str, scaled: bool = False) -> tuple[str, ...]:
     """Return the types that a bias may have, the result's own first where it is one of them."""
-    if family.name == "int8" and not takes_scales(family, result):
-        return ("int32",)
+    if family.name == "int8" and result in ("int32", "int8"):
+        # Scaled sums are no whole numbers until they are rounded.
+        return ("int32", "float32") if scaled else ("int32",)
     if is_float8(result):
         return family.biases
     return tuple(dict.fromkeys((result, *family.biases)))
@@ -151,11 +152,6 @@ def gradient_type(result: str) -> str:
     return "float32" if is_float8(result) else result
 
 
-def takes_scales(family: Family, result: str) -> bool:
-    """Whether a and b may have scales: an int8 product has them only where the result is a float."""
-    return bool(family.scales) and result not in ("int32", "int8")
-
-
 def check_scales(problem: Problem, family: Family) -> None:
     """Check kinds and extents of the scales against the types."""
     for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
@@ -163,11 +159,6 @@ def check_scales(problem: Problem, family: Family) -> None:
             raise InvalidProblemError(
                 f"{name}: a {family.name} product takes no scales; they belong to "
                 f"{', '.join(f.name for f in FAMILIES if f.scales)} operands: multiply alpha= instead"
-            )
-        if kind and not takes_scales(family, problem.dtype):
-            raise InvalidProblemError(
-                f"{name}: the {problem.dtype} result of an int8 product takes no scales; pass dtype= with "
-                "'float32', 'bfloat16' or 'float16'"
             )
         if kind and kind not in family.scales:
             raise InvalidProblemError(
@@ -192,10 +183,10 @@ def check_scales(problem: Problem, family: Family) -> None:
         raise InvalidProblemError(
             f"scale_d: the result is {problem.dtype}; it belongs to a result of 8-bit floats: multiply alpha= instead"
         )
-    if problem.amax and not is_float8(family.operands[0]):
-        raise UnsupportedError(f"amax: products of {family.name} operands do not tell it; take it of the result")
-    if problem.amax and "block32" in family.scales:
-        raise UnsupportedError("amax: products with block scales do not tell it; take it of the result")
+    if problem.amax and not family.scales:
+        raise UnsupportedError(
+            f"amax: it belongs to operands of 8 bits and fewer, and these are {family.name}; take it of the result"
+        )
 
 
 _SCALE_TEXT = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from rocpy import dtypes, platform
 from rocpy.blaslt._options import Options
+from rocpy.blaslt._product_types import find_family
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem
 from rocpy.errors import UnsupportedError
@@ -16,6 +17,8 @@ from rocpy.errors import UnsupportedError
 # A call's kind, in the bits of CachedCall::copies above those of the operands: it is unfused, and by which recipe.
 UNFUSED_BIT = 7
 RECIPE_SHIFT = 8
+# Of those: bits 0 and 1 are the bias per row and the scales, then the recipe's place, then these.
+_BLOCKS_BIT, _AMAX_BIT = 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +33,21 @@ class Recipe:
         Type that a and b are converted to first; empty: they go in as they are.
     scaled
         Whether it applies the scales of a and b; if not, they and ``alpha`` and ``c`` are applied afterwards.
+    blocks
+        Whether a and b are multiplied by their scales by blocks when they are converted.
     """
 
     epilogue: str
     dtype: str
     operands: str = ""
     scaled: bool = True
+    blocks: bool = False
 
     @property
     def text(self) -> str:
         """The recipe in words."""
-        before = f"a and b as {self.operands}, " if self.operands else ""
+        times = " times their scales" if self.blocks else ""
+        before = f"a and b{times} as {self.operands}, " if self.operands else ""
         after = "" if self.scaled else ", then the scales"
         return f"{before}epilogue {self.epilogue} in {self.dtype}{after}"
 
@@ -55,8 +62,20 @@ def working_type(result: str) -> str:
 
 
 @functools.cache
-def recipes(epilogue: str, operand: str, result: str, column_bias: bool, scales: bool) -> tuple[Recipe, ...]:
-    """Return what an unfused product may begin with, the most exact and least work first."""
+def recipes(
+    epilogue: str,
+    operand: str,
+    result: str,
+    column_bias: bool,
+    scales: bool,
+    blocks: bool = False,
+    amax: bool = False,
+) -> tuple[Recipe, ...]:
+    """Return what an unfused product may begin with, the most exact and least work first.
+
+    ``scales`` are those of a and b that may as well be applied to the product, ``blocks`` those along K, and ``amax``
+    the wish for the largest magnitude.
+    """
     row = EPILOGUES[epilogue]
     # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
     if (
@@ -68,8 +87,9 @@ def recipes(epilogue: str, operand: str, result: str, column_bias: bool, scales:
     # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
     wanted = (result,) if row.gradient in ("bgrada", "bgradb") else (working_type(result), result)
     found = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
-    if operand == "int8" and result != "int32":
-        found.append(Recipe("default", "int32", scaled=False))
+    if operand == "int8" and (scales or result != "int32"):
+        # Sums of int8 are exact in nothing else, and an int8 result would be saturated already.
+        found.insert(0 if scales or result == "int8" else len(found), Recipe("default", "int32", scaled=False))
     if scales:
         found += [Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in given]
     narrow = dtypes.lookup(operand)
@@ -77,29 +97,47 @@ def recipes(epilogue: str, operand: str, result: str, column_bias: bool, scales:
         # Every value of eight bits is one of bfloat16's too, and every one of sixteen is float32's.
         for wider in ("bfloat16", "float32") if narrow.bits == 8 else ("float32",):
             found += [Recipe("default", "float32", wider, scaled=not scales)]
-    return tuple(dict.fromkeys(recipe for recipe in found if recipe != Recipe(epilogue, result)))
+    if blocks:
+        found += [Recipe(name, "float32", "float32", blocks=True) for name in first]
+    # The product itself serves where only its largest magnitude is missing.
+    return tuple(dict.fromkeys(recipe for recipe in found if amax or recipe != Recipe(epilogue, result)))
 
 
 def recipes_of(problem: Problem) -> tuple[Recipe, ...]:
     """Return the recipes of a problem; their places are what a cached call keeps."""
-    return recipes(problem.epilogue, problem.a.dtype, problem.dtype, problem.column_bias, _movable_scales(problem))
+    return recipes(
+        problem.epilogue,
+        problem.a.dtype,
+        problem.dtype,
+        problem.column_bias,
+        _movable_scales(problem),
+        _has_blocks(problem),
+        problem.amax,
+    )
 
 
 def _movable_scales(problem: Problem) -> bool:
     """Whether a and b have scales that may as well be applied to the product: none along K."""
-    kinds = (problem.scale_a, problem.scale_b)
-    return any(kinds) and "block32" not in kinds
+    return any((problem.scale_a, problem.scale_b)) and not _has_blocks(problem)
+
+
+def _has_blocks(problem: Problem) -> bool:
+    """Whether a and b have scales along K."""
+    return "block32" in (problem.scale_a, problem.scale_b)
 
 
 def kind_bits(problem: Problem, place: int) -> int:
     """Return the bits of a cached call that is done by the problem's recipe of that place."""
-    return 1 << UNFUSED_BIT | (problem.column_bias | _movable_scales(problem) << 1 | place << 2) << RECIPE_SHIFT
+    kind = problem.column_bias | _movable_scales(problem) << 1 | place << 2
+    kind |= _has_blocks(problem) << _BLOCKS_BIT | problem.amax << _AMAX_BIT
+    return 1 << UNFUSED_BIT | kind << RECIPE_SHIFT
 
 
 def recipe_of(bits: int, epilogue: str, operand: str, dtype: str) -> Recipe:
     """Return the recipe of a cached call's bits."""
     kind = bits >> RECIPE_SHIFT
-    return recipes(epilogue, operand, dtype, bool(kind & 1), bool(kind & 2))[kind >> 2]
+    flags = (bool(kind >> bit & 1) for bit in (0, 1, _BLOCKS_BIT, _AMAX_BIT))
+    return recipes(epilogue, operand, dtype, *flags)[(kind & (1 << _BLOCKS_BIT) - 1) >> 2]
 
 
 # Functions of which every framework gives the same bits wherever an element lies.
@@ -167,7 +205,22 @@ def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
     """Whether a product by a recipe has the problem's scales: those of blocks along K only the library applies."""
     if problem.row.gradient in ("bgrada", "bgradb") and (problem.scale_a or problem.scale_b):
         return False  # a sum of scaled operands is no sum of the result
-    return "block32" not in (problem.scale_a, problem.scale_b) or (recipe.scaled and not recipe.operands)
+    return recipe.blocks or not _has_blocks(problem) or (recipe.scaled and not recipe.operands)
+
+
+def composed(problem: Problem, looped: tuple[int, ...]) -> str:
+    """Return why a product is composed on every platform; empty where it need not be.
+
+    ``looped`` are the batch axes for which the library is called once for each position.
+    """
+    family = find_family(problem.a.dtype, problem.b.dtype, _has_blocks(problem))
+    if problem.amax and family.name in ("MX", "int8"):
+        return f"amax: hipBLASLt does not tell it of {family.name} operands"
+    if problem.amax and looped:
+        return f"amax: hipBLASLt tells it of each of the batch positions {looped} alone"
+    if (problem.scale_a or problem.scale_b) and problem.dtype in ("int8", "int32"):
+        return f"scale_a and scale_b: hipBLASLt applies none to a product of int8 that gives {problem.dtype}"
+    return ""
 
 
 def no_enumerator(problem: Problem) -> str:
@@ -180,7 +233,12 @@ def why(problem: Problem, recipe: Recipe) -> str:
     reason = (
         f"hipBLASLt has no epilogue {problem.epilogue}"
         if problem.row.enumerator is None
-        else f"the {platform.current().name} platform has no algorithm for it"
+        else composed(problem, ())
+        or (
+            "amax: hipBLASLt tells it of each batch position alone, or not at all"
+            if problem.amax
+            else f"the {platform.current().name} platform has no algorithm for it"
+        )
     )
     return f"{reason}: {recipe.text}, then the framework's own operations"
 

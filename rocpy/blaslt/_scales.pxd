@@ -19,5 +19,6 @@ cdef class Packed:
     cdef readonly bint right  # b: K is the last but one axis
 
 
+cdef int read_number(Scales scales, int place, str name, double value, int device) except -1
 cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int device)
 cdef object parse_packed(Packed packed, str name, Operand *out)

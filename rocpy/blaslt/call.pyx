@@ -249,7 +249,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     c
         Addend of the result's dtype, broadcast to the result's shape.
     alpha, beta
-        Host scalars, complex for complex operands, whole for integer results; ``beta`` defaults to 1 when ``c`` is given. With
+        Host scalars, complex for complex operands, whole for integer results without scales; ``beta`` defaults to 1 when ``c`` is given. With
         ``beta=0``, ``c`` is not read.
     epilogue
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
@@ -269,7 +269,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     scale_c, scale_d
         Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
     amax
-        Whether the dict holds ``"amax"``, the largest magnitude of the result before ``scale_d``; of products of 8-bit floats.
+        Whether the dict holds ``"amax"``, the largest magnitude of the result before ``scale_d``; of operands of 8 bits and fewer.
     dtype
         Element type of the result: that of ``a`` by default; float16 and bfloat16 products also give float32. 8-bit and narrower
         floats give bfloat16 by default, int8 gives int32.

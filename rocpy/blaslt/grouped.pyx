@@ -10,16 +10,23 @@ from abi cimport hipStream_t
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, describe, info, parse_all, real
-from rocpy.blaslt._grouped cimport add_settings, allocate, chosen_epilogue, find, finish, is_staged, packed
-from rocpy.blaslt._launch cimport CachedCall, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, release_context
+from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all, real
+from rocpy.blaslt._group_plans cimport add_settings, find
+from rocpy.blaslt._grouped cimport allocate, chosen_epilogue, finish, is_staged, packed
+from rocpy.blaslt._launch cimport (
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, release_context, scale_a as _SCALE_A,
+    scale_b as _SCALE_B,
+)
+from rocpy.blaslt._scales cimport Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
+from rocpy.blaslt import _group_scales
 from rocpy.blaslt import _groups
 from rocpy.blaslt import _options
 from rocpy.blaslt import _policy
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
+from rocpy.blaslt._blocks import are_blocks
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 
@@ -56,7 +63,9 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     alpha
         Host scalar.
     scale_a, scale_b
-        Not supported yet; anything but the default raises UnsupportedError.
+        Factors of operands of 8 bits: for lists a sequence, or what :func:`rocpy.matmul` takes for all. With ``offsets`` a number, float32
+        of shape ``(E, 1, 1)`` for one for each group, or one for each row of a and column of b: ``(T,)`` where the groups share that axis
+        out, else ``(E, M)`` and ``(E, N)``.
     dtype
         Element type of the results.
     out
@@ -103,12 +112,10 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     >>> [d.shape for d in rocpy.grouped_matmul([np.ones((2, 3)), np.ones((1, 4))], [np.ones((3, 5)), np.ones((4, 2))])]
     [(2, 5), (1, 2)]
     """
-    if scale_a is not None or scale_b is not None:
-        _policy.refuse_later(scale_a=scale_a, scale_b=scale_b)
     try:
         if offsets is None:
-            return listed(a, b, groups, epilogue, bias, clamp, alpha, dtype, out, options, stream)
-        return packed(grouped_matmul, a, b, offsets, groups, epilogue, bias, clamp, alpha, dtype, out, options, stream)
+            return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)
+        return packed(grouped_matmul, a, b, offsets, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream, None)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None:
@@ -118,8 +125,16 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
         out=out, options=options, stream=stream))
 
 
-cdef object listed(object a, object b, object groups, object epilogue, object bias, object clamp, object alpha, object dtype, object out,
-                   object options, object stream):
+def explain_packed(a, b, *, offsets, groups=None, epilogue=None, bias=None, clamp=None, alpha=1.0, scale_a=None, scale_b=None, dtype=None,
+                   out=None, options=None, stream=None):
+    """Return what the packed form would launch; for rocpy.blaslt._group_pieces."""
+    cdef list found = []
+    packed(grouped_matmul, a, b, offsets, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream, found)
+    return found
+
+
+cdef object listed(object a, object b, object groups, object epilogue, object bias, object clamp, object alpha, object scale_a, object scale_b,
+                   object dtype, object out, object options, object stream):
     """Products of sequences of operands."""
     cdef int index = chosen_epilogue(epilogue)
     cdef tuple lists = _groups.aligned(a, b, bias, out, groups)
@@ -127,15 +142,19 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     cdef Py_ssize_t count = len(lefts), g
     if count == 0:
         return []
+    cdef list scales_a = _group_scales.of_lists(scale_a, "scale_a", count), scales_b = _group_scales.of_lists(scale_b, "scale_b", count)
     row = EPILOGUES[EPILOGUE_NAMES[index]]
     if clamp is not None:
         clamp = _policy.clamp_bounds(clamp)
     cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
     if is_staged(lefts[0]):
         return collected(row, [
-            _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, dtype=dtype, out=outs[g],
-                    options=options, stream=stream) for g in range(count)])
-    cdef double c_alpha = real(alpha, "alpha")
+            _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, scale_a=scales_a[g],
+                    scale_b=scales_b[g], dtype=dtype, out=outs[g], options=options, stream=stream) for g in range(count)])
+    cdef MatmulFactors factors
+    factors.alpha = real(alpha, "alpha")
+    cdef Scales scales
+    cdef bint begun = False
     cdef Operands operands
     cdef Operand first, fresh, extra
     cdef PlanKey key
@@ -152,23 +171,37 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     products.reserve(<size_t>count)
     for g in range(count):
         left, right, vector_, target = lefts[g], rights[g], biases[g], outs[g]
-        if vector_ is None and type(right) is Weight and row.bias:
-            vector_ = (<Weight>right).bias
+        given = None if scales_a[g] is None and scales_b[g] is None else (scales_a[g], scales_b[g], None, None, False)
+        if type(right) is Weight:
+            if vector_ is None and row.bias:
+                vector_ = (<Weight>right).bias
+            if (<Weight>right).scale is not None:
+                given = _policy.weight_scales(given, (<Weight>right).scale)
+        if given is not None and (are_blocks(given[0]) or are_blocks(given[1])):
+            later.append(g)  # their operands are brought into the order that the library reads
+            continue
         kept = parse_all(&operands, left, right, None, vector_, None, target)
-        if g == 0:
+        if not begun:
+            begun = True
             memcpy(&first, &operands.a, sizeof(Operand))
             after = place_of(&first, stream, &device, &c_stream)
         elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
-        add_settings(&key, 0, index, device, dtype, clamp, resolved)
+        scales = None if given is None else read_scales(given, &operands.a, &operands.b, device)
+        add_settings(&key, 0, index, device, dtype, clamp, resolved, scales)
         if operands.packed:
             key.words[0] |= <int64_t>1 << 28
         describe(&key, &operands)
-        call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream)
+        if scales is not None:
+            describe_scales(&key, scales)
+        call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream, scales, 1, ((left, right, None, vector_, None, None), dict(
+            alpha=alpha, epilogue=epilogue, clamp=clamp, dtype=dtype, stream=stream, **_policy.scale_arguments(right, given))))
         found = call.get()
-        if found.copies:
+        if found.copies or found.turned:
             later.append(g)
             continue
+        if found.integer_factors:
+            check_whole(&factors)
         result, beside = target, None
         if target is None:
             result = allocate(&fresh, &operands.a, found.result_type, found.result_ndim, found.result_shape, left)
@@ -180,27 +213,30 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, left)
             product.pointers.aux = extra.data
         results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
-        held.append((kept, left, right, vector_, result, beside))
+        held.append((kept, left, right, vector_, scales, result, beside))
         if found.plan == NULL:
             continue
         product.pointers.a = operands.b.data if found.swapped else operands.a.data
         product.pointers.b = operands.a.data if found.swapped else operands.b.data
         product.pointers.c = NULL
         product.pointers.bias = operands.bias.data if operands.bias.ndim >= 0 else NULL
+        if scales is not None:
+            product.pointers.scales[<int>_SCALE_A] = scales.pointers[<int>_SCALE_B if found.swapped else <int>_SCALE_A]
+            product.pointers.scales[<int>_SCALE_B] = scales.pointers[<int>_SCALE_A if found.swapped else <int>_SCALE_B]
         product.call = call
         products.push_back(product)
     if products.size():
         with nogil:
             status = borrow_context(device, c_stream, &context)
             if status.ok():
-                status = launch_list(context, products, c_alpha)
+                status = launch_list(context, products, factors.alpha)
                 release_context(context)
         finish(status, c_stream, device, after, (held,))
     if out is not None:
         touch(outs)
     for g in later:
-        results[g] = _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, dtype=dtype, out=outs[g],
-                             options=options, stream=stream)
+        results[g] = _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, scale_a=scales_a[g],
+                             scale_b=scales_b[g], dtype=dtype, out=outs[g], options=options, stream=stream)
     return collected(row, results)
 
 

@@ -190,7 +190,7 @@ class Problem:
         if c is not None:
             _check_c(problem, c)
         if bias is not None:
-            _check_bias(problem, bias, types.bias_types(family, result_type))
+            _check_bias(problem, bias, types.bias_types(family, result_type, bool(scale_a or scale_b)))
         if aux is not None:
             _check_aux(problem, aux)
         if out is not None and out.shape != result_shape:

@@ -29,7 +29,8 @@ def copied(names, epilogue="default"):
 def test_it_tells_platform_algorithm_and_choice(epilogue):
     found = explain(Case(64, 96, 128, epilogue=epilogue))
     text = str(found)
-    for part in (found.platform, found.algorithm.name, "native", epilogue, "heuristic", "workspace"):
+    lowering = rocpy.blaslt.supported("float32", epilogue=epilogue).lowering
+    for part in (found.platform, found.algorithm.name, lowering, epilogue, "heuristic", "workspace"):
         assert part in text
     assert found.platform == rocpy.platform.current().name
     assert found.candidates >= 1

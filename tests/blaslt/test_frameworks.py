@@ -324,6 +324,8 @@ def test_lazy_negation_is_resolved_or_refused(operands, torch):
 
 @TORCH
 def test_complex_and_conjugate_tensors(torch):
+    if not rocpy.blaslt.supported("complex64"):
+        pytest.skip("this release of hipBLASLt has no complex products")
     a = torch.complex(torch.randn(3, 3), torch.randn(3, 3))
     for x in (a, a.conj(), a.mH):
         for y in (a, a.conj(), a.mH):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt._blocks import pack
+from rocpy.blaslt._blocks import dequantized, pack, prepare, unpack
+from rocpy.blaslt._scales import Packed
 from rocpy.testing import evaluate
 from rocpy.testing.cases import MX
-from rocpy.testing.runner import check_outputs, dtype_of
+from rocpy.testing.runner import check_outputs, dtype_of, to_torch
 
 NARROW = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
 
@@ -106,6 +107,7 @@ def test_packing_puts_the_first_element_in_the_lowest_bits(bits, rng):
     for row, found in zip(codes, packed, strict=True):
         word = sum(int(code) << (bits * place) for place, code in enumerate(row))
         assert found.tobytes() == word.to_bytes(found.size, "little")
+    np.testing.assert_array_equal(unpack(packed, bits), codes)
 
 
 def test_special_exponents():
@@ -118,6 +120,53 @@ def test_special_exponents():
         np.testing.assert_array_equal(d[0, 0], wanted)
 
 
+@pytest.mark.parametrize("epilogue", ["default", "gelu_bias"])
+@pytest.mark.parametrize("name", MX)
+def test_amax_is_taken_of_the_composed_product(name, epilogue, rng):
+    a, scale_a, b, scale_b = quantized(rng, name, 9, 17, 64)
+    more = {"bias": rng.standard_normal(17, np.float32)} if "bias" in epilogue else {}
+    given = {"scale_a": scale_a, "scale_b": scale_b, "epilogue": epilogue, **more}
+    expected = evaluate(a, b, amax=True, **given)
+    for outputs in (
+        rocpy.matmul(a, b, amax=True, dtype="float32", **given),
+        rocpy.Matmul(a, b, amax=True, dtype="float32", **given).execute(),
+    ):
+        for found in check_outputs(expected, outputs, np.float32).values():
+            assert found.ok, found.message
+    answer = rocpy.blaslt.supported(name, scale_a="block32", scale_b="block32", amax=True)
+    assert answer.lowering == "unfused"
+    assert "amax: hipBLASLt does not tell it of MX operands" in answer.reasons[0]
+
+
+@pytest.mark.parametrize("name", MX)
+@pytest.mark.parametrize("kind", ["numpy", "torch", "Buffer"])
+def test_dequantized_operands_of_a_platform_without_blocks(name, kind, rng):
+    """What a product with block scales is composed of where the library has none: exact numbers of float32."""
+    a, scale_a, b, scale_b = quantized(rng, name, 5, 6, 64, (2,), ())
+    wanted = rocpy.dequantize_mx(a, scale_a), rocpy.dequantize_mx(b, scale_b, axis=-2)
+    options = rocpy.blaslt.Options()
+    left, right = prepare(a, b, scale_a, scale_b, options)
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        left, right = (
+            type(x)(torch.from_numpy(x.memory), x.dtype, x.right) if isinstance(x, Packed) else to_torch(x)
+            for x in (left, right)
+        )
+        scale_a, scale_b = to_torch(scale_a.view(np.uint8)), to_torch(scale_b.view(np.uint8))
+    elif kind == "Buffer":
+        left = Packed(buffer_of(left.memory if isinstance(left, Packed) else left), name, False)
+        right = Packed(buffer_of(right.memory if isinstance(right, Packed) else right.T), name, True)
+        scale_a, scale_b = buffer_of(scale_a), buffer_of(scale_b)
+    for operand, scale, side, expected in ((left, scale_a, "a", wanted[0]), (right, scale_b, "b", wanted[1])):
+        np.testing.assert_array_equal(np.asarray(dequantized(operand, scale, side)), expected)
+
+
+def buffer_of(array):
+    made = rocpy.Buffer(array.shape, array.dtype)
+    made.copy_from(np.ascontiguousarray(array))
+    return made
+
+
 REFUSED = [
     (lambda a, sa, b, sb: {"scale_a": sa}, "scale_b: none"),
     (lambda a, sa, b, sb: {"scale_b": sb}, "scale_a: none"),
@@ -125,7 +174,6 @@ REFUSED = [
     (lambda a, sa, b, sb: {"scale_a": sa.T, "scale_b": sb}, r"scale_a: shape \(2, 9\)"),
     (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb.T}, r"scale_b: shape \(17, 2\)"),
     (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb, "dtype": "float8_e4m3fn"}, None),
-    (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb, "amax": True}, None),
     (lambda a, sa, b, sb: {}, "scale_a: none"),
 ]
 

@@ -287,11 +287,49 @@ def test_wide_operands_take_no_scales(name):
         rocpy.matmul(a, a, amax=True)
 
 
-def test_integer_results_take_no_scales():
-    a = np.ones((4, 4), np.int8)
-    for dtype in (None, "int8"):
-        with pytest.raises(rocpy.InvalidProblemError, match="takes no scales; pass dtype="):
-            rocpy.matmul(a, a, scale_a=2.0, dtype=dtype)
+@pytest.mark.parametrize("epilogue", ["default", "relu_bias", "clamp"])
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_integer_results_with_scales_are_rounded_once(dtype, epilogue, rng):
+    """hipBLASLt scales no such product: sums in int32, then scaled, rounded to nearest even and saturated."""
+    a, b = rng.integers(-128, 128, (5, 70), np.int8), rng.integers(-128, 128, (70, 7), np.int8)
+    rows, columns = rng.uniform(0.001, 0.01, (5, 1)).astype(np.float32), rng.uniform(0.5, 1, 7).astype(np.float32)
+    more = {"bias": rng.uniform(-3, 3, 7).astype(np.float32)} if "bias" in epilogue else {}
+    more |= {"clamp": (-100.0, 7.5)} if epilogue == "clamp" else {}
+    found = rocpy.matmul(a, b, scale_a=rows, scale_b=columns, alpha=0.75, epilogue=epilogue, dtype=dtype, **more)
+    assert found.dtype == np.dtype(dtype)
+    expected = evaluate(a, b, scale_a=rows, scale_b=columns, alpha=0.75, epilogue=epilogue, **more).result
+    np.testing.assert_array_equal(found, saturated(expected, np.dtype(dtype)))
+    with rocpy.Matmul(a, b, scale_a=rows, scale_b=columns, alpha=0.75, epilogue=epilogue, dtype=dtype, **more) as mm:
+        np.testing.assert_array_equal(mm.execute(), found)
+        mm.reset_operands(a=a[::-1].copy(), scale_a=rows[::-1].copy())
+        np.testing.assert_array_equal(mm.execute(), found[::-1])
+    answer = rocpy.blaslt.supported("int8", dtype=dtype, scale_a="vector", scale_b="vector")
+    assert answer.lowering == "unfused"
+    assert "hipBLASLt applies none to a product of int8" in answer.reasons[0]
+    with pytest.raises(rocpy.UnsupportedError, match="applies none"):
+        rocpy.matmul(a, b, scale_a=2.0, dtype=dtype, options={"fallback": "error"})
+
+
+def test_amax_of_products_that_the_library_does_not_tell_it_of(rng):
+    a, b = rng.integers(-128, 128, (5, 70), np.int8), rng.integers(-128, 128, (70, 7), np.int8)
+    for dtype in ("int32", "int8", "float32"):
+        d, further = rocpy.matmul(a, b, amax=True, dtype=dtype)
+        sums = a.astype(np.int64) @ b
+        assert further["amax"] == np.abs(sums).max()
+        assert further["amax"].dtype == np.float32
+        np.testing.assert_array_equal(d, saturated(sums.astype(float), np.dtype(dtype)))
+    # The library is called once for each batch entry here, and would tell the largest magnitude of the last.
+    a = rng.standard_normal((3, 2, 4, 32)).astype(E4M3)
+    b, rows = rng.standard_normal((32, 8)).astype(E4M3), rng.uniform(0.5, 2, (3, 1, 4)).astype(np.float32)
+    scaled = {"scale_a": rows, "scale_b": np.ones(8, np.float32)}
+    for dtype in ("float32", "float8_e4m3fn"):
+        d, further = rocpy.matmul(a, b, amax=True, dtype=dtype, **scaled)
+        wide = rocpy.matmul(a, b, dtype="float32", **scaled)
+        assert further["amax"] == np.abs(wide).max()
+        np.testing.assert_array_equal(d, saturated(wide, np.dtype(d.dtype)))
+    with rocpy.Matmul(a, b, amax=True, dtype="float32", **scaled) as mm:
+        assert mm.execute()[1]["amax"] == further["amax"]
+    assert "amax" in str(rocpy.explain(a, b, amax=True, **scaled).unfused)
 
 
 @pytest.mark.torch

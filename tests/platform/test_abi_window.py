@@ -131,6 +131,17 @@ columns = generator.uniform(0.5, 2, (1, 32)).astype(np.float32)
 got = rocpy.matmul(a8, b8, scale_a=rows, scale_b=columns, dtype="float32")
 exact = (a8.astype(np.float64) * rows) @ (b8.astype(np.float64) * columns)
 result["scales"] = float(np.max(np.abs(got - exact)))
+x, scale_x = rocpy.quantize_mx(generator.standard_normal((24, 64)), "float4_e2m1fn")
+w, scale_w = rocpy.quantize_mx(generator.standard_normal((64, 32)), "float8_e5m2", axis=-2)
+got = rocpy.matmul(x, w, scale_a=scale_x, scale_b=scale_w, dtype="float32")
+exact = rocpy.dequantize_mx(x, scale_x, "float64") @ rocpy.dequantize_mx(w, scale_w, "float64", axis=-2)
+result["blocks"] = float(np.max(np.abs(got - exact)))
+with rocpy.Matmul(x, w, scale_a=scale_x, scale_b=scale_w, dtype="float32") as mm:
+    result["blocks planned"] = bool(np.array_equal(mm.execute(), got))
+    mm.reset_operands(a=x[::-1].copy(), scale_a=scale_x[::-1].copy())
+    result["blocks reset"] = float(np.max(np.abs(mm.execute() - exact[::-1])))
+kinds = {"scale_a": "block32", "scale_b": "block32"}
+result["blocks lowering"] = rocpy.blaslt.supported("float4_e2m1fn", "float8_e5m2", **kinds).lowering
 c = (a + 1j * a[::-1]).astype(np.complex64)
 try:
     result["complex"] = float(np.max(np.abs(rocpy.matmul(c, b.astype(np.complex64)) - c.astype(np.complex128) @ b)))
@@ -149,6 +160,10 @@ def test_products(release):
     assert found["silu fused"] == found["sigmoid fused"] == (release != OLD)
     assert found["clamp fused"] == (release not in (OLD, REUSED))
     assert found["scales"] < 1e-3
+    assert found["blocks"] < 1e-4
+    assert found["blocks planned"]
+    assert found["blocks reset"] < 1e-4
+    assert found["blocks lowering"] == ("unfused" if release == OLD else "native")
     if release == CURRENT:
         assert found["complex"] < 1e-4
     else:

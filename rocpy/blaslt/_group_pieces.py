@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: MIT
+"""Packed groups as products of their own: their problems, their operands, what they measure, and their explanations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rocpy import platform
+from rocpy._operand import allocate_like
+from rocpy.blaslt import _choice
+from rocpy.blaslt._group_scales import Lines, of_group, of_lists
+from rocpy.blaslt._groups import aligned
+from rocpy.blaslt._options import Options, resolve_options
+from rocpy.blaslt._policy import Explanation, contiguous, copy_refused, explain
+from rocpy.blaslt._staging import check_allowed, needed, take, upload_scales
+from rocpy.blaslt.call import matmul
+from rocpy.blaslt.epilogues import find_epilogue
+from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.errors import UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+__all__: list[str] = []
+
+# The axis of each operand that the groups share out, by form.
+_SHARED = {"m": {"a": 0}, "n": {"b": 1, "bias": 0}, "k": {"a": 1, "b": 0}}
+
+
+class Pieces:
+    """The groups of one grouped product.
+
+    Parameters
+    ----------
+    form
+        The extent that they share out: ``"m"``, ``"n"`` or ``"k"``.
+    starts
+        Their boundaries.
+    operands
+        The user's ``a``, ``b``, ``bias``, ``out``, ``scale_a`` and ``scale_b``.
+    dtype
+        Type of the results.
+    arguments
+        Keyword arguments of :func:`rocpy.matmul` that all groups have.
+    steps
+        For ``a``, ``b`` and ``bias``, in elements: from one element of the shared axis to the next, and from one group
+        to the next.
+    """
+
+    def __init__(
+        self,
+        form: str,
+        starts: Sequence[int],
+        operands: tuple[Any, ...],
+        dtype: str,
+        arguments: dict[str, Any],
+        steps: dict[str, tuple[int, int]],
+    ) -> None:
+        self.form, self.starts, self.dtype = form, starts, dtype
+        self.a, self.b, self.bias, self.out, self.scale_a, self.scale_b = operands
+        self.arguments = arguments
+        self.steps = steps
+
+    def problem(self, one: Problem, extent: int, count: int) -> Problem:
+        """Return the problem of some groups of one extent, from that of one group of another extent.
+
+        Where the result lies is left out, so that what was measured for the product by itself serves.
+        """
+        shared = _SHARED[self.form]
+
+        def operand(name: str) -> OperandInfo | None:
+            seen: OperandInfo | None = getattr(one, name)
+            if seen is None:
+                return None
+            shape, strides = seen.shape, seen.strides
+            if name in shared:
+                shape = (*shape[: shared[name]], extent, *shape[shared[name] + 1 :])
+            index, group = self.steps[name]
+            if count > 1 and (name != "bias" or index or group):
+                shape, strides = (count, *shape), (index * extent + group, *strides)
+            return replace(seen, shape=shape, strides=strides)
+
+        a, b = operand("a"), operand("b")
+        assert a is not None
+        assert b is not None
+        return Problem.make(
+            a,
+            b,
+            bias=operand("bias"),
+            epilogue=one.epilogue,
+            dtype=one.dtype,
+            compute=one.compute,
+            clamp=one.clamp,
+            scale_a=one.scale_a,
+            scale_b=one.scale_b,
+        )
+
+    def operands(self, group: int) -> dict[str, Any]:
+        """Return the operands of one group, as :func:`rocpy.matmul` takes them."""
+        low, high = self.starts[group], self.starts[group + 1]
+        shared, groups = slice(low, high), len(self.starts) - 1
+        bias = self.bias
+        if self.form == "m":
+            a, b = self.a[shared], self.b[group]
+        elif self.form == "n":
+            a, b = self.a[group], self.b[:, shared]
+        else:
+            a, b = self.a[:, shared], self.b[shared]
+        if bias is not None:
+            bias = bias[shared] if self.form == "n" else bias[group] if len(bias.shape) == 2 else bias
+        found = {"a": a, "b": b, "bias": bias}
+        lines = {
+            "scale_a": Lines(self.a.shape[-2], self.form == "m"),
+            "scale_b": Lines(self.b.shape[-1], self.form == "n"),
+        }
+        for name, each in lines.items():
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = of_group(value, name, each, groups, group, low, high)
+        return found
+
+    def measure(self, problem: Problem, options: Options, first: int, count: int) -> None:
+        """Measure the product of some groups of one size, where nothing was measured of it before."""
+        if not hasattr(self.a, "__getitem__"):
+            return  # bare memory of the device: there is no view of a part of it
+        if count == 1:
+            found = self.operands(first)
+        else:
+            found = self._together(problem, first, count)
+        a, b, bias = found.pop("a"), found.pop("b"), found.pop("bias")
+        arguments = {name: value for name, value in self.arguments.items() if name != "options"}
+        _choice.measure(problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **found})
+
+    def _together(self, problem: Problem, first: int, count: int) -> dict[str, Any]:
+        """Return the operands of neighbouring groups of one size as those of one product with a batch axis."""
+        shared = slice(self.starts[first], self.starts[first + count])
+        every = slice(first, first + count)
+        bias = self.bias
+        if self.form == "m":
+            a, b = self.a[shared].reshape(problem.a.shape), self.b[every]
+        elif self.form == "n":
+            a, b = self.a[every], self.b[:, shared].swapaxes(0, 1).reshape(*problem.b.shape[::2], -1).swapaxes(-1, -2)
+        else:
+            a = self.a[:, shared].swapaxes(0, 1).reshape(*problem.a.shape[::2], -1).swapaxes(-1, -2)
+            b = self.b[shared].reshape(problem.b.shape)
+        if bias is not None and len(bias.shape) == 2:
+            bias = bias[every]
+        elif bias is not None and self.form == "n":
+            bias = bias[shared].reshape(count, -1)
+        # Groups whose scales differ are no batch.
+        scales = {"scale_a": self.scale_a, "scale_b": self.scale_b}
+        given = {name: value for name, value in scales.items() if value is not None}
+        shapes = {name: len(getattr(value, "shape", ())) for name, value in given.items()}
+        return {"a": a, "b": b, "bias": bias} | {
+            name: value[0] if shapes[name] == 3 else value for name, value in given.items()
+        }
+
+    def one_by_one(self, settle: Callable[[], None]) -> Any:
+        """Compute each group of what the library cannot fuse by itself, with the operations of the framework."""
+        groups = len(self.starts) - 1
+        shape = (self.a.shape[-2], self.b.shape[-1])
+        shape = (groups, *shape) if self.form == "k" else shape
+
+        def zeros() -> Any:
+            made = allocate_like(self.a, shape, self.dtype)
+            if hasattr(made, "__setitem__"):
+                made[...] = 0
+            return made
+
+        target = zeros() if self.out is None else self.out
+        if not hasattr(target, "__setitem__"):
+            raise UnsupportedError(
+                f"a: a {type(self.a).__name__}; groups of what the library cannot fuse are written one by one, which "
+                "takes numpy arrays or torch tensors"
+            )
+        name = next(iter(find_epilogue(self.arguments["epilogue"]).outputs), None)
+        beside = None if name is None else zeros()
+        for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
+            if low == high and self.form != "k":
+                continue
+            found = self.operands(group)
+            result = matmul(found.pop("a"), found.pop("b"), dtype=self.dtype, **found, **self.arguments)
+            settle()
+            place: Any = group
+            if self.form != "k":
+                place = slice(low, high) if self.form == "m" else (slice(None), slice(low, high))
+            if beside is not None:
+                result, extra = result
+                beside[place] = extra[name]
+            target[place] = result
+        return target if beside is None else (target, {name: beside})
+
+    def explained(self) -> Iterator[tuple[int, int, int, Explanation]]:
+        """Yield the explanation of each group that is computed by itself."""
+        for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
+            if low == high and self.form != "k":
+                continue
+            found = self.operands(group)
+            yield (
+                group,
+                1,
+                high - low,
+                explain(found.pop("a"), found.pop("b"), dtype=self.dtype, **found, **self.arguments),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedExplanation:
+    """How a grouped product would be computed; its ``str`` is meant to be read.
+
+    Parameters
+    ----------
+    runs
+        For each launch: the first group, how many neighbours go with it as one batch, and the explanation of that
+        product. Groups without elements in the result are left out.
+    copies
+        Operands that are copied first for all groups.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> tokens, experts = np.ones((5, 2), np.float32), np.ones((3, 2, 2), np.float32)
+    >>> how = rocpy.explain(tokens, experts, offsets=[0, 2, 4, 5])
+    >>> [(first, count) for first, count, _ in how.runs]
+    [(0, 2), (2, 1)]
+    """
+
+    runs: tuple[tuple[int, int, Explanation], ...]
+    copies: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the explanations one after the other, each under the groups that it is of."""
+        parts = []
+        for first, count, one in self.runs:
+            groups = f"group {first}" if count == 1 else f"groups {first} to {first + count - 1}, one batch"
+            parts.append(f"{groups}\n" + "\n".join(f"  {line}" for line in str(one).splitlines()))
+        if self.copies:
+            parts.append(f"copies of the whole: {', '.join(self.copies)}")
+        return "\n".join(parts) or "no groups with elements"
+
+
+def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
+    """Return how ``rocpy.grouped_matmul`` with these arguments would be computed."""
+    from rocpy.blaslt.grouped import explain_packed
+
+    if arguments.get("offsets") is None:
+        return _explain_lists(a, b, **arguments)
+    options = resolve_options(arguments.get("options"))
+    copies: tuple[str, ...] = ()
+    moved: list[Any] = []
+    if needed(a):
+        check_allowed(options)
+        given = {"a": a, "b": b, "bias": arguments.get("bias")}
+        copies = tuple(name for name, value in given.items() if value is not None)
+        moved = [take(value, name, options) for name, value in given.items()]
+        a, b, arguments["bias"] = moved
+        scales = upload_scales((arguments.get("scale_a"), arguments.get("scale_b")))
+        arguments["scale_a"], arguments["scale_b"] = scales or (None, None)
+        arguments["out"] = None
+    found = explain_packed(a, b, **arguments)
+    while len(found) == 1 and isinstance(found[0], list):
+        names = found[0]
+        if options.copies == "error":
+            value = {"a": a, "b": b, **arguments}[names[0]]
+            raise copy_refused(names[0], f"shape {tuple(value.shape)}")
+        copies += tuple(names)
+        given = {"a": a, "b": b, **arguments}
+        given.update({name: None if name == "out" else contiguous(given[name]) for name in names})
+        a, b = given.pop("a"), given.pop("b")
+        arguments = given
+        found = explain_packed(a, b, **arguments)
+    runs = []
+    for run in found:
+        if len(run) == 4:
+            runs.append((run[0], run[1], run[3]))
+        else:
+            first, count, _, problem, algorithms, chosen, source, device = run
+            runs.append((first, count, made_explanation(problem, algorithms, chosen, source, device, options)))
+    for value in moved:
+        if isinstance(value, Buffer):
+            value.close()
+    return GroupedExplanation(tuple(runs), copies)
+
+
+def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
+    """Return how each product of lists would be computed."""
+    arguments.pop("offsets", None)
+    bias, out = arguments.pop("bias", None), arguments.pop("out", None)
+    lefts, rights, biases, _ = aligned(a, b, bias, out, arguments.pop("groups", None))
+    scales = {name: of_lists(arguments.pop(name, None), name, len(lefts)) for name in ("scale_a", "scale_b")}
+    runs = []
+    for group, (left, right) in enumerate(zip(lefts, rights, strict=True)):
+        given = {name: values[group] for name, values in scales.items()}
+        how = explain(left, right, bias=biases[group], **given, **arguments)
+        runs.append((group, 1, how))
+    return GroupedExplanation(tuple(runs))
+
+
+def made_explanation(
+    problem: Problem, algorithms: Sequence[Any], chosen: int, source: str, device: int, options: Options
+) -> Explanation:
+    """Return the explanation of a run of groups from its plan."""
+    from rocpy.runtime.device import Device
+
+    return Explanation(
+        platform=platform.current().name,
+        device=Device(device).name,
+        problem=problem,
+        algorithm=_choice.labelled(algorithms[chosen], source, problem, options, device),
+        candidates=len(algorithms),
+        source=source,
+        copies=(),
+        packed=problem.b.packed,
+    )
