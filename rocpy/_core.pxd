@@ -9,6 +9,7 @@ cdef extern from "status.hpp" namespace "rocpy" nogil:
     cdef enum class Library(int32_t):
         hip
         hipblaslt
+        rccl
 
     cdef cppclass Status:
         Status()

@@ -244,7 +244,7 @@ def conflict(files: Mapping[str, str], mapped_before: Mapping[str, Sequence[str]
     LibraryError or None
         The error to raise, which names both files.
     """
-    checks = (
+    checks: tuple[tuple[str, str | None], ...] = (
         ("amdhip64", _hip_conflict()),
         (
             "hipblaslt",
@@ -257,6 +257,11 @@ def conflict(files: Mapping[str, str], mapped_before: Mapping[str, Sequence[str]
             ),
         ),
     )
+    if "rccl" in files:
+        rccl = _other_conflict(
+            "rccl", "rocm.bindings.rccl", "ncclGetVersion", files["rccl"], mapped_before.get("rccl", ())
+        )
+        checks = (*checks, ("rccl", rccl))
     for stem, other in checks:
         if other is not None:
             return LibraryError(

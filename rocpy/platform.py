@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 CHOICES = ("auto", "amd", "host")
+# A platform serves without these libraries: what needs them says so.
+OPTIONAL = ("rccl",)
 # An AMD device of this machine shows as one of these: the kernel driver's node on Linux, the paravirtual GPU under WSL.
 DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
 
@@ -131,7 +133,7 @@ class LibraryInfo:
     Attributes
     ----------
     name
-        Its name in rocpy: ``"hip"``, ``"hipblaslt"``.
+        Its name in rocpy: ``"hip"``, ``"hipblaslt"``, ``"rccl"``.
     path
         The file that is mapped.
     version
@@ -200,7 +202,7 @@ class Platform:
     Examples
     --------
     >>> import rocpy
-    >>> sorted(rocpy.platform.current().libraries)
+    >>> sorted(rocpy.platform.current().libraries)[:2]
     ['hip', 'hipblaslt']
     """
 
@@ -222,7 +224,10 @@ class Platform:
 
     @property
     def libraries(self) -> dict[str, LibraryInfo]:
-        """The libraries, by name. The first read makes a handle of those that tell their version to a handle alone."""
+        """The libraries, by name; RCCL only where there is one.
+
+        The first read makes a handle of those that tell their version to a handle alone.
+        """
         _core.probe_versions()
         return _libraries()
 
@@ -291,6 +296,8 @@ def _version_text(name: str, version: int, file_version: str) -> str:
         return file_version
     if name == "hip":
         return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
+    if name == "rccl":
+        return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
     return f"{version // 100_000}.{version // 100 % 1000}.{version % 100}"
 
 
@@ -311,7 +318,7 @@ def _select() -> Platform:
         mapped_before = {stem: _search.mapped(stem) for stem in stems.values()}
         name, tree, reason = _choose(choice)
         libraries = _libraries()
-        files = {stem: libraries[library].path for library, stem in stems.items()}
+        files = {stem: libraries[library].path for library, stem in stems.items() if library in libraries}
         arrangement = _hip_python.Arrangement(files, tree.directories)
         error = _hip_python.conflict(files, mapped_before)
         if error is not None:
@@ -396,7 +403,7 @@ def available() -> tuple[str, ...]:
     >>> "host" in rocpy.platform.available()
     True
     """
-    stems = _core.library_files().values()
+    stems = [stem for library, stem in _core.library_files().items() if library not in OPTIONAL]
 
     def is_complete(directories: tuple[str, ...]) -> bool:
         return all(any(_search.holds(Path(directory), stem) for directory in directories) for stem in stems)
@@ -422,7 +429,7 @@ def missing() -> dict[str, tuple[str, ...]]:
     Examples
     --------
     >>> import rocpy
-    >>> sorted(rocpy.platform.missing())
+    >>> sorted(rocpy.platform.missing())[:2]
     ['hip', 'hipblaslt']
     """
     return {name: library.missing for name, library in current().libraries.items()}

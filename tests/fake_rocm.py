@@ -33,6 +33,7 @@ BODIES = {
     "hipGetErrorName": 'return error == hipErrorOutOfMemory ? "hipErrorOutOfMemory" : LABEL;',
     "hipGetErrorString": 'return error == hipErrorOutOfMemory ? "out of memory" : LABEL;',
     "hipblasLtCreate": "static int object; *handle = &object; return HIPBLAS_STATUS_SUCCESS;",
+    "ncclGetVersion": "*version = 23004; return ncclSuccess;",
     "hipblasLtGetVersion": "*version = 100401; return HIPBLAS_STATUS_SUCCESS;",
 }
 
@@ -47,7 +48,8 @@ def _source(library: str, without: tuple[str, ...]) -> str:
     for row in generate_abi.all_rows():
         if row.library != library or row.name.startswith("rocpyExt") or row.name in without:
             continue
-        lines.append(f"{row.result} {row.name}({row.declaration}) {{ {BODIES.get(row.name, 'return 0;')} }}")
+        body = BODIES.get(row.name, "" if row.result == "void" else "return 0;")
+        lines.append(f"{row.result} {row.name}({row.declaration}) {{ {body} }}")
     return "\n".join(lines) + "\n"
 
 
@@ -98,6 +100,7 @@ def tree(
     without: tuple[str, ...] = (),
     hip: str = "libamdhip64.so",
     hipblaslt: str | None = "libhipblaslt.so",
+    rccl: str | None = None,
     link: bool = False,
 ) -> Path:
     """Put fake libraries into a folder.
@@ -112,8 +115,8 @@ def tree(
         What its HIP answers.
     without
         Functions that it lacks.
-    hip, hipblaslt
-        File names; no hipBLASLt for ``None``.
+    hip, hipblaslt, rccl
+        File names; no such library for ``None``.
     link
         Whether hipBLASLt names the HIP runtime as a library that it needs, as AMD's does.
 
@@ -133,6 +136,8 @@ def tree(
         shutil.copy(
             _compiled("hipblaslt", label, version, devices, without, "libhipblaslt.so.1", needed), lib / hipblaslt
         )
+    if rccl:
+        shutil.copy(_compiled("rccl", label, version, devices, without, "librccl.so.1", ""), lib / rccl)
     return lib
 
 

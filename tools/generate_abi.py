@@ -19,7 +19,7 @@ from typing import NamedTuple
 import abi_pxd
 
 ABI = Path(__file__).resolve().parent.parent / "csrc" / "abi"
-DEFINITIONS = ("hip.def", "hipblaslt.def", "extension.def")
+DEFINITIONS = ("hip.def", "hipblaslt.def", "rccl.def", "extension.def")
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ROW = re.compile(r"ROCPY_FUNCTION\(\s*(\w+)\s*,\s*([^,]+?)\s*,\s*(\w+)\s*,\s*\((.*?)\)\s*,\s*(\d+)\s*\)", re.DOTALL)
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     library : str
-        Which library exports it: ``hip`` or ``hipblaslt``.
+        Which library exports it: ``hip``, ``hipblaslt`` or ``rccl``.
     result : str
         Type of the result, as C has it.
     name : str
@@ -149,7 +149,7 @@ def facade(library: str) -> str:
             lines += [
                 f"{row.result}{space}rocpy_host_{row.name}({row.declaration});",
                 f'__attribute__((visibility("default"))) {row.result}{space}{row.name}({row.declaration}) {{',
-                f"  return rocpy_host_{row.name}({row.arguments});",
+                f"  {'' if row.result == 'void' else 'return '}rocpy_host_{row.name}({row.arguments});",
                 "}",
                 "",
             ]

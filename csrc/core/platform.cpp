@@ -35,6 +35,13 @@ std::string hipblaslt_version_text(int version) {
          std::to_string(version % 100);
 }
 
+std::string rccl_version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+bool is_optional(Library library) { return library == Library::rccl; }
+
 // Which version a user needs: HIP's rows count major * 10000 + minor * 100, the others as their libraries do.
 std::string since_text(Library library, const char *function) {
   for (int i = 0; i < row_count(); ++i) {
@@ -43,7 +50,8 @@ std::string since_text(Library library, const char *function) {
     if (library == Library::hip) {
       return "; HIP " + std::to_string(row.since / 10000) + "." + std::to_string(row.since / 100 % 100) + " has it";
     }
-    return "; " + std::string(library_stem(library)) + " " + hipblaslt_version_text(row.since) + " has it";
+    std::string version = library == Library::rccl ? rccl_version_text(row.since) : hipblaslt_version_text(row.since);
+    return "; " + std::string(library_stem(library)) + " " + version + " has it";
   }
   return {};
 }
@@ -199,24 +207,36 @@ bool accept_hip(void *handle, const Tree &tree, LibraryFacts *hip, Attempt *atte
   return true;
 }
 
+bool open_one(const Tree &tree, Library library, Handles *handles, std::array<LibraryFacts, library_count> *found,
+              Attempt *attempt) {
+  void *handle = (*handles)[static_cast<int>(library)] = open_library(tree, library, attempt);
+  if (!handle) return false;
+  LibraryFacts &fact = (*found)[static_cast<int>(library)];
+  fact.path = mapped_path(handle);
+  fact.file_version = file_version_of(fact.path);
+  if (library == Library::hip) return true;
+  if (bound_to_other_runtime(handle, handles->front(), attempt, fact.path)) return false;
+  if (tree.directories.empty() && directory_of_real_file(fact.path) != directory_of_real_file(found->front().path)) {
+    attempt->outcome = Outcome::unusable;
+    attempt->reason =
+        "the system's loader takes " + found->front().path + " and " + fact.path + " from different folders";
+    return false;
+  }
+  return true;
+}
+
 bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, library_count> *found, Attempt *attempt,
                bool *called) {
   for (int i = 0; i < library_count; ++i) {
     auto library = static_cast<Library>(i);
-    void *handle = (*handles)[i] = open_library(tree, library, attempt);
-    if (!handle) return false;
-    LibraryFacts &fact = (*found)[i];
-    fact.library = library;
-    fact.path = mapped_path(handle);
-    fact.file_version = file_version_of(fact.path);
-    if (library == Library::hip) continue;
-    if (bound_to_other_runtime(handle, handles->front(), attempt, fact.path)) return false;
-    if (tree.directories.empty() && directory_of_real_file(fact.path) != directory_of_real_file(found->front().path)) {
-      attempt->outcome = Outcome::unusable;
-      attempt->reason =
-          "the system's loader takes " + found->front().path + " and " + fact.path + " from different folders";
-      return false;
-    }
+    (*found)[i].library = library;
+    if (open_one(tree, library, handles, found, attempt)) continue;
+    if (!is_optional(library)) return false;
+    void *&handle = (*handles)[i];
+    if (handle) dlclose(handle);
+    handle = nullptr;
+    (*found)[i].absence = attempt->reason;
+    *attempt = Attempt{};
   }
   return accept_hip(handles->front(), tree, &found->front(), attempt, called);
 }
@@ -229,8 +249,10 @@ bool hidden(const Handles &handles, const char *function) {
 }
 
 void *lookup(Library library, const char *function, void *context) {
-  if (hidden(*static_cast<Handles *>(context), function)) return nullptr;
-  return dlsym((*static_cast<Handles *>(context))[static_cast<int>(library)], function);
+  const Handles &handles = *static_cast<Handles *>(context);
+  void *handle = handles[static_cast<int>(library)];
+  if (!handle || hidden(handles, function)) return nullptr;
+  return dlsym(handle, function);
 }
 
 }  // namespace
@@ -256,6 +278,9 @@ Attempt load_platform(const Tree &tree) {
   }
   fill_table(lookup, &handles);
   for (LibraryFacts &fact : found) fact.missing = missing(fact.library);
+  // RCCL tells its version without a handle.
+  LibraryFacts &rccl = found[static_cast<int>(Library::rccl)];
+  if (rccl.absence.empty() && table.ncclGetVersion(&rccl.version) != ncclSuccess) rccl.version = 0;
   facts = std::move(found);
   open_handles = handles;
   attempt.outcome = Outcome::loaded;
@@ -265,8 +290,12 @@ Attempt load_platform(const Tree &tree) {
 
 std::vector<LibraryFacts> library_facts() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (!loaded()) return {};
-  return {facts.begin(), facts.end()};
+  std::vector<LibraryFacts> there;
+  if (!loaded()) return there;
+  for (const LibraryFacts &fact : facts) {
+    if (fact.absence.empty()) there.push_back(fact);
+  }
+  return there;
 }
 
 void probe_versions() {
@@ -295,11 +324,13 @@ std::string missing_text(Library library, const char *function) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!loaded()) return text + "no platform is loaded";
   const LibraryFacts &fact = facts[static_cast<int>(library)];
+  if (!fact.absence.empty()) return text + fact.absence;
   text += "the library at " + fact.path;
   if (library == Library::hip) {
     text += ", HIP " + hip_version_text(fact.version) + ",";
   } else if (fact.version) {
-    text += ", version " + hipblaslt_version_text(fact.version) + ",";
+    text += ", version " +
+            (library == Library::rccl ? rccl_version_text(fact.version) : hipblaslt_version_text(fact.version)) + ",";
   } else {
     text += fact.file_version.empty() ? ", of unknown version," : ", version " + fact.file_version + ",";
   }

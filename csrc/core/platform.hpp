@@ -18,6 +18,7 @@ constexpr int oldest_hip_version = 60000000;
 // What was found out about one library of the loaded platform.
 struct LibraryFacts {
   Library library = Library::hip;
+  std::string absence;       // why an optional library is not there; empty for one that is
   std::string path;          // of the mapped file, as the dynamic linker names it
   std::string file_version;  // what follows ".so." in the name of the file behind the links, or empty
   int version = 0;           // as the library reports it, 0 while unknown
@@ -46,13 +47,15 @@ struct Attempt {
   int device_count = 0;
 };
 
-// Opens hip, then the libraries over it, from the tree, and makes it this process's platform. Libraries of a refused
+// Opens hip, then the libraries over it, from the tree, and makes it this process's platform. A tree without RCCL, or
+// with one that cannot be used, serves: products do not need it. Libraries of a refused
 // tree that were never called are closed; one that was called stays open, since HIP runtimes do not survive unloading.
 Attempt load_platform(const Tree &tree);
 
 extern std::atomic<bool> platform_loaded;  // set after the table is filled
 inline bool loaded() noexcept { return platform_loaded.load(std::memory_order_acquire); }
 
+// The libraries that are there.
 std::vector<LibraryFacts> library_facts();
 
 // Asks the libraries whose version only a handle can tell, once, where a device has room for a handle.

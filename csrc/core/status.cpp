@@ -45,6 +45,26 @@ const char *hipblaslt_status_name(int32_t code) noexcept {
   }
 }
 
+const char *rccl_status_name(int32_t code) noexcept {
+  switch (code) {
+#define CODE(name) \
+  case name:       \
+    return #name;
+    CODE(ncclSuccess)
+    CODE(ncclUnhandledCudaError)
+    CODE(ncclSystemError)
+    CODE(ncclInternalError)
+    CODE(ncclInvalidArgument)
+    CODE(ncclInvalidUsage)
+    CODE(ncclRemoteError)
+    CODE(ncclInProgress)
+    CODE(ncclTimeout)
+#undef CODE
+    default:
+      return nullptr;
+  }
+}
+
 const char *hip_status_name(int32_t code) noexcept {
   if (code == hipErrorNotSupported)
     return "hipErrorNotSupported";  // what trampolines answer, also while nothing is loaded
@@ -70,13 +90,26 @@ const char *status_name(Library library, int32_t code) noexcept {
       return hip_status_name(code);
     case Library::hipblaslt:
       return hipblaslt_status_name(code);
+    case Library::rccl:
+      return rccl_status_name(code);
   }
   return nullptr;
 }
 
 const char *status_text(Library library, int32_t code) noexcept {
-  return library == Library::hip && has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code))
-                                                             : nullptr;
+  switch (library) {
+    case Library::hip:
+      return has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code)) : nullptr;
+    case Library::hipblaslt:
+      return nullptr;
+    case Library::rccl: {
+      // The last error's text says more than the code's, but it is one buffer of the process, and stays there.
+      const char *last = has("ncclGetLastError") ? table.ncclGetLastError(nullptr) : nullptr;
+      if (last && *last) return last;
+      return has("ncclGetErrorString") ? table.ncclGetErrorString(static_cast<ncclResult_t>(code)) : nullptr;
+    }
+  }
+  return nullptr;
 }
 
 void clear_last_error(Library library) noexcept {

@@ -8,9 +8,10 @@
 #include "types.h"
 
 // One row per library: its name in the rows, the file lib<stem>.so, and its "not supported" code.
-#define ROCPY_LIBRARIES(LIBRARY)                 \
-  LIBRARY(hip, "amdhip64", hipErrorNotSupported) \
-  LIBRARY(hipblaslt, "hipblaslt", HIPBLAS_STATUS_NOT_SUPPORTED)
+#define ROCPY_LIBRARIES(LIBRARY)                                \
+  LIBRARY(hip, "amdhip64", hipErrorNotSupported)                \
+  LIBRARY(hipblaslt, "hipblaslt", HIPBLAS_STATUS_NOT_SUPPORTED) \
+  LIBRARY(rccl, "rccl", ncclInvalidUsage)
 
 namespace rocpy {
 

@@ -20,6 +20,12 @@ constexpr hipblasStatus_t refusal<hipblasStatus_t>() {
   return HIPBLAS_STATUS_NOT_SUPPORTED;
 }
 template <>
+constexpr ncclResult_t refusal<ncclResult_t>() {
+  return ncclInvalidUsage;
+}
+template <>
+constexpr void refusal<void>() {}
+template <>
 constexpr const char *refusal<const char *>() {
   return "not available: the platform's library lacks this function";
 }

@@ -22,8 +22,12 @@ pytest.importorskip("rocm.bindings.cyhipblaslt", exc_type=ModuleNotFoundError)
 from hipblaslt_support.host import ROOT, host_folder, rows
 
 ABI = ROOT / "csrc" / "abi"
-HEADERS = ("types_hip.h", "types_hip_attributes.h", "types_hipblaslt.h")
-LIBRARIES = {"hip": ("cyhip", "libamdhip64.so"), "hipblaslt": ("cyhipblaslt", "libhipblaslt.so")}
+HEADERS = ("types_hip.h", "types_hip_attributes.h", "types_hipblaslt.h", "types_rccl.h")
+LIBRARIES = {
+    "hip": ("cyhip", "libamdhip64.so"),
+    "hipblaslt": ("cyhipblaslt", "libhipblaslt.so"),
+    "rccl": ("cyrccl", "librccl.so"),
+}
 
 # Linked name of a row -> name in the bindings: a header macro renames the function.
 RENAMED = {"hipGetDevicePropertiesR0600": "hipGetDeviceProperties"}
@@ -37,6 +41,9 @@ SPELLINGS = {
     "_hipblasLtMatmulHeuristicResult_t": "hipblasLtMatmulHeuristicResult_t",
     "hipDeviceProp_tR0600": "hipDeviceProp_t",
     "hipUUID_t": "hipUUID",
+    "ncclConfig_t": "ncclConfig_v22800",
+    "ncclSimInfo_t": "ncclSimInfo_v22200",
+    "ncclParamHandle_t": "ncclParamHandle",
 }
 
 # A const that only one side has does not change a call, nor does the word before a tag; all other words count.
@@ -104,6 +111,11 @@ def test_hipblaslt_rows_are_complete():
     assert {name for library, name in ROWS if library == "hipblaslt"} == declared
 
 
+def test_rccl_rows_are_complete():
+    declared = {name for name in declarations("cyrccl") if name.startswith("nccl")}
+    assert {name for library, name in ROWS if library == "rccl"} == declared
+
+
 def enumerations():
     """Enum name -> {enumerator: value} as the headers have them."""
     found = {}
@@ -118,7 +130,7 @@ ENUMERATIONS = enumerations()
 
 
 def bindings_member(name):
-    for module in ("hip", "hipblaslt", "hipblas"):
+    for module in ("hip", "hipblaslt", "hipblas", "rccl"):
         member = getattr(importlib.import_module(f"rocm.bindings.{module}"), name, None)
         if member is not None:
             return member
@@ -132,7 +144,7 @@ def test_enumeration(name):
     theirs = {key: int(value) for key, value in member.__members__.items()}
     ours = ENUMERATIONS[name]
     assert {key: theirs.get(key) for key in ours} == ours
-    if name.startswith("hipblas") and name != "hipblasComputeType_t":
+    if name.startswith(("hipblas", "nccl")) and name != "hipblasComputeType_t":
         assert set(theirs) == set(ours)
 
 
@@ -144,7 +156,15 @@ STRUCTS = {
     "hipPointerAttribute_t": "hipPointerAttribute_t",
     "hipUUID_t": "hipUUID_t",
     "hipDeviceArch_t": "hipDeviceArch_t",
+    "ncclUniqueId": "ncclUniqueId",
+    "ncclConfig_t": "ncclConfig_v22800",
+    "ncclSimInfo_t": "ncclSimInfo_v22200",
+    "ncclWaitSignalDesc_t": "ncclWaitSignalDesc_t",
 }
+
+
+# Fields that the bindings follow as pointers to text.
+TEXTS = ("netName", "commName")
 
 
 def struct_fields():
@@ -200,6 +220,10 @@ def read_back(made, field, memory, offset, size):
     """Whether the bindings find at `field` what was written at our offset, told by the type of what they read."""
     base = int(made) + offset
     getter = getattr(made, f"get_{field}", None)
+    if field in TEXTS:
+        text = ctypes.create_string_buffer(b"name")
+        memory[offset : offset + 8] = struct.pack("<Q", ctypes.addressof(text))
+        return getter(0) in ("name", b"name")
     value = getattr(made, field) if getter is None else getter(0)
     if isinstance(value, float):
         memory[offset : offset + size] = struct.pack("<f" if size == 4 else "<d", 2.5)

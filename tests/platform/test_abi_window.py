@@ -53,7 +53,9 @@ def test_versions_and_missing_rows(release):
     assert found["versions"][0] == major * 10_000_000 + minor * 100_000 + patch
     major, minor, patch = map(int, lt.split("."))
     assert found["versions"][1] == major * 100_000 + minor * 100 + patch
-    assert found["missing"] == {"hip": [], "hipblaslt": sorted(missing)}
+    assert (found["missing"]["hip"], found["missing"]["hipblaslt"]) == ([], sorted(missing))
+    assert ("ncclCommShrink" in found["missing"]["rccl"]) == (release in ("6.4", "7.0"))
+    assert ("ncclCommRevoke" in found["missing"]["rccl"]) == (release != CURRENT)
     assert found["presented"] == release
 
 

@@ -17,10 +17,10 @@ namespace rocpy_host {
 namespace {
 
 constexpr Window windows[] = {
-    {"10.0", 71500000, 100401},
-    {"7.2", 70200000, 100200},
-    {"7.0", 70000000, 100000},
-    {"6.4", 60400000, 1201},
+    {"10.0", 71500000, 100401, 23004},
+    {"7.2", 70200000, 100200, 22707},
+    {"7.0", 70000000, 100000, 22606},
+    {"6.4", 60400000, 1201, 22203},
 };
 
 const Window &choose() {
@@ -34,12 +34,17 @@ const Window &choose() {
   return windows[0];
 }
 
+// HIP's rows count versions as major * 10000 + minor * 100.
+int presented_hip() { return window().hip / 1000; }
+int presented_hipblaslt() { return window().hipblaslt; }
+int presented_rccl() { return window().rccl; }
+
 constexpr struct {
   const char *name;
-  bool hipblaslt;
+  int (*presented)();
   int since;
 } rows[] = {
-#define ROCPY_FUNCTION(library, result, name, parameters, since) {#name, #library[3] != '\0', since},
+#define ROCPY_FUNCTION(library, result, name, parameters, since) {#name, presented_##library, since},
 #include "functions.def"
 #undef ROCPY_FUNCTION
 };
@@ -53,14 +58,12 @@ const Window &window() {
 
 }  // namespace rocpy_host
 
-// HIP's rows count versions as major * 10000 + minor * 100.
 hipError_t rocpy_host_rocpyExtRowIsHidden(const char *function, int *hidden) {
   if (!function || !hidden) return hipErrorInvalidValue;
   *hidden = 0;
   for (const auto &row : rocpy_host::rows) {
     if (std::strcmp(row.name, function) != 0) continue;
-    const rocpy_host::Window &window = rocpy_host::window();
-    *hidden = row.since > (row.hipblaslt ? window.hipblaslt : window.hip / 1000);
+    *hidden = row.since > row.presented();
     return hipSuccess;
   }
   return hipErrorInvalidValue;

@@ -4,10 +4,10 @@
 
 namespace rocpy_host {
 
-// As hipRuntimeGetVersion and hipblasLtGetVersion give them.
+// As hipRuntimeGetVersion, hipblasLtGetVersion and ncclGetVersion give them.
 struct Window {
   const char *rocm;
-  int hip, hipblaslt;
+  int hip, hipblaslt, rccl;
 };
 const Window &window();
 

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// Shared memory, futexes and signs of life on Linux.
+//
+// A block is a memfd, passed over a socket with an abstract name: neither leaves a file, and a container's limit of
+// /dev/shm does not bind it. A sign of life is a record lock: the kernel drops it when the process ends, a forked child
+// does not inherit it, and unlike a process id it means the same in every pid namespace.
+#include "os_shared.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr uint64_t million = 1000000;
+
+std::string system_text(const char *what) { return std::string(what) + ": " + std::strerror(errno); }
+
+timespec to_timespec(uint64_t nanoseconds) {
+  return {static_cast<time_t>(nanoseconds / 1000000000), static_cast<long>(nanoseconds % 1000000000)};
+}
+
+socklen_t name_of(const SharedBlock::Key &key, sockaddr_un *address) {
+  std::memset(address, 0, sizeof *address);
+  address->sun_family = AF_UNIX;
+  char *name = address->sun_path + 1;  // the zero before it makes the name abstract
+  int length = std::snprintf(name, sizeof address->sun_path - 1, "rocpy-rccl-");
+  for (unsigned char byte : key.bytes) {
+    length += std::snprintf(name + length, sizeof address->sun_path - 1 - static_cast<size_t>(length), "%02x", byte);
+  }
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+}
+
+// Only processes of the same user take part.
+bool is_same_user(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+struct Message {
+  Message() {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+  char byte = 'm';
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+};
+
+void send_descriptor(int connection, int descriptor) {
+  Message message;
+  cmsghdr *control = CMSG_FIRSTHDR(&message.header);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof descriptor);
+  std::memcpy(CMSG_DATA(control), &descriptor, sizeof descriptor);
+  // One that asked and went away is its own problem.
+  if (sendmsg(connection, &message.header, MSG_NOSIGNAL) < 0) return;
+}
+
+// -1: none came within the time, or the server went away.
+int receive_descriptor(int connection, uint64_t patience_ns) {
+  pollfd waiting{connection, POLLIN, 0};
+  const timespec time = to_timespec(patience_ns);
+  if (ppoll(&waiting, 1, &time, nullptr) != 1) return -1;
+  Message message;
+  if (recvmsg(connection, &message.header, MSG_CMSG_CLOEXEC) <= 0) return -1;
+  const cmsghdr *control = CMSG_FIRSTHDR(&message.header);
+  if (control == nullptr || control->cmsg_type != SCM_RIGHTS) return -1;
+  int descriptor;
+  std::memcpy(&descriptor, CMSG_DATA(control), sizeof descriptor);
+  return descriptor;
+}
+
+struct flock record(short type, unsigned index) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = index;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+int process_id() { return static_cast<int>(getpid()); }
+
+uint64_t process_key() {
+  static std::mutex mutex;
+  static uint64_t key = 0;
+  static pid_t owner = 0;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (owner != getpid() && random_bytes(&key, sizeof key)) owner = getpid();
+  return key;
+}
+
+uint64_t thread_id() {
+  static thread_local const uint64_t id = static_cast<uint64_t>(syscall(SYS_gettid));
+  return id;
+}
+
+char process_state(int pid) {
+  char path[64], line[512];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *file = std::fopen(path, "re");
+  if (file == nullptr) return '?';
+  const size_t length = std::fread(line, 1, sizeof line - 1, file);
+  std::fclose(file);
+  line[length] = '\0';
+  const char *end = std::strrchr(line, ')');  // a command's name may hold anything
+  return end != nullptr && end[1] == ' ' && end[2] != '\0' ? end[2] : '?';
+}
+
+int usable_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+bool random_bytes(void *out, size_t count) {
+  auto *at = static_cast<char *>(out);
+  while (count > 0) {
+    const ssize_t got = getrandom(at, count, 0);
+    if (got < 0 && errno != EINTR) return false;
+    if (got > 0) {
+      at += got;
+      count -= static_cast<size_t>(got);
+    }
+  }
+  return true;
+}
+
+void wait_on_word(std::atomic<uint32_t> *word, uint32_t seen, uint64_t nanoseconds) {
+  const timespec time = to_timespec(nanoseconds);
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+void wake_word(std::atomic<uint32_t> *word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), FUTEX_WAKE, 0x7fffffff, nullptr, nullptr, 0);
+}
+
+uint64_t now_ns() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+void yield_processor() { sched_yield(); }
+
+std::unique_ptr<SharedBlock> SharedBlock::open(const Key &key, size_t bytes, uint64_t patience_ns,
+                                               std::string *problem) {
+  std::unique_ptr<SharedBlock> block(new SharedBlock);
+  sockaddr_un address;
+  const socklen_t length = name_of(key, &address);
+  const uint64_t start = now_ns();
+  while (block->memory_ < 0) {
+    const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection < 0) {
+      *problem = system_text("socket");
+      return nullptr;
+    }
+    if (connect(connection, reinterpret_cast<sockaddr *>(&address), length) == 0) {
+      if (is_same_user(connection)) block->memory_ = receive_descriptor(connection, 20 * million);
+      close(connection);
+    } else if (errno == ECONNREFUSED) {
+      // Nobody serves it: make it, unless somebody is quicker.
+      const int memory = memfd_create("rocpy-rccl", MFD_CLOEXEC);
+      if (memory < 0 || ftruncate(memory, static_cast<off_t>(bytes)) != 0) {
+        *problem = system_text("memfd of shared memory");
+        if (memory >= 0) close(memory);
+        close(connection);
+        return nullptr;
+      }
+      if (bind(connection, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(connection, 1024) == 0) {
+        block->memory_ = memory;
+        block->listener_ = connection;
+        block->is_maker_ = true;
+        break;
+      }
+      close(memory);
+      close(connection);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      *problem = system_text("connect");
+      close(connection);
+      return nullptr;
+    } else {
+      close(connection);
+    }
+    if (block->memory_ < 0 && now_ns() - start > patience_ns) {
+      problem->clear();  // no answer yet
+      return nullptr;
+    }
+  }
+  struct stat facts{};
+  if (fstat(block->memory_, &facts) != 0) {
+    *problem = system_text("fstat");
+    return nullptr;
+  }
+  block->bytes_ = static_cast<size_t>(facts.st_size);
+  void *data = mmap(nullptr, block->bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, block->memory_, 0);
+  if (data == MAP_FAILED) {
+    *problem = system_text("mmap of shared memory");
+    return nullptr;
+  }
+  block->data_ = data;
+  return block;
+}
+
+SharedBlock::~SharedBlock() {
+  stop_serving();
+  if (data_ != nullptr) munmap(data_, bytes_);
+  if (memory_ >= 0) close(memory_);
+}
+
+void SharedBlock::serve(uint64_t nanoseconds) {
+  std::unique_lock<std::mutex> lock(serving_, std::try_to_lock);
+  if (!lock.owns_lock() || listener_ < 0) return;
+  pollfd waiting{listener_, POLLIN, 0};
+  timespec time = to_timespec(nanoseconds);
+  while (ppoll(&waiting, 1, &time, nullptr) == 1) {
+    const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (connection < 0) return;
+    if (is_same_user(connection)) send_descriptor(connection, memory_);
+    close(connection);
+    time = {0, 0};
+  }
+}
+
+void SharedBlock::stop_serving() {
+  std::lock_guard<std::mutex> lock(serving_);
+  if (listener_ >= 0) close(listener_);
+  listener_ = -1;
+}
+
+bool SharedBlock::mark(unsigned index) {
+  struct flock lock = record(F_WRLCK, index);
+  return fcntl(memory_, F_SETLK, &lock) == 0;
+}
+
+bool SharedBlock::is_marked_elsewhere(unsigned index) const {
+  struct flock lock = record(F_WRLCK, index);
+  return fcntl(memory_, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+}  // namespace rocpy_host

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// What ranks of a communicator need of the operating system: memory that processes share, waiting on a word of it, and
+// knowing whether the others still live.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace rocpy_host {
+
+int process_id();
+uint64_t process_key();       // differs among processes, those of other pid namespaces too
+uint64_t thread_id();         // differs among all threads of the machine that live now
+char process_state(int pid);  // as /proc tells it ('R', 'S', 'T' for stopped, 'Z'); '?' where it does not
+int usable_cpus();
+bool random_bytes(void *out, size_t count);
+
+// Sleeps until the word is woken, has another value than `seen`, or the time is over. Works across processes.
+void wait_on_word(std::atomic<uint32_t> *word, uint32_t seen, uint64_t nanoseconds);
+void wake_word(std::atomic<uint32_t> *word);
+
+uint64_t now_ns();
+void yield_processor();
+inline void relax_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// Memory that all processes see which know its key. The first to ask makes it and serves it to the others under a name
+// that the system forgets with the last of them, however they end: nothing stays behind. It holds zeros at first.
+class SharedBlock {
+ public:
+  struct Key {
+    unsigned char bytes[16];
+  };
+
+  // Joins the block that somebody serves, or makes it. Null with `problem` set: the system refused; null without: who
+  // serves it did not answer within `patience_ns`.
+  static std::unique_ptr<SharedBlock> open(const Key &key, size_t bytes, uint64_t patience_ns, std::string *problem);
+  ~SharedBlock();
+  SharedBlock(const SharedBlock &) = delete;
+  SharedBlock &operator=(const SharedBlock &) = delete;
+
+  void *data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  bool is_maker() const { return is_maker_; }
+
+  // Answers those who ask for the block, for at most the time given. Returns at once where this process does not serve.
+  void serve(uint64_t nanoseconds);
+  void stop_serving();
+
+  // A mark that this process lives: others see it until the process ends, in whatever way, or lets go of the block.
+  bool mark(unsigned index);
+  bool is_marked_elsewhere(unsigned index) const;  // by another process that lives
+
+ private:
+  SharedBlock() = default;
+  void *data_ = nullptr;
+  size_t bytes_ = 0;
+  int memory_ = -1, listener_ = -1;
+  bool is_maker_ = false;
+  std::mutex serving_;
+};
+
+}  // namespace rocpy_host

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+// The collectives. Ranks go in steps: each puts what the others need where they see it, all arrive, each takes its
+// part.
+//
+// What is put lies in a slot of shared memory, one of two in turn: who has arrived at step k + 1 has taken all of step
+// k, so the slot of step k is free in step k + 2. Between ranks of one process large operands stay where they are, and
+// a last step tells that all have read them.
+#include "rccl_comm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rocpy_host {
+
+namespace {
+
+void copy(void *to, const void *from, size_t bytes) {
+  if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+}
+
+class Run {
+ public:
+  Run(Communicator &communicator, Operation &operation)
+      : comm_(communicator),
+        operation_(operation),
+        mine_(operation.signature),
+        n_(communicator.count),
+        me_(communicator.rank),
+        size_(bytes_of_type(operation.signature.type)),
+        count_(operation.signature.count) {}
+
+  bool all_reduce_or_reduce();
+  bool reduce_scatter();
+  bool broadcast();
+  bool all_gather_or_gather();
+  bool scatter();
+  bool all_to_all();
+  bool all_to_all_v();
+
+  // The first step of an operation: its signature, then the comparison with all others.
+  bool meet_and_agree();
+
+ private:
+  bool is_root() const { return me_ == mine_.root; }
+  const Signature &signature(int rank) { return comm_.other(rank).signatures[mine_.sequence & 1]; }
+  const char *sent_by(int rank) { return static_cast<const char *>(signature(rank).send); }
+  char *received_by(int rank) { return static_cast<char *>(signature(rank).recv); }
+  const char *send() const { return static_cast<const char *>(mine_.send); }
+  char *recv() const { return static_cast<char *>(mine_.recv); }
+
+  // A slot to put into, and after the step the slots of all.
+  char *next_slot() {
+    parity_ = comm_.put_count++ & 1;
+    return comm_.segment->slot(parity_, me_);
+  }
+  const char *slot(int rank) { return comm_.segment->slot(parity_, rank); }
+  bool step() { return is_first_ ? meet_and_agree() : comm_.meet(operation_); }
+
+  // Reading what the others have in their own memory, then the step after which they may change it.
+  template <class Body>
+  bool directly(Body body) {
+    if (!meet_and_agree() || !comm_.begin_reading(operation_)) return false;
+    body();
+    comm_.end_reading();
+    return comm_.meet(operation_);
+  }
+
+  // Reduces `count` elements: source(rank) is where those of a rank begin.
+  template <class Source>
+  void reduce_from(void *out, size_t count, const void *bias, Source source) {
+    const void *sources[max_ranks];
+    Scalar scales[max_ranks];
+    for (int r = 0; r < n_; ++r) {
+      sources[r] = source(r);
+      scales[r] = signature(r).scale;
+    }
+    reduce(operation_.reduction, out, sources, scales, n_, bias, count);
+  }
+
+  // The part of `count` elements that is this rank's to reduce, on lines of the cache.
+  void my_part(size_t count, size_t *low, size_t *high) const {
+    const size_t line = 64 / size_;
+    const size_t part = ((count + n_ - 1) / n_ + line - 1) / line * line;
+    *low = std::min(count, part * me_);
+    *high = std::min(count, *low + part);
+  }
+
+  bool all_reduce_directly();
+
+  Communicator &comm_;
+  Operation &operation_;
+  Signature &mine_;
+  const int n_, me_;
+  const size_t size_, count_;
+  unsigned parity_ = 0;
+  bool is_first_ = true;
+};
+
+bool Run::meet_and_agree() {
+  is_first_ = false;
+  comm_.self().signatures[mine_.sequence & 1] = mine_;
+  if (!comm_.meet(operation_)) return false;
+  bool is_agreed = true;
+  for (int r = 0; r < n_; ++r) is_agreed = is_agreed && agree(mine_, signature(r));
+  if (is_agreed) return true;
+  Failure failure{
+      "mismatch", ncclInvalidUsage, "the ranks do not agree on operation number ", mine_.kind, mine_.sequence, {}, {}};
+  failure.text += std::to_string(mine_.sequence);
+  for (int r = 0; r < n_; ++r) {
+    failure.ranks.push_back(r);
+    failure.signatures.push_back(text_of(signature(r)));
+    failure.text += (r == 0 ? ": rank " : "; rank ") + std::to_string(r) + " calls " + failure.signatures.back();
+  }
+  return comm_.fail(failure);
+}
+
+bool Run::all_reduce_directly() {
+  return directly([this] {
+    constexpr size_t block = 2048;
+    alignas(64) char sums[block * 8];
+    size_t low, high;
+    my_part(count_, &low, &high);
+    for (size_t start = low; start < high; start += block) {
+      const size_t length = std::min(block, high - start), offset = start * size_;
+      const char *bias = static_cast<const char *>(mine_.bias);
+      reduce_from(sums, length, bias == nullptr ? nullptr : bias + offset, [&](int r) { return sent_by(r) + offset; });
+      for (int r = 0; r < n_; ++r) {
+        if (mine_.kind == Kind::all_reduce || r == mine_.root)
+          std::memcpy(received_by(r) + offset, sums, length * size_);
+      }
+    }
+  });
+}
+
+bool Run::all_reduce_or_reduce() {
+  const bool takes_result = mine_.kind == Kind::all_reduce || is_root();
+  if (count_ * size_ <= small_bytes) {
+    copy(next_slot(), send(), count_ * size_);
+    if (!step()) return false;
+    if (takes_result) reduce_from(recv(), count_, mine_.bias, [this](int r) { return slot(r); });
+    return true;
+  }
+  if (comm_.is_one_process) return all_reduce_directly();
+  const size_t block = slot_bytes / size_;
+  for (size_t start = 0; start < count_; start += block) {
+    const size_t length = std::min(block, count_ - start);
+    copy(next_slot(), send() + start * size_, length * size_);
+    if (!step()) return false;
+    size_t low, high;
+    my_part(length, &low, &high);
+    char *result = comm_.segment->result(parity_);
+    if (high > low) {
+      const char *bias = static_cast<const char *>(mine_.bias);
+      reduce_from(result + low * size_, high - low, bias == nullptr ? nullptr : bias + (start + low) * size_,
+                  [&](int r) { return slot(r) + low * size_; });
+    }
+    if (!step()) return false;
+    if (takes_result) copy(recv() + start * size_, result, length * size_);
+  }
+  return true;
+}
+
+bool Run::reduce_scatter() {
+  if (comm_.is_one_process && count_ * size_ > small_bytes) {
+    return directly(
+        [this] { reduce_from(recv(), count_, nullptr, [this](int r) { return sent_by(r) + me_ * count_ * size_; }); });
+  }
+  const size_t block = slot_bytes / n_ / 64 * 64 / size_;
+  for (size_t start = 0; is_first_ || start < count_; start += block) {
+    const size_t length = std::min(block, count_ - start);
+    char *to = next_slot();
+    for (int r = 0; r < n_; ++r) copy(to + r * block * size_, send() + (r * count_ + start) * size_, length * size_);
+    if (!step()) return false;
+    reduce_from(recv() + start * size_, length, nullptr, [&](int r) { return slot(r) + me_ * block * size_; });
+  }
+  return true;
+}
+
+bool Run::broadcast() {
+  if (comm_.is_one_process && count_ * size_ > small_bytes) {
+    return directly([this] { copy(recv(), sent_by(mine_.root), count_ * size_); });
+  }
+  const size_t total = count_ * size_;
+  for (size_t start = 0; is_first_ || start < total; start += slot_bytes) {
+    const size_t length = std::min(slot_bytes, total - start);
+    char *to = next_slot();
+    if (is_root()) copy(to, send() + start, length);
+    if (!step()) return false;
+    copy(recv() + start, is_root() ? send() + start : slot(mine_.root), length);
+  }
+  return true;
+}
+
+bool Run::all_gather_or_gather() {
+  const size_t total = count_ * size_;
+  const bool takes_result = mine_.kind == Kind::all_gather || is_root();
+  if (comm_.is_one_process && total > small_bytes) {
+    return directly([&] {
+      for (int r = 0; takes_result && r < n_; ++r) copy(recv() + r * total, sent_by(r), total);
+    });
+  }
+  for (size_t start = 0; is_first_ || start < total; start += slot_bytes) {
+    const size_t length = std::min(slot_bytes, total - start);
+    copy(next_slot(), send() + start, length);
+    if (!step()) return false;
+    for (int r = 0; takes_result && r < n_; ++r) copy(recv() + r * total + start, slot(r), length);
+  }
+  return true;
+}
+
+bool Run::scatter() {
+  const size_t total = count_ * size_;
+  if (comm_.is_one_process && total > small_bytes) {
+    return directly([&] { copy(recv(), sent_by(mine_.root) + me_ * total, total); });
+  }
+  const size_t block = slot_bytes / n_ / 64 * 64;
+  for (size_t start = 0; is_first_ || start < total; start += block) {
+    const size_t length = std::min(block, total - start);
+    char *to = next_slot();
+    for (int r = 0; is_root() && r < n_; ++r) copy(to + r * block, send() + r * total + start, length);
+    if (!step()) return false;
+    copy(recv() + start, slot(mine_.root) + me_ * block, length);
+  }
+  return true;
+}
+
+bool Run::all_to_all() {
+  const size_t total = count_ * size_;
+  if (comm_.is_one_process && total > small_bytes) {
+    return directly([&] {
+      for (int r = 0; r < n_; ++r) copy(recv() + r * total, sent_by(r) + me_ * total, total);
+    });
+  }
+  const size_t block = slot_bytes / n_ / 64 * 64;
+  for (size_t start = 0; is_first_ || start < total; start += block) {
+    const size_t length = std::min(block, total - start);
+    char *to = next_slot();
+    for (int r = 0; r < n_; ++r) copy(to + r * block, send() + r * total + start, length);
+    if (!step()) return false;
+    for (int r = 0; r < n_; ++r) copy(recv() + r * total + start, slot(r) + me_ * block, length);
+  }
+  return true;
+}
+
+bool Run::all_to_all_v() {
+  const size_t n = static_cast<size_t>(n_), me = static_cast<size_t>(me_);
+  const std::vector<uint64_t> &mine = *operation_.tables;
+  std::memcpy(next_slot(), mine.data(), mine.size() * sizeof(uint64_t));
+  if (!step()) return false;
+  // Every rank looks at all tables, so that all of them fail or none.
+  std::vector<uint64_t> tables(4 * n * n);
+  for (int r = 0; r < n_; ++r) std::memcpy(tables.data() + 4 * n * r, slot(r), 4 * n * sizeof(uint64_t));
+  const auto sends = [&](size_t from, size_t to) { return tables[4 * n * from + to]; };
+  const auto takes = [&](size_t to, size_t from) { return tables[4 * n * to + 2 * n + from]; };
+  uint64_t longest = 0;
+  for (size_t from = 0; from < n; ++from) {
+    for (size_t to = 0; to < n; ++to) {
+      longest = std::max(longest, sends(from, to));
+      if (sends(from, to) == takes(to, from)) continue;
+      Failure failure{"mismatch", ncclInvalidUsage, "",
+                      mine_.kind, mine_.sequence,   {static_cast<int>(from), static_cast<int>(to)},
+                      {}};
+      failure.text = "all_to_all_v number " + std::to_string(mine_.sequence) + ": rank " + std::to_string(from) +
+                     " sends " + std::to_string(sends(from, to)) + " elements to rank " + std::to_string(to) +
+                     ", which takes " + std::to_string(takes(to, from));
+      for (size_t r = 0; r < n; ++r) failure.signatures.push_back(text_of(signature(static_cast<int>(r))));
+      return comm_.fail(failure);
+    }
+  }
+  const size_t block = slot_bytes / n / 64 * 64 / size_;
+  for (uint64_t start = 0; start < longest; start += block) {
+    const auto part = [&](uint64_t total) { return total > start ? std::min<uint64_t>(block, total - start) : 0; };
+    char *to = next_slot();
+    for (size_t r = 0; r < n; ++r)
+      copy(to + r * block * size_, send() + (mine[n + r] + start) * size_, part(mine[r]) * size_);
+    if (!step()) return false;
+    for (size_t r = 0; r < n; ++r) {
+      copy(recv() + (mine[3 * n + r] + start) * size_, slot(static_cast<int>(r)) + me * block * size_,
+           part(mine[2 * n + r]) * size_);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool carry_out_collective(Communicator &communicator, Operation &operation) {
+  Run run(communicator, operation);
+  switch (operation.signature.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce:
+      return run.all_reduce_or_reduce();
+    case Kind::broadcast:
+      return run.broadcast();
+    case Kind::all_gather:
+    case Kind::gather:
+      return run.all_gather_or_gather();
+    case Kind::reduce_scatter:
+      return run.reduce_scatter();
+    case Kind::all_to_all:
+      return run.all_to_all();
+    case Kind::all_to_all_v:
+      return run.all_to_all_v();
+    case Kind::scatter:
+      return run.scatter();
+    default:
+      return run.meet_and_agree();
+  }
+}
+
+}  // namespace rocpy_host

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+// How a rank joins, waits for the others, notices that one is gone or late, and remembers what went wrong.
+#include "rccl_comm.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <unordered_map>
+#include "exports.h"
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr uint64_t look_interval_ns = 100000000;
+
+// As RCCL has it: one text for the process, of the last failure.
+struct LastError {
+  std::mutex mutex;
+  char text[1024] = "";
+};
+LastError &last_error() {
+  static auto *instance = new LastError;
+  return *instance;
+}
+
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, std::shared_ptr<Communicator>> communicators;
+  uint64_t next = 1;
+};
+Table &table() {
+  static auto *instance = new Table;
+  return *instance;
+}
+
+// A handle is a number, not an address, so that a wrong one is noticed and not followed.
+constexpr uint64_t handle_kind = uint64_t{'R'} << 56;
+
+bool has_given_up(Presence presence) { return presence == Presence::failed || presence == Presence::aborted; }
+bool is_gone(Presence presence) {
+  return has_given_up(presence) || presence == Presence::finalized || presence == Presence::left;
+}
+
+std::string list_of(const std::vector<int> &ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
+std::string seconds(uint64_t nanoseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f s", static_cast<double>(nanoseconds) * 1e-9);
+  return text;
+}
+
+std::string last_deed(RankState &state) {
+  const Kind kind = state.kind.load(std::memory_order_relaxed);
+  if (kind == Kind::none) return "has called nothing yet";
+  const bool is_done = state.finished.load(std::memory_order_relaxed) >= state.entered.load(std::memory_order_relaxed);
+  return (is_done ? "last finished " : "is in ") + std::string(name_of(kind)) + " number " +
+         std::to_string(state.entered.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+ncclResult_t refuse(ncclResult_t code, const std::string &text) noexcept {
+  LastError &last = last_error();
+  std::lock_guard<std::mutex> lock(last.mutex);
+  std::snprintf(last.text, sizeof last.text, "%s", text.c_str());
+  return code;
+}
+
+void announce(Header &header, std::atomic<uint32_t> &word) {
+  if (header.sleepers.load() != 0) wake_word(&word);
+}
+
+std::shared_ptr<Communicator> find_communicator(ncclComm_t handle) {
+  Table &all = table();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.communicators.find(reinterpret_cast<uint64_t>(handle));
+  return found == all.communicators.end() ? nullptr : found->second;
+}
+
+ncclComm_t publish_communicator(const std::shared_ptr<Communicator> &communicator) {
+  Table &all = table();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  communicator->serial = static_cast<uint32_t>(all.next);
+  communicator->handle = reinterpret_cast<ncclComm_t>(handle_kind | all.next++ << 4);
+  all.communicators[reinterpret_cast<uint64_t>(communicator->handle)] = communicator;
+  return communicator->handle;
+}
+
+void retire_communicator(ncclComm_t handle) {
+  std::shared_ptr<Communicator> last_use;
+  Table &all = table();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.communicators.find(reinterpret_cast<uint64_t>(handle));
+  if (found == all.communicators.end()) return;
+  last_use = found->second;
+  all.communicators.erase(found);
+}
+
+std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_t *code) {
+  auto communicator = find_communicator(handle);
+  *code = ncclSuccess;
+  if (communicator == nullptr) {
+    *code = refuse(ncclInvalidArgument, "comm is no communicator of this process, or was destroyed");
+  } else if (communicator->pid != process_id()) {
+    *code = refuse(ncclInvalidUsage, "the communicator was made before a fork and belongs to the parent process");
+  } else if (communicator->is_aborting.load()) {
+    *code = refuse(ncclInvalidUsage, "the communicator was aborted");
+  } else if (const int state = communicator->state.load(); state == ncclInProgress) {
+    *code = refuse(ncclInvalidUsage, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+  } else if (state != ncclSuccess) {
+    *code = refuse(static_cast<ncclResult_t>(state), communicator->failure().text);
+  } else if (communicator->is_finalizing.load()) {
+    *code = refuse(ncclInvalidUsage, "the communicator was finalized");
+  }
+  return *code == ncclSuccess ? communicator : nullptr;
+}
+
+Communicator::~Communicator() {
+  if (background.joinable()) background.join();
+}
+
+Failure Communicator::failure() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+bool Communicator::fail(Failure failure) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_.kind == nullptr) {
+      refuse(failure.code, failure.text);
+      failure_ = failure;
+    }
+  }
+  state.store(failure.code);
+  if (segment == nullptr || self().pid.load() != pid) return false;
+  RankState &mine = self();
+  Presence present = Presence::present;
+  mine.presence.compare_exchange_strong(present, is_aborting.load() ? Presence::aborted : Presence::failed);
+  // Those who read this rank's memory are let finish; who comes later sees that it has given up.
+  for (int r = 0; is_one_process && r < count; ++r) {
+    while (r != rank && other(r).is_reading.load() != 0) yield_processor();
+  }
+  return false;
+}
+
+bool Communicator::begin_reading(const Operation &operation) {
+  self().is_reading.store(1);
+  for (int r = 0; r < count; ++r) {
+    if (r == rank || !has_given_up(other(r).presence.load())) continue;
+    end_reading();
+    Failure gone{"remote", ncclRemoteError, "", operation.signature.kind, operation.signature.sequence, {r}, {}};
+    gone.text = list_of({r}) + " gave up in " + name_of(operation.signature.kind);
+    return fail(gone);
+  }
+  return true;
+}
+
+void Communicator::end_reading() { self().is_reading.store(0); }
+
+std::vector<int> Communicator::missing_at_step() {
+  std::vector<int> missing;
+  for (int r = 0; r < count; ++r) {
+    if (static_cast<int32_t>(other(r).step.load() - step) < 0) missing.push_back(r);
+  }
+  return missing;
+}
+
+bool Communicator::look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start,
+                              uint64_t *last_look, const std::function<bool()> &ready) {
+  const Signature &signature = operation.signature;
+  const std::string where = std::string(name_of(signature.kind)) + " number " + std::to_string(signature.sequence);
+  Failure found{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
+  if (is_aborting.load()) {
+    found.kind = "aborted";
+    found.code = ncclInvalidUsage;
+    found.text = "the communicator was aborted in " + where;
+    return fail(found);
+  }
+  const uint64_t now = now_ns();
+  const bool is_one_gone =
+      std::any_of(missing.begin(), missing.end(), [this](int r) { return is_gone(other(r).presence.load()); });
+  // The dead come first: they are why others gave up.
+  if (!is_one_process && (is_one_gone || now - *last_look > look_interval_ns)) {
+    *last_look = now;
+    for (int r = 0; r < count; ++r) {
+      RankState &state = other(r);
+      const int its_pid = state.pid.load();
+      const Presence presence = state.presence.load();
+      if ((presence != Presence::present && presence != Presence::finalized) || state.process.load() == process)
+        continue;
+      if (segment->block().is_marked_elsewhere(static_cast<unsigned>(r)) || state.presence.load() != presence) continue;
+      if (ready()) return true;
+      found.ranks = {r};
+      found.text = list_of({r}) + " (process " + std::to_string(its_pid) + ") is dead; this rank waits in " + where;
+      return fail(found);
+    }
+  }
+  for (int r : missing) {
+    const Presence presence = other(r).presence.load();
+    if (!is_gone(presence)) continue;
+    if (ready()) return true;
+    found.ranks = {r};
+    found.text = list_of({r}) +
+                 (presence == Presence::failed    ? " failed"
+                  : presence == Presence::aborted ? " aborted the communicator"
+                                                  : " has left the communicator") +
+                 "; this rank waits for it in " + where;
+    return fail(found);
+  }
+  if (operation.patience_ns == UINT64_MAX || now - start < operation.patience_ns) return true;
+  found.kind = "timeout";
+  found.code = ncclTimeout;
+  found.ranks = missing;
+  found.text = "timeout after " + seconds(operation.patience_ns) + " in " + where + ": waiting for " + list_of(missing);
+  for (int r : missing) {
+    RankState &state = other(r);
+    const int its_pid = state.pid.load();
+    found.text += "; rank " + std::to_string(r) + " " + (its_pid == 0 ? "has not joined" : last_deed(state));
+    if (its_pid != 0 && state.process.load() != process && process_state(its_pid) == 'T') {
+      found.text += " and its process " + std::to_string(its_pid) + " is stopped";
+    }
+  }
+  return fail(found);
+}
+
+void Communicator::arrive() {
+  RankState &mine = self();
+  mine.step.store(++step);
+  announce(segment->header(), mine.step);
+}
+
+bool Communicator::wait_for_step(const Operation &operation) {
+  for (int i = 1; i < count; ++i) {
+    RankState &state = other((rank + i) % count);
+    const auto ready = [&] { return static_cast<int32_t>(state.step.load(std::memory_order_acquire) - step) >= 0; };
+    if (!ready() && !wait(state.step, operation, ready, [this] { return missing_at_step(); })) return false;
+  }
+  return true;
+}
+
+bool Communicator::meet(const Operation &operation) {
+  arrive();
+  return wait_for_step(operation);
+}
+
+void Communicator::begin_work() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++outstanding_;
+}
+
+void Communicator::end_work() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  --outstanding_;
+  changed_.notify_all();
+}
+
+void Communicator::wait_for_work(bool running_only) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return running_only ? running.load() == 0 : outstanding_ == 0; });
+}
+
+ncclResult_t Communicator::join() {
+  Operation operation;
+  operation.patience_ns = patience_ns.load();
+  const auto fail_join = [&](ncclResult_t code, const std::string &text, std::vector<int> ranks) {
+    fail({code == ncclTimeout ? "timeout" : "init", code, text, Kind::none, 0, std::move(ranks), {}});
+    return code;
+  };
+  std::string problem;
+  std::shared_ptr<Segment> joined;
+  while (joined == nullptr) {
+    constexpr uint64_t answer_ns = 50000000;
+    joined = Segment::join(key, count, answer_ns, &problem);
+    if (joined == nullptr && !problem.empty()) {
+      const bool disagrees = problem.find("agree") != std::string::npos;
+      return fail_join(disagrees ? ncclInvalidArgument : ncclSystemError, problem, {});
+    }
+    if (is_aborting.load()) return fail_join(ncclInvalidUsage, "the communicator was aborted while it was made", {});
+  }
+  RankState &mine = joined->rank(rank);
+  int32_t nobody = 0;
+  if (!mine.pid.compare_exchange_strong(nobody, pid)) {
+    return fail_join(ncclInvalidUsage, "rank " + std::to_string(rank) + " is taken: another caller has it already",
+                     {rank});
+  }
+  if (!joined->block().mark(static_cast<unsigned>(rank)))
+    return fail_join(ncclSystemError, "cannot lock shared memory", {});
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    segment = joined;
+  }
+  mine.process.store(process);
+  mine.device.store(device);
+  mine.presence.store(Presence::present);
+  Header &header = joined->header();
+  const auto here = header.attached.fetch_add(1) + 1;
+  wake_word(&header.attached);
+  uint64_t last_look = 0;
+  const uint64_t start = now_ns();
+  for (uint32_t seen = here; seen < static_cast<uint32_t>(count); seen = header.attached.load()) {
+    if (joined->block().is_maker()) {
+      joined->block().serve(5000000);
+    } else {
+      wait_on_word(&header.attached, seen, 20000000);
+    }
+    if (header.attached.load() >= static_cast<uint32_t>(count)) break;
+    std::vector<int> missing;
+    for (int r = 0; r < count; ++r) {
+      if (other(r).presence.load() != Presence::present) missing.push_back(r);
+    }
+    const auto ready = [&] { return header.attached.load() >= static_cast<uint32_t>(count); };
+    if (!look_after(operation, missing, start, &last_look, ready)) {
+      return static_cast<ncclResult_t>(state.load());
+    }
+  }
+  joined->close_entrance();
+  is_one_process = true;
+  for (int r = 0; r < count; ++r) {
+    is_one_process = is_one_process && other(r).process.load() == process;
+    for (int s = 0; s < r; ++s) {
+      if (other(r).device.load() != other(s).device.load()) continue;
+      return fail_join(ncclInvalidUsage,
+                       "ranks " + std::to_string(s) + " and " + std::to_string(r) + " both use device " +
+                           std::to_string(other(r).device.load()) +
+                           "; each needs its own (ROCPY_HOST_DEVICES sets how many devices the host platform has)",
+                       {s, r});
+    }
+  }
+  may_spin = count <= usable_cpus();
+  state.store(ncclSuccess);
+  return ncclSuccess;
+}
+
+ncclResult_t Communicator::async_error() {
+  const int now = state.load();
+  if (now != ncclSuccess || !is_finalizing.load()) return static_cast<ncclResult_t>(now);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (outstanding_ != 0) return ncclInProgress;
+  }
+  for (int r = 0; r < count; ++r) {
+    const Presence presence = other(r).presence.load();
+    if (presence == Presence::finalized || presence == Presence::left) continue;
+    const bool is_dead = other(r).process.load() != process &&
+                         !segment->block().is_marked_elsewhere(static_cast<unsigned>(r)) &&
+                         other(r).presence.load() != Presence::left;
+    if (!has_given_up(presence) && !is_dead) return ncclInProgress;
+    fail({"remote",
+          ncclRemoteError,
+          list_of({r}) + (is_dead ? " is dead" : " has given up") + "; finalize waits for it",
+          Kind::none,
+          0,
+          {r},
+          {}});
+    return ncclRemoteError;
+  }
+  return ncclSuccess;
+}
+
+}  // namespace rocpy_host
+
+const char *rocpy_host_ncclGetLastError(ncclComm_t) {
+  // A copy for each thread: the text may change while it is read.
+  static thread_local char text[1024];
+  rocpy_host::LastError &last = rocpy_host::last_error();
+  std::lock_guard<std::mutex> lock(last.mutex);
+  std::memcpy(text, last.text, sizeof text);
+  return text;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// One rank's part of a communicator: its state, how it waits for the others, and what it says when something is wrong.
+#pragma once
+
+#include "rccl_segment.hpp"
+#include "runtime.hpp"
+
+#include <condition_variable>
+#include <functional>
+#include <thread>
+
+namespace rocpy_host {
+
+// A failure's code, after its text has been made the process's last error (ncclGetLastError).
+ncclResult_t refuse(ncclResult_t code, const std::string &text) noexcept;
+
+// What went wrong with a communicator, for the rank that noticed it.
+struct Failure {
+  const char *kind = nullptr;  // "timeout", "remote", "mismatch", "aborted", "init"; null: nothing
+  ncclResult_t code = ncclSuccess;
+  std::string text;
+  Kind operation = Kind::none;
+  uint64_t sequence = 0;
+  std::vector<int> ranks;               // whom it is about
+  std::vector<std::string> signatures;  // of all ranks, where they do not agree
+};
+
+// A call, as it will be carried out.
+struct Operation {
+  Signature signature;
+  Reduction reduction;
+  const void *device_scalar = nullptr;  // to be read when the operation runs
+  int peer = -1;
+  uint64_t patience_ns = UINT64_MAX;
+  // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
+  std::shared_ptr<std::vector<uint64_t>> tables;
+};
+
+struct PreMultiplied {
+  bool is_used = false;
+  int type = 0;
+  Scalar scalar{};
+  const void *pointer = nullptr;
+};
+
+class Communicator {
+ public:
+  // Fixed before the first operation.
+  int rank = 0, count = 1, device = 0;
+  int pid = 0;
+  uint64_t process = 0;
+  bool is_blocking = true;
+  uint32_t serial = 0;  // differs among the communicators of a process
+  std::string name;
+  SharedBlock::Key key{};
+  ncclConfig_t config{};
+  std::shared_ptr<Segment> segment;
+  bool is_one_process = false, may_spin = false;
+  ncclComm_t handle = nullptr;
+
+  // ncclInProgress while it is made; then ncclSuccess, or what it failed with.
+  std::atomic<int> state{ncclInProgress};
+  std::atomic<bool> is_aborting{false}, is_finalizing{false}, is_revoked{false};
+  std::atomic<uint64_t> patience_ns{UINT64_MAX};
+
+  // Of the thread that calls.
+  uint64_t sequence = 0, transfer_count = 0;
+  uint32_t child_count = 0;
+  Point last{nullptr, 0};
+  std::vector<PreMultiplied> operators;
+  std::thread background;
+
+  // Of the thread that runs an operation; there is never more than one.
+  uint32_t step = 0, put_count = 0;
+
+  // The memory, once it is joined; another thread may still be at that.
+  std::shared_ptr<Segment> joined() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return segment;
+  }
+
+  RankState &self() { return segment->rank(rank); }
+  RankState &other(int index) { return segment->rank(index); }
+
+  // Joins the memory and waits for the other ranks.
+  ncclResult_t join();
+
+  // Arrives at the next step, and waits until all ranks have. False: failed.
+  bool meet(const Operation &operation);
+  void arrive();
+  bool wait_for_step(const Operation &operation);
+
+  // Sleeps until `ready`, looking after the ranks that it waits for. False: failed.
+  template <class Ready, class Missing>
+  bool wait(std::atomic<uint32_t> &word, const Operation &operation, Ready ready, Missing missing);
+
+  // Reading memory of another rank in this process: not once that rank has given up. False: failed.
+  bool begin_reading(const Operation &operation);
+  void end_reading();
+
+  bool fail(Failure failure);  // gives false; the first failure is kept
+  Failure failure();
+
+  // Work that has been given to a stream and is not done.
+  void begin_work();
+  void end_work();
+  void wait_for_work(bool running_only);
+  std::atomic<int> running{0};
+
+  // What ncclCommGetAsyncError answers.
+  ncclResult_t async_error();
+
+  ~Communicator();
+
+ private:
+  // False: a rank that is waited for is gone, or the time is over. What it did before it left counts: `ready` has the
+  // last word.
+  bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,
+                  const std::function<bool()> &ready);
+  std::vector<int> missing_at_step();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int outstanding_ = 0;
+  Failure failure_;
+};
+
+template <class Ready, class Missing>
+bool Communicator::wait(std::atomic<uint32_t> &word, const Operation &operation, Ready ready, Missing missing) {
+  constexpr int spins = 2000, yields = 20;
+  constexpr uint64_t nap_ns = 20000000;
+  if (may_spin) {
+    for (int i = 0; i < spins; ++i) {
+      if (ready()) return true;
+      relax_processor();
+    }
+  }
+  for (int i = 0; i < yields; ++i) {
+    if (ready()) return true;
+    yield_processor();
+  }
+  const uint64_t start = now_ns();
+  uint64_t last_look = 0;
+  Header &header = segment->header();
+  while (!ready()) {
+    header.sleepers.fetch_add(1);
+    const uint32_t seen = word.load();
+    if (!ready()) wait_on_word(&word, seen, nap_ns);
+    header.sleepers.fetch_sub(1);
+    if (ready()) break;
+    if (!look_after(operation, missing(), start, &last_look, ready)) return false;
+  }
+  return true;
+}
+
+// A rank's word has changed: wakes those who sleep on it.
+void announce(Header &header, std::atomic<uint32_t> &word);
+
+// Communicators by handle. A handle that was given back, or made up, is not found.
+std::shared_ptr<Communicator> find_communicator(ncclComm_t handle);
+ncclComm_t publish_communicator(const std::shared_ptr<Communicator> &communicator);
+void retire_communicator(ncclComm_t handle);
+
+// A communicator that may be used now. Else the code to answer, and null.
+std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_t *code);
+
+// Carries out operations of one communicator in their order; transfers between pairs go on together after the rest.
+void carry_out(Communicator &communicator, std::vector<Operation> &operations);
+bool carry_out_collective(Communicator &communicator, Operation &operation);
+bool carry_out_transfers(Communicator &communicator, const std::vector<Operation *> &transfers);
+
+// Groups. A call is given to the stream now, or with its group's end.
+ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream);
+// A call that waits for other ranks by itself: made now, or at the group's end beside the others.
+ncclResult_t submit_job(std::function<ncclResult_t()> job);
+bool in_group();
+// A call failed: unless only its arguments were wrong, the whole group is void.
+ncclResult_t fail_group(ncclResult_t code);
+
+// The number that stands for a pre-multiplied sum of a communicator, and back (-1: not one of its own).
+int operator_number(const Communicator &communicator, int index);
+int operator_index(const Communicator &communicator, int op);
+
+template <class Body>
+ncclResult_t rccl_call(Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return refuse(ncclSystemError, "out of memory");
+  } catch (const std::exception &error) {
+    return refuse(ncclInternalError, error.what());
+  }
+}
+
+}  // namespace rocpy_host

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+// RCCL rows that make communicators: unique ids, configurations, initialisation, split and shrink.
+#include "rccl_comm.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include "exports.h"
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr char id_magic[8] = {'r', 'o', 'c', 'p', 'y', 'i', 'd', '1'};
+
+// Each field in the order of the struct, with the version that brought it (facts of rccl.h 2.30.4) and its range; a
+// field that the caller's version does not have is unset.
+struct Range {
+  size_t offset;
+  unsigned since;
+  int low, high;
+  const char *name;
+};
+#define FIELD(name, since, low, high) {offsetof(ncclConfig_t, name), since, low, high, #name}
+constexpr Range ranges[] = {FIELD(blocking, 21400, 0, 1),
+                            FIELD(cgaClusterSize, 21700, 0, INT_MAX),
+                            FIELD(minCTAs, 21700, 1, INT_MAX),
+                            FIELD(maxCTAs, 21700, 1, INT_MAX),
+                            FIELD(splitShare, 21803, 0, 1),
+                            FIELD(trafficClass, 22500, INT_MIN + 1, INT_MAX),
+                            FIELD(collnetEnable, 22700, 0, INT_MAX),
+                            FIELD(CTAPolicy, 22700, 0, INT_MAX),
+                            FIELD(shrinkShare, 22700, 0, 1),
+                            FIELD(nvlsCTAs, 22700, 1, INT_MAX),
+                            FIELD(nChannelsPerNetPeer, 22800, 1, INT_MAX),
+                            FIELD(nvlinkCentricSched, 22800, 0, 1),
+                            FIELD(graphUsageMode, 22900, 0, 2),
+                            FIELD(numRmaCtx, 22900, 0, INT_MAX),
+                            FIELD(maxP2pPeers, 23000, 1, INT_MAX)};
+#undef FIELD
+
+int *field_of(ncclConfig_t *config, const Range &range) {
+  return reinterpret_cast<int *>(reinterpret_cast<char *>(config) + range.offset);
+}
+
+ncclConfig_t unset_config() {
+  ncclConfig_t config{};
+  config.size = sizeof config;
+  config.magic = NCCL_CONFIG_MAGIC;
+  config.version = NCCL_VERSION_CODE;
+  for (const Range &range : ranges) *field_of(&config, range) = NCCL_CONFIG_UNDEF_INT;
+  return config;
+}
+
+ncclResult_t read_config(const ncclConfig_t *given, ncclConfig_t *config) {
+  if (given == nullptr) return ncclSuccess;
+  if (given->magic != NCCL_CONFIG_MAGIC) {
+    return refuse(ncclInvalidArgument, "config is not initialised: its magic number is wrong");
+  }
+  if (given->size < offsetof(ncclConfig_t, blocking)) return refuse(ncclInvalidArgument, "config has no size");
+  std::memcpy(config, given, std::min(given->size, sizeof *config));
+  for (const Range &range : ranges) {
+    int *value = field_of(config, range);
+    if (given->version < range.since) *value = NCCL_CONFIG_UNDEF_INT;
+    if (*value == NCCL_CONFIG_UNDEF_INT || (*value >= range.low && *value <= range.high)) continue;
+    return refuse(ncclInvalidArgument, std::string("config.") + range.name + " is " + std::to_string(*value));
+  }
+  if (given->version < 22700) config->commName = nullptr;
+  if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
+      config->minCTAs > config->maxCTAs) {
+    return refuse(ncclInvalidArgument, "config.minCTAs is larger than config.maxCTAs");
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t read_id(const ncclUniqueId &id, SharedBlock::Key *key) {
+  if (std::memcmp(id.internal, id_magic, sizeof id_magic) != 0) {
+    return refuse(ncclInvalidArgument, "commId was not made by ncclGetUniqueId of this library");
+  }
+  std::memcpy(key->bytes, id.internal + sizeof id_magic, sizeof key->bytes);
+  return ncclSuccess;
+}
+
+std::shared_ptr<Communicator> make_communicator(int count, int rank, const SharedBlock::Key &key,
+                                                const ncclConfig_t &config) {
+  auto communicator = std::make_shared<Communicator>();
+  communicator->rank = rank;
+  communicator->count = count;
+  communicator->device = current_device();
+  communicator->pid = process_id();
+  communicator->process = process_key();
+  communicator->key = key;
+  communicator->config = config;
+  communicator->is_blocking = config.blocking != 0;
+  communicator->patience_ns = communicator->is_blocking ? UINT64_MAX : 0;
+  if (config.commName != nullptr) communicator->name = config.commName;
+  return communicator;
+}
+
+// Waits in the call for a blocking communicator, else in a thread of its own; within a group at the group's end. The
+// result's address is used within the call alone: bindings give that of an object which may be gone at the group's end.
+ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t *out) {
+  *out = publish_communicator(communicator);
+  const uint64_t caller = thread_id();
+  const auto join = [communicator, caller] {
+    const ncclResult_t code = communicator->join();
+    if (code == ncclSuccess) communicator->segment->caller(communicator->rank).store(caller, std::memory_order_relaxed);
+    return code;
+  };
+  if (!communicator->is_blocking) {
+    const auto begin = [communicator, join] {
+      communicator->background = std::thread([join] { rccl_call(join); });
+      return ncclInProgress;
+    };
+    const ncclResult_t code = submit_job(begin);
+    return in_group() ? ncclSuccess : code;
+  }
+  if (in_group()) return submit_job(join);
+  const ncclResult_t code = join();
+  if (code != ncclSuccess) {
+    retire_communicator(communicator->handle);
+    *out = nullptr;
+  }
+  return code;
+}
+
+ncclResult_t initialise(ncclComm_t *out, int count, int rank, const ncclUniqueId &id, const ncclConfig_t *given) {
+  if (out == nullptr) return refuse(ncclInvalidArgument, "comm is NULL");
+  *out = nullptr;
+  if (count < 1 || rank < 0 || rank >= count) {
+    return refuse(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(count) + " ranks");
+  }
+  if (count > max_ranks) {
+    return refuse(ncclInvalidArgument,
+                  "the host platform has communicators of at most " + std::to_string(max_ranks) + " ranks");
+  }
+  ncclConfig_t config = unset_config();
+  SharedBlock::Key key;
+  ncclResult_t code = read_config(given, &config);
+  if (code == ncclSuccess) code = read_id(id, &key);
+  return code == ncclSuccess ? start(make_communicator(count, rank, key, config), out) : code;
+}
+
+// A key that all ranks of a new communicator work out alike from their parent's.
+SharedBlock::Key child_key(const SharedBlock::Key &parent, uint64_t number, uint64_t which) {
+  SharedBlock::Key key;
+  for (unsigned half = 0; half < 2; ++half) {
+    uint64_t mixed;
+    std::memcpy(&mixed, parent.bytes + 8 * half, 8);
+    for (uint64_t part : {number, which, uint64_t{half}}) {
+      mixed = (mixed ^ part) * 0x9e3779b97f4a7c15;
+      mixed = (mixed ^ mixed >> 32) * 0xbf58476d1ce4e5b9;
+      mixed ^= mixed >> 29;
+    }
+    std::memcpy(key.bytes + 8 * half, &mixed, 8);
+  }
+  return key;
+}
+
+ncclResult_t split(const std::shared_ptr<Communicator> &parent, int color, int key,
+                   const std::shared_ptr<Communicator> &made) {
+  Operation operation;
+  operation.patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
+  operation.signature.kind = Kind::split;
+  operation.signature.sequence = ++parent->sequence;
+  operation.signature.color = color;
+  operation.signature.key = key;
+  parent->wait_for_work(false);
+  if (!carry_out_collective(*parent, operation)) return static_cast<ncclResult_t>(parent->state.load());
+  int rank = 0, count = 0;
+  for (int r = 0; r < parent->count; ++r) {
+    const Signature &other = parent->other(r).signatures[operation.signature.sequence & 1];
+    if (other.color != color) continue;
+    ++count;
+    rank += other.key < key || (other.key == key && r < parent->rank);
+  }
+  made->rank = rank;
+  made->count = count;
+  // All have read the colors before anybody goes on to write the next signature.
+  if (!parent->meet(operation)) return static_cast<ncclResult_t>(parent->state.load());
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  made->key = child_key(parent->key, operation.signature.sequence, static_cast<uint32_t>(color));
+  const uint64_t caller = parent->segment->caller(parent->rank).load();
+  made->patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
+  const ncclResult_t code = made->join();
+  made->patience_ns = made->is_blocking ? UINT64_MAX : 0;
+  if (code == ncclSuccess) made->segment->caller(rank).store(caller, std::memory_order_relaxed);
+  return code;
+}
+
+}  // namespace
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+ncclResult_t rocpy_host_ncclGetUniqueId(ncclUniqueId *id) {
+  return rccl_call([=] {
+    if (id == nullptr) return refuse(ncclInvalidArgument, "uniqueId is NULL");
+    std::memset(id, 0, sizeof *id);
+    std::memcpy(id->internal, id_magic, sizeof id_magic);
+    return random_bytes(id->internal + sizeof id_magic, sizeof(SharedBlock::Key))
+               ? ncclSuccess
+               : refuse(ncclSystemError, "no random numbers");
+  });
+}
+
+ncclResult_t rocpy_host_ncclCommInitRank(ncclComm_t *comm, int count, ncclUniqueId id, int rank) {
+  return fail_group(rccl_call([&] { return initialise(comm, count, rank, id, nullptr); }));
+}
+
+ncclResult_t rocpy_host_ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank,
+                                               ncclConfig_t *config) {
+  return fail_group(rccl_call([&] { return initialise(comm, count, rank, id, config); }));
+}
+
+ncclResult_t rocpy_host_ncclCommInitRankScalable(ncclComm_t *comm, int count, int rank, int id_count, ncclUniqueId *ids,
+                                                 ncclConfig_t *config) {
+  return fail_group(rccl_call([&] {
+    if (ids == nullptr || id_count < 1 || id_count > count) {
+      return refuse(ncclInvalidArgument, "nId is " + std::to_string(id_count) + ", it can be 1 to the number of ranks");
+    }
+    return initialise(comm, count, rank, ids[0], config);
+  }));
+}
+
+ncclResult_t rocpy_host_ncclCommInitAll(ncclComm_t *comms, int count, const int *devices) {
+  return rccl_call([=] {
+    if (comms == nullptr || count < 1) return refuse(ncclInvalidArgument, "comms is NULL, or there is no device");
+    const int there = runtime().device_count;
+    std::vector<bool> is_used(static_cast<size_t>(there));
+    for (int i = 0; i < count; ++i) {
+      const int device = devices == nullptr ? i : devices[i];
+      if (device < 0 || device >= there) {
+        return refuse(devices == nullptr ? ncclInvalidUsage : ncclInvalidArgument,
+                      "there is no device " + std::to_string(device) + "; the host platform has " +
+                          std::to_string(there) + " (ROCPY_HOST_DEVICES sets how many)");
+      }
+      if (is_used[static_cast<size_t>(device)]) {
+        return refuse(ncclInvalidUsage,
+                      "device " + std::to_string(device) + " is listed twice; each rank needs its own");
+      }
+      is_used[static_cast<size_t>(device)] = true;
+    }
+    ncclUniqueId id;
+    ncclResult_t code = rocpy_host_ncclGetUniqueId(&id);
+    if (code != ncclSuccess) return code;
+    const int before = current_device();
+    std::fill_n(comms, count, nullptr);
+    rocpy_host_ncclGroupStart();
+    for (int i = 0; i < count && code == ncclSuccess; ++i) {
+      set_current_device(devices == nullptr ? i : devices[i]);
+      code = initialise(comms + i, count, i, id, nullptr);
+    }
+    set_current_device(before);
+    const ncclResult_t ended = rocpy_host_ncclGroupEnd();
+    if (code == ncclSuccess) code = ended;
+    for (int i = 0; i < count && code != ncclSuccess; ++i) {
+      rocpy_host_ncclCommAbort(comms[i]);
+      comms[i] = nullptr;
+    }
+    return code;
+  });
+}
+
+ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *given) {
+  return fail_group(rccl_call([&] {
+    ncclResult_t code;
+    const auto parent = usable_communicator(comm, &code);
+    if (parent == nullptr) return code;
+    if (out == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR))
+      return refuse(ncclInvalidArgument, "newcomm is NULL, or color is negative");
+    *out = nullptr;
+    ncclConfig_t config = parent->config;
+    code = read_config(given, &config);
+    if (code != ncclSuccess) return code;
+    // Rank and number of ranks are known once all have called.
+    auto made = make_communicator(1, 0, parent->key, config);
+    made->device = parent->device;
+    if (color != NCCL_SPLIT_NOCOLOR) *out = publish_communicator(made);
+    if (in_group()) return submit_job([=] { return split(parent, color, key, made); });
+    code = split(parent, color, key, made);
+    if (code != ncclSuccess && color != NCCL_SPLIT_NOCOLOR) {
+      retire_communicator(made->handle);
+      *out = nullptr;
+    }
+    return code;
+  }));
+}
+
+ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *out,
+                                       ncclConfig_t *given, int flags) {
+  return fail_group(rccl_call([&] {
+    const auto parent = find_communicator(comm);
+    if (parent == nullptr || parent->pid != process_id())
+      return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    if (out == nullptr || excluded == nullptr || excluded_count < 1 || excluded_count >= parent->count ||
+        (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)) {
+      return refuse(ncclInvalidArgument,
+                    "newcomm or excludeRanksList is NULL, the list is empty or complete, or the flags are unknown");
+    }
+    *out = nullptr;
+    std::vector<bool> is_out(static_cast<size_t>(parent->count));
+    uint64_t which = 0;
+    for (int i = 0; i < excluded_count; ++i) {
+      if (excluded[i] < 0 || excluded[i] >= parent->count || is_out[static_cast<size_t>(excluded[i])]) {
+        return refuse(ncclInvalidArgument,
+                      "excludeRanksList names rank " + std::to_string(excluded[i]) + " wrongly or twice");
+      }
+      is_out[static_cast<size_t>(excluded[i])] = true;
+    }
+    if (is_out[static_cast<size_t>(parent->rank)])
+      return refuse(ncclInvalidArgument, "an excluded rank must not call ncclCommShrink");
+    if (flags == NCCL_SHRINK_DEFAULT) {
+      ncclResult_t code;
+      if (usable_communicator(comm, &code) == nullptr) return code;
+    } else if (parent->state.load() == ncclSuccess) {
+      parent->fail({"aborted", ncclInvalidUsage, "work was aborted by ncclCommShrink", Kind::none, 0, {}, {}});
+    }
+    ncclConfig_t config = parent->config;
+    const ncclResult_t code = read_config(given, &config);
+    if (code != ncclSuccess) return code;
+    int rank = 0;
+    for (int r = 0; r < parent->count; ++r) {
+      which = which * 1000003 + is_out[static_cast<size_t>(r)];
+      rank += r < parent->rank && !is_out[static_cast<size_t>(r)];
+    }
+    parent->wait_for_work(false);
+    const auto key = child_key(parent->key, ~uint64_t{parent->child_count++}, which);
+    auto made = make_communicator(parent->count - excluded_count, rank, key, config);
+    made->device = parent->device;
+    return start(made, out);
+  }));
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// RCCL rows that communicate: each checks its arguments and gives an operation to its stream, or to the group.
+#include "rccl_comm.hpp"
+
+#include <cstring>
+#include "exports.h"
+
+namespace rocpy_host {
+
+namespace {
+
+// The same for all pre-multiplied sums: their own numbers differ from rank to rank.
+constexpr int premultiplied_op = ncclNumOps;
+
+ncclResult_t with_communicator(ncclComm_t handle,
+                               const std::function<ncclResult_t(const std::shared_ptr<Communicator> &)> &body) {
+  return fail_group(rccl_call([&] {
+    ncclResult_t code;
+    const auto communicator = usable_communicator(handle, &code);
+    return communicator == nullptr ? code : body(communicator);
+  }));
+}
+
+ncclResult_t check_buffers(int type, uint64_t count, const void *send, bool needs_send, const void *recv,
+                           bool needs_recv) {
+  if (bytes_of_type(type) == 0)
+    return refuse(ncclInvalidArgument, "datatype " + std::to_string(type) + " is none of RCCL's");
+  if (count > uint64_t{1} << 48)
+    return refuse(ncclInvalidArgument, "count " + std::to_string(count) + " is larger than any memory");
+  if (count != 0 && needs_send && send == nullptr) return refuse(ncclInvalidArgument, "sendbuff is NULL");
+  if (count != 0 && needs_recv && recv == nullptr) return refuse(ncclInvalidArgument, "recvbuff is NULL");
+  return ncclSuccess;
+}
+
+ncclResult_t check_rank(const Communicator &communicator, const char *what, int rank) {
+  if (rank >= 0 && rank < communicator.count) return ncclSuccess;
+  return refuse(ncclInvalidArgument, std::string(what) + " " + std::to_string(rank) + " is none of the " +
+                                         std::to_string(communicator.count) + " ranks");
+}
+
+// What an operator means for a type.
+ncclResult_t set_reduction(Communicator &communicator, int op, Operation *operation) {
+  Signature &signature = operation->signature;
+  Reduction &reduction = operation->reduction;
+  const int type = signature.type;
+  reduction.type = type;
+  signature.op = op;
+  const bool is_float = type >= ncclFloat16;
+  if (op >= ncclSum && op <= ncclMin) {
+    reduction.op = op;
+    return ncclSuccess;
+  }
+  if (op == ncclAvg && is_float) {
+    reduction.is_scaled = true;
+    signature.scale = reciprocal(type, communicator.count);
+    return ncclSuccess;
+  }
+  if (op == ncclAvg) {
+    reduction.divisor = communicator.count;
+    return ncclSuccess;
+  }
+  const int index = operator_index(communicator, op);
+  if (index < 0)
+    return refuse(ncclInvalidArgument, "op " + std::to_string(op) + " is no operator of this communicator");
+  const PreMultiplied &made = communicator.operators[static_cast<size_t>(index)];
+  if (made.type != type) {
+    return refuse(ncclInvalidArgument,
+                  std::string("op was made for ") + name_of_type(made.type) + ", the call has " + name_of_type(type));
+  }
+  signature.op = premultiplied_op;
+  reduction.is_scaled = true;
+  signature.scale = made.scalar;
+  operation->device_scalar = made.pointer;
+  return ncclSuccess;
+}
+
+Operation make(Kind kind, const void *send, void *recv, size_t count, int type) {
+  Operation operation;
+  operation.signature.kind = kind;
+  operation.signature.type = type;
+  operation.signature.count = count;
+  operation.signature.send = send;
+  operation.signature.recv = recv;
+  return operation;
+}
+
+ncclResult_t reduction_call(Kind kind, const void *send, void *recv, size_t count, int type, int op, int root,
+                            const void *bias, ncclComm_t comm, hipStream_t stream) {
+  return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    ncclResult_t code = kind == Kind::reduce ? check_rank(*communicator, "root", root) : ncclSuccess;
+    const bool needs_recv = kind != Kind::reduce || communicator->rank == root;
+    if (code == ncclSuccess) code = check_buffers(type, count, send, true, recv, needs_recv);
+    if (code != ncclSuccess) return code;
+    Operation operation = make(kind, send, recv, count, type);
+    operation.signature.root = root;
+    operation.signature.bias = bias;
+    operation.signature.has_bias = bias != nullptr;
+    code = set_reduction(*communicator, op, &operation);
+    return code == ncclSuccess ? submit(communicator, std::move(operation), stream) : code;
+  });
+}
+
+ncclResult_t copy_call(Kind kind, const void *send, void *recv, size_t count, int type, int root, ncclComm_t comm,
+                       hipStream_t stream) {
+  return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    const bool has_root = kind == Kind::broadcast || kind == Kind::gather || kind == Kind::scatter;
+    ncclResult_t code = has_root ? check_rank(*communicator, "root", root) : ncclSuccess;
+    const bool is_root = communicator->rank == root;
+    const bool needs_send = kind == Kind::broadcast || kind == Kind::scatter ? is_root : true;
+    const bool needs_recv = kind == Kind::gather ? is_root : true;
+    if (code == ncclSuccess) code = check_buffers(type, count, send, needs_send, recv, needs_recv);
+    if (code == ncclSuccess && kind == Kind::all_to_all && send == recv && count != 0) {
+      code = refuse(ncclInvalidArgument, "all-to-all does not work in place");
+    }
+    if (code != ncclSuccess) return code;
+    Operation operation = make(kind, send, recv, count, type);
+    operation.signature.root = has_root ? root : -1;
+    return submit(communicator, std::move(operation), stream);
+  });
+}
+
+ncclResult_t transfer_call(Kind kind, const void *send, void *recv, size_t count, int type, int peer, ncclComm_t comm,
+                           hipStream_t stream) {
+  return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    ncclResult_t code = check_rank(*communicator, "peer", peer);
+    if (code == ncclSuccess) code = check_buffers(type, count, send, kind == Kind::send, recv, kind == Kind::recv);
+    if (code == ncclSuccess && peer == communicator->rank && !in_group()) {
+      code = refuse(ncclInvalidUsage, "a rank sends to itself only within a group, beside the receive");
+    }
+    if (code != ncclSuccess) return code;
+    Operation operation = make(kind, send, recv, count, type);
+    operation.peer = peer;
+    return submit(communicator, std::move(operation), stream);
+  });
+}
+
+ncclResult_t all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displacements, void *recv,
+                          const size_t *recv_counts, const size_t *recv_displacements, int type, ncclComm_t comm,
+                          hipStream_t stream) {
+  return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    const size_t *const tables[] = {send_counts, send_displacements, recv_counts, recv_displacements};
+    auto kept = std::make_shared<std::vector<uint64_t>>();
+    uint64_t totals[2] = {};
+    for (int t = 0; t < 4; ++t) {
+      if (tables[t] == nullptr) return refuse(ncclInvalidArgument, "a table of counts or displacements is NULL");
+      kept->insert(kept->end(), tables[t], tables[t] + communicator->count);
+      for (int r = 0; t % 2 == 0 && r < communicator->count; ++r) totals[t / 2] += tables[t][r];
+    }
+    ncclResult_t code = check_buffers(type, totals[0], send, true, recv, false);
+    if (code == ncclSuccess) code = check_buffers(type, totals[1], send, false, recv, true);
+    if (code != ncclSuccess) return code;
+    Operation operation = make(Kind::all_to_all_v, send, recv, 0, type);
+    operation.tables = kept;
+    return submit(communicator, std::move(operation), stream);
+  });
+}
+
+}  // namespace
+
+// An operator's number holds which communicator it belongs to, so that another one refuses it.
+constexpr int operators_of_one = 1024;
+int operator_number(const Communicator &communicator, int index) {
+  constexpr uint32_t serials = (0x7fffffff - ncclNumOps) / operators_of_one;
+  return ncclNumOps + static_cast<int>(communicator.serial % serials) * operators_of_one + index;
+}
+
+int operator_index(const Communicator &communicator, int op) {
+  const int index = op - operator_number(communicator, 0);
+  const bool is_known = index >= 0 && index < static_cast<int>(communicator.operators.size());
+  return is_known && communicator.operators[static_cast<size_t>(index)].is_used ? index : -1;
+}
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                                 ncclScalarResidence_t residence, ncclComm_t comm) {
+  return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    if (op == nullptr || scalar == nullptr) return refuse(ncclInvalidArgument, "op or scalar is NULL");
+    if (bytes_of_type(type) == 0) return refuse(ncclInvalidArgument, "datatype is none of RCCL's");
+    PreMultiplied made;
+    made.is_used = true;
+    made.type = type;
+    if (residence == ncclScalarDevice) {
+      made.pointer = scalar;
+    } else if (residence == ncclScalarHostImmediate) {
+      std::memcpy(made.scalar.bytes, scalar, bytes_of_type(type));
+    } else {
+      return refuse(ncclInvalidArgument, "residence is neither ncclScalarDevice nor ncclScalarHostImmediate");
+    }
+    auto &operators = communicator->operators;
+    size_t index = 0;
+    while (index < operators.size() && operators[index].is_used) ++index;
+    if (index == operators_of_one)
+      return refuse(ncclInvalidUsage, "too many operators; destroy those that are not used");
+    if (index == operators.size()) operators.emplace_back();
+    operators[index] = made;
+    *op = static_cast<ncclRedOp_t>(operator_number(*communicator, static_cast<int>(index)));
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    const int index = operator_index(*communicator, op);
+    if (index < 0) return refuse(ncclInvalidArgument, "op is no operator of this communicator");
+    communicator->operators[static_cast<size_t>(index)].is_used = false;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                      ncclComm_t comm, hipStream_t stream) {
+  return reduction_call(Kind::all_reduce, send, recv, count, type, op, -1, nullptr, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclAllReduceWithBias(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                              ncclRedOp_t op, ncclComm_t comm, hipStream_t stream, const void *bias) {
+  if (bias == nullptr && count != 0) return fail_group(refuse(ncclInvalidArgument, "acc is NULL"));
+  return reduction_call(Kind::all_reduce, send, recv, count, type, op, -1, bias, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                   int root, ncclComm_t comm, hipStream_t stream) {
+  return reduction_call(Kind::reduce, send, recv, count, type, op, root, nullptr, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                          ncclRedOp_t op, ncclComm_t comm, hipStream_t stream) {
+  return reduction_call(Kind::reduce_scatter, send, recv, count, type, op, -1, nullptr, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                      ncclComm_t comm, hipStream_t stream) {
+  return copy_call(Kind::broadcast, send, recv, count, type, root, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                                  hipStream_t stream) {
+  return copy_call(Kind::broadcast, buffer, buffer, count, type, root, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                      hipStream_t stream) {
+  return copy_call(Kind::all_gather, send, recv, count, type, -1, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclGather(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                   ncclComm_t comm, hipStream_t stream) {
+  return copy_call(Kind::gather, send, recv, count, type, root, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclScatter(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                    ncclComm_t comm, hipStream_t stream) {
+  return copy_call(Kind::scatter, send, recv, count, type, root, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                     hipStream_t stream) {
+  return copy_call(Kind::all_to_all, send, recv, count, type, -1, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclAllToAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                     hipStream_t stream) {
+  return copy_call(Kind::all_to_all, send, recv, count, type, -1, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclAlltoAllv(const void *send, const size_t *send_counts, const size_t *send_displacements,
+                                      void *recv, const size_t *recv_counts, const size_t *recv_displacements,
+                                      ncclDataType_t type, ncclComm_t comm, hipStream_t stream) {
+  return all_to_all_v(send, send_counts, send_displacements, recv, recv_counts, recv_displacements, type, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclAllToAllv(const void *send, const size_t *send_counts, const size_t *send_displacements,
+                                      void *recv, const size_t *recv_counts, const size_t *recv_displacements,
+                                      ncclDataType_t type, ncclComm_t comm, hipStream_t stream) {
+  return all_to_all_v(send, send_counts, send_displacements, recv, recv_counts, recv_displacements, type, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                 hipStream_t stream) {
+  return transfer_call(Kind::send, send, nullptr, count, type, peer, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                 hipStream_t stream) {
+  return transfer_call(Kind::recv, nullptr, recv, count, type, peer, comm, stream);
+}

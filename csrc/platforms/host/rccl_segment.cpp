@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// Layout of a communicator's memory, and how the ranks of one process come to share one view of it.
+#include "rccl_segment.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr size_t page = 4096;
+size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
+
+struct Layout {
+  explicit Layout(int count) {
+    const auto n = static_cast<size_t>(count);
+    ranks = pages(sizeof(Header));
+    pairs = ranks + pages(n * sizeof(RankState));
+    slots = pairs + pages(n * n * sizeof(Pair));
+    results = slots + 2 * n * slot_bytes;
+    pair_data = results + 2 * slot_bytes;
+    total = pair_data + 2 * n * n * pair_bytes;
+  }
+  size_t ranks, pairs, slots, results, pair_data, total;
+};
+
+// Views that this process has of memory whose ranks are not all here yet.
+struct Entrances {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Segment>> open;
+};
+Entrances &entrances() {
+  static auto *instance = new Entrances;
+  return *instance;
+}
+
+std::string text_of_key(const SharedBlock::Key &key) {
+  return {reinterpret_cast<const char *>(key.bytes), sizeof key.bytes};
+}
+
+const char *name_of_op(int op) {
+  static const char *const names[] = {"sum", "prod", "max", "min", "avg"};
+  return op >= 0 && op < 5 ? names[op] : "premul_sum";
+}
+
+bool has_op(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
+
+}  // namespace
+
+const char *name_of(Kind kind) {
+  static const char *const names[] = {"none",           "all_reduce", "reduce",       "broadcast", "all_gather",
+                                      "reduce_scatter", "all_to_all", "all_to_all_v", "gather",    "scatter",
+                                      "send",           "recv",       "split"};
+  return names[static_cast<uint32_t>(kind)];
+}
+
+const char *name_of(Presence presence) {
+  static const char *const names[] = {"absent", "present", "failed", "finalized", "left", "aborted"};
+  return names[static_cast<uint32_t>(presence)];
+}
+
+bool agree(const Signature &a, const Signature &b) {
+  return a.kind == b.kind && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count &&
+         a.sequence == b.sequence && a.has_bias == b.has_bias;
+}
+
+std::string text_of(const Signature &signature) {
+  std::string text = name_of(signature.kind);
+  if (signature.kind == Kind::none) return text;
+  text += "(";
+  if (signature.kind == Kind::split) return text + "), number " + std::to_string(signature.sequence);
+  if (signature.kind != Kind::all_to_all_v) text += "count=" + std::to_string(signature.count) + ", ";
+  text += std::string("dtype=") + name_of_type(signature.type);
+  if (has_op(signature.kind)) text += std::string(", op=") + name_of_op(signature.op);
+  if (signature.root >= 0) text += ", root=" + std::to_string(signature.root);
+  if (signature.has_bias != 0) text += ", with bias";
+  return text + "), number " + std::to_string(signature.sequence);
+}
+
+Segment::Segment(const SharedBlock::Key &key, std::unique_ptr<SharedBlock> block, int rank_count)
+    : key_(key), block_(std::move(block)), rank_count_(rank_count), callers_(static_cast<size_t>(rank_count)) {
+  const Layout layout(rank_count);
+  char *base = static_cast<char *>(block_->data());
+  // Zeros are what all of these begin with.
+  header_ = reinterpret_cast<Header *>(base);
+  ranks_ = reinterpret_cast<RankState *>(base + layout.ranks);
+  pairs_ = reinterpret_cast<Pair *>(base + layout.pairs);
+  slots_ = base + layout.slots;
+  results_ = base + layout.results;
+  pair_data_ = base + layout.pair_data;
+}
+
+std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank_count, uint64_t patience_ns,
+                                       std::string *problem) {
+  Entrances &all = entrances();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::weak_ptr<Segment> &known = all.open[text_of_key(key)];
+  std::shared_ptr<Segment> segment = known.lock();
+  if (segment == nullptr) {
+    auto block = SharedBlock::open(key, Layout(rank_count).total, patience_ns, problem);
+    if (block != nullptr && block->bytes() == Layout(rank_count).total) {
+      segment.reset(new Segment(key, std::move(block), rank_count));
+      known = segment;
+    } else if (block != nullptr) {
+      *problem = "the ranks do not agree on their number: this one was given " + std::to_string(rank_count);
+    }
+  } else if (segment->rank_count_ != rank_count) {
+    *problem = "the ranks do not agree on their number: " + std::to_string(segment->rank_count_) + " and " +
+               std::to_string(rank_count);
+    segment = nullptr;
+  }
+  for (auto at = all.open.begin(); at != all.open.end();) {
+    at = at->second.expired() ? all.open.erase(at) : std::next(at);
+  }
+  return segment;
+}
+
+void Segment::close_entrance() {
+  Entrances &all = entrances();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto known = all.open.find(text_of_key(key_));
+  if (known != all.open.end() && known->second.lock().get() == this) all.open.erase(known);
+  block_->stop_serving();
+}
+
+}  // namespace rocpy_host

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// The memory that the ranks of a communicator share: who they are, what each is doing, and room for what they exchange.
+#pragma once
+
+#include "os_shared.hpp"
+#include "rccl_reduce.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rocpy_host {
+
+constexpr int max_ranks = 256;
+constexpr size_t slot_bytes = size_t{256} << 10;  // of each rank, twice
+constexpr size_t pair_bytes = size_t{32} << 10;   // of each pair of ranks and direction, twice
+constexpr size_t small_bytes = size_t{32} << 10;  // up to this, every rank reduces everything itself
+
+enum class Kind : uint32_t {
+  none,
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  all_to_all_v,
+  gather,
+  scatter,
+  send,
+  recv,
+  split,
+};
+const char *name_of(Kind kind);
+
+// What a rank's call asks for. Those of one step must agree in all ranks.
+struct Signature {
+  Kind kind = Kind::none;
+  int32_t type = 0, op = 0, root = -1;
+  uint64_t count = 0, sequence = 0;
+  uint32_t has_bias = 0;
+
+  // Not compared.
+  int32_t color = 0, key = 0;
+  Scalar scale{};
+  const void *send = nullptr;
+  void *recv = nullptr;
+  const void *bias = nullptr;
+};
+bool agree(const Signature &a, const Signature &b);
+std::string text_of(const Signature &signature);
+
+enum class Presence : uint32_t { absent, present, failed, finalized, left, aborted };
+const char *name_of(Presence presence);
+
+struct alignas(64) RankState {
+  std::atomic<int32_t> pid{0};  // 0: nobody has this rank
+  std::atomic<uint64_t> process{0};
+  std::atomic<int32_t> device{-1};
+  std::atomic<Presence> presence{Presence::absent};
+  std::atomic<uint32_t> is_reading{0};  // this rank reads memory that another rank owns
+
+  // What it did last, for people.
+  std::atomic<Kind> kind{Kind::none};
+  std::atomic<int32_t> type{0}, op{0}, root{-1};
+  std::atomic<uint64_t> count{0}, entered{0}, finished{0};
+
+  Signature signatures[2];                    // by the parity of the sequence number
+  alignas(64) std::atomic<uint32_t> step{0};  // counts arrivals; others wait on it
+  alignas(64) std::atomic<uint32_t> bell{0};  // rung when a message for, or room of, this rank comes up
+};
+
+// Messages from one rank to another, two in flight.
+struct alignas(64) Pair {
+  struct Message {
+    uint64_t total = 0;
+    uint32_t bytes = 0;
+    int32_t type = 0;
+    const void *direct = nullptr;  // the whole message where it lies, between ranks of one process
+  };
+  std::atomic<uint32_t> sent{0};
+  Message messages[2];
+  alignas(64) std::atomic<uint32_t> taken{0};
+};
+
+struct Header {
+  std::atomic<int32_t> rank_count{0};
+  alignas(64) std::atomic<uint32_t> attached{0};
+  alignas(64) std::atomic<uint32_t> sleepers{0};
+};
+
+// One process's view of the memory; its ranks share it.
+class Segment {
+ public:
+  // Joins the memory of a key, or makes it. Null with `problem` set.
+  static std::shared_ptr<Segment> join(const SharedBlock::Key &key, int rank_count, uint64_t patience_ns,
+                                       std::string *problem);
+  // All ranks are here: the key may be used for another communicator.
+  void close_entrance();
+
+  int rank_count() const { return rank_count_; }
+  SharedBlock &block() { return *block_; }
+  Header &header() { return *header_; }
+  RankState &rank(int index) { return ranks_[index]; }
+  Pair &pair(int from, int to) { return pairs_[from * rank_count_ + to]; }
+  char *slot(unsigned parity, int rank) {
+    return slots_ + (parity * static_cast<size_t>(rank_count_) + rank) * slot_bytes;
+  }
+  char *result(unsigned parity) { return results_ + parity * slot_bytes; }
+  char *pair_data(int from, int to, unsigned parity) {
+    return pair_data_ + ((static_cast<size_t>(from) * rank_count_ + to) * 2 + parity) * pair_bytes;
+  }
+
+  // Which thread last called for a rank of this process, to know a thread that drives several.
+  std::atomic<uint64_t> &caller(int index) { return callers_[index]; }
+
+ private:
+  Segment(const SharedBlock::Key &key, std::unique_ptr<SharedBlock> block, int rank_count);
+  SharedBlock::Key key_;
+  std::unique_ptr<SharedBlock> block_;
+  int rank_count_;
+  Header *header_;
+  RankState *ranks_;
+  Pair *pairs_;
+  char *slots_, *results_, *pair_data_;
+  std::vector<std::atomic<uint64_t>> callers_;
+};
+
+}  // namespace rocpy_host

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// What a communicator tells about itself and its ranks, as JSON: rocpyExtCommStatus.
+#include "rccl_comm.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include "exports.h"
+
+namespace rocpy_host {
+
+namespace {
+
+std::string quoted(const std::string &text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(c));
+      result += code;
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+template <class List, class Show>
+std::string list_of(const List &list, Show show) {
+  std::string text = "[";
+  for (const auto &element : list) text += (text.size() > 1 ? "," : "") + show(element);
+  return text + "]";
+}
+
+std::string of_failure(const Failure &failure) {
+  if (failure.kind == nullptr) return "null";
+  return "{\"kind\":" + quoted(failure.kind) + ",\"code\":" + std::to_string(static_cast<int>(failure.code)) +
+         ",\"text\":" + quoted(failure.text) + ",\"op\":" + quoted(name_of(failure.operation)) +
+         ",\"seq\":" + std::to_string(failure.sequence) +
+         ",\"ranks\":" + list_of(failure.ranks, [](int rank) { return std::to_string(rank); }) +
+         ",\"signatures\":" + list_of(failure.signatures, quoted) + "}";
+}
+
+std::string of_rank(Communicator &communicator, int rank) {
+  RankState &state = communicator.other(rank);
+  const int pid = state.pid.load();
+  const uint64_t entered = state.entered.load(), finished = state.finished.load();
+  const bool is_busy = entered > finished;
+  std::string process = "null";
+  if (pid != 0) {
+    const bool is_ours = state.process.load() == communicator.process;
+    const bool is_alive = is_ours || communicator.segment->block().is_marked_elsewhere(static_cast<unsigned>(rank));
+    const char now = is_ours ? 'R' : process_state(pid);
+    process = is_alive ? now == 'T' ? "\"stopped\"" : "\"alive\"" : "\"dead\"";
+  }
+  return "{\"rank\":" + std::to_string(rank) + ",\"pid\":" + std::to_string(pid) + ",\"process\":" + process +
+         ",\"device\":" + std::to_string(state.device.load()) + ",\"state\":" + quoted(name_of(state.presence.load())) +
+         ",\"op\":" + quoted(name_of(state.kind.load())) + ",\"seq\":" + std::to_string(entered) +
+         ",\"busy\":" + (is_busy ? "true" : "false") + ",\"count\":" + std::to_string(state.count.load()) +
+         ",\"dtype\":" + quoted(name_of_type(state.type.load())) + ",\"step\":" + std::to_string(state.step.load()) +
+         "}";
+}
+
+std::string describe(Communicator &communicator) {
+  const int state = communicator.state.load();
+  const char *shown = state == ncclInProgress             ? "initializing"
+                      : communicator.is_aborting.load()   ? "aborted"
+                      : state != ncclSuccess              ? "failed"
+                      : communicator.is_finalizing.load() ? "finalized"
+                                                          : "ready";
+  std::string ranks = "[";
+  if (const auto segment = communicator.joined()) {
+    for (int r = 0; r < communicator.count; ++r) ranks += (r == 0 ? "" : ",") + of_rank(communicator, r);
+  }
+  return "{\"name\":" + quoted(communicator.name) + ",\"rank\":" + std::to_string(communicator.rank) +
+         ",\"nranks\":" + std::to_string(communicator.count) + ",\"device\":" + std::to_string(communicator.device) +
+         ",\"state\":" + quoted(shown) + ",\"failure\":" + of_failure(communicator.failure()) + ",\"ranks\":" + ranks +
+         "]}";
+}
+
+}  // namespace
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+ncclResult_t rocpy_host_rocpyExtCommStatus(ncclComm_t comm, char *json, size_t capacity, size_t *needed) {
+  return rccl_call([=] {
+    const auto communicator = find_communicator(comm);
+    if (communicator == nullptr || needed == nullptr)
+      return refuse(ncclInvalidArgument, "comm is no communicator, or needed is NULL");
+    const std::string text = describe(*communicator);
+    *needed = text.size() + 1;
+    if (json != nullptr && capacity != 0) std::snprintf(json, capacity, "%s", text.c_str());
+    return ncclSuccess;
+  });
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// Sends and receives. Those of a group go on together: what can move moves, and only when nothing can does the rank
+// sleep.
+#include "rccl_comm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rocpy_host {
+
+namespace {
+
+struct Transfer {
+  Operation *operation;
+  bool is_send;
+  int peer;
+  size_t total;  // bytes
+  size_t moved = 0;
+  bool is_posted = false;  // a message has been sent or taken
+  bool is_done = false;
+};
+
+class Exchange {
+ public:
+  Exchange(Communicator &communicator, const std::vector<Operation *> &operations) : comm_(communicator) {
+    for (Operation *operation : operations) {
+      const Signature &signature = operation->signature;
+      transfers_.push_back(
+          {operation, signature.kind == Kind::send, operation->peer, signature.count * bytes_of_type(signature.type)});
+    }
+  }
+
+  bool run() {
+    std::atomic<uint32_t> &bell = comm_.self().bell;
+    while (true) {
+      const uint32_t heard = bell.load();
+      bool is_moving = false, is_done = true;
+      // Transfers with the same peer and direction match in their order: only the first may move.
+      std::vector<bool> is_behind(2 * static_cast<size_t>(comm_.count));
+      for (Transfer &transfer : transfers_) {
+        if (transfer.is_done) continue;
+        auto behind = is_behind[2 * static_cast<size_t>(transfer.peer) + transfer.is_send];
+        if (!behind) {
+          const Step step = transfer.is_send ? send(transfer) : receive(transfer);
+          if (step == Step::failed) return false;
+          is_moving = is_moving || step == Step::moved;
+        }
+        if (!transfer.is_done) behind = true;
+        is_done = is_done && transfer.is_done;
+      }
+      if (is_done) return true;
+      if (is_moving) continue;
+      const auto rung = [&] { return bell.load(std::memory_order_acquire) != heard; };
+      if (!comm_.wait(bell, *first_waiting(), rung, [this] { return peers(); })) return false;
+    }
+  }
+
+ private:
+  enum class Step { stuck, moved, failed };
+
+  Operation *first_waiting() {
+    for (Transfer &transfer : transfers_) {
+      if (!transfer.is_done) return transfer.operation;
+    }
+    return transfers_.front().operation;
+  }
+
+  std::vector<int> peers() {
+    std::vector<int> found;
+    for (Transfer &transfer : transfers_) {
+      if (!transfer.is_done && transfer.peer != comm_.rank) found.push_back(transfer.peer);
+    }
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+  }
+
+  void ring(int rank) {
+    std::atomic<uint32_t> &bell = comm_.other(rank).bell;
+    bell.fetch_add(1);
+    announce(comm_.segment->header(), bell);
+  }
+
+  Step send(Transfer &transfer) {
+    Pair &pair = comm_.segment->pair(comm_.rank, transfer.peer);
+    const bool is_direct = comm_.is_one_process && transfer.total > pair_bytes;
+    const uint32_t sent = pair.sent.load(std::memory_order_relaxed);
+    if (is_direct && transfer.is_posted) {
+      // The peer reads from here: the transfer ends when it has.
+      if (pair.taken.load(std::memory_order_acquire) != sent) return Step::stuck;
+      transfer.is_done = true;
+      return Step::moved;
+    }
+    if (sent - pair.taken.load(std::memory_order_acquire) >= 2) return Step::stuck;
+    const auto *data = static_cast<const char *>(transfer.operation->signature.send) + transfer.moved;
+    Pair::Message &message = pair.messages[sent & 1];
+    const size_t part = is_direct ? 0 : std::min(pair_bytes, transfer.total - transfer.moved);
+    message.total = transfer.total;
+    message.type = transfer.operation->signature.type;
+    message.bytes = static_cast<uint32_t>(part);
+    message.direct = is_direct ? data : nullptr;
+    if (part != 0) std::memcpy(comm_.segment->pair_data(comm_.rank, transfer.peer, sent & 1), data, part);
+    transfer.moved += part;
+    transfer.is_posted = true;
+    transfer.is_done = !is_direct && transfer.moved == transfer.total;
+    pair.sent.store(sent + 1);
+    ring(transfer.peer);
+    return Step::moved;
+  }
+
+  Step receive(Transfer &transfer) {
+    Pair &pair = comm_.segment->pair(transfer.peer, comm_.rank);
+    const uint32_t taken = pair.taken.load(std::memory_order_relaxed);
+    if (pair.sent.load(std::memory_order_acquire) == taken) return Step::stuck;
+    const Pair::Message &message = pair.messages[taken & 1];
+    const Signature &signature = transfer.operation->signature;
+    if (message.total != transfer.total || message.type != signature.type) {
+      const size_t size = bytes_of_type(message.type);
+      Failure failure{"mismatch", ncclInvalidUsage, "", Kind::recv, signature.sequence, {transfer.peer, comm_.rank},
+                      {}};
+      failure.signatures = {
+          "send(count=" + std::to_string(message.total / size) + ", dtype=" + name_of_type(message.type) + ")",
+          "recv(count=" + std::to_string(signature.count) + ", dtype=" + name_of_type(signature.type) + ")"};
+      failure.text = "rank " + std::to_string(transfer.peer) + " calls " + failure.signatures[0] + " to rank " +
+                     std::to_string(comm_.rank) + ", which calls " + failure.signatures[1];
+      comm_.fail(failure);
+      return Step::failed;
+    }
+    auto *data = static_cast<char *>(const_cast<void *>(static_cast<const void *>(signature.recv)));
+    if (message.direct != nullptr) {
+      if (!comm_.begin_reading(*transfer.operation)) return Step::failed;
+      std::memmove(data, message.direct, transfer.total);
+      comm_.end_reading();
+      transfer.moved = transfer.total;
+    } else {
+      if (message.bytes != 0)
+        std::memcpy(data + transfer.moved, comm_.segment->pair_data(transfer.peer, comm_.rank, taken & 1),
+                    message.bytes);
+      transfer.moved += message.bytes;
+    }
+    transfer.is_done = transfer.moved == transfer.total;
+    pair.taken.store(taken + 1);
+    ring(transfer.peer);
+    return Step::moved;
+  }
+
+  Communicator &comm_;
+  std::vector<Transfer> transfers_;
+};
+
+}  // namespace
+
+bool carry_out_transfers(Communicator &communicator, const std::vector<Operation *> &transfers) {
+  return Exchange(communicator, transfers).run();
+}
+
+}  // namespace rocpy_host

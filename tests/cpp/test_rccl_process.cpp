@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// Collectives of ranks that are processes: results, a dead rank, a late rank, a rank that never comes, and nothing left
+// behind.
+#include "check.hpp"
+#include "types.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "prototypes.h"
+
+namespace {
+
+int open_files() {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+// A process for each rank. It fails if one of them does; -1 stands for one that is killed on purpose.
+void on_processes(int count, const std::function<void(int, const ncclUniqueId &)> &body, int killed = -1) {
+  ncclUniqueId id;
+  CHECK_EQUAL(ncclGetUniqueId(&id), ncclSuccess);
+  std::vector<pid_t> children;
+  for (int r = 0; r < count; ++r) {
+    const pid_t child = fork();
+    if (child == 0) {
+      failures.store(0);
+      alarm(60);
+      CHECK_EQUAL(hipSetDevice(r), hipSuccess);
+      body(r, id);
+      _exit(failures.load() == 0 ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (int r = 0; r < count; ++r) {
+    int status = 0;
+    waitpid(children[static_cast<size_t>(r)], &status, 0);
+    if (r == killed) {
+      CHECK(WIFSIGNALED(status));
+    } else {
+      CHECK_EQUAL(status, 0);
+    }
+  }
+}
+
+void test_results() {
+  on_processes(3, [](int r, const ncclUniqueId &id) {
+    const int files = open_files();
+    ncclComm_t comm = nullptr;
+    CHECK_EQUAL(ncclCommInitRank(&comm, 3, id, r), ncclSuccess);
+    for (const size_t count : {size_t{1}, size_t{5000}, size_t{300001}}) {
+      std::vector<float> send(3 * count), recv(3 * count, -1.0f);
+      for (size_t i = 0; i < send.size(); ++i) send[i] = static_cast<float>((i * 5 + static_cast<size_t>(r)) % 31);
+      const auto at = [](int rank, size_t i) { return static_cast<float>((i * 5 + static_cast<size_t>(rank)) % 31); };
+      int wrong = 0;
+      CHECK_EQUAL(ncclAllReduce(send.data(), recv.data(), count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+      for (size_t i = 0; i < count; ++i) wrong += recv[i] != at(0, i) + at(1, i) + at(2, i);
+      CHECK_EQUAL(ncclReduceScatter(send.data(), recv.data(), count, ncclFloat32, ncclMin, comm, nullptr), ncclSuccess);
+      for (size_t i = 0; i < count; ++i) {
+        const size_t j = static_cast<size_t>(r) * count + i;
+        wrong += recv[i] != std::min(at(0, j), std::min(at(1, j), at(2, j)));
+      }
+      CHECK_EQUAL(ncclAllGather(send.data(), recv.data(), count, ncclFloat32, comm, nullptr), ncclSuccess);
+      for (size_t i = 0; i < 3 * count; ++i) wrong += recv[i] != at(static_cast<int>(i / count), i % count);
+      CHECK_EQUAL(ncclAlltoAll(send.data(), recv.data(), count, ncclFloat32, comm, nullptr), ncclSuccess);
+      for (size_t i = 0; i < 3 * count; ++i)
+        wrong += recv[i] != at(static_cast<int>(i / count), static_cast<size_t>(r) * count + i % count);
+      CHECK_EQUAL(ncclGroupStart(), ncclSuccess);
+      CHECK_EQUAL(ncclSend(send.data(), count, ncclFloat32, (r + 1) % 3, comm, nullptr), ncclSuccess);
+      CHECK_EQUAL(ncclRecv(recv.data(), count, ncclFloat32, (r + 2) % 3, comm, nullptr), ncclSuccess);
+      CHECK_EQUAL(ncclGroupEnd(), ncclSuccess);
+      for (size_t i = 0; i < count; ++i) wrong += recv[i] != at((r + 2) % 3, i);
+      CHECK_EQUAL(wrong, 0);
+    }
+    CHECK_EQUAL(ncclCommFinalize(comm), ncclSuccess);
+    CHECK_EQUAL(ncclCommDestroy(comm), ncclSuccess);
+    CHECK_EQUAL(open_files(), files);
+  });
+}
+
+void test_dead_rank() {
+  on_processes(
+      3,
+      [](int r, const ncclUniqueId &id) {
+        ncclComm_t comm = nullptr;
+        CHECK_EQUAL(ncclCommInitRank(&comm, 3, id, r), ncclSuccess);
+        if (r == 1) raise(SIGKILL);
+        float data = 1.0f;
+        CHECK_EQUAL(ncclAllReduce(&data, &data, 1, ncclFloat32, ncclSum, comm, nullptr), ncclRemoteError);
+        CHECK(std::strstr(ncclGetLastError(comm), "rank 1") != nullptr);
+        CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
+      },
+      1);
+}
+
+void test_dead_rank_in_init() {
+  on_processes(
+      2,
+      [](int r, const ncclUniqueId &id) {
+        ncclComm_t comm = nullptr;
+        if (r == 1) {
+          // Rank 2 never comes, and rank 1 dies while it waits for it.
+          std::thread([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+            raise(SIGKILL);
+          }).detach();
+        }
+        CHECK_EQUAL(ncclCommInitRank(&comm, 3, id, r), ncclRemoteError);
+        CHECK(comm == nullptr);
+        CHECK(std::strstr(ncclGetLastError(nullptr), "rank 1") != nullptr);
+      },
+      1);
+}
+
+void test_same_device() {
+  on_processes(2, [](int r, const ncclUniqueId &id) {
+    CHECK_EQUAL(hipSetDevice(0), hipSuccess);
+    ncclComm_t comm = nullptr;
+    CHECK_EQUAL(ncclCommInitRank(&comm, 2, id, r), ncclInvalidUsage);
+    CHECK(std::strstr(ncclGetLastError(nullptr), "both use device 0") != nullptr);
+  });
+}
+
+void test_fork() {
+  on_processes(1, [](int, const ncclUniqueId &id) {
+    ncclComm_t comm = nullptr;
+    CHECK_EQUAL(ncclCommInitRank(&comm, 1, id, 0), ncclSuccess);
+    const pid_t child = fork();
+    if (child == 0) {
+      float data = 1.0f;
+      _exit(ncclAllReduce(&data, &data, 1, ncclFloat32, ncclSum, comm, nullptr) == ncclInvalidUsage ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    CHECK_EQUAL(status, 0);
+    CHECK_EQUAL(ncclCommDestroy(comm), ncclSuccess);
+  });
+}
+
+}  // namespace
+
+int main() {
+  test_results();
+  test_dead_rank();
+  test_dead_rank_in_init();
+  test_same_device();
+  test_fork();
+  return failures.load() == 0 ? 0 : 1;
+}

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""The host platform's RCCL through unmodified hip-python: ranks as threads, one thread for all ranks, refusals."""
+
+import ctypes
+import os
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rocm.bindings.rccl", exc_type=ModuleNotFoundError)
+
+from hipblaslt_support.host import hip_python, host_folder
+
+RANKS = 3
+COUNT = 1000
+
+
+@pytest.fixture(scope="module")
+def rccl():
+    """hip-python's module, bound to the host platform."""
+    hip_python()
+    before = os.environ.get("ROCM_PATH")
+    os.environ["ROCM_PATH"] = str(host_folder())
+    try:
+        from rocm.bindings import rccl
+
+        rccl.ncclGetVersion()
+    finally:
+        if before is None:
+            del os.environ["ROCM_PATH"]
+        else:
+            os.environ["ROCM_PATH"] = before
+    mapped = pathlib.Path("/proc/self/maps").read_text()
+    assert str(host_folder() / "lib" / "librccl.so") in mapped
+    return rccl
+
+
+@pytest.fixture
+def hip():
+    return hip_python()[0]
+
+
+def good(answer):
+    """The values of a call that succeeded."""
+    status, *values = answer
+    assert int(status) == 0, status
+    return values[0] if len(values) == 1 else values
+
+
+def text(answer):
+    """The text that a call answers with: hip-python says success whatever it is."""
+    return bytes(good(answer)).decode() if isinstance(answer[1], bytes) else str(answer[1])
+
+
+def on_threads(body):
+    """Run body(rank) on a thread for each rank, and let the first failure out."""
+    failures = []
+
+    def run(rank):
+        try:
+            body(rank)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    if failures:
+        raise failures[0]
+
+
+def address(array):
+    return array.ctypes.data
+
+
+def test_version_and_texts(rccl):
+    assert good(rccl.ncclGetVersion()) == 23004
+    assert text(rccl.ncclGetErrorString(rccl.ncclResult_t.ncclInvalidUsage)).startswith("invalid usage")
+
+
+def test_collectives_of_threads(rccl, hip):
+    float32, total = rccl.ncclDataType_t.ncclFloat32, rccl.ncclRedOp_t.ncclSum
+    ident = good(rccl.ncclGetUniqueId())
+    inputs = [np.random.default_rng(rank).integers(-8, 8, RANKS * COUNT).astype(np.float32) for rank in range(RANKS)]
+
+    def body(rank):
+        good(hip.hipSetDevice(rank))
+        comm = good(rccl.ncclCommInitRank(RANKS, ident, rank))
+        assert good(rccl.ncclCommCount(comm)) == RANKS
+        assert good(rccl.ncclCommUserRank(comm)) == rank
+        assert good(rccl.ncclCommCuDevice(comm)) == rank
+        send, recv = inputs[rank].copy(), np.zeros(RANKS * COUNT, np.float32)
+        part = slice(rank * COUNT, (rank + 1) * COUNT)
+        everything = np.sum(inputs, axis=0)
+
+        def call(function, *arguments):
+            recv[:] = np.nan
+            good(function(address(send), address(recv), COUNT, float32, *arguments, comm, None))
+            good(hip.hipStreamSynchronize(None))
+
+        call(rccl.ncclAllReduce, total)
+        assert (recv[:COUNT] == everything[:COUNT]).all()
+        call(rccl.ncclReduceScatter, total)
+        assert (recv[:COUNT] == everything[part]).all()
+        call(rccl.ncclAllGather)
+        assert (recv.reshape(RANKS, -1) == [given[:COUNT] for given in inputs]).all()
+        call(rccl.ncclAlltoAll)
+        assert (recv.reshape(RANKS, -1) == [given[part] for given in inputs]).all()
+        call(rccl.ncclBroadcast, 1)
+        assert (recv[:COUNT] == inputs[1][:COUNT]).all()
+        call(rccl.ncclReduce, rccl.ncclRedOp_t.ncclMax, 2)
+        assert rank != 2 or (recv[:COUNT] == np.max(inputs, axis=0)[:COUNT]).all()
+        call(rccl.ncclGather, 0)
+        assert rank != 0 or (recv.reshape(RANKS, -1) == [given[:COUNT] for given in inputs]).all()
+        call(rccl.ncclScatter, 2)
+        assert (recv[:COUNT] == inputs[2][part]).all()
+        good(rccl.ncclGroupStart())
+        good(rccl.ncclSend(address(send), COUNT, float32, (rank + 1) % RANKS, comm, None))
+        good(rccl.ncclRecv(address(recv), COUNT, float32, (rank - 1) % RANKS, comm, None))
+        good(rccl.ncclGroupEnd())
+        good(hip.hipStreamSynchronize(None))
+        assert (recv[:COUNT] == inputs[(rank - 1) % RANKS][:COUNT]).all()
+        half = good(rccl.ncclCommSplit(comm, rank % 2, 0, None))
+        assert good(rccl.ncclCommCount(half)) == (2 if rank % 2 == 0 else 1)
+        good(rccl.ncclCommDestroy(half))
+        good(rccl.ncclCommFinalize(comm))
+        good(rccl.ncclCommDestroy(comm))
+
+    on_threads(body)
+
+
+def test_one_thread_drives_all_ranks(rccl, hip):
+    handles = (ctypes.c_void_p * RANKS)()
+    good(rccl.ncclCommInitAll(ctypes.addressof(handles), RANKS, list(range(RANKS))))
+    comms = [rccl.ncclComm(handle) for handle in handles]
+    data = [np.full(COUNT, rank + 1, np.int32) for rank in range(RANKS)]
+    good(rccl.ncclGroupStart())
+    for rank, comm in enumerate(comms):
+        here = address(data[rank])
+        good(
+            rccl.ncclAllReduce(here, here, COUNT, rccl.ncclDataType_t.ncclInt32, rccl.ncclRedOp_t.ncclProd, comm, None)
+        )
+    good(rccl.ncclGroupEnd())
+    for rank in range(RANKS):
+        good(hip.hipSetDevice(rank))
+        good(hip.hipStreamSynchronize(None))
+        assert (data[rank] == 6).all()
+    good(hip.hipSetDevice(0))
+    for comm in comms:
+        good(rccl.ncclCommAbort(comm))
+
+
+def test_refusals(rccl):
+    ident = good(rccl.ncclGetUniqueId())
+    refused = rccl.ncclResult_t.ncclInvalidArgument
+    assert rccl.ncclCommInitRank(0, ident, 0)[0] == refused
+    assert rccl.ncclCommInitRank(2, ident, 2)[0] == refused
+    assert rccl.ncclCommInitRank(1, rccl.ncclUniqueId(), 0)[0] == refused
+    assert "ncclGetUniqueId" in text(rccl.ncclGetLastError(None))
+    assert rccl.ncclGroupEnd()[0] == rccl.ncclResult_t.ncclInvalidUsage
+    assert rccl.ncclCommSuspend(None, 1)[0] == rccl.ncclResult_t.ncclInvalidUsage
+    assert "the host platform has no ncclCommSuspend" in text(rccl.ncclGetLastError(None))
