@@ -53,6 +53,10 @@ test-slow: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the slow tests 
 test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests of the product on each ROCm release that the host platform presents
 	$(PY) -m pytest tests/platform/test_abi_window.py $(ARGS)
 
+.PHONY: fused
+fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run the tests of the fused lowering on AMD, which need Triton (1 GB) and no GPU
+	$(PY) -m pytest -m triton $(ARGS)
+
 .PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
 check: lint types layout docs cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
 
@@ -125,6 +129,10 @@ $(STAMPS)/test: requirements/test.txt requirements/minilm.txt $(STAMPS)/build
 
 $(STAMPS)/bench: requirements/bench.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/bench.txt
+	@touch $@
+
+$(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
+	$(INSTALL) -r requirements/fused.txt
 	@touch $@
 
 $(STAMPS)/lint: requirements/lint.txt $(STAMPS)/build

@@ -10,7 +10,7 @@ import time
 import pytest
 
 # Optional frameworks; a test that needs one has the marker of its name.
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "triton")
 
 
 def pytest_addoption(parser):

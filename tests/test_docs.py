@@ -21,7 +21,7 @@ def pages():
         if code:
             marks = [
                 getattr(pytest.mark, name)
-                for name in ("torch", "jax")
+                for name in ("torch", "jax", "triton")
                 if any(f"import {name}" in block for _, block in code)
             ]
             yield pytest.param(path, code, id=str(path.relative_to(ROOT)), marks=marks)

@@ -3,5 +3,6 @@
 
 from rocpy.epilogues._custom import CustomEpilogue, epilogue
 from rocpy.epilogues._expression import Expression
+from rocpy.epilogues._triton import FusedKernel, Tile, compile_kernel
 
-__all__ = ["CustomEpilogue", "Expression", "epilogue"]
+__all__ = ["CustomEpilogue", "Expression", "FusedKernel", "Tile", "compile_kernel", "epilogue"]

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: MIT
+"""The fused lowering on AMD: a product with an expression inlined, compiled by Triton to a code object with no GPU.
+
+Triton is needed to compile; what was compiled once is kept on disk and read without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import linecache
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocpy.epilogues._custom import CustomEpilogue
+from rocpy.epilogues._resolve import Resolved, resolve
+from rocpy.epilogues._triton_source import INPUT_KINDS, KernelText, kernel_text
+from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, name_of
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+__all__ = ["ARCHITECTURES", "FusedKernel", "Tile", "compile_kernel", "tiles"]
+
+#: Architectures that kernels are made for, and how many lanes a wave of each has.
+ARCHITECTURES = {
+    "gfx90a": 64,
+    "gfx942": 64,
+    "gfx950": 64,
+    "gfx1100": 32,
+    "gfx1101": 32,
+    "gfx1200": 32,
+    "gfx1201": 32,
+}
+_SCRATCH = re.compile(r"\.private_segment_fixed_size: (\d+)")
+# Counts changes of the text or of the record that make kept kernels useless.
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a kernel divides the product: one candidate of the autotuner.
+
+    Parameters
+    ----------
+    m, n, k
+        Extents of the tile that a block computes, and of the slice of K that it reads at a time.
+    warps
+        Waves of a block.
+    stages
+        Slices of K that are under way at a time.
+    group
+        Rows of tiles that are walked together.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int = 4
+    stages: int = 2
+    group: int = 8
+
+    @property
+    def name(self) -> str:
+        """Its name in an algorithm's."""
+        return f"{self.m}x{self.n}x{self.k}_w{self.warps}_s{self.stages}_g{self.group}"
+
+
+def tiles(m: int, n: int, arch: str, operand: str) -> tuple[Tile, ...]:
+    """Return the candidates for a product on an architecture, those that waste little of their work first."""
+    # Slices of K of 32 elements of 16 bits keep within the registers of a wave of 32 lanes; one of 64 has room for two.
+    deep = (32 if operand == "float32" else 64) if ARCHITECTURES[arch] == 64 else 32
+    every = [Tile(128, 128, deep, 8), Tile(64, 128, 32), Tile(128, 64, 32), Tile(64, 64, 32), Tile(32, 64, 32)]
+    if deep == 64:
+        every += [Tile(128, 128, 32, 8), Tile(64, 64, 64)]
+    every += [Tile(32, 32, 32, 2), Tile(16, 64, 32, 2)]
+
+    def rank(tile: Tile) -> tuple[bool, float]:
+        waste = -(-m // tile.m) * tile.m * -(-n // tile.n) * tile.n / max(1, m * n)
+        return waste > 1.25, waste if waste > 1.25 else -tile.m * tile.n
+
+    return tuple(sorted(every, key=rank))
+
+
+@dataclass(frozen=True, slots=True)
+class FusedKernel:
+    """A code object with one kernel, and how to launch it.
+
+    Parameters
+    ----------
+    code
+        The code object.
+    isa
+        Its instructions, as text.
+    name
+        The kernel's name in it.
+    arch
+        Architecture.
+    tile
+        Tile sizes.
+    threads
+        Threads of a block.
+    shared_bytes
+        Dynamic shared memory of a block.
+    scratch_bytes
+        Memory for registers that did not fit; a candidate with any is not worth a measurement.
+    arguments
+        Name and type of each argument, in order; Triton passes two more pointers behind them, which are null.
+    """
+
+    code: bytes
+    isa: str
+    name: str
+    arch: str
+    tile: Tile
+    threads: int
+    shared_bytes: int
+    scratch_bytes: int
+    arguments: tuple[tuple[str, str], ...]
+
+    def grid(self, m: int, n: int, batch: int = 1) -> tuple[int, int, int]:
+        """Return the blocks of a launch for a product's extents."""
+        return -(-m // self.tile.m) * -(-n // self.tile.n), batch, 1
+
+
+def _described(epilogue: CustomEpilogue, inputs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return kind and type of each input that is read."""
+    found = {}
+    for name in epilogue.expression.used_inputs:
+        given = inputs.get(name)
+        if not isinstance(given, tuple) or len(given) != 2 or given[0] not in INPUT_KINDS:
+            raise InvalidProblemError(
+                f"inputs: {name!r} is {given!r}; it must be a pair of what it broadcasts along, of "
+                f"{', '.join(INPUT_KINDS)}, and its type"
+            )
+        found[name] = (given[0], "float32" if given[0] == "number" else name_of(given[1], name))
+    return found
+
+
+def _resolved(epilogue: CustomEpilogue, operand: str, inputs: Mapping[str, tuple[str, str]]) -> Resolved:
+    ranks = {"number": NUMBER, "scalar": ZERO_DIM}
+    named = {name: (dtype, ranks.get(kind, ARRAY)) for name, (kind, dtype) in inputs.items()}
+    return resolve(epilogue.expression, operand, named)
+
+
+def result_types(epilogue: CustomEpilogue, operand: str, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the types of an epilogue's results for operands and inputs of given types."""
+    return _resolved(epilogue, operand, _described(epilogue, inputs)).out_types
+
+
+@functools.lru_cache(maxsize=256)
+def _text(
+    epilogue: CustomEpilogue, operand: str, layout: str, inputs: tuple[tuple[str, tuple[str, str]], ...]
+) -> KernelText:
+    kinds = {name: kind for name, (kind, _) in inputs}
+    return kernel_text(_resolved(epilogue, operand, dict(inputs)), operand, layout, kinds)
+
+
+def text_of(epilogue: CustomEpilogue, operand: str, layout: str, inputs: Mapping[str, Any]) -> KernelText:
+    """Return the kernel's text for operands and inputs of given types."""
+    return _text(epilogue, operand, layout, tuple(_described(epilogue, inputs).items()))
+
+
+@functools.lru_cache(maxsize=256)
+def python_function(kernel: KernelText) -> Any:
+    """Return a kernel as a Python function whose source Triton can read."""
+    import triton.language as tl
+
+    file = f"<rocpy {hashlib.sha256(kernel.text.encode()).hexdigest()[:16]}>"
+    linecache.cache[file] = (len(kernel.text), None, kernel.text.splitlines(keepends=True), file)
+    names: dict[str, Any] = {"tl": tl, "__name__": "rocpy.epilogues.generated"}
+    # The text is made of names that were checked and of numbers.
+    exec(compile(kernel.text, file, "exec"), names)  # noqa: S102
+    return names[kernel.name]
+
+
+def compile_kernel(
+    epilogue: CustomEpilogue,
+    arch: str,
+    *,
+    dtype: Any = "float16",
+    layout: str = "nn",
+    inputs: Mapping[str, Any] | None = None,
+    tile: Tile | None = None,
+    even_k: bool = True,
+    contraction: bool = True,
+    folder: Path | None = None,
+) -> FusedKernel:
+    """Return the code object of a product with an epilogue inlined; no GPU is needed.
+
+    Parameters
+    ----------
+    epilogue
+        The epilogue.
+    arch
+        Architecture, of :data:`ARCHITECTURES`.
+    dtype
+        Type of a and b: float16, bfloat16 or float32.
+    layout
+        ``n`` or ``t`` for each of a and b: row-major, or the transposed view of that.
+    inputs
+        For each input that is read, a pair of what it broadcasts along (``"row"``: one value per column, ``"column"``,
+        ``"full"``, ``"scalar"``, ``"number"``) and its type.
+    tile
+        Tile sizes; the first of :func:`tiles` for a large product by default.
+    even_k
+        Whether K is a multiple of the tile's.
+    contraction
+        Whether a product and a sum may become one fused operation; ``TRITON_DEFAULT_FP_FUSION`` has no say.
+    folder
+        Where compiled kernels are kept; rocpy's cache by default.
+
+    Returns
+    -------
+    FusedKernel
+        Its code object, instructions and launch.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the architecture or an input is none of those.
+    UnsupportedError
+        If Triton is needed and not installed, or the kernel has no such type.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> relu_bias = rocpy.epilogue(lambda x, bias: np.maximum(x + bias, 0))
+    >>> kernel = rocpy.epilogues.compile_kernel(relu_bias, "gfx942", inputs={"bias": ("row", "float16")})
+    >>> kernel.name, kernel.scratch_bytes, "v_mfma" in kernel.isa
+    ('fused_matmul', 0, True)
+    """
+    if arch not in ARCHITECTURES:
+        raise InvalidProblemError(f"arch={arch!r}; kernels are made for {', '.join(ARCHITECTURES)}")
+    if len(layout) != 2 or set(layout) - set("nt"):
+        raise InvalidProblemError(f"layout={layout!r}; it must be two letters of 'n' and 't', for a and for b")
+    kernel = text_of(epilogue, name_of(dtype), layout, inputs or {})
+    tile = tiles(4096, 4096, arch, name_of(dtype))[0] if tile is None else tile
+    options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": contraction}
+    constants = {"BM": tile.m, "BN": tile.n, "BK": tile.k, "GROUP": tile.group, "EVEN_K": even_k}
+    key = _key(kernel, arch, options, constants)
+    folder = _folder() if folder is None else folder
+    kept = _read(folder / f"{key}.json")
+    if kept is None:
+        kept = _compile(kernel, arch, options, constants, tile)
+        _write(folder / f"{key}.json", kept)
+    return kept
+
+
+def _version() -> str:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("triton")
+    return ""
+
+
+def _key(kernel: KernelText, arch: str, options: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
+    signature = [dataclasses.astuple(argument) for argument in kernel.arguments]
+    record = [_FORMAT, kernel.text, signature, arch, sorted(options.items()), sorted(constants.items()), _version()]
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()[:32]
+
+
+def _folder() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / "kernels"
+
+
+def _compile(
+    kernel: KernelText, arch: str, options: Mapping[str, Any], constants: Mapping[str, Any], tile: Tile
+) -> FusedKernel:
+    try:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError:
+        raise UnsupportedError(
+            "a fused kernel must be compiled and Triton is not installed: pip install 'rocpy[fused]', or use another "
+            "lowering"
+        ) from None
+    function = triton.jit(python_function(kernel))
+    signature = {argument.name: argument.signature for argument in kernel.arguments}
+    signature |= dict.fromkeys(constants, "constexpr")
+    # Pointers from an allocator, and strides of rows that begin where vectors of 16 bytes may.
+    aligned = {
+        (place,): [["tt.divisibility", 16]]
+        for place, argument in enumerate(kernel.arguments)
+        if argument.kind == "pointer" or (argument.kind == "stride" and argument.of in ("a", "b"))
+    }
+    source = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
+    with tempfile.TemporaryDirectory(prefix="rocpy-triton-") as scratch, _cached_in(scratch):
+        made = triton.compile(source, target=GPUTarget("hip", arch, ARCHITECTURES[arch]), options=dict(options))
+    return FusedKernel(
+        code=made.asm["hsaco"],
+        isa=made.asm["amdgcn"],
+        name=made.metadata.name,
+        arch=arch,
+        tile=tile,
+        threads=made.metadata.num_warps * ARCHITECTURES[arch],
+        shared_bytes=made.metadata.shared,
+        scratch_bytes=int(_SCRATCH.findall(made.asm["amdgcn"])[-1]),
+        arguments=tuple((argument.name, argument.signature) for argument in kernel.arguments),
+    )
+
+
+@contextlib.contextmanager
+def _cached_in(folder: str) -> Any:
+    """Keep Triton's own files out of the user's home: what is kept is ours."""
+    from triton import knobs
+
+    with knobs.cache.scope():
+        knobs.cache.dir = folder
+        yield
+
+
+def _read(path: Path) -> FusedKernel | None:
+    """Return a kept kernel; ``None`` where there is none, or none that can be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["code"] = bytes.fromhex(data["code"])
+        data["tile"] = Tile(**data["tile"])
+        data["arguments"] = tuple((name, kind) for name, kind in data["arguments"])
+        return FusedKernel(**data)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(path: Path, kernel: FusedKernel) -> None:
+    """Keep a kernel; a folder that cannot be written keeps nothing."""
+    data = dataclasses.asdict(kernel)
+    data["code"] = kernel.code.hex()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=path.stem, suffix=".tmp", delete=False
+        ) as file:
+            json.dump(data, file)
+        os.replace(file.name, path)  # noqa: PTH105 (both are names of files)
+
+
+def interpret(
+    epilogue: CustomEpilogue,
+    a: Any,
+    b: Any,
+    inputs: Mapping[str, Any],
+    described: Mapping[str, Any],
+    outs: Sequence[Any],
+    *,
+    tile: Tile,
+    alpha: float = 1.0,
+) -> None:
+    """Run the kernel in Triton's interpreter on torch tensors in CPU memory, into ``outs``.
+
+    It runs what is compiled, statement by statement, and so shows that the text is right; it says nothing of a GPU's
+    rounding of ``exp`` and ``erf``.
+
+    Parameters
+    ----------
+    epilogue
+        The epilogue.
+    a, b
+        Operands with two axes, or three with equal batches.
+    inputs
+        The inputs by name.
+    described
+        Kind and type of each, as :func:`compile_kernel` takes them.
+    outs
+        One tensor for each result.
+    tile
+        Tile sizes.
+    alpha
+        Factor of the product.
+    """
+    from triton.runtime.interpreter import InterpretedFunction
+
+    dtype = str(a.dtype).removeprefix("torch.")
+    layout = "".join("n" if x.stride(-1) == 1 else "t" for x in (a, b))
+    kernel = text_of(epilogue, dtype, layout, described)
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    arrays = {"a": a, "b": b, **inputs, **{f"out{number}": out for number, out in enumerate(outs)}}
+    values: list[Any] = []
+    for argument in kernel.arguments:
+        if argument.kind in ("pointer", "number"):
+            values.append(alpha if argument.of == "alpha" else arrays[argument.of])
+        elif argument.kind == "extent":
+            values.append({"M": m, "N": n, "K": k}[argument.name])
+        else:
+            values.append(_step(arrays[argument.of], argument.kind))
+    batch = a.shape[0] if a.dim() == 3 else 1
+    grid = (-(-m // tile.m) * -(-n // tile.n), batch)
+    InterpretedFunction(python_function(kernel))[grid](
+        *values, BM=tile.m, BN=tile.n, BK=tile.k, GROUP=tile.group, EVEN_K=k % tile.k == 0
+    )
+
+
+def _step(array: Any, kind: str) -> int:
+    """Return the distance between an array's rows, or between its batch entries."""
+    if kind == "batch":
+        return int(array.stride(0)) if array.dim() == 3 else 0
+    return int(array.stride(-2) if array.stride(-1) == 1 or array.shape[-1] == 1 else array.stride(-1))
