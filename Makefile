@@ -33,7 +33,7 @@ WITHOUT = $(if $(strip $(TORCH)),,--without-torch) $(if $(strip $(JAX)),,--witho
 unexport PYTHONPATH PYTHONHOME
 
 COMPILED := $(shell find csrc cmake rocpy tools/generate_abi.py -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \
-  -o -name '*.def' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.cmake' -o -name CMakeLists.txt -o -name generate_abi.py \) 2>/dev/null)
+  -o -name '*.S' -o -name '*.def' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.cmake' -o -name CMakeLists.txt -o -name generate_abi.py \) 2>/dev/null)
 
 .PHONY: help
 help: ## Show this list

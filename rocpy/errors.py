@@ -12,10 +12,14 @@ __all__ = [
     "ClosedError",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
+    "DivergentBarrierError",
     "InvalidArgumentError",
     "InvalidOperandError",
     "InvalidProblemError",
     "InvalidUsageError",
+    "KernelError",
+    "KernelIndexError",
+    "KernelTypeError",
     "LibraryError",
     "OutOfMemoryError",
     "RcclError",
@@ -24,6 +28,8 @@ __all__ = [
     "RemoteError",
     "RocpyError",
     "RocpyWarning",
+    "SharedMemoryRaceError",
+    "UninitializedResultError",
     "UnsupportedError",
 ]
 
@@ -155,6 +161,59 @@ class RcclSystemError(RcclError):
 
 class RcclInternalError(RcclError):
     """A fault inside the collectives' library."""
+
+
+class KernelTypeError(RocpyError, TypeError):
+    """A kernel cannot be compiled for the types of its arguments."""
+
+
+class KernelError(RocpyError, RuntimeError):
+    """A kernel failed while it ran.
+
+    Parameters
+    ----------
+    message
+        What happened and what to do, for a person.
+    kernel
+        Name of the kernel.
+    block, thread
+        Indices (x, y, z) of the block and of the thread in it.
+    filename, line
+        Source line that the thread was at; ``None`` where that is not known.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        kernel: str | None = None,
+        block: tuple[int, int, int] | None = None,
+        thread: tuple[int, int, int] | None = None,
+        filename: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kernel = kernel
+        self.block = block
+        self.thread = thread
+        self.filename = filename
+        self.line = line
+
+
+class DivergentBarrierError(KernelError):
+    """Some threads of a group wait at a barrier or in a collective that the others do not reach."""
+
+
+class SharedMemoryRaceError(KernelError):
+    """Two threads of a block access the same shared memory, one of them writing, with no barrier between."""
+
+
+class KernelIndexError(KernelError, IndexError):
+    """A kernel accesses an element that its array does not have."""
+
+
+class UninitializedResultError(KernelError):
+    """A kernel uses what nobody has written: shared memory, or a result that is undefined in this thread."""
 
 
 class RocpyWarning(RuntimeWarning):

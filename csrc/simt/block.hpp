@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Runs one block: its threads as fibers, their barriers and collectives, its shared memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "context.hpp"
+#include "error.hpp"
+#include "shared_check.hpp"
+#include "simt.h"
+
+namespace rocpy::simt {
+
+struct Fiber {
+  rocpy_simt_state state{};  // first: rocpy_simt_current hands out its address
+  Context context;
+  Fiber *next = nullptr;  // in the one list that the fiber is in
+  std::size_t place = 0;  // among the runner's fibers and stacks
+};
+
+// First in, first out, through the fibers themselves.
+struct FiberList {
+  Fiber *head = nullptr;
+  Fiber *tail = nullptr;
+
+  void push(Fiber *fiber);
+  Fiber *pop();
+  void splice(FiberList &other);  // takes all of the other's to its end
+};
+
+// Threads that wait for each other: the block, or an aligned run of ranks.
+struct Group {
+  int32_t size = 0;
+  int32_t exited = 0;
+  int32_t arrived = 0;
+  uint32_t generation = 0;  // collectives and barriers done; the low bit chooses the buffer
+  uint32_t barriers = 0;
+  bool collective = false;     // what is waited for
+  const char *site = nullptr;  // where the first of the waiting threads stands
+  Index3 thread{};             // and which one that is
+  FiberList waiting;
+  std::vector<std::max_align_t> slots[2];
+};
+
+// One worker's blocks, one after the other. Fibers, stacks and buffers are kept from block to block and from launch to
+// launch.
+class BlockRunner {
+ public:
+  explicit BlockRunner(int64_t stack_bytes) : stack_bytes_(stack_bytes) {}
+
+  int64_t stack_bytes() const { return stack_bytes_; }
+
+  // Makes ready for the blocks of one launch.
+  void begin(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config);
+
+  // Runs one block to its end; gives its error, if it has one.
+  std::unique_ptr<Error> run(int64_t block_rank);
+
+  uint64_t switches() const { return switches_; }
+
+  // The runner whose block the calling OS thread runs, with the state of the running fiber.
+  static thread_local BlockRunner *running __attribute__((tls_model("initial-exec")));
+  rocpy_simt_state *state() { return &current_->state; }
+
+  void barrier(rocpy_simt_state *state, int32_t width);
+  void *slots(rocpy_simt_state *state, int32_t width, int64_t bytes);
+  bool arrive(rocpy_simt_state *state, int32_t width);
+  void release(rocpy_simt_state *state, int32_t width);
+  int32_t group_size(rocpy_simt_state *state, int32_t width) { return group(state, width).size; }
+  void *shared(rocpy_simt_state *state, const void *key, int64_t bytes);
+  void *dynamic_shared() { return arena_; }
+  void access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
+  void stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes);
+  [[noreturn]] void raise(rocpy_simt_state *state, int32_t code, const void *information);
+
+ private:
+  struct Level {  // the groups of one width, over the whole block
+    int32_t width = 0;
+    bool used = false;
+    std::vector<Group> groups;
+  };
+  struct Allocation {
+    const void *key;
+    std::size_t offset;
+    int64_t bytes;
+  };
+
+  static void fiber_main();
+
+  Group &group(rocpy_simt_state *state, int32_t width);
+  Level &open_level(rocpy_simt_state *state, int32_t width);
+  void start_thread(Fiber &fiber);
+  void finish_thread(Fiber &fiber);
+  void describe_launch(rocpy_simt_state &state) const;
+  void add_fiber();
+  Fiber *fresh_fiber();
+  Fiber *next_fiber();
+  void wait(Group &group);
+  void free_waiting(Group &group);
+  void enter(Group &group, rocpy_simt_state *state, bool collective);
+  [[noreturn]] void fail(Fault fault, const rocpy_simt_state *state, std::string detail,
+                         const char *other_site = nullptr, const Index3 *other = nullptr);
+  [[noreturn]] void fail_diverged(Group &group, std::string detail);
+  [[noreturn]] void drop_fibers();
+  std::unique_ptr<Error> describe(Fault fault, const rocpy_simt_state *state, std::string detail) const;
+  void leave(Fiber *to, bool last);
+  uint64_t random();
+
+  int64_t stack_bytes_;
+  rocpy_simt_kernel kernel_ = nullptr;
+  void *arguments_ = nullptr;
+  rocpy_simt_config config_{};
+  int32_t size_ = 0;
+
+  Context main_;
+  Fiber *current_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Stack> stacks_;
+  std::size_t fibers_used_ = 0;
+  FiberList ready_;
+  FiberList idle_;  // their threads are done; their stacks may be used again
+
+  Index3 block_{};
+  int64_t block_rank_ = 0;
+  int32_t started_ = 0;
+  int32_t finished_ = 0;
+  std::vector<Index3> indices_;  // of the threads, by rank
+  std::vector<int32_t> order_;   // in which the threads start
+  std::vector<uint32_t> done_;   // stamp of the block in which the thread of this rank has ended
+  uint32_t stamp_ = 0;
+  Level levels_[8];  // the block, then widths 1, 2, 4 ... 64
+  bool levels_used_ = false;
+
+  std::vector<char> memory_;
+  char *arena_ = nullptr;  // the aligned part of it
+  std::size_t arena_bytes_ = 0;
+  std::size_t arena_used_ = 0;
+  std::vector<Allocation> allocations_;
+  SharedCheck check_;
+
+  uint64_t random_state_ = 0;
+  uint64_t switches_ = 0;
+  std::unique_ptr<Error> error_;
+  std::unique_ptr<Error> pending_;  // what is reported if nothing worse is found
+};
+
+}  // namespace rocpy::simt

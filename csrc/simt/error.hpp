@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What went wrong in a grid, copied out of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace rocpy::simt {
+
+using Index3 = std::array<int32_t, 3>;
+
+enum class Fault {
+  exception,      // the kernel raised
+  divergence,     // threads of a group wait at different places, or have left
+  race,           // two threads touched one shared byte, one of them writing, with no barrier between
+  uninitialised,  // a shared byte that nobody wrote, or a poisoned result
+  shared_memory,  // more than a block may have
+  out_of_memory,  // of the machine
+  unsupported     // a group that the block does not have
+};
+
+struct Error {
+  Fault fault = Fault::exception;
+  int64_t block_rank = 0;  // the lowest of those that failed is kept
+  Index3 block{};
+  Index3 thread{};
+  std::string site;  // "file:line", empty where unknown
+  bool has_other = false;
+  Index3 other_thread{};
+  std::string other_site;
+  std::string detail;
+  int32_t code = 0;                   // of the exception, Numba's
+  const void *information = nullptr;  // of the exception, Numba's
+};
+
+// Takes what rocpy_simt_launch gave.
+inline std::unique_ptr<Error> take(void *error) { return std::unique_ptr<Error>(static_cast<Error *>(error)); }
+
+}  // namespace rocpy::simt

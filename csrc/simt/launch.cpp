@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// A grid: blocks are handed out in order to the threads that take part; the first block in that order that fails is the
+// one reported.
+#include "launch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "block.hpp"
+#include "pool.hpp"
+
+namespace rocpy::simt {
+
+namespace {
+
+constexpr std::size_t kKeptRunners = 32;
+constexpr int64_t kMostBlocksAtOnce = 16;
+
+// Runners that no launch uses: their stacks are mapped and warm.
+class RunnerStore {
+ public:
+  std::unique_ptr<BlockRunner> take(int64_t stack_bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
+      if ((*it)->stack_bytes() != stack_bytes) continue;
+      std::unique_ptr<BlockRunner> found = std::move(*it);
+      idle_.erase(std::next(it).base());
+      return found;
+    }
+    return std::make_unique<BlockRunner>(stack_bytes);
+  }
+
+  void give_back(std::unique_ptr<BlockRunner> runner) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_.size() < kKeptRunners) idle_.push_back(std::move(runner));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BlockRunner>> idle_;
+};
+
+RunnerStore &store() {
+  static auto *const runners = new RunnerStore;  // never taken down: threads of the pool may hold runners at exit
+  return *runners;
+}
+
+class Grid {
+ public:
+  Grid(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config)
+      : kernel_(kernel), arguments_(arguments), config_(config) {
+    blocks_ = static_cast<int64_t>(config.grid[0]) * config.grid[1] * config.grid[2];
+  }
+
+  std::unique_ptr<Error> run() {
+    const int threads = config_.threads > 0 ? config_.threads : default_threads();
+    const int64_t helpers = std::min<int64_t>(threads, blocks_) - 1;
+    // A few turns for each thread even out what blocks differ in.
+    chunk_ = std::clamp<int64_t>(blocks_ / (8 * (helpers + 1)), 1, kMostBlocksAtOnce);
+    run_with_helpers(static_cast<int>(helpers), [this] { take_blocks(); });
+    return std::move(error_);
+  }
+
+  uint64_t switches() const { return switches_.load(); }
+
+ private:
+  void take_blocks() {
+    if (next_.load(std::memory_order_relaxed) >= blocks_) return;
+    try {
+      std::unique_ptr<BlockRunner> runner = store().take(config_.stack_bytes);
+      runner->begin(kernel_, arguments_, config_);
+      while (!failed_.load(std::memory_order_relaxed)) {
+        const int64_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
+        if (first >= blocks_) break;
+        // Blocks before a failed one are still run, so that the error does not depend on the threads.
+        for (int64_t block = first; block < std::min(first + chunk_, blocks_); ++block) {
+          if (std::unique_ptr<Error> error = runner->run(block)) {
+            keep(std::move(error));
+            break;
+          }
+        }
+      }
+      switches_ += runner->switches();
+      store().give_back(std::move(runner));
+    } catch (const std::bad_alloc &) {
+      auto error = std::make_unique<Error>();
+      error->fault = Fault::out_of_memory;
+      error->detail = "no memory for the fibers' stacks";
+      keep(std::move(error));
+    }
+  }
+
+  void keep(std::unique_ptr<Error> error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failed_ = true;
+    if (!error_ || error->block_rank < error_->block_rank) error_ = std::move(error);
+  }
+
+  rocpy_simt_kernel kernel_;
+  void *arguments_;
+  rocpy_simt_config config_;
+  int64_t blocks_ = 0;
+  int64_t chunk_ = 1;
+  std::atomic<int64_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::atomic<uint64_t> switches_{0};
+  std::mutex mutex_;
+  std::unique_ptr<Error> error_;
+};
+
+}  // namespace
+
+std::unique_ptr<Error> launch(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config) {
+  return Grid(kernel, arguments, config).run();
+}
+
+double measure_switch_ns(int32_t threads, int32_t rounds) {
+  rocpy_simt_config config{};
+  for (int axis = 0; axis < 3; ++axis) config.grid[axis] = config.block[axis] = 1;
+  config.block[0] = threads;
+  config.warp_size = 64;
+  config.threads = 1;
+  config.stack_bytes = 65536;
+  const auto kernel = [](void *arguments) {
+    const int32_t count = *static_cast<const int32_t *>(arguments);
+    for (int32_t i = 0; i < count; ++i) rocpy_simt_barrier(rocpy_simt_current(), 0);
+  };
+  Grid grid(kernel, &rounds, config);
+  timespec begin{}, end{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);  // what the thread spends, however busy the machine is
+  grid.run();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  const double elapsed =
+      1e9 * static_cast<double>(end.tv_sec - begin.tv_sec) + static_cast<double>(end.tv_nsec - begin.tv_nsec);
+  return elapsed / static_cast<double>(std::max<uint64_t>(1, grid.switches()));
+}
+
+}  // namespace rocpy::simt
+
+using rocpy::simt::BlockRunner;
+
+extern "C" {
+
+rocpy_simt_state *rocpy_simt_current(void) { return BlockRunner::running->state(); }
+
+void rocpy_simt_barrier(rocpy_simt_state *state, int32_t width) { BlockRunner::running->barrier(state, width); }
+
+void *rocpy_simt_slots(rocpy_simt_state *state, int32_t width, int64_t bytes) {
+  return BlockRunner::running->slots(state, width, bytes);
+}
+
+int32_t rocpy_simt_arrive(rocpy_simt_state *state, int32_t width) {
+  return BlockRunner::running->arrive(state, width) ? 1 : 0;
+}
+
+void rocpy_simt_release(rocpy_simt_state *state, int32_t width) { BlockRunner::running->release(state, width); }
+
+int32_t rocpy_simt_group_size(rocpy_simt_state *state, int32_t width) {
+  return BlockRunner::running->group_size(state, width);
+}
+
+void *rocpy_simt_shared(rocpy_simt_state *state, const void *key, int64_t bytes) {
+  return BlockRunner::running->shared(state, key, bytes);
+}
+
+void *rocpy_simt_dynamic_shared(rocpy_simt_state *) { return BlockRunner::running->dynamic_shared(); }
+
+void rocpy_simt_access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
+  BlockRunner::running->access(state, address, bytes, kind);
+}
+
+void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bits, int32_t bytes) {
+  const auto word = static_cast<uint64_t>(bits);
+  BlockRunner::running->stored(state, address, bytes == 4 ? word & 0xffffffffu : word, bytes);
+}
+
+void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information) {
+  BlockRunner::running->raise(state, code, information);
+}
+
+void *rocpy_simt_launch(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config *config) {
+  return rocpy::simt::launch(kernel, arguments, *config).release();
+}
+
+}  // extern "C"

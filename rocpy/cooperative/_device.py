@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel may name: thread indices, memory, barriers, atomics, groups. Outside a kernel these only say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from rocpy.errors import UnsupportedError
+
+
+def outside(name: str) -> NoReturn:
+    """Raise: the name means something inside a kernel only."""
+    raise UnsupportedError(
+        f"coop.{name} can only be used inside a kernel; decorate the function with coop.jit and launch it"
+    )
+
+
+class Index3:
+    """Three 32-bit numbers of the running thread, as ``coop.threadIdx.x``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def ranks(out):
+    ...     out[coop.blockIdx.x, coop.threadIdx.x] = coop.blockIdx.x * coop.blockDim.x + coop.threadIdx.x
+    >>> out = np.empty((2, 3), np.int32)
+    >>> ranks[2, 3](out)
+    >>> out.tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"coop.{self.name}"
+
+    @property
+    def x(self) -> int:
+        """First number."""
+        outside(f"{self.name}.x")
+
+    @property
+    def y(self) -> int:
+        """Second number."""
+        outside(f"{self.name}.y")
+
+    @property
+    def z(self) -> int:
+        """Third number."""
+        outside(f"{self.name}.z")
+
+
+threadIdx = Index3("threadIdx")  # noqa: N816 - the names that kernels have everywhere
+blockIdx = Index3("blockIdx")  # noqa: N816
+blockDim = Index3("blockDim")  # noqa: N816
+gridDim = Index3("gridDim")  # noqa: N816
+
+
+class Group:
+    """Threads that work together: a block or a warp. Made by `this_block` and `this_warp`, inside a kernel."""
+
+    def rank(self) -> int:
+        """Return the thread's rank in the group, x fastest."""
+        outside("this_block().rank")
+
+    def size(self) -> int:
+        """Return how many threads the group has."""
+        outside("this_block().size")
+
+
+def this_block() -> Group:
+    """Return the group of all threads of the block.
+
+    Returns
+    -------
+    Group
+        With ``rank()`` and ``size()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def total(x, out):
+    ...     result = coop.sum(coop.this_block(), x[coop.threadIdx.x])
+    ...     if coop.threadIdx.x == 0:
+    ...         out[0] = result
+    >>> out = np.empty(1, np.int64)
+    >>> total[1, 100](np.arange(100), out)
+    >>> int(out[0])
+    4950
+    """
+    outside("this_block")
+
+
+def this_warp(width: int = 0) -> Group:
+    """Return the group of the thread's warp, or of an aligned run of `width` ranks in it.
+
+    Parameters
+    ----------
+    width
+        A power of two up to the warp size; 0 for the warp size, which is 64 on CDNA and 32 on RDNA.
+
+    Returns
+    -------
+    Group
+        With ``rank()`` and ``size()``. The last warp of a block may be short.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def pairs(x, out):
+    ...     i = coop.threadIdx.x
+    ...     out[i] = coop.sum(coop.this_warp(2), x[i], all=True)
+    >>> out = np.empty(6, np.int64)
+    >>> pairs[1, 6](np.arange(6), out)
+    >>> out.tolist()
+    [1, 1, 5, 5, 9, 9]
+    """
+    outside("this_warp")
+
+
+def syncthreads() -> None:
+    """Wait until every thread of the block that has not left the kernel is here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def reverse(x):
+    ...     held = coop.shared.array(4, np.int64)
+    ...     i = coop.threadIdx.x
+    ...     held[i] = x[i]
+    ...     coop.syncthreads()
+    ...     x[i] = held[3 - i]
+    >>> x = np.arange(4)
+    >>> reverse[1, 4](x)
+    >>> x.tolist()
+    [3, 2, 1, 0]
+    """
+    outside("syncthreads")
+
+
+def syncwarp() -> None:
+    """Wait until every thread of the warp that has not left the kernel is here."""
+    outside("syncwarp")
+
+
+def barrier(group: Group) -> None:
+    """Wait until every thread of the group that has not left the kernel is here.
+
+    Parameters
+    ----------
+    group
+        Block or warp.
+    """
+    outside("barrier")
+
+
+def grid(ndim: int) -> Any:
+    """Return the thread's place in the whole grid: a number, or a tuple of two or three.
+
+    Parameters
+    ----------
+    ndim
+        1, 2 or 3.
+    """
+    outside("grid")
+
+
+def gridsize(ndim: int) -> Any:
+    """Return the extents of the whole grid in threads: a number, or a tuple of two or three.
+
+    Parameters
+    ----------
+    ndim
+        1, 2 or 3.
+    """
+    outside("gridsize")
+
+
+def ThreadData(count: int, dtype: Any) -> Any:  # noqa: N802 - it makes an array, as a class would
+    """Return an array of the thread's own, its length known when the kernel is compiled.
+
+    Parameters
+    ----------
+    count
+        Number of elements: a literal or a global constant.
+    dtype
+        Their type, as ``np.float32``.
+
+    Notes
+    -----
+    There is one array for each place in the source, as with ``coop.local.array``: the next execution of the same call
+    gives the same memory.
+    """
+    outside("ThreadData")
+
+
+class _Arrays:
+    """Where a kernel gets arrays from: ``coop.shared`` and ``coop.local``."""
+
+    def __init__(self, name: str, array: Callable[..., Any]) -> None:
+        self.name = name
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"coop.{self.name}"
+
+
+def shared_array(shape: Any, dtype: Any) -> Any:
+    """Return an array that the threads of the block share; one for each place in the source.
+
+    Parameters
+    ----------
+    shape
+        Number of elements or tuple of extents, known when the kernel is compiled. 0: the block's dynamic shared memory,
+        whose size is the fourth number of the launch.
+    dtype
+        Type of the elements.
+    """
+    outside("shared.array")
+
+
+def local_array(shape: Any, dtype: Any) -> Any:
+    """Return an array of the thread's own; one for each place in the source.
+
+    Parameters
+    ----------
+    shape
+        Number of elements or tuple of extents, known when the kernel is compiled.
+    dtype
+        Type of the elements.
+    """
+    outside("local.array")
+
+
+shared = _Arrays("shared", shared_array)
+local = _Arrays("local", local_array)
+
+
+class _Atomics:
+    """Read, change and write in one step, on an element of an array: ``coop.atomic.add(array, index, value)``.
+
+    ``add``, ``sub``, ``max``, ``min``, ``and_``, ``or_``, ``xor``, ``exch`` and ``cas`` (``cas(array, index, expected,
+    value)``); each returns what the element held before.
+    """
+
+    def __repr__(self) -> str:
+        return "coop.atomic"
+
+
+def _atomic(name: str) -> Callable[..., Any]:
+    def function(array: Any, index: Any, value: Any) -> Any:
+        outside(f"atomic.{name}")
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def _cas(array: Any, index: Any, expected: Any, value: Any) -> Any:
+    outside("atomic.cas")
+
+
+ATOMIC_OPERATIONS = ("add", "sub", "max", "min", "and_", "or_", "xor", "exch")
+atomic = _Atomics()
+for _name in ATOMIC_OPERATIONS:
+    setattr(_Atomics, _name, staticmethod(_atomic(_name)))
+_Atomics.cas = staticmethod(_cas)

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: MIT
+"""``coop.jit``: kernels as objects, their launch on numpy, torch and DLPack arguments, and their errors."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn, overload
+
+import numpy as np
+
+from rocpy import platform
+from rocpy.cooperative import _simt
+from rocpy.errors import (
+    DivergentBarrierError,
+    InvalidOperandError,
+    InvalidProblemError,
+    KernelError,
+    KernelIndexError,
+    KernelTypeError,
+    OutOfMemoryError,
+    SharedMemoryRaceError,
+    UninitializedResultError,
+    UnsupportedError,
+)
+
+MOST_THREADS = 1024  # of a block, on every AMD GPU
+SHARED_LIMIT_BYTES = 65536  # of a block, on every AMD GPU but gfx950
+MOST_BLOCKS = 2**31 - 1
+_lock = threading.RLock()
+
+
+class Kernel:
+    """A Python function that runs once for each thread of a grid. Made by `jit`.
+
+    ``kernel[grid, block](*arguments)`` launches it, ``kernel[grid, block, stream, shared_bytes](*arguments)`` on a
+    stream and with dynamic shared memory. Grid and block are numbers or tuples of up to three. Results are there when
+    the call returns.
+
+    Attributes
+    ----------
+    function
+        The Python function.
+    name
+        Its name.
+    debug
+        Whether its launches are checked.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        debug: bool,
+        seed: int,
+        cache: bool,
+        warp_size: int,
+        threads: int,
+        stack_bytes: int,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = function.__name__
+        self.debug = debug
+        self.cache = cache and not debug
+        self._settings: dict[str, Any] = {
+            "warp_size": warp_size,
+            "debug": debug,
+            "shuffle": debug,
+            "seed": seed,
+            "threads": threads,
+            "stack_bytes": stack_bytes,
+            "shared_limit_bytes": SHARED_LIMIT_BYTES,
+        }
+        self._launcher: Any = None
+        self._launches: dict[Any, Launch] = {}
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def __call__(self, *_arguments: Any) -> NoReturn:
+        """Refuse: a kernel needs a grid."""
+        raise InvalidProblemError(f"kernel {self.name}: give it a grid and a block, as {self.name}[grid, block](...)")
+
+    def __getitem__(self, configuration: Any) -> Launch:
+        """Return the kernel for one grid and block."""
+        try:
+            return self._launches[configuration]
+        except (KeyError, TypeError):
+            pass
+        launch = Launch(self, configuration)
+        if launch.stream is None:
+            if len(self._launches) > 256:
+                self._launches.clear()
+            self._launches[configuration] = launch
+        return launch
+
+    @property
+    def launcher(self) -> Any:
+        """The compiled forms; making them imports Numba."""
+        if self._launcher is None:
+            with _lock:
+                if self._launcher is None:
+                    self._launcher = _adapter().Launcher(self)
+        return self._launcher
+
+
+def _adapter() -> Any:
+    try:
+        from rocpy.cooperative import numba_launch
+    except ModuleNotFoundError as error:
+        if error.name not in {"numba", "llvmlite"}:
+            raise
+        raise UnsupportedError(
+            f"kernels are compiled by Numba, which is not installed ({error}): pip install 'rocpy[cooperative]'"
+        ) from None
+    return numba_launch
+
+
+class Launch:
+    """A kernel with its grid and block; called with the kernel's arguments."""
+
+    def __init__(self, kernel: Kernel, configuration: Any) -> None:
+        parts = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not 2 <= len(parts) <= 4:
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: launched with {len(parts)} settings; expected [grid, block], "
+                "[grid, block, stream] or [grid, block, stream, shared_bytes]"
+            )
+        self._kernel = kernel
+        grid = _extents(kernel, "grid", parts[0])
+        block = _extents(kernel, "block", parts[1])
+        self.stream = parts[2] if len(parts) > 2 else None
+        shared = parts[3] if len(parts) > 3 else 0
+        threads = block[0] * block[1] * block[2]
+        if threads > MOST_THREADS:
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: a block of {threads} threads; at most {MOST_THREADS} are possible"
+            )
+        if grid[0] * grid[1] * grid[2] > MOST_BLOCKS:
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: a grid of {grid} blocks; at most {MOST_BLOCKS} are possible"
+            )
+        if (
+            isinstance(shared, bool)
+            or not isinstance(shared, (int, np.integer))
+            or not 0 <= shared <= SHARED_LIMIT_BYTES
+        ):
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: {shared!r} bytes of dynamic shared memory; "
+                f"from 0 to {SHARED_LIMIT_BYTES} are possible"
+            )
+        self._empty = 0 in grid
+        self._config = _simt.Config(grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings)
+        self._address = self._config.address
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run the grid on the arguments, to its end."""
+        kernel = self._kernel
+        launcher = kernel.launcher
+        if self.stream is not None:
+            _wait_for(self.stream)
+        values = [a if type(a) is np.ndarray else _value_of(kernel, i, a) for i, a in enumerate(arguments)]
+        _check_count(kernel, len(values))
+        if self._empty:
+            return
+        error = launcher(self._address, *values)
+        if error:
+            _raise(kernel, _simt.take_error(error))
+
+
+def _check_count(kernel: Kernel, count: int) -> None:
+    code = kernel.function.__code__
+    if count == code.co_argcount or code.co_flags & 0x04:
+        return
+    required = code.co_argcount - len(kernel.function.__defaults__ or ())
+    if not required <= count <= code.co_argcount:
+        names = ", ".join(code.co_varnames[: code.co_argcount])
+        raise InvalidProblemError(f"kernel {kernel.name}({names}) was called with {count} arguments")
+
+
+def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    least = 0 if what == "grid" else 1
+    numbers = [int(p) for p in parts if isinstance(p, (int, np.integer)) and not isinstance(p, bool)]
+    if len(numbers) != len(parts) or not 1 <= len(parts) <= 3:
+        raise InvalidProblemError(
+            f"kernel {kernel.name}: {what} is {value!r}; it must be an integer or a tuple of one to three"
+        )
+    if min(numbers) < least or max(numbers) > MOST_BLOCKS:
+        raise InvalidProblemError(
+            f"kernel {kernel.name}: {what} is {value!r}; extents must be {least} or more, below 2**31"
+        )
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _wait_for(stream: Any) -> None:
+    """What was queued before comes first; the kernel itself is done when the launch returns."""
+    synchronize = getattr(stream, "synchronize", None)
+    if synchronize is None:
+        raise InvalidOperandError(
+            f"stream: {type(stream).__name__} has no synchronize(); pass a stream of rocpy's or torch's"
+        )
+    synchronize()
+
+
+def _value_of(kernel: Kernel, index: int, argument: Any) -> Any:
+    if isinstance(argument, (np.ndarray, bool, int, float, complex, np.generic)):
+        return argument
+    names = kernel.function.__code__.co_varnames
+    name = names[index] if index < len(names) else f"argument {index}"
+    if isinstance(argument, tuple):
+        return tuple(_value_of(kernel, index, each) for each in argument)
+    if type(argument).__module__.partition(".")[0] == "torch":
+        return _from_torch(kernel, name, argument)
+    if not hasattr(argument, "__dlpack__"):
+        raise InvalidOperandError(
+            f"kernel {kernel.name}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
+        )
+    try:
+        return np.from_dlpack(argument)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidOperandError(
+            f"kernel {kernel.name}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU "
+            f"can use: {error}"
+        ) from None
+
+
+def _from_torch(kernel: Kernel, name: str, tensor: Any) -> np.ndarray:
+    if tensor.device.type != "cpu":
+        raise UnsupportedError(
+            f"kernel {kernel.name}: {name} is on {tensor.device}; kernels run on the CPU, pass {name}.cpu()"
+        )
+    if tensor.requires_grad:
+        raise InvalidOperandError(
+            f"kernel {kernel.name}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
+        )
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InvalidOperandError(
+            f"kernel {kernel.name}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
+        ) from None
+
+
+def _place(site: str) -> tuple[str | None, int | None]:
+    filename, _, line = site.rpartition(":")
+    return (filename, int(line)) if line.isdigit() else (None, None)
+
+
+_CLASSES = {
+    "divergence": DivergentBarrierError,
+    "race": SharedMemoryRaceError,
+    "uninitialised": UninitializedResultError,
+    "shared_memory": KernelError,
+    "unsupported": KernelError,
+}
+
+
+def _raise(kernel: Kernel, error: dict[str, Any]) -> NoReturn:
+    fault, block, thread = error["fault"], error["block"], error["thread"]
+    filename, line = _place(error["site"])
+    if fault == "out_of_memory":
+        raise OutOfMemoryError(f"kernel {kernel.name}: {error['detail']}; use smaller blocks or a smaller stack_bytes")
+    where = {"kernel": kernel.name, "block": block, "thread": thread, "filename": filename, "line": line}
+    who = f"kernel {kernel.name}, block {block}, thread {thread}"
+    if fault == "exception":
+        _raise_exception(kernel, error, who, where)
+    at = f" at {filename}:{line}" if filename else ""
+    other_file, other_line = _place(error["other_site"])
+    other = f" thread {error['other_thread']} at {other_file}:{other_line}" if error["other_thread"] else ""
+    text = {
+        "divergence": f"{who} waits{at}"
+        + (f", but {error['detail']}" if error["detail"] else "")
+        + (f";{other} waits there" if other else ""),
+        "race": f"{who}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
+        "uninitialised": f"{who}{at}: {error['detail']}",
+        "shared_memory": f"{who}{at} asks for {error['detail']}",
+        "unsupported": f"{who}{at} uses {error['detail']}",
+    }[fault]
+    raise _CLASSES[fault](text, **where)
+
+
+def _raise_exception(kernel: Kernel, error: dict[str, Any], who: str, where: dict[str, Any]) -> NoReturn:
+    raised, place = _adapter().user_exception(error)
+    if raised is None:
+        raise KernelError(f"{who} failed with status {error['code']}", **where)
+    if isinstance(raised, IndexError) and place is None:
+        at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""
+        raise KernelIndexError(f"{who}{at}: {raised}", **where) from None
+    filename, line = (place[1], place[2]) if place else (where["filename"], where["line"])
+    raised.add_note(f"raised by {who}" + (f", at {filename}:{line}" if filename else ""))
+    if filename is None or line is None:
+        raise raised
+    # A frame whose place is that of the kernel's own raise statement.
+    frame = compile("\n" * (line - 1) + "raise exception", filename, "exec").replace(co_name=kernel.name)
+    exec(frame, {"exception": raised})  # noqa: S102 - one statement, written above
+    raise raised
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Kernel: ...
+@overload
+def jit(
+    *,
+    debug: bool | None = None,
+    seed: int = 0,
+    cache: bool = False,
+    warp_size: int = 64,
+    threads: int = 0,
+    stack_bytes: int = 65536,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    debug: bool | None = None,
+    seed: int = 0,
+    cache: bool = False,
+    warp_size: int = 64,
+    threads: int = 0,
+    stack_bytes: int = 65536,
+) -> Any:
+    """Make a kernel of a Python function, which Numba compiles at its first launch with arguments of new types.
+
+    Parameters
+    ----------
+    function
+        Runs once for each thread. It returns nothing; Python functions that it names are compiled with it.
+    debug
+        Check launches: fibers run in a shuffled order, undefined results are poisoned, and a divergent barrier, a race
+        on shared memory, a use of what nobody wrote or an index out of range raises with block, thread and line. Much
+        slower. None: as ``ROCPY_SIMT_DEBUG`` says.
+    seed
+        Of the order in debug mode.
+    cache
+        Keep the compiled code on disk, beside the source file or where ``NUMBA_CACHE_DIR`` says.
+    warp_size
+        32 or 64.
+    threads
+        OS threads that share the blocks; 0: ``ROCPY_NUM_THREADS``, else the CPUs of this process.
+    stack_bytes
+        Stack of each fiber; arrays of a thread's own lie there.
+
+    Returns
+    -------
+    Kernel
+        Launched as ``kernel[grid, block](*arguments)``.
+
+    Raises
+    ------
+    KernelTypeError
+        By a launch: the kernel cannot be compiled for these arguments.
+    KernelError
+        By a launch: the kernel failed; its sub-classes tell how.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def row_sums(x, out):
+    ...     block = coop.this_block()
+    ...     acc = 0.0
+    ...     for j in range(coop.threadIdx.x, x.shape[1], coop.blockDim.x):
+    ...         acc += x[coop.blockIdx.x, j]
+    ...     total = coop.sum(block, acc)
+    ...     if coop.threadIdx.x == 0:
+    ...         out[coop.blockIdx.x] = total
+    >>> x = np.ones((3, 1000), np.float32)
+    >>> out = np.empty(3, np.float32)
+    >>> row_sums[3, 256](x, out)
+    >>> out.tolist()
+    [1000.0, 1000.0, 1000.0]
+    """
+    if warp_size not in (32, 64):
+        raise InvalidProblemError(f"warp_size is {warp_size!r}; it must be 32 or 64")
+    if not isinstance(threads, int) or threads < 0:
+        raise InvalidProblemError(f"threads is {threads!r}; it must be an integer, 0 or more")
+    if not isinstance(stack_bytes, int) or not 16384 <= stack_bytes <= 2**30:
+        raise InvalidProblemError(f"stack_bytes is {stack_bytes!r}; it must be from 16384 to 2**30")
+    if not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise InvalidProblemError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
+    if debug is None:
+        debug = platform.environment("ROCPY_SIMT_DEBUG") == "1"
+
+    def make(wrapped: Callable[..., Any]) -> Kernel:
+        if isinstance(wrapped, Kernel):
+            wrapped = wrapped.function
+        if not hasattr(wrapped, "__code__"):
+            raise KernelTypeError(f"coop.jit takes a Python function, not {type(wrapped).__name__}")
+        return Kernel(
+            wrapped,
+            debug=bool(debug),
+            seed=seed,
+            cache=cache,
+            warp_size=warp_size,
+            threads=threads,
+            stack_bytes=stack_bytes,
+        )
+
+    return make if function is None else make(function)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""How kernels are compiled: each call of the runtime knows its source line; in debug mode each access does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir as llvm_ir
+from numba.core import cgutils, ir
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+
+from rocpy.cooperative import numba_runtime as runtime
+from rocpy.cooperative.numba_runtime import BYTES, I32, I64, call, current
+
+READ, WRITE, ATOMIC = 0, 1, 2
+_PACKAGE = "rocpy.cooperative"
+
+
+class SiteLower(Lower):
+    """Stores the source line in the thread's state before each call into this package."""
+
+    every_line = False
+
+    def pre_block(self, block: Any) -> None:
+        """Forget the line: a block may be entered from several."""
+        super().pre_block(block)
+        self._line = -1
+
+    def lower_inst(self, inst: Any) -> None:
+        """Lower one instruction of Numba's."""
+        if self.every_line:
+            if inst.loc.line != self._line and not isinstance(inst, ir.Del):
+                self._line = inst.loc.line
+                self._mark(inst.loc)
+        elif isinstance(inst, ir.Assign) and isinstance(inst.value, ir.Expr) and inst.value.op == "call":
+            function = self.typeof(inst.value.func.name)
+            stub = getattr(function, "typing_key", None)
+            if getattr(stub, "__module__", "") is not None and str(getattr(stub, "__module__", "")).startswith(
+                _PACKAGE
+            ):
+                self._mark(inst.loc)
+        super().lower_inst(inst)
+
+    def _mark(self, place: Any) -> None:
+        text = self.context.insert_const_string(self.module, f"{place.filename}:{place.line}")
+        self.builder.store(text, runtime.field(self.builder, runtime.SITE_OFFSET, BYTES))
+
+
+class CheckedLower(SiteLower):
+    """The same for each line, and tells the runtime of each access to memory beyond the thread's own stack."""
+
+    every_line = True
+
+    def lower_normal_function(self, fndesc: Any) -> None:
+        """Lower the function, then put the calls in."""
+        super().lower_normal_function(fndesc)
+        for block in self.function.blocks:
+            for instruction in list(block.instructions):
+                self._check(block, instruction)
+
+    def _check(self, block: llvm_ir.Block, instruction: llvm_ir.Instruction) -> None:
+        kind, pointer, value = access_of(instruction)
+        if pointer is None or not shared_possibly(pointer, self.function):
+            return
+        builder = llvm_ir.IRBuilder(block)
+        builder.position_before(instruction)
+        state = current(builder)
+        size = self.context.get_abi_sizeof(pointer.type.pointee)
+        call(builder, "rocpy_simt_access", state, pointer, I64(size), I32(kind))
+        bits = bits_of(builder, value) if kind == WRITE else None
+        if bits is not None:
+            call(builder, "rocpy_simt_stored", state, pointer, bits, I32(size))
+
+
+def access_of(instruction: Any) -> tuple[int, Any, Any]:
+    """Return (kind, pointer, value) of a memory access; the pointer is None for other instructions."""
+    if isinstance(instruction, llvm_ir.LoadInstr):
+        return READ, instruction.operands[0], None
+    if isinstance(instruction, llvm_ir.StoreInstr):
+        return WRITE, instruction.operands[1], instruction.operands[0]
+    if isinstance(instruction, (llvm_ir.instructions.AtomicRMW, llvm_ir.instructions.CmpXchg)):
+        return ATOMIC, instruction.operands[0], None
+    return READ, None, None
+
+
+def shared_possibly(pointer: Any, function: Any) -> bool:
+    """Return whether a pointer may lead beyond the thread's own stack and the module's constants."""
+    root = pointer
+    while isinstance(root, (llvm_ir.GEPInstr, llvm_ir.CastInstr)):
+        root = root.operands[0]
+    if isinstance(root, llvm_ir.instructions.CallInstr):
+        return root.callee.name != "rocpy_simt_current"
+    outputs = function.args[:2]  # where the result and an exception go
+    return not (isinstance(root, (llvm_ir.AllocaInstr, llvm_ir.GlobalValue, llvm_ir.Constant)) or root in outputs)
+
+
+def bits_of(builder: Any, value: Any) -> Any:
+    """Return a 32 or 64-bit value as a 64-bit integer, None for other types."""
+    integer = {llvm_ir.FloatType(): I32, llvm_ir.DoubleType(): I64}.get(value.type)
+    if integer is not None:
+        value = builder.bitcast(value, integer)
+    if value.type == I32:
+        return builder.zext(value, I64)
+    return value if value.type == I64 else None
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class SiteLowering(BaseNativeLowering):
+    """Lowering for ordinary launches."""
+
+    _name = "rocpy_site_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        """What lowers."""
+        return SiteLower
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class CheckedLowering(BaseNativeLowering):
+    """Lowering for debug mode."""
+
+    _name = "rocpy_checked_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        """What lowers."""
+        return CheckedLower
+
+
+def _compiler(lowering: Any) -> Any:
+    class Compiler(CompilerBase):
+        """Numba's own passes, but for the lowering."""
+
+        def define_pipelines(self) -> list[Any]:
+            """Return the one pipeline."""
+            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            manager.add_pass_after(lowering, NativeLowering)
+            manager.passes = [each for each in manager.passes if each[0] is not NativeLowering]
+            manager.finalize()
+            return [manager]
+
+    return Compiler
+
+
+PLAIN, CHECKED = _compiler(SiteLowering), _compiler(CheckedLowering)
+
+
+def entry_of(context: Any, builder: Any, dispatcher: Any, types_: Any, record: Any, return_type: Any) -> Any:
+    """Return a C function that calls a compiled kernel with the arguments in a record, and reports its exception."""
+    compiled = dispatcher.overloads[tuple(types_)]
+    context.active_code_library.add_linking_library(compiled.library)
+    module = builder.module
+    function = llvm_ir.Function(
+        module, llvm_ir.FunctionType(llvm_ir.VoidType(), [BYTES]), module.get_unique_name("rocpy_kernel")
+    )
+    function.linkage = "internal"
+    body = llvm_ir.IRBuilder(function.append_basic_block())
+    place = body.bitcast(function.args[0], record.as_pointer())
+    values = [body.load(cgutils.gep_inbounds(body, place, 0, i)) for i in range(len(types_))]
+    callee = context.declare_function(module, compiled.fndesc)
+    status, _ = context.call_conv.call_function(body, callee, return_type, types_, values)
+    with cgutils.if_unlikely(body, status.is_error):
+        call(body, "rocpy_simt_raise", current(body), status.code, status.excinfoptr)
+        body.unreachable()
+    body.ret_void()
+    return function

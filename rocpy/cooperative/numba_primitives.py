@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""Makes what Numba needs out of the table of primitives: a typing rule and code for each call."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba.core import types
+from numba.core.typing import signature as make_signature
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import lower_builtin
+
+from rocpy.cooperative._primitives import PRIMITIVES, Primitive
+from rocpy.cooperative.numba_runtime import GroupType
+from rocpy.cooperative.numba_types import ThreadDataType, refuse, stack_array
+
+ELEMENTS = (types.Integer, types.Float, types.Boolean, types.Complex)
+
+
+class Call:
+    """A call of a primitive, as types: what a builder makes a plan of."""
+
+    def __init__(self, primitive: Primitive, arguments: dict[str, types.Type], defaults: dict[str, Any]) -> None:
+        self.primitive = primitive
+        self.name = primitive.name
+        self.types = arguments
+        self._defaults = defaults
+        self.group = arguments["group"]
+        if not isinstance(self.group, GroupType):
+            raise refuse(f"{self.name}: group is {self.group}; pass coop.this_block() or coop.this_warp()")
+
+    def given(self, name: str) -> bool:
+        """Whether an option was given, and not as None."""
+        return name in self.types and not isinstance(types.unliteral(self.types[name]), types.NoneType)
+
+    def literal(self, name: str, kinds: type | tuple[type, ...] = object) -> Any:
+        """Value of an option that must be known when the kernel is compiled."""
+        if name not in self.types or name in self._defaults:
+            return self._defaults.get(name)
+        type_ = self.types[name]
+        if isinstance(type_, types.NoneType):
+            return None
+        value = getattr(type_, "literal_value", None)
+        if value is None or not isinstance(value, kinds):
+            raise refuse(f"{self.name}: {name} is {type_}; it must be a literal or a global constant")
+        return value
+
+    def payload(self, name: str = "value") -> tuple[types.Type, int]:
+        """Element type of a value and its number of elements, 0 for a scalar."""
+        type_ = types.unliteral(self.types[name])
+        if isinstance(type_, ThreadDataType):
+            element, count = type_.dtype, type_.count
+            kind = "ThreadData"
+        else:
+            element, count, kind = type_, 0, "scalar"
+        if isinstance(type_, types.Array) and not count:
+            raise refuse(f"{self.name}: {name} is an array, {type_}; pass one element of it, or a coop.ThreadData")
+        if kind not in self.primitive.payloads:
+            raise refuse(f"{self.name}: {name} is a {kind}; pass one of: {', '.join(self.primitive.payloads)}")
+        if not isinstance(element, ELEMENTS) or element == types.float16:
+            raise refuse(
+                f"{self.name}: {name} is {element}; integers, float32, float64, booleans and complex numbers are served"
+            )
+        return element, count
+
+    def integer(self, name: str) -> None:
+        """Check that an option is an integer."""
+        if not isinstance(types.unliteral(self.types[name]), types.Integer):
+            raise refuse(f"{self.name}: {name} is {self.types[name]}; it must be an integer")
+
+
+@dataclass
+class Plan:
+    """How a call is carried out.
+
+    Attributes
+    ----------
+    function
+        Python function that Numba compiles: takes the parameters, then the outputs.
+    parameters
+        Names of the call's arguments that are values at run time, with the types they are cast to.
+    result
+        What the function returns.
+    outputs
+        Arrays in the caller's frame that the function fills; they come before its own result in what the call returns.
+    """
+
+    function: Callable[..., Any]
+    parameters: dict[str, types.Type]
+    result: types.Type = types.none
+    outputs: list[ThreadDataType] = field(default_factory=list)
+
+    @property
+    def returned(self) -> types.Type:
+        """Type of the call."""
+        parts = [*self.outputs, *([] if self.result is types.none else [self.result])]
+        if not parts:
+            return types.none
+        return parts[0] if len(parts) == 1 else types.Tuple(parts)
+
+
+Builder = Callable[[Call], Plan]
+BUILDERS: dict[str, Builder] = {}
+
+
+def builds(*names: str) -> Callable[[Builder], Builder]:
+    """Register the builder of primitives."""
+
+    def register(builder: Builder) -> Builder:
+        for name in names:
+            BUILDERS[name] = builder
+        return builder
+
+    return register
+
+
+def plain(type_: types.Type) -> types.Type:
+    """Return a type without what is known of the value."""
+    return types.unliteral(type_)
+
+
+@functools.cache
+def _signature_of(primitive: Primitive) -> inspect.Signature:
+    return inspect.signature(primitive.function)
+
+
+@dataclass(frozen=True, eq=False)
+class _Implementation:
+    """What Numba finds the code of a call by."""
+
+    name: str
+
+
+@functools.lru_cache(maxsize=4096)
+def _resolve(name: str, ordered: tuple[types.Type, ...], omitted: tuple[str, ...]) -> tuple[Plan, _Implementation]:
+    primitive = PRIMITIVES[name]
+    parameters = _signature_of(primitive).parameters
+    defaults = {each: parameters[each].default for each in omitted}
+    plan = BUILDERS[name](Call(primitive, dict(zip(parameters, ordered, strict=True)), defaults))
+    key = _Implementation(name)
+    lower_builtin(key, *ordered)(_codegen(plan, list(parameters)))
+    return plan, key
+
+
+def _codegen(plan: Plan, names: list[str]) -> Callable[..., Any]:
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        outputs = [stack_array(context, builder, each, (each.count,)) for each in plan.outputs]
+        given = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
+        values = [context.cast(builder, *given[name], wanted) for name, wanted in plan.parameters.items()]
+        inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
+        own = context.compile_internal(builder, plan.function, inner, [*values, *outputs])
+        parts = [*outputs, *([] if plan.result is types.none else [own])]
+        if not parts:
+            return context.get_dummy_value()
+        return parts[0] if len(parts) == 1 else context.make_tuple(builder, plan.returned, parts)
+
+    return codegen
+
+
+def _define(primitive: Primitive) -> None:
+    class Template(AbstractTemplate):
+        key = primitive.function
+        prefer_literal = True
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            """Type a call."""
+            described = _signature_of(primitive)
+            try:
+                bound = described.bind(*args, **kws)
+            except TypeError as error:
+                raise refuse(f"{primitive.name}{described}: {error}") from None
+            omitted = tuple(name for name in described.parameters if name not in bound.arguments)
+            ordered = tuple(bound.arguments.get(name, types.none) for name in described.parameters)
+            plan, self._key = _resolve(primitive.name, ordered, omitted)
+            # Numba orders keywords by a signature without keyword-only parameters.
+            flat = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in described.parameters.values()]
+            return make_signature(plan.returned, *ordered).replace(pysig=described.replace(parameters=flat))
+
+        def get_impl_key(self, sig: Any) -> Any:
+            """Return what the code is found by."""
+            return self._key
+
+    Template.__name__ = f"Template_{primitive.name}"
+    infer_global(primitive.function, types.Function(Template))
+
+
+for _module in ("numba_reduce", "numba_scan"):
+    importlib.import_module(f"rocpy.cooperative.{_module}")
+for _primitive in PRIMITIVES.values():
+    _define(_primitive)

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: MIT
+"""The fiber runtime as compiled kernels see it: functions by name, a thread's state by offset, groups and slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+from rocpy.cooperative import _simt
+
+for _name, _address in _simt.symbols().items():
+    llvm.add_symbol(_name, _address)
+
+VOID, I8, I32, I64 = ir.VoidType(), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+BYTES = I8.as_pointer()
+
+_FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
+    "rocpy_simt_current": (BYTES, ()),
+    "rocpy_simt_barrier": (VOID, (BYTES, I32)),
+    "rocpy_simt_slots": (BYTES, (BYTES, I32, I64)),
+    "rocpy_simt_arrive": (I32, (BYTES, I32)),
+    "rocpy_simt_release": (VOID, (BYTES, I32)),
+    "rocpy_simt_group_size": (I32, (BYTES, I32)),
+    "rocpy_simt_shared": (BYTES, (BYTES, BYTES, I64)),
+    "rocpy_simt_dynamic_shared": (BYTES, (BYTES,)),
+    "rocpy_simt_access": (VOID, (BYTES, BYTES, I64, I32)),
+    "rocpy_simt_stored": (VOID, (BYTES, BYTES, I64, I32)),
+    "rocpy_simt_raise": (VOID, (BYTES, I32, BYTES)),
+    "rocpy_simt_launch": (BYTES, (BYTES, BYTES, BYTES)),
+}
+
+# Words of rocpy_simt_state (csrc/simt/simt.h).
+WORDS = {
+    "threadIdx": 0,
+    "blockIdx": 3,
+    "blockDim": 6,
+    "gridDim": 9,
+    "rank": 12,
+    "size": 13,
+    "warp_size": 14,
+    "debug": 15,
+}
+DYNAMIC_SHARED_OFFSET = 64
+SITE_OFFSET = 72
+
+# Bits of undefined results in debug mode (csrc/simt/simt.h).
+POISON = {
+    types.float32: 0x7FC0DEAD,
+    types.float64: 0x7FF81BD5A0000000,
+}
+
+
+class GroupType(types.Type):
+    """A block or a warp; at run time its width, which is 0 for the block."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(name=f"coop.{kind}")
+
+
+BLOCK = GroupType("block")
+WARP = GroupType("warp")
+
+
+@register_model(GroupType)
+class _GroupModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, group: GroupType) -> None:
+        super().__init__(manager, group, I32)
+
+
+def call(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
+    """Call a function of the runtime."""
+    result, parameters = _FUNCTIONS[name]
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, parameters), name)
+    function.attributes.add("nounwind")
+    if name == "rocpy_simt_current":
+        function.attributes.add("readnone")  # so that it is called once in a kernel
+    values = [builder.bitcast(v, t) if t == BYTES else v for v, t in zip(arguments, parameters, strict=True)]
+    return builder.call(function, values)
+
+
+def current(builder: ir.IRBuilder) -> ir.Value:
+    """Return the state of the running thread."""
+    return call(builder, "rocpy_simt_current")
+
+
+def load_word(builder: ir.IRBuilder, index: int) -> ir.Value:
+    """Return a 32-bit word of the running thread's state."""
+    words = builder.bitcast(current(builder), I32.as_pointer())
+    return builder.load(builder.gep(words, [I32(index)]))
+
+
+def field(builder: ir.IRBuilder, offset: int, type_: ir.Type) -> ir.Value:
+    """Return a pointer to what lies at an offset of the running thread's state."""
+    return builder.bitcast(builder.gep(current(builder), [I32(offset)]), type_.as_pointer())
+
+
+def dtype_of(argument: Any) -> Any:
+    """Return the element type that a dtype argument names (``np.float32``, ``np.dtype``, a string), or None."""
+    from numba.np import numpy_support
+
+    if isinstance(argument, types.StringLiteral):
+        try:
+            return numpy_support.from_dtype(numpy_support.np.dtype(argument.literal_value))
+        except (TypeError, NotImplementedError):
+            return None
+    if isinstance(argument, types.NumberClass):
+        return argument.instance_type
+    if isinstance(argument, types.DType):
+        return argument.dtype
+    if isinstance(argument, types.TypeRef):
+        return argument.instance_type
+    if isinstance(argument, types.Function) and argument.typing_key in (float, int, bool, complex):
+        return {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}[
+            argument.typing_key
+        ]
+    return None
+
+
+def array_at(context: Any, builder: ir.IRBuilder, type_: types.Array, pointer: ir.Value, shape: Any) -> ir.Value:
+    """Return a C-contiguous Numba array over memory that it does not own."""
+    from numba.np import arrayobj
+
+    element = context.get_data_type(type_.dtype)
+    size = context.get_abi_sizeof(element)
+    intp = context.get_value_type(types.intp)
+    extents = [intp(extent) if isinstance(extent, int) else extent for extent in shape]
+    strides: list[ir.Value] = []
+    step = intp(size)
+    for extent in reversed(extents):
+        strides.insert(0, step)
+        step = builder.mul(step, extent)
+    array = arrayobj.make_array(type_)(context, builder)
+    arrayobj.populate_array(
+        array,
+        data=builder.bitcast(pointer, element.as_pointer()),
+        shape=cgutils.pack_array(builder, extents, intp),
+        strides=cgutils.pack_array(builder, strides, intp),
+        itemsize=intp(size),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+@intrinsic
+def group_rank(_typing: Any, group: Any) -> Any:
+    """Return the thread's rank in its group."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        rank = load_word(builder, WORDS["rank"])
+        if group is WARP:
+            rank = builder.and_(rank, builder.sub(arguments[0], I32(1)))
+        return builder.sext(rank, I64)
+
+    return types.int64(group), codegen
+
+
+@intrinsic
+def group_size(_typing: Any, group: Any) -> Any:
+    """Return the number of threads of the group."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        if group is BLOCK:
+            size = load_word(builder, WORDS["size"])
+        else:
+            size = call(builder, "rocpy_simt_group_size", current(builder), arguments[0])
+        return builder.sext(size, I64)
+
+    return types.int64(group), codegen
+
+
+@intrinsic
+def open_slots(_typing: Any, group: Any, dtype: Any, count: Any) -> Any:
+    """Begin a collective: return the group's slots, `count` elements for each thread, thread after thread."""
+    result = types.Array(dtype_of(dtype), 1, "C")
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        width, _, each = arguments
+        state = current(builder)
+        size = context.get_abi_sizeof(context.get_data_type(result.dtype))
+        pointer = call(builder, "rocpy_simt_slots", state, width, builder.mul(each, I64(size)))
+        if group is BLOCK:
+            threads = load_word(builder, WORDS["size"])
+        else:
+            threads = call(builder, "rocpy_simt_group_size", state, width)
+        return array_at(context, builder, result, pointer, [builder.mul(builder.sext(threads, I64), each)])
+
+    return result(group, dtype, types.int64), codegen
+
+
+@intrinsic
+def view_as(_typing: Any, array: Any, dtype: Any, start: Any, count: Any) -> Any:
+    """Return `count` elements of another type over an array's memory, from byte `start` on."""
+    result = types.Array(dtype_of(dtype), 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        from numba.np import arrayobj
+
+        data = arrayobj.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.gep(builder.bitcast(data, BYTES), [arguments[2]])
+        return array_at(context, builder, result, pointer, [arguments[3]])
+
+    return result(array, dtype, types.int64, types.int64), codegen
+
+
+@intrinsic
+def arrive(_typing: Any, group: Any) -> Any:
+    """Wait for the group; True in the one thread that sees every slot while the others still wait."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        leads = call(builder, "rocpy_simt_arrive", current(builder), arguments[0])
+        return builder.icmp_signed("!=", leads, I32(0))
+
+    return types.boolean(group), codegen
+
+
+@intrinsic
+def release(_typing: Any, group: Any) -> Any:
+    """Let the others go on; called by the thread for which `arrive` was True."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        call(builder, "rocpy_simt_release", current(builder), arguments[0])
+        return context.get_dummy_value()
+
+    return types.none(group), codegen
+
+
+@intrinsic
+def synchronize(_typing: Any, group: Any) -> Any:
+    """Wait at the group's barrier."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        call(builder, "rocpy_simt_barrier", current(builder), arguments[0])
+        return context.get_dummy_value()
+
+    return types.none(group), codegen
+
+
+@intrinsic
+def debugging(_typing: Any) -> Any:
+    """Return whether the launch is in debug mode."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return builder.icmp_signed("!=", load_word(builder, WORDS["debug"]), I32(0))
+
+    return types.boolean(), codegen
+
+
+def poison_value(context: Any, dtype: types.Type) -> ir.Value:
+    """Return the constant that stands for an undefined result."""
+    data = context.get_data_type(dtype)
+    if dtype in POISON:
+        bits = 32 if dtype == types.float32 else 64
+        return ir.Constant(ir.IntType(bits), POISON[dtype]).bitcast(data)
+    if isinstance(dtype, types.Complex):
+        part = poison_value(context, dtype.underlying_float)
+        return ir.Constant.literal_struct([part, part])
+    if isinstance(dtype, types.Integer):
+        return ir.Constant(data, int.from_bytes(b"\xcd" * (dtype.bitwidth // 8), "little"))
+    return ir.Constant(data, None)
+
+
+@intrinsic
+def poison(_typing: Any, dtype: Any) -> Any:
+    """Return the value that stands for an undefined result of the type."""
+    result = dtype_of(dtype)
+
+    def codegen(context: Any, _builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return ir.Constant(ir.IntType(1), 0) if result == types.boolean else poison_value(context, result)
+
+    return result(dtype), codegen

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Scans: rows of 16 ranks by doubling distances, then pairs of rows, of pairs and so on, as GPUs compute them.
+
+The order does not depend on the warp size. Where it cannot be seen, for integers, the scan runs straight through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import types
+from numba.extending import register_jitable
+
+from rocpy.cooperative import numba_operators as operators
+from rocpy.cooperative.numba_primitives import Call, Plan, builds
+from rocpy.cooperative.numba_reduce import make_own
+from rocpy.cooperative.numba_runtime import arrive, group_rank, group_size, open_slots, release
+from rocpy.cooperative.numba_types import ThreadDataType, refuse
+
+ROW = 16
+
+
+def make_inclusive(chosen: operators.Operator) -> Any:
+    """Return a function that scans the first n elements of an array in place."""
+    combine = chosen.combine
+
+    def straight(values: Any, n: int) -> None:
+        for i in range(1, n):
+            values[i] = combine(values[i - 1], values[i])
+
+    def laddered(values: Any, n: int) -> None:
+        for begin in range(0, n, ROW):
+            end = min(begin + ROW, n)
+            distance = 1
+            while distance < ROW:
+                for i in range(end - 1, begin + distance - 1, -1):
+                    values[i] = combine(values[i - distance], values[i])
+                distance *= 2
+        width = ROW
+        while width < n:
+            for middle in range(width, n, 2 * width):
+                left = values[middle - 1]
+                for i in range(middle, min(middle + width, n)):
+                    values[i] = combine(left, values[i])
+            width *= 2
+
+    return register_jitable(straight if chosen.exact else laddered)
+
+
+@builds("inclusive_scan", "exclusive_scan", "inclusive_sum", "exclusive_sum")
+def _build(call: Call) -> Plan:
+    dtype, count = call.payload()
+    chosen = operators.named("+", dtype) if call.name.endswith("_sum") else operators.resolve(call, dtype)
+    exclusive = call.name.startswith("exclusive")
+    initial, prefix = call.given("initial"), call.given("prefix")
+    if initial and prefix:
+        raise refuse(f"{call.name}: initial and prefix are both given; the callback returns what comes first")
+    start = None
+    if exclusive and not initial and not prefix:
+        if chosen.identity is None:
+            raise refuse(f"{call.name}: a Python function has no known neutral element; give initial=")
+        start = chosen.identity
+    aggregate = bool(call.literal("aggregate", bool))
+    parameters = {"group": call.group, "value": types.unliteral(call.types["value"])}
+    if initial:
+        parameters["initial"] = dtype
+    if prefix:
+        parameters["prefix"] = _prefix_type(call)
+    function = _function(chosen, dtype, count, exclusive, start, initial or prefix, prefix, aggregate)
+    outputs = [ThreadDataType(dtype, count)] if count else []
+    result: types.Type = types.none
+    if count and aggregate:
+        result = dtype
+    elif not count:
+        result = types.Tuple([dtype, dtype]) if aggregate else dtype
+    return Plan(_with_options(function, initial, prefix, count), parameters, result, outputs)
+
+
+def _prefix_type(call: Call) -> types.Type:
+    given = call.types["prefix"]
+    if not (isinstance(given, types.BaseTuple) and len(given) == 2 and isinstance(given[1], types.Array)):
+        raise refuse(
+            f"{call.name}: prefix is {given}; pass (function, state), the state an array of the block or of the grid"
+        )
+    return given
+
+
+def _with_options(function: Any, initial: bool, prefix: bool, count: int) -> Any:
+    """Give the function the parameters of the plan, in their order."""
+    if count:
+        if initial:
+            return lambda group, value, initial, out: function(group, value, initial, out)
+        if prefix:
+            return lambda group, value, prefix, out: function(group, value, prefix, out)
+        return lambda group, value, out: function(group, value, None, out)
+    if initial:
+        return lambda group, value, initial: function(group, value, initial, None)
+    if prefix:
+        return lambda group, value, prefix: function(group, value, prefix, None)
+    return lambda group, value: function(group, value, None, None)
+
+
+def _function(  # noqa: C901 - the forms of one function
+    chosen: operators.Operator,
+    dtype: types.Type,
+    count: int,
+    exclusive: bool,
+    start: Any,
+    begins: bool,
+    prefix: bool,
+    aggregate: bool,
+) -> Any:
+    combine = chosen.combine
+    own, scan = make_own(combine, count), make_inclusive(chosen)
+    cast = operators.caster(dtype)
+    has_start = start is not None
+    neutral = start if has_start else 0
+    first = _first_of(prefix=prefix, begins=begins)
+
+    # Slots: totals of the threads, scanned; then what comes before the first; then the total of all.
+    @register_jitable
+    def scanned(group: Any, value: Any, option: Any) -> Any:
+        size = group_size(group)
+        slots = open_slots(group, dtype, 3)
+        slots[group_rank(group)] = own(value)
+        if arrive(group):
+            scan(slots, size)
+            slots[2 * size] = slots[size - 1]
+            if begins:
+                before = cast(first(option, slots[size - 1]))
+                slots[size] = before
+                for i in range(size):
+                    slots[i] = combine(before, slots[i])
+            elif has_start:
+                slots[size] = cast(neutral)
+            release(group)
+        return slots
+
+    known = begins or has_start
+
+    @register_jitable
+    def before(slots: Any, rank: int, size: int) -> Any:
+        return slots[rank - 1] if rank > 0 else slots[size]
+
+    def scalar(group: Any, value: Any, option: Any, _out: Any) -> Any:
+        slots = scanned(group, value, option)
+        rank, size = group_rank(group), group_size(group)
+        result = before(slots, rank, size) if exclusive else slots[rank]
+        if aggregate:
+            return result, slots[2 * size]
+        return result
+
+    def items(group: Any, value: Any, option: Any, out: Any) -> Any:
+        slots = scanned(group, value, option)
+        rank, size = group_rank(group), group_size(group)
+        held = value[0]
+        if known or rank > 0:
+            held = before(slots, rank, size)
+            if exclusive:
+                out[0] = held
+            held = combine(held, value[0])
+        if not exclusive:
+            out[0] = held
+        for i in range(1, count):
+            item = value[i]
+            if exclusive:
+                out[i] = held
+            held = combine(held, item)
+            if not exclusive:
+                out[i] = held
+        if aggregate:
+            return slots[2 * size]
+        return None
+
+    return register_jitable(items if count else scalar)
+
+
+def _first_of(*, prefix: bool, begins: bool) -> Any:
+    if prefix:
+        return register_jitable(lambda option, total: option[0](option[1], total))
+    if begins:
+        return register_jitable(lambda option, _total: option)
+    return register_jitable(lambda _option, total: total)
