@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import UnsupportedError
-from rocpy.torch import _operators, _products
+from rocpy.torch import _blocks, _operators, _products
 from rocpy.torch._lowering import ACTIVATIONS
 
 __all__ = ["register"]
@@ -44,6 +44,21 @@ def _linear(operator: Any, aux: bool) -> Callable[..., Any]:
         y = ACTIVATIONS[activation].function(pre)
         # Results of an operator share no memory.
         return ((y, pre.clone() if y is pre else pre), (0, 0)) if aux else (y, 0)
+
+    return rule
+
+
+def _mlp(aux: bool) -> Callable[..., Any]:
+    """Two layers, each by its own rule."""
+    second = _linear(_operators.linear, False)
+
+    def rule(info: Any, in_dims: Any, x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
+        keep = aux and ACTIVATIONS[activation].saves == "input"
+        first = _linear(_operators.linear_aux if keep else _operators.linear, keep)
+        made, _ = first(info, in_dims[:3], x, w1, b1, activation)
+        hidden, *pre = made if keep else (made,)
+        y, _ = second(info, (0, *in_dims[3:5]), hidden, w2, b2, "none")
+        return ([y, hidden, *pre], [0] * (2 + len(pre))) if aux else (y, 0)
 
     return rule
 
@@ -116,6 +131,8 @@ def register() -> None:
     for operator, rule in (
         (_operators.linear, _linear(_operators.linear, False)),
         (_operators.linear_aux, _linear(_operators.linear_aux, True)),
+        (_blocks.mlp, _mlp(False)),
+        (_blocks.mlp_aux, _mlp(True)),
         (_products.product, _product),
         (_products.product_extra, _product),
     ):
