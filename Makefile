@@ -99,6 +99,15 @@ wheel: $(STAMPS)/build ## Build sdist and wheel; install and test the wheel in a
 bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks, results to benchmarks/results (ARGS='overhead --quick')
 	$(BIN)/rocpy bench --output benchmarks/results $(ARGS)
 
+.PHONY: examples
+# What reaches for the network does not: the model comes with the packages.
+examples: export HF_HUB_OFFLINE := 1
+examples: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/examples ## Run the examples with transformers and PEFT, then the tests with them
+	$(PY) examples/torch_minilm.py
+	$(PY) examples/finetune.py --plot build/finetune.png
+	$(PY) examples/lora_llama.py
+	$(PY) -m pytest -q -m "" tests/torch/test_replace_transformers.py $(ARGS)
+
 .PHONY: tables
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/environment_table.py
@@ -125,6 +134,11 @@ $(STAMPS)/build: requirements/build.txt requirements/runtime.txt $(STAMPS)/venv
 $(STAMPS)/test: requirements/test.txt requirements/minilm.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/test.txt
 	$(INSTALL) --no-deps -r requirements/minilm.txt
+	@touch $@
+
+# Never another torch than the one that is tested: pip is told which one it may choose.
+$(STAMPS)/examples: requirements/examples.txt $(STAMPS)/test $(STAMPS)/torch
+	$(INSTALL) -r requirements/runtime.txt -r requirements/examples.txt $(if $(strip $(TORCH)),"$(TORCH)")
 	@touch $@
 
 $(STAMPS)/bench: requirements/bench.txt $(STAMPS)/build

@@ -61,6 +61,32 @@ def test_minilm_agrees_with_torch():
     )
 
 
+EXTRA = ("transformers", "peft", "accelerate", "matplotlib")
+HAS_TRANSFORMERS = HAS_MODEL and all(util.find_spec(name) for name in EXTRA)
+needs_transformers = pytest.mark.skipif(not HAS_TRANSFORMERS, reason="the extra `examples` is not installed")
+
+
+@needs_transformers
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("torch_minilm.py", ["--rounds", 1]), ("finetune.py", ["--steps", 4]), ("lora_llama.py", ["--steps", 4])],
+)
+def test_example_with_transformers(name, options):
+    document = json.loads(run(ROOT / "examples" / name, "--json", *options))
+    assert document["counts"]["layers"] > 0
+    assert document["counts"]["activations"] > 0
+    if name == "torch_minilm.py":
+        assert 0 < document["error"] <= document["bound"]
+        return
+    assert 0 < document["largest_error_over_bound"] <= 1
+    assert document["counts"]["gradients"] > document["counts"]["layers"]
+    losses = document["losses"]["rocpy"] if name == "finetune.py" else document["rocpy"]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+
+
 @pytest.mark.parametrize("name", ["overhead", "matmul", "epilogue", "grouped", "algorithms", "import"])
 def test_benchmark_runs(name, tmp_path):
     path = tmp_path / f"{name}.json"
