@@ -6,6 +6,7 @@ from rocpy.blaslt import _options
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
 from rocpy.blaslt.weight import Weight
+from rocpy.epilogues import CustomEpilogue
 from rocpy.typing import ArrayLike, DTypeLike, StreamLike
 
 def matmul(
@@ -16,7 +17,7 @@ def matmul(
     *,
     alpha: complex = 1.0,
     beta: complex | None = None,
-    epilogue: str | Epilogue | None = None,
+    epilogue: str | Epilogue | CustomEpilogue | None = None,
     bias: ArrayLike | None = None,
     aux: ArrayLike | dict[str, Any] | None = None,
     clamp: tuple[float, float] | None = None,

@@ -11,6 +11,7 @@ from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import Epilogue
 from rocpy.blaslt.problem import Problem
 from rocpy.blaslt.weight import Weight
+from rocpy.epilogues import CustomEpilogue
 from rocpy.typing import ArrayLike, DTypeLike, StreamLike
 
 @disjoint_base
@@ -24,7 +25,7 @@ class Matmul:
         *,
         alpha: complex = 1.0,
         beta: complex | None = None,
-        epilogue: str | Epilogue | None = None,
+        epilogue: str | Epilogue | CustomEpilogue | None = None,
         bias: ArrayLike | None = None,
         aux: ArrayLike | dict[str, Any] | None = None,
         clamp: tuple[float, float] | None = None,

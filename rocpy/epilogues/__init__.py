@@ -3,6 +3,33 @@
 
 from rocpy.epilogues._custom import CustomEpilogue, epilogue
 from rocpy.epilogues._expression import Expression
+from rocpy.epilogues._gradient import Gradient
+from rocpy.epilogues._ready import (
+    bias_residual_gelu,
+    dropout,
+    geglu,
+    interleave,
+    residual_add,
+    scale_clamp_cast,
+    softcap,
+    swiglu,
+)
 from rocpy.epilogues._triton import FusedKernel, Tile, compile_kernel
 
-__all__ = ["CustomEpilogue", "Expression", "FusedKernel", "Tile", "compile_kernel", "epilogue"]
+__all__ = [
+    "CustomEpilogue",
+    "Expression",
+    "FusedKernel",
+    "Gradient",
+    "Tile",
+    "bias_residual_gelu",
+    "compile_kernel",
+    "dropout",
+    "epilogue",
+    "geglu",
+    "interleave",
+    "residual_add",
+    "scale_clamp_cast",
+    "softcap",
+    "swiglu",
+]

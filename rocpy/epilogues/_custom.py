@@ -9,6 +9,7 @@ from typing import Any
 
 from rocpy.epilogues._evaluate import evaluate
 from rocpy.epilogues._expression import Expression
+from rocpy.epilogues._gradient import Gradient, gradient_of
 from rocpy.epilogues._trace import trace
 from rocpy.errors import InvalidProblemError
 
@@ -42,10 +43,11 @@ class CustomEpilogue:
     5.0
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_function", "expression")
+    __slots__ = ("__dict__", "__weakref__", "_function", "expression", "text")
 
     def __init__(self, expression: Expression, function: Callable[..., Any] | None = None) -> None:
         self.expression = expression
+        self.text = expression.to_json()  # what operators and problems carry
         self._function = function
         if function is not None:
             functools.update_wrapper(self, function)
@@ -138,13 +140,30 @@ class CustomEpilogue:
             )
         return found
 
+    def vjp(self) -> Gradient:
+        """Return the backward pass: how the gradients of the results become those of the product and the inputs.
+
+        Returns
+        -------
+        rocpy.epilogues.Gradient
+            Its :attr:`~Gradient.expression` is simplified and shares what is common; called on arrays it gives the
+            gradients by name.
+
+        Examples
+        --------
+        >>> import rocpy
+        >>> print(rocpy.epilogue(lambda x, residual: 2 * x + residual).vjp().expression)
+        f_gradient(x, residual, grad) = (grad * 2, grad)
+        """
+        return gradient_of(self.expression)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the expression as plain values for JSON."""
         return self.expression.to_dict()
 
     def to_json(self) -> str:
         """Return the expression as a JSON object."""
-        return self.expression.to_json()
+        return self.text
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CustomEpilogue:

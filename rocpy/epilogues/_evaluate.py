@@ -18,7 +18,7 @@ from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, category, compute_ty
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["evaluate", "type_of"]
+__all__ = ["evaluate", "is_number", "reduced", "type_of"]
 
 
 def type_of(value: Any, name: str) -> tuple[str, int]:
@@ -59,10 +59,13 @@ def evaluate(
         found: list[Any] = []
         for place, node in enumerate(expression.nodes):
             found.append(_node(arrays, node, found, types, place, x, operands))
-        results = []
+        results: list[Any] = []
         for number, place in enumerate(expression.outputs):
             wanted = types[place] if out_types is None else out_types[number]
-            results.append(arrays.rounded(arrays.array(found[place], x), wanted))
+            result = arrays.rounded(arrays.array(found[place], x), wanted)
+            # Results share no memory with each other, and none is a view of a larger array.
+            shared = expression.nodes[place].op == "pick" or any(result is other for other in results)
+            results.append(arrays.copy(result) if shared else result)
     return tuple(results)
 
 
@@ -89,9 +92,33 @@ def _node(
     if all(is_number(arg) for arg in args):
         args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
     args = [_converted(arrays, arg, wide) for arg in args]
+    if node.op == "interleave":
+        args = [arrays.convert(arrays.array(arg, x), wide) for arg in args]
     if node.op == "pick":
         return args[0][..., node.value :: 2] if _columns(args[0]) else args[0]
     return arrays.run(node.op, *args)
+
+
+def reduced(array: Any, like: Any) -> Any:
+    """Return the sum of an array over the axes along which another one broadcast, in that one's type."""
+    if is_number(like):
+        return float(array.sum())
+    if isinstance(array, Buffer):
+        return _buffer(reduced(array.to_numpy(), values(like)))
+    shape, dtype = tuple(like.shape), name_of(like.dtype)
+    lead = len(array.shape) - len(shape)
+    axes = tuple(
+        axis for axis, extent in enumerate(array.shape) if axis < lead or (shape[axis - lead] == 1 and extent != 1)
+    )
+    if axes:
+        array = array.sum(axes).reshape(shape)
+    return _arrays_of(array).rounded(array, dtype)
+
+
+def interleaved(even: Any, odd: Any) -> Any:
+    """Return two arrays' last axes in turn, by their own framework."""
+    arrays = _arrays_of(even)
+    return arrays.run("interleave", even, arrays.own(odd, even))
 
 
 def _columns(value: Any) -> bool:
@@ -130,6 +157,10 @@ class _Arrays:
     def convert(self, array: Any, dtype: str) -> Any:
         """Return an array with its values in another type that holds them, or as numpy converts them."""
         return array if str(array.dtype) == dtype else array.astype(_numpy_type(dtype))
+
+    def copy(self, array: Any) -> Any:
+        """Return a dense copy."""
+        return self.module.array(array, copy=True, order="C")
 
     def cast(self, array: Any, dtype: str) -> Any:
         """Return an array cast as the user's function says: whole numbers toward zero, without overflow."""
@@ -242,6 +273,9 @@ class _TorchArrays(_Arrays):
 
     def convert(self, array: Any, dtype: str) -> Any:
         return array.to(getattr(self.module, dtype))
+
+    def copy(self, array: Any) -> Any:
+        return array.clone(memory_format=self.module.contiguous_format)
 
     def cast(self, array: Any, dtype: str) -> Any:
         if category(dtype) == 1 and array.is_floating_point():

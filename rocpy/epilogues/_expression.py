@@ -422,6 +422,8 @@ def _text_of(expression: Expression) -> str:
     for node in expression.nodes:
         for arg in node.args:
             times[arg] = times.get(arg, 0) + 1
+    for place in expression.outputs:
+        times[place] = times.get(place, 0) + 1
     strength: dict[int, int] = {}
     for place, node in enumerate(expression.nodes):
         text, strength[place] = _node_text(node, shown, strength)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rocpy import dtypes
+from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt._options import options as _options
 from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt._policy import cast_refused
@@ -18,12 +19,13 @@ from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch._autograd import needs_grad
+from rocpy.torch._epilogues import custom_product
 from rocpy.torch._kernels import inside
 from rocpy.torch._products import product, product_extra
 
 __all__ = ["dispatch", "dispatched_matmul"]
 
-_DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False, "epilogue_inputs": None}
+_DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False}
 
 
 def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -66,6 +68,28 @@ def _scalar(x: Any, name: str) -> float:
         raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a real number") from None
 
 
+def _dtype(dtype: Any) -> Any:
+    return (
+        getattr(torch, dtypes.lookup(dtype).name) if dtype is not None and not isinstance(dtype, torch.dtype) else dtype
+    )
+
+
+def _dispatched_custom(
+    a: Any, b: Any, c: Any, alpha: Any, beta: Any, epilogue: Any, inputs: Any, options: Any, settings: dict[str, Any]
+) -> Any:
+    """Return a product with an epilogue of the user's."""
+    if settings.pop("out") is not None:
+        raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; leave it away")
+    _check_tensor(a, "a")
+    _check_tensor(c, "c")
+    scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    settings["dtype"] = _dtype(settings["dtype"])
+    if options is None:
+        return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
+    with _options(**dataclasses.asdict(resolve_options(options))):
+        return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
+
+
 def dispatched_matmul(
     a: Any,
     b: Any,
@@ -78,6 +102,7 @@ def dispatched_matmul(
     bias: Any = None,
     aux: Any = None,
     clamp: Any = None,
+    epilogue_inputs: Any = None,
     dtype: Any = None,
     compute: str | None = None,
     out: Any = None,
@@ -91,6 +116,11 @@ def dispatched_matmul(
                 f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
                 "it under torch.no_grad() on plain tensors"
             )
+    if is_custom(epilogue):
+        settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": dtype, "compute": compute, "out": out}
+        return _dispatched_custom(a, b, c, alpha, beta, epilogue, epilogue_inputs, options, settings)
+    if epilogue_inputs is not None:
+        refuse_inputs(epilogue)
     row = find_epilogue(epilogue)
     if isinstance(b, Weight):
         if bias is None and row.bias:
@@ -103,8 +133,7 @@ def dispatched_matmul(
         raise UnsupportedError("out: a product that autograd records cannot write into a given tensor; leave out= away")
     if c is None and beta is not None and beta != 0:
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
-    if dtype is not None and not isinstance(dtype, torch.dtype):
-        dtype = getattr(torch, dtypes.lookup(dtype).name)
+    dtype = _dtype(dtype)
     scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
     bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)

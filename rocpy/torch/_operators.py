@@ -50,9 +50,13 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
             with torch._C._AutoDispatchBelowAutograd():
                 return operator.redispatch(keyset & _AFTER_AUTOGRAD, *args, **kwargs)
 
+        operands = [*args, *kwargs.values()]
+        for x in args:
+            if type(x) is list:
+                operands += x
         if forward_ad._current_level >= 0:
-            _refuse_tangents(operator, (*args, *kwargs.values()))
-        if needs_grad(*args, *kwargs.values()):
+            _refuse_tangents(operator, operands)
+        if needs_grad(*operands):
             if torch._C._functorch.peek_interpreter_stack() is None:
                 return recorded(below, *args, **kwargs)
 

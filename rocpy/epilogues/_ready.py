@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Ready-made epilogues: residuals, gates of interleaved weights, requantising, caps and masks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from rocpy.epilogues._custom import CustomEpilogue
+from rocpy.epilogues._expression import Builder
+from rocpy.epilogues._types import category, name_of
+from rocpy.errors import InvalidProblemError
+
+__all__ = [
+    "bias_residual_gelu",
+    "dropout",
+    "geglu",
+    "interleave",
+    "residual_add",
+    "scale_clamp_cast",
+    "softcap",
+    "swiglu",
+]
+
+
+def _made(name: str, inputs: tuple[str, ...], write: Callable[[Builder], int], **defaults: float) -> CustomEpilogue:
+    builder = Builder(inputs)
+    return CustomEpilogue(builder.finish([write(builder)], True, tuple(defaults.items()), name))
+
+
+def _gated(builder: Builder, function: str) -> int:
+    gate, up = (builder.op("pick", builder.x(), value=lane) for lane in (0, 1))
+    return builder.op("mul", builder.op(function, gate), up)
+
+
+residual_add = _made("residual_add", ("residual",), lambda b: b.op("add", b.x(), b.input("residual")))
+"""``x + residual``."""
+
+bias_residual_gelu = _made(
+    "bias_residual_gelu",
+    ("bias", "residual"),
+    lambda b: b.op("gelu_tanh", b.op("add", b.op("add", b.x(), b.input("bias")), b.input("residual"))),
+)
+"""``gelu(x + bias + residual)``, GELU in its tanh form."""
+
+swiglu = _made("swiglu", (), lambda b: _gated(b, "silu"))
+"""``silu(gate) * up``, where the columns of a gate's weight and of another one alternate; half as many come out."""
+
+geglu = _made("geglu", (), lambda b: _gated(b, "gelu"))
+"""``gelu(gate) * up``, GELU by the error function, for interleaved weights as in :data:`swiglu`."""
+
+softcap = _made(
+    "softcap",
+    ("cap",),
+    lambda b: b.op("mul", b.op("tanh", b.op("div", b.x(), b.input("cap"))), b.input("cap")),
+    cap=30.0,
+)
+"""``cap * tanh(x / cap)``; 30 by default."""
+
+dropout = _made(
+    "dropout",
+    ("mask", "scale"),
+    lambda b: b.op("where", b.input("mask"), b.op("mul", b.x(), b.input("scale")), b.const(0.0)),
+    scale=1.0,
+)
+"""``x * scale`` where ``mask`` is true, else 0; ``scale`` is 1 / (1 - p) of the probability that made the mask."""
+
+
+@functools.cache
+def _scale_clamp_cast(dtype: str, low: float, high: float) -> CustomEpilogue:
+    def write(b: Builder) -> int:
+        y = b.op("mul", b.x(), b.input("scale"))
+        if category(dtype) == 1:
+            y = b.op("round", y)
+        return b.op("cast", b.op("clamp", y, b.const(low), b.const(high)), value=dtype)
+
+    return _made("scale_clamp_cast", ("scale",), write)
+
+
+def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float | None = None) -> CustomEpilogue:
+    """Return the epilogue that requantises: ``x * scale``, rounded to nearest even, kept within bounds, and cast.
+
+    Parameters
+    ----------
+    dtype
+        Type of the result: int8, int32, or an 8-bit float, which is rounded by the cast itself.
+    low, high
+        Bounds; those of the type by default.
+
+    Returns
+    -------
+    CustomEpilogue
+        Its input is ``scale``: one number, or one per column or row.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the bounds are not in order, or the type is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> a = np.full((1, 2), 100, np.int8)
+    >>> requantise = rocpy.epilogues.scale_clamp_cast("int8", low=-100)
+    >>> rocpy.matmul(a, a.T, epilogue=requantise, epilogue_inputs={"scale": -1 / 16})
+    array([[-100]], dtype=int8)
+    """
+    import ml_dtypes
+    import numpy as np
+
+    name = name_of(dtype)
+    if name not in ("int8", "int32") and not name.startswith("float8"):
+        raise InvalidProblemError(f"dtype={name!r}; it may be int8, int32 or an 8-bit float")
+    if category(name) == 1:
+        limits = float(np.iinfo(name).min), float(np.iinfo(name).max)
+    else:
+        largest = float(ml_dtypes.finfo(name).max)
+        limits = -largest, largest
+    bounds = limits[0] if low is None else float(low), limits[1] if high is None else float(high)
+    if not bounds[0] <= bounds[1]:
+        raise InvalidProblemError(f"low={low!r}, high={high!r}; low must not be above high, and neither may be NaN")
+    return _scale_clamp_cast(name, *bounds)
+
+
+def interleave(gate: Any, up: Any) -> Any:
+    """Return the weight of a gated layer for :data:`swiglu` and :data:`geglu`: the columns of two weights in turn.
+
+    Parameters
+    ----------
+    gate, up
+        Weights of one shape, ``(..., K, N)``, or biases ``(N,)``, of numpy or torch.
+
+    Returns
+    -------
+    array
+        Shape ``(..., K, 2 N)``: column ``2 i`` is the gate's, column ``2 i + 1`` the other's.
+
+    Raises
+    ------
+    InvalidProblemError
+        If their shapes differ.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> rocpy.epilogues.interleave(np.array([1, 3]), np.array([2, 4]))
+    array([1, 2, 3, 4])
+    """
+    if tuple(gate.shape) != tuple(up.shape):
+        raise InvalidProblemError(f"gate: shape {tuple(gate.shape)}, up: shape {tuple(up.shape)}; they must be equal")
+    from rocpy.epilogues._evaluate import interleaved
+
+    return interleaved(gate, up)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""Gradients of custom epilogues: against torch's own, in training, compiled, under transforms."""
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy import epilogues
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def rt(torch):
+    import rocpy.torch
+
+    return rocpy.torch
+
+
+def functions():
+    import torch
+
+    F = torch.nn.functional
+    return [
+        lambda x, b: F.silu(x + b) * 0.5 + b,
+        lambda x, b: torch.where(x > b, x * b, torch.exp(-x * x)),
+        lambda x, b: F.gelu(x) / (1 + b * b),
+        lambda x, b: F.gelu(x * b, approximate="tanh"),
+        lambda x, b: torch.clamp(x, -0.5, 0.5) * b,
+        lambda x, b: torch.maximum(x, b) + torch.minimum(x, b * 2),
+        lambda x, b: torch.maximum(x, x) * b,
+        lambda x, b: torch.sqrt(torch.abs(x) + 1) * torch.rsqrt(b * b + 1),
+        lambda x, b: torch.erf(x) * torch.tanh(b) + torch.log(1 + x * x) - torch.sigmoid(x),
+        lambda x, b: torch.relu(x) * b - (x * b).floor(),
+        lambda x, b: (x * b, x - b),
+        lambda x, b: x**3 / b,
+        lambda x, b: x.float().double() * b,
+        lambda x, b: torch.clamp(x, b, b + 1),
+    ]
+
+
+@pytest.mark.parametrize("place", range(14))
+@pytest.mark.parametrize("shape", [(6,), (4, 1), (4, 6), ()])
+def test_against_autograd(torch, place, shape):
+    function = functions()[place]
+    gradient = rocpy.epilogue(function).vjp()
+    torch.manual_seed(place)
+    x = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    results = function(x, b)
+    results = results if isinstance(results, tuple) else (results,)
+    given = [torch.randn_like(one) for one in results]
+    expected = torch.autograd.grad(results, [x, b], given, allow_unused=True)
+    found = gradient(x.detach(), {"b": b.detach()}, given)
+    again = gradient(x.detach().numpy(), {"b": b.detach().numpy()}, [one.numpy() for one in given])
+    for name, value in zip(("x", "b"), expected, strict=True):
+        if name not in found:
+            assert value is None or not value.any()
+            continue
+        torch.testing.assert_close(
+            found[name], value, rtol=1e-6 if place == 12 else 1e-10, atol=1e-7 if place == 12 else 1e-12
+        )
+        np.testing.assert_allclose(again[name], found[name], rtol=1e-9, atol=1e-11)
+
+
+def test_what_is_saved():
+    assert epilogues.residual_add.vjp().saved == ()
+    assert epilogues.softcap.vjp().saved == ("x", "cap")
+    assert rocpy.epilogue(lambda x, s: x * s + 1).vjp().saved == ("x", "s")
+    assert str(rocpy.epilogue(lambda x, grad: x * 2 + grad).vjp().expression).startswith("f_gradient(x, grad, grad_)")
+
+
+def test_whole_numbers_have_no_gradient(torch):
+    gradient = rocpy.epilogue(lambda x, mask: x * mask).vjp()
+    found = gradient(torch.ones(2, 2), {"mask": torch.tensor([True, False])}, [torch.ones(2, 2)])
+    assert set(found) == {"x"}
+    with pytest.raises(rocpy.InvalidProblemError, match="1 results"):
+        gradient(torch.ones(2, 2), {"mask": torch.ones(2)}, [])
+
+
+@pytest.fixture
+def tensors(torch):
+    torch.manual_seed(0)
+
+    def made(*shape):
+        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+    return {"a": made(4, 5), "b": made(5, 6), "bias": made(6), "full": made(4, 6), "batch": made(3, 4, 5)}
+
+
+def gated(torch):
+    return rocpy.epilogue(lambda x, bias, full: torch.nn.functional.silu(x + bias) * 0.5 + full)
+
+
+def test_gradcheck(torch, rt, tensors):
+    epilogue = gated(torch)
+
+    def f(a, b, bias, full):
+        return rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs={"bias": bias, "full": full})
+
+    operands = tuple(tensors[name] for name in ("a", "b", "bias", "full"))
+    assert "EpilogueFunction" in str(f(*operands).grad_fn)
+    assert torch.autograd.gradcheck(f, operands)
+    assert torch.autograd.gradgradcheck(f, operands)
+    assert torch.autograd.gradcheck(f, (tensors["batch"], *operands[1:]))
+    weights = tensors["batch"].detach()[:, :1].expand(3, 6, 5).mT.contiguous().requires_grad_()
+    assert torch.autograd.gradcheck(f, (tensors["batch"], weights, *operands[2:]))
+    fixed = tuple(one.detach() for one in operands[:3])
+    assert torch.autograd.gradcheck(lambda full: f(*fixed, full), (operands[3],))
+
+
+def test_gradcheck_of_more(torch, rt, tensors):
+    two = rocpy.epilogue(lambda x, bias: (torch.tanh(x * bias), x))
+    a, b, bias, c = (tensors[name] for name in ("a", "b", "bias", "full"))
+
+    def f(a, b, c, bias):
+        return rocpy.matmul(a, b, c, alpha=2.0, beta=0.5, epilogue=two, epilogue_inputs={"bias": bias})
+
+    assert torch.autograd.gradcheck(f, (a, b, c, bias))
+    assert torch.autograd.gradcheck(lambda *x: f(*x)[1], (a, b, c, bias))
+    vector = a[0].detach().clone().requires_grad_()
+    for left, right in ((vector, b), (a, vector)):
+        inputs = {"bias": 0.5}
+        assert torch.autograd.gradcheck(
+            lambda x, y, inputs=inputs: rocpy.matmul(x, y, epilogue=two, epilogue_inputs=inputs), (left, right)
+        )
+    assert torch.autograd.gradcheck(lambda a, b: rocpy.matmul(a, b, epilogue=epilogues.swiglu), (a, b))
+
+
+def test_refusals(torch, rt, tensors):
+    epilogue, a, b = gated(torch), tensors["a"], tensors["b"]
+    with pytest.raises(rocpy.InvalidProblemError, match="needs 'bias', 'full'"):
+        rocpy.matmul(a, b, epilogue=epilogue)
+    with pytest.raises(rocpy.InvalidOperandError, match=r"epilogue_inputs\['bias'\]"):
+        rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs={"bias": np.ones(6), "full": 1.0})
+    with pytest.raises(rocpy.UnsupportedError, match="out"):
+        rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs={"bias": 1.0, "full": 1.0}, out=torch.empty(4, 6))
+    with pytest.raises(rocpy.InvalidProblemError, match="does not broadcast"):
+        rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs={"bias": tensors["a"], "full": 1.0})
+
+
+def test_autocast_and_vmap(torch, rt, tensors):
+    epilogue = gated(torch)
+    a, b, bias, full = (tensors[name].detach().float() for name in ("a", "b", "bias", "full"))
+    inputs = {"bias": bias.requires_grad_(), "full": full}
+    with torch.autocast("cpu"):
+        y = rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs=inputs)
+    assert y.dtype == torch.float32  # the product is bfloat16, the bias is not
+    torch.testing.assert_close(y, epilogue((a.bfloat16() @ b.bfloat16()).float(), bias, full), rtol=2e-2, atol=2e-2)
+    batch = tensors["batch"].detach().float()
+    mapped = torch.vmap(lambda one: rocpy.matmul(one, b, epilogue=epilogue, epilogue_inputs=inputs))(batch)
+    torch.testing.assert_close(mapped, epilogue(batch @ b, bias, full))
+
+
+def test_opcheck_and_meta(torch, rt, tensors):
+    epilogue = gated(torch)
+    arguments = (tensors["a"], tensors["b"], None, [tensors["bias"], tensors["full"]], ["bias", "full"], epilogue.text)
+    torch.library.opcheck(torch.ops.rocpy.epilogue.default, (*arguments, 1.0, 0.0, None, None))
+    meta = rocpy.matmul(torch.empty(4, 5, device="meta"), torch.empty(5, 6, device="meta"), epilogue=epilogues.swiglu)
+    assert (meta.shape, meta.device.type) == ((4, 3), "meta")
+
+
+def test_compiled(torch, rt, tensors):
+    epilogue = gated(torch)
+
+    def f(a, b, bias, full):
+        return rt.matmul(a, b, epilogue=epilogue, epilogue_inputs={"bias": bias, "full": full})
+
+    operands = tuple(tensors[name] for name in ("a", "b", "bias", "full"))
+    compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+    expected, found = f(*operands), compiled(*operands)
+    torch.testing.assert_close(found, expected)
+    for mine, theirs in zip(
+        torch.autograd.grad(found.sum(), operands), torch.autograd.grad(expected.sum(), operands), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs)
