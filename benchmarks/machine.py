@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PACKAGES = ("rocpy", "numpy", "torch", "nvmath-python", "mkl")
+PACKAGES = ("rocpy", "numpy", "torch", "jax", "nvmath-python", "mkl")
 
 
 def environment(threads: int) -> dict[str, str]:

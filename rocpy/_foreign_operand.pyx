@@ -62,6 +62,11 @@ cdef bint immutable(object array):
     return cls is not None and isinstance(array, cls)
 
 
+cdef bint traced_by_jax(object array):
+    cls = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    return cls is not None and isinstance(array, cls)
+
+
 cdef object parse_dlpack(object array, str name, Operand* out):
     cdef Import taken
     cdef const DLPackExchangeAPI* api = exchange_api(type(array))
@@ -82,6 +87,10 @@ cdef object parse_dlpack(object array, str name, Operand* out):
     except (InvalidOperandError, UnsupportedError):
         raise
     except Exception as error:
+        if traced_by_jax(array):
+            raise UnsupportedError(
+                f"{name}: {seen(array)}: jax traces it and it has no memory yet; inside jax's transformations use rocpy.jax.matmul"
+            ) from None
         raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory by DLPack: {error}") from error
     return parse_import(array, taken, name, provider_capsule, out)
 

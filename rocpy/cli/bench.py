@@ -14,7 +14,7 @@ import typer
 
 from rocpy.cli._output import EXIT_PROBLEM, EXIT_USAGE, JsonFlag, console, errors, print_json
 
-NAMES = ("overhead", "matmul", "epilogue", "grouped", "algorithms", "autotune", "import", "torch")
+NAMES = ("overhead", "matmul", "epilogue", "grouped", "algorithms", "autotune", "import", "torch", "jax")
 
 
 def bench(

@@ -249,6 +249,13 @@ def test_operands_of_other_kinds(jax, matmul):
         jax.jit(lambda s: matmul(a, a, alpha=s))(2.0)
 
 
+def test_the_function_form_names_this_one_where_jax_traces(jax):
+    a = np.ones((2, 2), np.float32)
+    for transform in (jax.jit, jax.vmap, jax.grad):
+        with pytest.raises(UnsupportedError, match=r"use rocpy\.jax\.matmul"):
+            transform(lambda a: rocpy.matmul(a, a))(a)
+
+
 def test_examples(jax):
     import rocpy.jax
 

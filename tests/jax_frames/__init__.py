@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Call frames of XLA for the tests of the handlers."""
