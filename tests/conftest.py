@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +37,32 @@ def fresh_plan_cache() -> Iterator[None]:
 
     rocpy.plan_cache.clear()
     yield
+    rocpy.plan_cache.clear()
+
+
+def _table_slot(name: str) -> int:
+    """The place of a row in the table of functions."""
+    folder = Path(__file__).resolve().parent.parent / "csrc" / "abi"
+    files = re.findall(r'#include "(\w+\.def)"', (folder / "functions.def").read_text(encoding="utf-8"))
+    pattern = re.compile(r"^ROCPY_FUNCTION\(\w+, [^,]+, (\w+),", re.MULTILINE)
+    return [row for file in files for row in pattern.findall((folder / file).read_text(encoding="utf-8"))].index(name)
+
+
+@pytest.fixture
+def without_programs() -> Iterator[None]:
+    """A platform that runs no tile programs, as AMD's: its function answers as the trampoline of a missing one."""
+    import rocpy
+    from rocpy import _core
+
+    rocpy.platform.current()
+    library = ctypes.CDLL(str(Path(_core.__file__).parent / "_lib" / "librocpy_core.so"))
+    slot = _table_slot("rocpyExtMatmulDescSetProgram")
+    table = (ctypes.c_void_p * (slot + 1)).in_dll(library, "_ZN5rocpy5tableE")
+    absent = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 7)
+    kept, table[slot] = table[slot], ctypes.cast(absent, ctypes.c_void_p).value
+    rocpy.plan_cache.clear()
+    yield
+    table[slot] = kept
     rocpy.plan_cache.clear()
 
 

@@ -31,5 +31,5 @@ def test_a_table_tells_fused_composed_and_refused():
     family = next(row for row in support_table.FAMILIES if row.name == "bfloat16")
     lines = support_table.table(family)
     assert any("`gelu_bias`" in line and "fused" in line for line in lines)
-    assert any("`gelu_erf`" in line and "composed" in line for line in lines)
+    assert any("`gelu_erf`" in line and "tile program" in line for line in lines)
     assert support_table.cell(family, "float64", "default") == "no"

@@ -22,7 +22,7 @@ def cell(family: Family, result: str, epilogue: str) -> str:
         for layout in LAYOUTS
     }
     parts = []
-    for lowering, word in (("native", "fused"), ("unfused", "composed")):
+    for lowering, word in (("native", "fused"), ("fused", "fused by a tile program"), ("unfused", "composed")):
         layouts = [layout for layout, answer in answers.items() if answer == lowering]
         if layouts:
             parts.append(word if len(layouts) == len(LAYOUTS) else f"{word}: {' '.join(layouts)}")

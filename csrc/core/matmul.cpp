@@ -160,6 +160,7 @@ Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *o
     if (spec_.scales >> i & 1) apply(scale_attribute(spec_, i, scale_attributes[i], version_), pointers.scales[i]);
     out->scales[i] = pointers.scales[i];
   }
+  if (status.ok() && spec_.program) status = set_program(desc);
   if (!status.ok()) {
     table.hipblasLtMatmulDescDestroy(desc);
     return status;
@@ -168,6 +169,21 @@ Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *o
   out->bias = pointers.bias;
   out->aux = pointers.aux;
   return Status{};
+}
+
+Status MatmulPlan::set_program(hipblasLtMatmulDesc_t desc) const {
+  const TileProgram &program = *spec_.program;
+  rocpyExtProgram_t given{};
+  given.instruction_count = static_cast<uint32_t>(program.code.size());
+  given.register_count = program.register_count;
+  given.input_count = program.input_count;
+  given.output_count = program.output_count;
+  given.result = program.result;
+  given.flags = program.flags;
+  given.instructions = program.code.data();
+  given.inputs = spec_.program_operands.data();
+  given.outputs = given.inputs + program.input_count;
+  return lt(table.rocpyExtMatmulDescSetProgram(desc, &given), "rocpyExtMatmulDescSetProgram");
 }
 
 Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *out) {
@@ -257,7 +273,7 @@ Status MatmulPlan::create(const MatmulSpec &spec, StreamContext *context, size_t
   }
 }
 
-void MatmulPlan::step(MatmulPointers *at, int axis, int64_t steps) const {
+void MatmulPlan::step(MatmulPointers *at, void **program, int axis, int64_t steps) const {
   auto move = [&](auto *pointer, OperandIndex operand) {
     *pointer = advance(*pointer, steps * spec_.outer_stride_bytes[operand][axis]);
   };
@@ -269,6 +285,10 @@ void MatmulPlan::step(MatmulPointers *at, int axis, int64_t steps) const {
   move(&at->aux, operand_aux);
   move(&at->scales[scale_a], operand_scale_a);
   move(&at->scales[scale_b], operand_scale_b);
+  for (size_t i = 0; i < spec_.program_operands.size(); ++i) {
+    const size_t place = i * static_cast<size_t>(spec_.outer_ndim) + static_cast<size_t>(axis);
+    program[i] = advance(program[i], steps * spec_.program_outer_bytes[place]);
+  }
 }
 
 Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,
@@ -289,6 +309,13 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
         set(descriptor->handle, scale_attribute(spec_, i, scale_attributes[i], version_), pointers.scales[i]);
     if (!status.ok()) return status;
     descriptor->scales[i] = pointers.scales[i];
+  }
+  if (!spec_.program_operands.empty()) {
+    // Inputs and outputs change with every call, and setting them is no more than comparing them first.
+    Status status = lt(table.rocpyExtMatmulDescSetProgramPointers(descriptor->handle, pointers.program,
+                                                                  pointers.program + spec_.program->input_count),
+                       "rocpyExtMatmulDescSetProgramPointers");
+    if (!status.ok()) return status;
   }
   // C must be a pointer even where beta is 0 and it is not read. A workspace of no bytes is passed as none: a size
   // without a pointer is refused, a pointer without a size is not.
@@ -319,13 +346,16 @@ Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers
   } else {
     int64_t position[max_outer] = {};
     MatmulPointers at = pointers;
+    void *program[ROCPY_EXT_PROGRAM_MOST_INPUTS + ROCPY_EXT_PROGRAM_MOST_OUTPUTS] = {};
+    for (size_t i = 0; i < spec_.program_operands.size(); ++i) program[i] = pointers.program[i];
+    at.program = program;
     while (status.ok()) {
       status = launch_once(context, chosen, &descriptor, at, &alpha, &beta);
       int axis = spec_.outer_ndim - 1;
       for (; axis >= 0; --axis) {
-        step(&at, axis, 1);
+        step(&at, program, axis, 1);
         if (++position[axis] < spec_.outer_shape[axis]) break;
-        step(&at, axis, -spec_.outer_shape[axis]);
+        step(&at, program, axis, -spec_.outer_shape[axis]);
         position[axis] = 0;
       }
       if (axis < 0) break;

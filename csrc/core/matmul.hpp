@@ -16,6 +16,7 @@
 #include "context.hpp"
 #include "spin_lock.hpp"
 #include "status.hpp"
+#include "tile_program.hpp"
 #include "types.h"
 
 namespace rocpy {
@@ -62,6 +63,11 @@ struct MatmulSpec {
   uint32_t required_traits = 0;                // ROCPY_EXT_ALGO_*: algorithms that do not promise them are left out
   uint32_t scales = 0;                         // bits of ScaleIndex: those that the descriptor has
   int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
+  // In place of the epilogue's activation: a program and how its inputs, then its outputs lie. `program_outer_bytes`
+  // has outer_ndim steps for each of them.
+  const TileProgram *program = nullptr;
+  std::vector<rocpyExtProgramOperand_t> program_operands;
+  std::vector<int64_t> program_outer_bytes;
   // Batch axes that no single stride describes: the library is called once for each of their positions.
   int32_t outer_ndim = 0;
   int64_t outer_shape[max_outer] = {};
@@ -72,6 +78,7 @@ struct MatmulPointers {
   const void *a = nullptr, *b = nullptr, *c = nullptr;
   void *d = nullptr, *bias = nullptr, *aux = nullptr;
   void *scales[scale_count] = {};
+  void *const *program = nullptr;  // the program's inputs, then its outputs
 };
 
 // alpha and beta as the caller has them; launch() hands them over in the plan's scale type.
@@ -126,7 +133,8 @@ class MatmulPlan {
   Status make_descriptor(const MatmulPointers &pointers, Descriptor *out) const;
   Status take_descriptor(const MatmulPointers &pointers, Descriptor *out);
   void give_descriptor(const Descriptor &descriptor);
-  void step(MatmulPointers *at, int axis, int64_t steps) const;
+  Status set_program(hipblasLtMatmulDesc_t desc) const;
+  void step(MatmulPointers *at, void **program, int axis, int64_t steps) const;
   Status launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,
                      const MatmulPointers &pointers, const void *alpha, const void *beta);
   Status query(StreamContext *context, size_t max_workspace_bytes, int requested);

@@ -254,7 +254,7 @@ class Unfused:
             return framework.clamp(x, low, high)
         if self.row.aux == "load":
             aux = framework.wide(self.operands["aux"], self.work, x).reshape(x.shape)
-            return framework.where(aux > 0, x, 0.0) if name == "drelu" else x * _gelu_slope(framework, aux)
+            return framework.where(aux > 0, x, 0.0) if name == "drelu" else x * _SLOPES[name](framework, aux)
         return _ACTIVATIONS[name](framework, x) if name in _ACTIVATIONS else x
 
     def _gradient(self, framework: Framework, y: Any) -> Any:
@@ -302,6 +302,17 @@ def _gelu_slope(framework: Framework, x: Any) -> Any:
     return s + framework.where((x < 40.0) & (x > -40.0), inner * s * other, 0.0)
 
 
+def _gelu_erf_slope(framework: Framework, x: Any) -> Any:
+    bell = framework.module.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+    phi = framework.erfc(x * -math.sqrt(0.5)) * 0.5
+    return phi + framework.where((x < 40.0) & (x > -40.0), x * bell, 0.0)
+
+
+def _silu_slope(framework: Framework, x: Any) -> Any:
+    s = framework.sigmoid(x)
+    return s + framework.where((x < 1000.0) & (x > -1000.0), x * s * framework.sigmoid(-x), 0.0)
+
+
 def _gelu_erf(framework: Framework, x: Any) -> Any:
     return _negligible(framework, x, x * 0.5 * framework.erfc(x * -math.sqrt(0.5)))
 
@@ -312,6 +323,12 @@ _ACTIVATIONS: dict[str, Callable[[Framework, Any], Any]] = {
     "gelu_erf": _gelu_erf,
     "silu": _silu,
     "sigmoid": _sigmoid,
+}
+
+_SLOPES: dict[str, Callable[[Framework, Any], Any]] = {
+    "dgelu": _gelu_slope,
+    "dgelu_erf": _gelu_erf_slope,
+    "dsilu": _silu_slope,
 }
 
 

@@ -8,9 +8,10 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from rocpy._core cimport Status
-from abi cimport hipStream_t
+from abi cimport hipStream_t, rocpyExtProgramOperand_t
 
 from rocpy._operand cimport Operand
+from rocpy.blaslt._program cimport KeptProgram, TileProgram
 from rocpy.blaslt._scales cimport Scales
 
 
@@ -77,6 +78,9 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         uint32_t scales
         int32_t scale_mode_a
         int32_t scale_mode_b
+        const KeptProgram *program
+        vector[rocpyExtProgramOperand_t] program_operands
+        vector[int64_t] program_outer_bytes
         int32_t outer_ndim
         int64_t outer_shape[32]
         int64_t outer_stride_bytes[8][32]
@@ -88,6 +92,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         void *bias
         void *aux
         void *scales[6]
+        void **program
     cdef cppclass MatmulFactors:
         MatmulFactors()
         double alpha
@@ -145,11 +150,12 @@ cdef enum:
     after_wait = 1
     after_hold = 2
 
-cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
+                                  TileProgram program=*, tuple beside=*) except *
 cdef list algorithms_of(CachedCall *call, int device)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
-                    hipStream_t c_stream, int after)
+                    hipStream_t c_stream, int after, void **program=*)
 cdef int settle(hipStream_t c_stream) except -1

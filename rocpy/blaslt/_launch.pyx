@@ -6,8 +6,10 @@ from libc.string cimport memcpy
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
+from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
 from rocpy.runtime.stream cimport hold
 
+from rocpy import platform as _platform
 from rocpy.blaslt import _choice
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _fallback
@@ -97,10 +99,34 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
     raise UnsupportedError(why)
 
 
-cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested) except *:
+cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple beside, object lowered) except -1:
+    """State a tile program and how its inputs, then its outputs lie: beside the result, or beside half of it where there are pairs."""
+    cdef rocpyExtProgramOperand_t operand
+    cdef int64_t bits
+    spec.program = program.kept
+    for info, lies in zip(beside, lowered.beside):
+        operand.type = operand_type(info.dtype)
+        operand.reserved = 0
+        operand.row_stride, operand.column_stride, operand.batch_stride = lies[:3]
+        spec.program_operands.push_back(operand)
+        bits = array_type_of_hip(operand.type).bits
+        for stride in lies[3]:
+            spec.program_outer_bytes.push_back(<int64_t>stride * bits // 8)
+    if program.pairs:
+        # Dense and in rows, as the caller made sure.
+        for layout in (lowered.c, lowered.d):
+            layout.rows, layout.ld, layout.batch_stride = layout.rows // 2, layout.ld // 2, layout.batch_stride // 2
+        for name in ("c", "d"):
+            lowered.outer_strides[name] = tuple([stride // 2 for stride in lowered.outer_strides[name]])
+    return 0
+
+
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
+                                  TileProgram program=None, tuple beside=()) except *:
     """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind.
 
-    `requested` 0: the plan stands for others, and nothing is launched by it.
+    `requested` 0: the plan stands for others, and nothing is launched by it. `program` takes the place of the activation, `beside`
+    describes its inputs and outputs.
     """
     cdef shared_ptr[CachedCall] result
     cdef CachedCall *call = new CachedCall()
@@ -113,6 +139,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     call.result_type = d_type
     call.extra_type = gradient_type if row.gradient else d_type
     fill_shape(&call.result_ndim, call.result_shape, problem.result_shape)
+    if program is not None and program.pairs:
+        call.result_shape[call.result_ndim - 1] //= 2
     if row.aux == "store":
         call.extra_is_aux = True
         fill_shape(&call.extra_ndim, call.extra_shape, problem.result_shape)
@@ -122,9 +150,14 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         return result
 
     cdef bint out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
-    if row.enumerator is None and not out_is_cast:
+    cdef bint own = program is not None
+    if own and not has_programs():
+        raise UnsupportedError(f"{problem}: the {_platform.current().name} platform runs no tile programs")
+    if row.enumerator is None and not own and has_programs():
+        program = stand_in(row)
+    if row.enumerator is None and program is None and not out_is_cast:
         return unfused(result, problem, options, context, packed, _fallback.no_enumerator(problem))
-    cdef object lowered = _lowering.lower(problem)
+    cdef object lowered = _lowering.lower(problem, beside)
     cdef str name
     if lowered.copies:
         for name in lowered.copies:
@@ -144,6 +177,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
 
     cdef MatmulSpec spec = MatmulSpec()
     cdef int i, j
+    if program is not None:
+        fill_program(&spec, program, beside, lowered)
     spec.compute = lowered.compute
     spec.scale_type = lowered.scale_type
     spec.op_a = lowered.op_a
@@ -189,8 +224,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(sizes[name]).bits // 8
 
     cdef size_t limit = options.max_workspace_bytes
-    cdef int wanted = _choice.candidates_wanted(problem, options, context.device)
-    cdef bint decides = requested > 0
+    cdef int wanted = 1 if own else _choice.candidates_wanted(problem, options, context.device)
+    cdef bint decides = requested > 0 and not own  # a record of the problem is none of it with a program of the user's
     if requested < wanted:
         requested = wanted
     cdef Status status
@@ -205,6 +240,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         if call.plan != NULL:
             call.plan.release()
             call.plan = NULL
+        if own:
+            raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
         return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
     index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1)) if decides else (0, "heuristic")
     if options.reproducible:
@@ -236,7 +273,7 @@ cdef list algorithms_of(CachedCall *call, int device):
         algorithm = &call.plan.algorithms()[i]
         memcpy(&index, &algorithm.algo, sizeof(index))
         found.append(Algorithm(index, algorithm.name.decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
-                               library=library, arch=arch))
+                               library=library, arch=arch, lowering="native" if call.plan.spec().program == NULL else "fused"))
     return found
 
 
@@ -278,7 +315,7 @@ cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a
 
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
-                    hipStream_t c_stream, int after):
+                    hipStream_t c_stream, int after, void **program=NULL):
     """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
     cdef Operand fresh, extra, amax
     cdef object result = out, extra_result = None, amax_result = None
@@ -294,6 +331,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         pointers.d = d.data
     pointers.bias = bias.data if bias.ndim >= 0 else NULL
     pointers.aux = aux.data if aux.ndim >= 0 else NULL
+    pointers.program = program
     if call.extra_ndim >= 0:
         set_up(&extra, a, call.extra_type, call.extra_ndim, call.extra_shape)
         extra_result = _operand.allocate(owner, a.provider, &extra)

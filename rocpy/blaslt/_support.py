@@ -158,9 +158,9 @@ def supported(
     >>> import rocpy
     >>> bool(rocpy.blaslt.supported("bfloat16", epilogue="gelu_bias", layout="nt"))
     True
-    >>> answer = rocpy.blaslt.supported("float32", epilogue="gelu_erf")
-    >>> answer.lowering, bool(rocpy.blaslt.supported("float32", epilogue="gelu_erf", options={"fallback": "error"}))
-    ('unfused', False)
+    >>> answer = rocpy.blaslt.supported("float32", epilogue="gelu", options={"fallback": "error"})
+    >>> answer.lowering, bool(rocpy.blaslt.supported("float32", "float64"))
+    ('native', False)
     """
     chosen = resolve_options(options)
     if device is not None and not 0 <= _extent("device", device) < 2**31:
@@ -291,7 +291,7 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
         recipe = _fallback.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
         base = _answer(_fallback.base_problem(problem, recipe), _fallback.strict(options), name, packed, device)
         return Support(problem, name, [_fallback.why(problem, recipe)], "unfused", base.algorithms, base.copies)
-    return Support(problem, name, [], "native", len(found))
+    return Support(problem, name, [], found[0].lowering if found else "native", len(found))
 
 
 def _copied(problem: Problem, names: tuple[str, ...]) -> Problem:

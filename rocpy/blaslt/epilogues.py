@@ -34,6 +34,9 @@ class EpilogueRow:
         length M.
     clamp
         Whether ``clamp=(low, high)`` is required.
+    stands_on, program
+        For an epilogue without an enumerator: the number of one of the same form and the opcode that takes its
+        activation's place, on platforms that run tile programs; of a gradient, the opcode of the derivative.
     """
 
     name: str
@@ -44,6 +47,8 @@ class EpilogueRow:
     aux_name: str = ""
     gradient: str = ""
     clamp: bool = False
+    stands_on: int = 0
+    program: str = ""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -52,6 +57,8 @@ class EpilogueRow:
 
 
 _GELU = "y/2 (1 + tanh(sqrt(2/pi) (y + 0.044715 y^3)))"
+_GELU_ERF = "y/2 (1 + erf(y / sqrt(2)))"
+_SILU = "y / (1 + exp(-y))"
 _CLAMP = "min(max(y, low), high)"
 
 # Numbers: hipblasLtEpilogue_t of hipBLASLt 1.4.1.
@@ -62,24 +69,74 @@ _ROWS = (
     EpilogueRow("relu_bias", 6, "max(y, 0)", bias=True),
     EpilogueRow("gelu", 32, _GELU),
     EpilogueRow("gelu_bias", 36, _GELU, bias=True),
-    EpilogueRow("silu", 65536, "y / (1 + exp(-y))"),
-    EpilogueRow("silu_bias", 65540, "y / (1 + exp(-y))", bias=True),
+    EpilogueRow("silu", 65536, _SILU),
+    EpilogueRow("silu_bias", 65540, _SILU, bias=True),
     EpilogueRow("sigmoid", 1024, "1 / (1 + exp(-y))"),
-    EpilogueRow("sigmoid_bias", None, "1 / (1 + exp(-y))", bias=True),
-    EpilogueRow("gelu_erf", None, "y/2 (1 + erf(y / sqrt(2)))"),
-    EpilogueRow("gelu_erf_bias", None, "y/2 (1 + erf(y / sqrt(2)))", bias=True),
+    EpilogueRow("sigmoid_bias", None, "1 / (1 + exp(-y))", bias=True, stands_on=4, program="SIGMOID"),
+    EpilogueRow("gelu_erf", None, _GELU_ERF, stands_on=1, program="GELU_ERF"),
+    EpilogueRow("gelu_erf_bias", None, _GELU_ERF, bias=True, stands_on=4, program="GELU_ERF"),
     EpilogueRow("clamp", 131072, _CLAMP, clamp=True),
     EpilogueRow("clamp_bias", 131076, _CLAMP, bias=True, clamp=True),
     EpilogueRow("relu_aux", 130, "max(y, 0), and y", aux="store", aux_name="relu_aux"),
     EpilogueRow("relu_aux_bias", 134, "max(y, 0), and y", bias=True, aux="store", aux_name="relu_aux"),
     EpilogueRow("gelu_aux", 160, _GELU + ", and y", aux="store", aux_name="gelu_aux"),
     EpilogueRow("gelu_aux_bias", 164, _GELU + ", and y", bias=True, aux="store", aux_name="gelu_aux"),
+    EpilogueRow(
+        "gelu_erf_aux",
+        None,
+        _GELU_ERF + ", and y",
+        aux="store",
+        aux_name="gelu_erf_aux",
+        stands_on=160,
+        program="GELU_ERF",
+    ),
+    EpilogueRow(
+        "gelu_erf_aux_bias",
+        None,
+        _GELU_ERF + ", and y",
+        bias=True,
+        aux="store",
+        aux_name="gelu_erf_aux",
+        stands_on=164,
+        program="GELU_ERF",
+    ),
+    EpilogueRow("silu_aux", None, _SILU + ", and y", aux="store", aux_name="silu_aux", stands_on=160, program="SILU"),
+    EpilogueRow(
+        "silu_aux_bias",
+        None,
+        _SILU + ", and y",
+        bias=True,
+        aux="store",
+        aux_name="silu_aux",
+        stands_on=164,
+        program="SILU",
+    ),
     EpilogueRow("clamp_aux", 131200, _CLAMP + ", and y", aux="store", aux_name="clamp_aux", clamp=True),
     EpilogueRow("clamp_aux_bias", 131204, _CLAMP + ", and y", bias=True, aux="store", aux_name="clamp_aux", clamp=True),
     EpilogueRow("drelu", 136, "y where aux > 0, else 0", aux="load"),
     EpilogueRow("drelu_bgrad", 152, "y where aux > 0, else 0, and its column sums", aux="load", gradient="bgrad"),
     EpilogueRow("dgelu", 192, "y gelu'(aux)", aux="load"),
     EpilogueRow("dgelu_bgrad", 208, "y gelu'(aux), and its column sums", aux="load", gradient="bgrad"),
+    EpilogueRow("dgelu_erf", None, "y gelu_erf'(aux)", aux="load", stands_on=192, program="GELU_ERF_GRADIENT"),
+    EpilogueRow(
+        "dgelu_erf_bgrad",
+        None,
+        "y gelu_erf'(aux), and its column sums",
+        aux="load",
+        gradient="bgrad",
+        stands_on=208,
+        program="GELU_ERF_GRADIENT",
+    ),
+    EpilogueRow("dsilu", None, "y silu'(aux)", aux="load", stands_on=192, program="SILU_GRADIENT"),
+    EpilogueRow(
+        "dsilu_bgrad",
+        None,
+        "y silu'(aux), and its column sums",
+        aux="load",
+        gradient="bgrad",
+        stands_on=208,
+        program="SILU_GRADIENT",
+    ),
     EpilogueRow("bgrada", 256, "y, and the row sums of a", gradient="bgrada"),
     EpilogueRow("bgradb", 512, "y, and the column sums of b", gradient="bgradb"),
 )
@@ -116,12 +173,20 @@ class Epilogue(enum.StrEnum):
     RELU_AUX_BIAS = "relu_aux_bias"
     GELU_AUX = "gelu_aux"
     GELU_AUX_BIAS = "gelu_aux_bias"
+    GELU_ERF_AUX = "gelu_erf_aux"
+    GELU_ERF_AUX_BIAS = "gelu_erf_aux_bias"
+    SILU_AUX = "silu_aux"
+    SILU_AUX_BIAS = "silu_aux_bias"
     CLAMP_AUX = "clamp_aux"
     CLAMP_AUX_BIAS = "clamp_aux_bias"
     DRELU = "drelu"
     DRELU_BGRAD = "drelu_bgrad"
     DGELU = "dgelu"
     DGELU_BGRAD = "dgelu_bgrad"
+    DGELU_ERF = "dgelu_erf"
+    DGELU_ERF_BGRAD = "dgelu_erf_bgrad"
+    DSILU = "dsilu"
+    DSILU_BGRAD = "dsilu_bgrad"
     BGRADA = "bgrada"
     BGRADB = "bgradb"
 

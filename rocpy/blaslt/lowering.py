@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,6 +72,9 @@ class Lowered:
     aux_batch_stride: int = 0
     outer_shape: tuple[int, ...] = ()
     outer_strides: dict[str, tuple[int, ...]] = field(default_factory=dict)  # elements, for each operand
+    # What lies beside the result: steps along the rows, the columns and the batch of the library's D, then along the
+    # axes of outer_shape.
+    beside: tuple[tuple[int, int, int, tuple[int, ...]], ...] = ()
 
 
 def matrix_layout(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
@@ -118,8 +122,12 @@ def _unusable_batch(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(stride < 0 and extent > 1 for extent, stride in zip(shape, strides, strict=True))
 
 
-def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the other, each with its own rule)
-    """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first."""
+def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:  # noqa: C901  (one operand after the other, each with its own rule)
+    """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first.
+
+    ``beside`` are arrays with an element for each of the result's, of shape (batch ..., M, N), that an epilogue reads
+    or writes; they may repeat elements.
+    """
     row = problem.row
     batch_ndim = len(problem.batch_shape)
     copies: list[str] = []
@@ -204,8 +212,8 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
             s if e != 1 else 0 for e, s in zip(bias_extents, steps, strict=True)
         )
 
-    beside = _in_columns(problem) if problem.column_bias and min(problem.m, problem.n) > 1 else fresh
-    aux_matrix, aux_batch = _result_view(beside, problem)
+    like_aux = _in_columns(problem) if problem.column_bias and min(problem.m, problem.n) > 1 else fresh
+    aux_matrix, aux_batch = _result_view(like_aux, problem)
     aux_lies = _as("column" if problem.column_bias else "row", (problem.m, problem.n), aux_matrix)
     if problem.aux is not None:
         aux_matrix, aux_batch = _result_view(problem.aux, problem)
@@ -235,6 +243,12 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         "scale_a": _scale_steps(problem, "scale_a", problem.scale_a_batch),
         "scale_b": _scale_steps(problem, "scale_b", problem.scale_b_batch),
     }
+    steps = [list(x.strides[-2:]) for x in beside]
+    names = [f"beside{i}" for i in range(len(beside))]
+    strides |= {
+        name: [s if e != 1 else 0 for e, s in zip(problem.batch_shape, x.strides[:-2], strict=True)]
+        for name, x in zip(names, beside, strict=True)
+    }
     extents, strides = _collapse(list(problem.batch_shape), strides)
     m = problem.m
     if row.gradient != "bgrad" and len(extents) == 1 and not problem.conj_a:
@@ -257,10 +271,14 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         whole = whole and (
             problem.scale_a in ("", "scalar") or strides["scale_a"][0] == scale_entry(problem, "scale_a")
         )
+        for name, step in zip(names, steps, strict=True):
+            if m == 1:  # the step to a next row means nothing yet
+                step[0] = strides[name][0]
+            whole = whole and strides[name][0] == step[0] * m
         if whole and extents[0] * m <= 2**31 - 1:
             # One weight for every batch entry, entries one after the other: a single taller product.
             m *= extents[0]
-            extents, strides = [], {name: [] for name in OPERANDS}
+            extents, strides = [], {name: [] for name in strides}
 
     # Entries that write one gradient vector together must not run together.
     together = [axis for axis in range(len(extents)) if not row.gradient or strides["bias"][axis]]
@@ -270,10 +288,15 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
         together = []
     inner = max(together, key=lambda axis: extents[axis], default=None)
     out = Lowered(swapped=swapped, columns=columns, turned=turned)
-    batch_of = {name: strides[name][inner] if inner is not None else 0 for name in OPERANDS}
+    batch_of = {name: values[inner] if inner is not None else 0 for name, values in strides.items()}
     out.batch_count = extents[inner] if inner is not None else 1
     out.outer_shape = tuple(e for axis, e in enumerate(extents) if axis != inner)
-    out.outer_strides = {name: tuple(s for axis, s in enumerate(strides[name]) if axis != inner) for name in OPERANDS}
+    outer = {name: tuple(s for axis, s in enumerate(values) if axis != inner) for name, values in strides.items()}
+    out.outer_strides = {name: outer[name] for name in OPERANDS}
+    out.beside = tuple(
+        (*(reversed(step) if swapped else step), batch_of[name], outer[name])
+        for name, step in zip(names, steps, strict=True)
+    )
 
     a_rows = (
         Layout(problem.k, m, a_lies[1], batch_of["a"])
@@ -296,7 +319,7 @@ def lower(problem: Problem) -> Lowered:  # noqa: C901  (one operand after the ot
     for layout in (out.a, out.b, out.c, out.d):
         layout.ld = max(layout.ld, layout.rows, 1)
     # An epilogue that the library lacks is never launched; its product is lowered for what must be copied.
-    enumerator = row.enumerator or EPILOGUES["default"].enumerator or 1
+    enumerator = row.enumerator or row.stands_on or EPILOGUES["default"].enumerator or 1
     conjugated = (problem.conj_b, problem.conj_a) if swapped else (problem.conj_a, problem.conj_b)
     out.op_a, out.op_b = (OP_C if conj else op for op, conj in zip((out.op_a, out.op_b), conjugated, strict=True))
     modes = _SCALE_MODE[problem.scale_a], _SCALE_MODE[problem.scale_b]

@@ -68,6 +68,13 @@ def gelu_erf_gradient(x: Array) -> Array:
     return _normal_cdf(x) + np.where(np.abs(x) > 40.0, 0.0, slope)
 
 
+def silu_gradient(x: Array) -> Array:
+    """Return the derivative of `silu`; 0 and 1 at the infinities."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        slope = x * sigmoid(x) * sigmoid(-x)
+    return sigmoid(x) + np.where(np.abs(x) > 800.0, 0.0, slope)
+
+
 def relu(x: Array) -> Array:
     """Return max(x, 0); NaN stays NaN."""
     return np.maximum(x, 0.0)
@@ -120,6 +127,8 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "sigmoid": sigmoid,
     "drelu": lambda e: (e > 0).astype(np.float64),
     "dgelu": gelu_gradient,
+    "dgelu_erf": gelu_erf_gradient,
+    "dsilu": silu_gradient,
 }
 
 ORACLES: dict[str, Oracle] = {
@@ -141,12 +150,20 @@ ORACLES: dict[str, Oracle] = {
     "relu_aux_bias": Oracle("relu", bias=True, aux_out="relu_aux"),
     "gelu_aux": Oracle("gelu", aux_out="gelu_aux"),
     "gelu_aux_bias": Oracle("gelu", bias=True, aux_out="gelu_aux"),
+    "gelu_erf_aux": Oracle("gelu_erf", aux_out="gelu_erf_aux"),
+    "gelu_erf_aux_bias": Oracle("gelu_erf", bias=True, aux_out="gelu_erf_aux"),
+    "silu_aux": Oracle("silu", aux_out="silu_aux"),
+    "silu_aux_bias": Oracle("silu", bias=True, aux_out="silu_aux"),
     "clamp_aux": Oracle("clamp", aux_out="clamp_aux"),
     "clamp_aux_bias": Oracle("clamp", bias=True, aux_out="clamp_aux"),
     "drelu": Oracle("drelu", aux_in="relu_aux"),
     "drelu_bgrad": Oracle("drelu", aux_in="relu_aux", sums="bgrad"),
     "dgelu": Oracle("dgelu", aux_in="gelu_aux"),
     "dgelu_bgrad": Oracle("dgelu", aux_in="gelu_aux", sums="bgrad"),
+    "dgelu_erf": Oracle("dgelu_erf", aux_in="gelu_erf_aux"),
+    "dgelu_erf_bgrad": Oracle("dgelu_erf", aux_in="gelu_erf_aux", sums="bgrad"),
+    "dsilu": Oracle("dsilu", aux_in="silu_aux"),
+    "dsilu_bgrad": Oracle("dsilu", aux_in="silu_aux", sums="bgrad"),
     "bgrada": Oracle(sums="bgrada"),
     "bgradb": Oracle(sums="bgradb"),
 }

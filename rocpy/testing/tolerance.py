@@ -156,10 +156,10 @@ def _value_bound(expected: Expected, compute: str) -> Array:
     if function == "drelu":
         assert expected.aux_in is not None
         return dx * (expected.aux_in > 0)
-    if function == "dgelu":
+    if function in ("dgelu", "dgelu_erf", "dsilu"):
         assert expected.aux_in is not None
         factor_error = 2.0**-19 if compute == "float32" else 2.0**-46
-        factor = np.abs(oracles.gelu_gradient(expected.aux_in))
+        factor = np.abs(oracles.FUNCTIONS[function](expected.aux_in))
         return factor * dx + factor_error * (np.abs(x) + dx) + u * factor * np.abs(x)
     steepest, curvature = _DERIVATIVES[function]
     carried = np.minimum(steepest * dx, np.abs(_first_derivative(function, x)) * dx + 0.5 * curvature * dx * dx)

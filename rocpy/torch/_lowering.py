@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rocpy.blaslt._program import available
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused"]
@@ -53,8 +54,6 @@ class Activation:
         torch's function, and the one that overwrites its argument.
     derivative
         ``derivative(grad, saved)``, itself differentiable.
-    fused
-        The epilogues that stand for it.
     """
 
     name: str
@@ -62,7 +61,11 @@ class Activation:
     function: Callable[[Tensor], Tensor]
     in_place: Callable[[Tensor], Tensor]
     derivative: Callable[[Tensor, Tensor], Tensor]
-    fused: Fused
+
+    @property
+    def fused(self) -> Fused:
+        """The epilogues that stand for it on this platform."""
+        return fused(self.name)
 
     @property
     def has_gradient_epilogue(self) -> bool:
@@ -95,6 +98,13 @@ _FUSED = {
     "silu": Fused("silu", "silu_bias"),
     "sigmoid": Fused("sigmoid"),
 }
+# Where the platform runs tile programs.
+_BY_PROGRAM = {
+    "gelu": Fused("gelu_erf", "gelu_erf_bias", "gelu_erf_aux", "gelu_erf_aux_bias", "dgelu_erf", "dgelu_erf_bgrad"),
+    "silu": Fused("silu", "silu_bias", "silu_aux", "silu_aux_bias", "dsilu", "dsilu_bgrad"),
+    "sigmoid": Fused("sigmoid", "sigmoid_bias"),
+}
+_table: dict[str, Fused] = {}
 
 
 def fused(activation: str) -> Fused:
@@ -105,46 +115,38 @@ def fused(activation: str) -> Fused:
     activation
         Name of a row of ``ACTIVATIONS``.
     """
-    return _FUSED[activation]
-
-
-def _activation(
-    name: str,
-    saves: str,
-    function: Callable[[Tensor], Tensor],
-    in_place: Callable[[Tensor], Tensor],
-    derivative: Callable[[Tensor, Tensor], Tensor],
-) -> Activation:
-    return Activation(name, saves, function, in_place, derivative, fused(name))
+    if not _table:
+        _table.update(_FUSED | (_BY_PROGRAM if available() else {}))
+    return _table[activation]
 
 
 ACTIVATIONS: dict[str, Activation] = {
     row.name: row
     for row in (
-        _activation("none", "", _same, _same, _same_gradient),
-        _activation("relu", "result", torch.relu, torch.relu_, lambda g, y: _aten.threshold_backward.default(g, y, 0)),
-        _activation(
+        Activation("none", "", _same, _same, _same_gradient),
+        Activation("relu", "result", torch.relu, torch.relu_, lambda g, y: _aten.threshold_backward.default(g, y, 0)),
+        Activation(
             "gelu",
             "input",
             torch.nn.functional.gelu,
             _aten.gelu_.default,
             _aten.gelu_backward.default,
         ),
-        _activation(
+        Activation(
             "gelu_tanh",
             "input",
             lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
             lambda x: _aten.gelu_.default(x, approximate="tanh"),
             lambda g, x: _aten.gelu_backward.default(g, x, approximate="tanh"),
         ),
-        _activation(
+        Activation(
             "silu",
             "input",
             torch.nn.functional.silu,
             lambda x: torch.nn.functional.silu(x, inplace=True),
             _silu_derivative,
         ),
-        _activation("sigmoid", "result", torch.sigmoid, torch.sigmoid_, _aten.sigmoid_backward.default),
+        Activation("sigmoid", "result", torch.sigmoid, torch.sigmoid_, _aten.sigmoid_backward.default),
     )
 }
 

@@ -92,7 +92,7 @@ def _one_matrix(x: Tensor) -> Tensor:
 
 
 class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
-    """A product with bias and c, and relu or tanh GELU on it, recorded; the second result is the pre-activation."""
+    """A product with bias and c, and an activation on it, recorded; the second result is the pre-activation."""
 
     @staticmethod
     def forward(
@@ -176,10 +176,10 @@ def _record(
 ) -> Any:
     row = EPILOGUES[epilogue]
     name = activation_of(row)
-    if row.gradient or row.aux == "load" or name not in ("none", "relu", "gelu_tanh"):
+    if row.gradient or row.aux == "load" or not _recorded(name):
         return _composed(row, a, b, c, bias, aux, settings)
-    if name == "gelu_tanh" and row.aux == "none":
-        stored = "gelu_aux_bias" if row.bias else "gelu_aux"
+    if ACTIVATIONS[name].saves == "input" and row.aux == "none":
+        stored = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
         return product_extra(a, b, c, bias, aux, stored, *settings)[0]
     alpha, beta, _, _, compute = settings
     return _apply(
@@ -192,6 +192,11 @@ def _record(
         compute,
         lambda a, b, c, bias: below(a, b, c, bias, aux, epilogue, *settings),
     )
+
+
+def _recorded(name: str) -> bool:
+    """Whether one product gives an activation and what its gradient reads."""
+    return name in ("none", "relu") or (name in ACTIVATIONS and ACTIVATIONS[name].fused.aux is not None)
 
 
 def _composed(
@@ -220,7 +225,10 @@ def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any
     if row.aux == "load":
         if aux is None:
             raise InvalidProblemError(f"epilogue {row.name!r} needs aux=, the pre-activation of the forward product")
-        return torch.where(aux > 0, pre, 0) if "drelu" in row.name else ACTIVATIONS["gelu_tanh"].derivative(pre, aux)
+        if "drelu" in row.name:
+            return torch.where(aux > 0, pre, 0)
+        of = {"dgelu": "gelu_tanh", "dgelu_erf": "gelu", "dsilu": "silu"}[row.name.removesuffix("_bgrad")]
+        return ACTIVATIONS[of].derivative(pre, aux)
     # A new tensor each time: results of an operator share no memory.
     return pre if row.gradient else ACTIVATIONS[name].function(pre)
 

@@ -73,6 +73,10 @@ def test_it_raises_what_matmul_raises():
     a = np.ones((3, 4), dtype=np.float32)
     with pytest.raises(rocpy.InvalidProblemError, match="must be equal"):
         rocpy.explain(a, a)
+
+
+def test_it_refuses_what_options_forbid(without_programs):
+    a = np.ones((3, 4), dtype=np.float32)
     with pytest.raises(rocpy.UnsupportedError, match="gelu_erf"):
         rocpy.explain(a, a.T, epilogue="gelu_erf", options={"fallback": "error"})
 

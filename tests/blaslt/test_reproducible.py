@@ -125,7 +125,7 @@ def test_explain_and_supported_say_so():
     assert supported("float32", options={"reproducible": "batch"})
 
 
-def test_what_cannot_be_promised_is_refused():
+def test_what_cannot_be_promised_is_refused(without_programs):
     a, b, bias = operands("float32", 4, 64, 64)
     with pytest.raises(rocpy.UnsupportedError, match=r"reproducible='batch'.*gelu_erf.*framework"):
         rocpy.matmul(a, b, epilogue="gelu_erf", options={"reproducible": "batch"})

@@ -199,7 +199,7 @@ def test_an_array_is_read_at_each_call(operands):
 
 
 @pytest.mark.parametrize("epilogue", ["gelu_erf", "sigmoid_bias", "silu_bias"])
-def test_scales_reach_products_that_are_composed(operands, epilogue, rng):
+def test_scales_reach_products_that_are_composed(operands, epilogue, rng, without_programs):
     a, b = operands
     rows, columns = rng.uniform(0.1, 2, 5).astype(np.float32), rng.uniform(0.1, 2, 7).astype(np.float32)
     more = {"bias": rng.standard_normal(7, dtype=np.float32)} if epilogue.endswith("bias") else {}

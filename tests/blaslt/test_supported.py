@@ -42,7 +42,6 @@ def test_it_agrees_with_the_plan_of_real_operands(epilogue, dtype, layout):
         (("float32",), {"m": 2**31}, "m = 2147483648"),
         (("int32",), {}, "products of int32 are not supported"),
         (("float32",), {"epilogue": "gelu_bias", "bias": "float16"}, "bias is float16"),
-        (("float32",), {"epilogue": "gelu_erf", "options": {"fallback": "error"}}, "fallback='error'"),
         (("float32",), {"m": -1}, "m=-1"),
     ],
 )
@@ -52,6 +51,12 @@ def test_no_with_a_reason(types, arguments, words):
     assert words in answer.reasons[0]
     assert str(answer).startswith("no: ")
     assert (answer.lowering, answer.algorithms) == ("", 0)
+
+
+def test_no_where_only_a_composition_is_left(without_programs):
+    answer = supported("float32", epilogue="gelu_erf", options={"fallback": "error"})
+    assert not answer
+    assert "fallback='error'" in answer.reasons[0]
 
 
 @pytest.mark.parametrize(

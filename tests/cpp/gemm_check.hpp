@@ -173,7 +173,7 @@ constexpr int kEvery = 4;
 constexpr int kEvery = 1;
 #endif
 
-void run_case(const Case &c) {
+[[maybe_unused]] void run_case(const Case &c) {
   static int turn = 0;
   if (turn++ % kEvery) return;
   Operands o(c);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tile programs as the C ABI has them, for tests: structures by ctypes, opcodes as csrc/abi/tile_opcodes.def numbers them."""
+"""Tile programs as the C ABI has them, for tests: structures by ctypes, opcodes as tile_opcodes.def numbers them."""
 
 import ctypes
 import re

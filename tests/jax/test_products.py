@@ -66,7 +66,7 @@ def test_the_sample_has_every_epilogue_and_type():
 
 
 @pytest.mark.parametrize("name", [name for name, row in EPILOGUES.items() if row.enumerator is None])
-def test_composed_epilogues(name, jax, matmul):
+def test_composed_epilogues(name, jax, matmul, without_programs):
     result = run_case(Case(5, 6, 7, epilogue=name), jitted(jax, matmul), jax.numpy.asarray)
     assert result.ok, result.message
     with pytest.raises(jax.errors.JaxRuntimeError, match=f"UnsupportedError: epilogue '{name}'"):
@@ -124,7 +124,7 @@ def test_products_without_room_for_plans(capacity, run_python):
     )
 
 
-def test_options_hold_where_the_function_is_traced(jax, matmul):
+def test_options_hold_where_the_function_is_traced(jax, matmul, without_programs):
     a, b = np.ones((4, 5), np.float32), np.ones((5, 6), np.float32)
     with rocpy.options(fallback="error"):
         traced = jax.jit(lambda a, b: matmul(a, b, epilogue="gelu_erf")).lower(a, b).compile()

@@ -5,6 +5,7 @@
 
 #include "blocking.hpp"
 #include "drivers.hpp"
+#include "expression.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
@@ -22,10 +23,18 @@ bool byte_float(Type type) {
 // What the epilogue of float stores.
 bool stored(Type type) { return type == Type::f32 || type == Type::f16 || type == Type::bf16 || byte_float(type); }
 
+bool valid_program(const Problem &p) {
+  const Program &program = *p.program->program;
+  if (program.reads_aux && p.aux != Aux::load) return false;
+  if (p.compute == Type::f64 && program.rounds) return false;
+  return !program.pairs || (p.n % 2 == 0 && p.beta == 0 && !p.alpha_vector && !p.bias_per_row && p.aux != Aux::load &&
+                            p.reduction == Reduction::none);
+}
+
 // Types and options that do not depend on the type of accumulation.
 bool valid_options(const Problem &p) {
   if (p.m < 0 || p.n < 0 || p.k < 0 || p.batch < 0 || !valid_strides(p) || p.a.packed) return false;
-  if (p.program) return false;
+  if (p.program && !valid_program(p)) return false;
   if (p.has_bias && p.reduction != Reduction::none) return false;
   // Panels keep b in an order of their own, from which no column sum is taken.
   if (p.b.packed && p.reduction == Reduction::b_columns) return false;
@@ -69,7 +78,7 @@ bool valid_integer(const Problem &p) {
   }
   const bool simple =
       p.activation == Activation::none || p.activation == Activation::relu || p.activation == Activation::clamp;
-  return simple && !has_factors(p) && p.aux == Aux::none &&
+  return simple && !p.program && !has_factors(p) && p.aux == Aux::none &&
          (!p.has_bias || p.bias_type == Type::i32 || p.bias_type == Type::i8);
 }
 

@@ -45,7 +45,7 @@ bool valid(const Problem &p) {
   }
   const Type type = p.compute;
   if (p.a.type != type || p.b.type != type || p.d_type != type || (p.has_bias && p.bias_type != type)) return false;
-  if (p.a.packed || p.alpha_vector || p.activation != Activation::none || p.aux != Aux::none ||
+  if (p.a.packed || p.alpha_vector || p.program || p.activation != Activation::none || p.aux != Aux::none ||
       p.reduction != Reduction::none) {
     return false;
   }

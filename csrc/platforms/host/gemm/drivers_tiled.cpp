@@ -40,7 +40,8 @@ struct Tiled {
         right(problem.b, false, whole_k) {
     const Type type = kType<T>;
     plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
-            p.activation == Activation::none && p.aux == Aux::none && p.reduction != Reduction::result_columns;
+            p.activation == Activation::none && !p.program && p.aux == Aux::none &&
+            p.reduction != Reduction::result_columns;
     // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
     const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
     thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&

@@ -42,6 +42,9 @@ bool taken(Type type) {
 
 constexpr int kNone = -1;
 
+// The product's elements are in their slots from the beginning.
+bool given(uint16_t opcode) { return opcode == ROCPY_EXT_OP_VALUE || opcode == ROCPY_EXT_OP_PARTNER; }
+
 // A value: what one instruction makes.
 struct Value {
   rocpyExtInstruction_t code;
@@ -59,6 +62,7 @@ struct Preparation {
   Value values[kMostSteps];
   int latest[ROCPY_EXT_PROGRAM_MOST_REGISTERS];  // the value in each register
   int order[kMostSteps];
+  int first[2] = {kNone, kNone};  // of VALUE and PARTNER: those that come again stand for the first
 
   bool operand_type(int32_t number, Type *out) const { return read_type(number, out) && taken(*out); }
 
@@ -122,6 +126,11 @@ struct Preparation {
     if (code.opcode == ROCPY_EXT_OP_OUTPUT) return nullptr;
     if (code.destination >= source.register_count) return "an instruction names a register that there is not";
     latest[code.destination] = at;
+    if (given(code.opcode)) {
+      int &before = first[code.opcode == ROCPY_EXT_OP_PARTNER];
+      if (before == kNone) before = at;
+      latest[code.destination] = before;
+    }
     return nullptr;
   }
 
@@ -164,7 +173,7 @@ struct Preparation {
     }
     program->uniform_steps = steps;
     for (int at = 0; at < count; at++) {
-      if (values[at].needed && !values[at].uniform) order[steps++] = at;
+      if (values[at].needed && !values[at].uniform && !given(values[at].code.opcode)) order[steps++] = at;
     }
     for (int step = 0; step < steps; step++) {
       for (int from : values[order[step]].from) {
@@ -177,8 +186,10 @@ struct Preparation {
 
   // A step may write to the slot of a source that it is the last to use: it goes from element to element.
   void assign_slots(int steps) {
-    bool taken[kMostSteps] = {};
-    program->slot_count = program->uniform_count = 0;
+    bool taken[kMostSteps] = {true, program->pairs};
+    program->slot_count = program->pairs ? 2 : 1;
+    program->uniform_count = 0;
+    if (first[1] != kNone) values[first[1]].slot = 1;
     for (int step = 0; step < steps; step++) {
       Value &value = values[order[step]];
       if (value.uniform) {
@@ -250,7 +261,7 @@ struct Preparation {
 const char *prepare(const rocpyExtProgram_t &source, ReadType read_type, Program *program, bool *known) {
   *known = true;
   std::memset(static_cast<void *>(program), 0, sizeof *program);
-  Preparation preparation{source, read_type, program, known, {}, {}, {}};
+  Preparation preparation{source, read_type, program, known, {}, {}, {}, {kNone, kNone}};
   return preparation.run();
 }
 

@@ -16,7 +16,8 @@ constexpr int kMostSteps = ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS;
 constexpr int kMostInputs = ROCPY_EXT_PROGRAM_MOST_INPUTS, kMostOutputs = ROCPY_EXT_PROGRAM_MOST_OUTPUTS;
 
 // An instruction whose registers have become slots. Slots from kUniform on hold one value for the whole product (of a
-// batch entry); the others hold one for each element.
+// batch entry); the others hold one for each element. Before the first step slot 0 holds the product's elements, and
+// with pairs slot 1 the second of each.
 constexpr uint16_t kUniform = 1u << 15;
 struct Step {
   uint16_t opcode, to, from[3];

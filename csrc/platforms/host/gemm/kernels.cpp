@@ -16,6 +16,11 @@ constexpr Elements<float> elements_f16 = make_elements<float, F16>();
 constexpr Elements<float> elements_bf16 = make_elements<float, Bf16>();
 constexpr Elements<double> elements_f64 = make_elements<double, double>();
 
+Kernels<float>::Epilogue epilogue_f32(const Problem &p) { return p.program ? programs.f32 : choose_epilogue<float>(p); }
+Kernels<double>::Epilogue epilogue_f64(const Problem &p) {
+  return p.program ? programs.f64 : choose_epilogue<double>(p);
+}
+
 template <class T>
 constexpr Kernels<T> make_kernels() {
   Kernels<T> set{};
@@ -37,7 +42,11 @@ constexpr Kernels<T> make_kernels() {
   } else {
     set.elements[0] = &elements_f64;
   }
-  set.epilogue = choose_epilogue<T>;
+  if constexpr (sizeof(T) == 4) {
+    set.epilogue = epilogue_f32;
+  } else {
+    set.epilogue = epilogue_f64;
+  }
   set.write = write_values<T>;
   return set;
 }

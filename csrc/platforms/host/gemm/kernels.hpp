@@ -35,7 +35,8 @@ namespace {
 inline bool integer_epilogue(const Problem &p) {
   const auto integer = [](Type type) { return type == Type::i8 || type == Type::i32; };
   const bool scaled = p.a.scale.kind != ScaleKind::none || p.b.scale.kind != ScaleKind::none || p.c_scale || p.d_scale;
-  return p.d_type == Type::i32 || (p.d_type == Type::i8 && !scaled && !(p.has_bias && !integer(p.bias_type)));
+  return p.d_type == Type::i32 ||
+         (p.d_type == Type::i8 && !scaled && !p.program && !(p.has_bias && !integer(p.bias_type)));
 }
 }  // namespace
 
@@ -110,6 +111,13 @@ struct Kernels {
   void (*write)(void *data, Type type, int64_t offset, const T *values, int64_t count);
 };
 
+// The epilogues that run a problem's tile program.
+struct ProgramKernels {
+  Kernels<float>::Epilogue f32;
+  Kernels<double>::Epilogue f64;
+  Kernels<int32_t>::Epilogue i32;  // of sums of integers, in float
+};
+
 struct KernelSet {
   const char *name;
   const Kernels<float> *f32;
@@ -126,6 +134,7 @@ struct KernelSet {
   extern const Kernels<double> kernels_f64;                                                          \
   extern const Kernels<int32_t> kernels_i32;                                                         \
   extern const ComplexKernels<float> kernels_c32;                                                    \
+  extern const ProgramKernels programs;                                                              \
   extern const ComplexKernels<double> kernels_c64;                                                   \
   extern const Elements<float> elements_e4m3, elements_e5m2, elements_e4m3_fnuz, elements_e5m2_fnuz; \
   }
@@ -138,5 +147,10 @@ ROCPY_KERNEL_SET(neon)
 #endif
 ROCPY_KERNEL_SET(baseline)
 #undef ROCPY_KERNEL_SET
+
+// Sets that share files with another name it when they are built.
+#if defined(ROCPY_KERNEL_ISA) && !defined(ROCPY_KERNEL_BASE)
+#define ROCPY_KERNEL_BASE ROCPY_KERNEL_ISA
+#endif
 
 }  // namespace rocpy_host::gemm

@@ -136,56 +136,96 @@ ROCPY_INLINE Vec<T> activate(const Finish<T> &finish, Activation activation, Vec
   return x;
 }
 
+// What a sum becomes before it is activated: scaled, times alpha, with c and bias added. The same operations in the
+// same order wherever it is used.
+template <class T>
+struct Affine {
+  const Finish<T> &finish;
+  const Problem &p;
+  const Factors<T> factors;
+  const int64_t g, bias;
+  const bool scaled;
+  int64_t column = 0;  // of the product, where a vector of `count` begins
+  int count = 0;
+  Vec<T> alpha{}, column_bias{}, scale{};
+
+  ROCPY_INLINE Affine(const Finish<T> &of, int64_t entry)
+      : finish(of),
+        p(*of.problem),
+        factors(of, entry),
+        g(entry),
+        bias(entry * p.bias_batch_stride),
+        scaled(of.alpha != 1 && !p.alpha_vector) {}
+
+  ROCPY_INLINE void go_to(int64_t to, int lanes_there) {
+    constexpr int lanes = kLanes<T>;
+    column = to;
+    count = lanes_there;
+    alpha = splat(finish.alpha);
+    scale = splat(factors.both);
+    if constexpr (sizeof(T) == 4) {
+      if (factors.columns) scale = scale * load_some(factors.columns + column, count, lanes);
+    }
+    if (p.alpha_vector) alpha = load_some(static_cast<const T *>(p.alpha_vector) + column, count, lanes);
+    if (p.has_bias && !p.bias_per_row) column_bias = load_typed<T>(p.bias, p.bias_type, bias + column, count);
+  }
+
+  ROCPY_INLINE Vec<T> operator()(Vec<T> x, int64_t row) const {
+    if (factors.scaled) x = x * scale;
+    if (factors.rows) x = x * splat(static_cast<T>(factors.rows[row]));
+    if (scaled || p.alpha_vector) x = x * alpha;
+    if (finish.beta != 0) {
+      const int64_t at = g * p.c_batch_stride + row * p.c_row_stride + column;
+      x = fma(splat(factors.beta), load_typed<T>(p.c, p.d_type, at, count), x);
+    }
+    if (p.has_bias) x = x + (p.bias_per_row ? splat(load_one<T>(p.bias, p.bias_type, bias + row)) : column_bias);
+    return x;
+  }
+
+  ROCPY_INLINE void store_aux(Vec<T> x, int64_t row) const {
+    const int64_t at = g * p.aux_batch_stride + row * p.aux_row_stride + column;
+    store_typed<T>(p.aux_data, p.aux_type, at, p.aux_scale ? x * splat(factors.aux) : x, count);
+  }
+  ROCPY_INLINE Vec<T> load_aux(int64_t row, int64_t from, int some) const {
+    const Vec<T> e =
+        load_typed<T>(p.aux_data, p.aux_type, g * p.aux_batch_stride + row * p.aux_row_stride + from, some);
+    return p.aux_scale ? e / splat(factors.aux) : e;
+  }
+};
+
+// The magnitudes of the lanes that exist.
+template <class T>
+ROCPY_INLINE VecU magnitudes(Vec<T> x, int count) {
+  const VecU bits = cast<VecU>(x) & 0x7fffffffu;
+  return count < kLanes<float> ? bits & lanes_below(count) : bits;
+}
+
 // Sums are of T, or int32_t before an epilogue of float.
 template <class T, class Acc = T>
 void epilogue_any(const Finish<T> &finish, const Acc *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
                   int64_t rows, int64_t columns, T *sums) {
   constexpr int lanes = kLanes<T>;
   const Problem &p = *finish.problem;
-  const Factors<T> factors(finish, g);
-  const int64_t bias = g * p.bias_batch_stride;
-  const bool scaled = finish.alpha != 1 && !p.alpha_vector;
+  Affine<T> affine(finish, g);
   VecU most{};
   for (int64_t j = 0; j < columns; j += lanes) {
     const int count = columns - j < lanes ? static_cast<int>(columns - j) : lanes;
-    const Vec<T> zero = splat(static_cast<T>(0));
-    Vec<T> alpha = splat(finish.alpha), column_bias = zero, total = zero, scale = splat(factors.both);
-    if constexpr (sizeof(T) == 4) {
-      if (factors.columns) scale = scale * load_some(factors.columns + j0 + j, count, lanes);
-    }
-    if (p.alpha_vector) alpha = load_some(static_cast<const T *>(p.alpha_vector) + j0 + j, count, lanes);
-    if (p.has_bias && !p.bias_per_row) column_bias = load_typed<T>(p.bias, p.bias_type, bias + j0 + j, count);
+    affine.go_to(j0 + j, count);
+    Vec<T> total = splat(static_cast<T>(0));
     if (sums) total = load_some(sums + j, count, lanes);
     for (int64_t i = 0; i < rows; i++) {
-      Vec<T> x = load_sums<T>(tile + i * stride + j);
-      if (factors.scaled) x = x * scale;
-      if (factors.rows) x = x * splat(static_cast<T>(factors.rows[i0 + i]));
-      if (scaled || p.alpha_vector) x = x * alpha;
-      if (finish.beta != 0) {
-        int64_t at = g * p.c_batch_stride + (i0 + i) * p.c_row_stride + j0 + j;
-        x = fma(splat(factors.beta), load_typed<T>(p.c, p.d_type, at, count), x);
-      }
-      if (p.has_bias) x = x + (p.bias_per_row ? splat(load_one<T>(p.bias, p.bias_type, bias + i0 + i)) : column_bias);
-      Vec<T> e = zero;
-      if (p.aux != Aux::none) {
-        int64_t at = g * p.aux_batch_stride + (i0 + i) * p.aux_row_stride + j0 + j;
-        if (p.aux == Aux::store) {
-          store_typed<T>(p.aux_data, p.aux_type, at, p.aux_scale ? x * splat(factors.aux) : x, count);
-        } else {
-          e = load_typed<T>(p.aux_data, p.aux_type, at, count);
-          if (p.aux_scale) e = e / splat(factors.aux);
-        }
-      }
+      Vec<T> x = affine(load_sums<T>(tile + i * stride + j), i0 + i), e = splat(static_cast<T>(0));
+      if (p.aux == Aux::store) affine.store_aux(x, i0 + i);
+      if (p.aux == Aux::load) e = affine.load_aux(i0 + i, j0 + j, count);
       x = activate<T>(finish, p.activation, x, e);
       total = total + x;
       if constexpr (sizeof(T) == 4) {
         if (p.amax) {
-          VecU magnitude = cast<VecU>(x) & 0x7fffffffu;
-          if (count < lanes) magnitude &= lanes_below(count);
+          const VecU magnitude = magnitudes<T>(x, count);
           most = magnitude > most ? magnitude : most;
         }
       }
-      if (p.d_scale) x = x * splat(factors.result);
+      if (p.d_scale) x = x * splat(affine.factors.result);
       store_typed<T>(p.d, p.d_type, g * p.d_batch_stride + (i0 + i) * p.d_row_stride + j0 + j, x, count);
     }
     if (sums) store_some(sums + j, total, count, lanes);

@@ -13,6 +13,10 @@ constexpr Elements<int32_t> make_elements() {
 }
 constexpr Elements<int32_t> elements_i8 = make_elements();
 
+Kernels<int32_t>::Epilogue epilogue_i32(const Problem &p) {
+  return p.program ? ROCPY_KERNEL_BASE::programs.i32 : choose_integer_epilogue(p);
+}
+
 constexpr Kernels<int32_t> make_kernels() {
   Kernels<int32_t> set{};
   set.tile_rows = kTileRows;
@@ -25,7 +29,7 @@ constexpr Kernels<int32_t> make_kernels() {
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
   set.correct = correct_offset;
 #endif
-  set.epilogue = choose_integer_epilogue;
+  set.epilogue = epilogue_i32;
   return set;
 }
 

@@ -14,30 +14,18 @@ ROCPY_INLINE Vec<T> limit(Vec<T> x, T low, T high) {
   return x < splat(low) ? splat(low) : x;
 }
 
-// e^x for |x| <= 87 (float) or 700 (double), NaN excepted. Adding `magic` rounds to an integer and leaves it in the low
-// bits, from where it is shifted into the exponent.
-ROCPY_INLINE VecF exp_in_range(VecF x) {
-  const VecF magic = splat(12582912.0f);
-  VecF shifted = fma(x, splat(1.44269504f), magic);
-  VecF n = shifted - magic;
-  VecF r = fma(n, splat(-0.693359375f), x);
-  r = fma(n, splat(2.12194440e-4f), r);
+// e^r - 1 for |r| <= ln(2) / 2.
+ROCPY_INLINE VecF exp_less_one(VecF r) {
   VecF p = splat(1.0f / 5040);
   p = fma(p, r, splat(1.0f / 720));
   p = fma(p, r, splat(1.0f / 120));
   p = fma(p, r, splat(1.0f / 24));
   p = fma(p, r, splat(1.0f / 6));
   p = fma(p, r, splat(0.5f));
-  p = fma(p, r * r, r) + splat(1.0f);
-  return cast<VecF>(cast<VecU>(p) + (cast<VecU>(shifted) << 23));
+  return fma(p, r * r, r);
 }
 
-ROCPY_INLINE VecD exp_in_range(VecD x) {
-  const VecD magic = splat(6755399441055744.0);
-  VecD shifted = fma(x, splat(1.4426950408889634), magic);
-  VecD n = shifted - magic;
-  VecD r = fma(n, splat(-0.6931471803691238), x);
-  r = fma(n, splat(-1.9082149292705877e-10), r);
+ROCPY_INLINE VecD exp_less_one(VecD r) {
   VecD p = splat(1.0 / 6227020800.0);
   p = fma(p, r, splat(1.0 / 479001600.0));
   p = fma(p, r, splat(1.0 / 39916800.0));
@@ -50,7 +38,28 @@ ROCPY_INLINE VecD exp_in_range(VecD x) {
   p = fma(p, r, splat(1.0 / 24.0));
   p = fma(p, r, splat(1.0 / 6.0));
   p = fma(p, r, splat(0.5));
-  p = fma(p, r * r, r) + splat(1.0);
+  return fma(p, r * r, r);
+}
+
+// e^x for |x| <= 87 (float) or 700 (double), NaN excepted. Adding `magic` rounds to an integer and leaves it in the low
+// bits, from where it is shifted into the exponent.
+ROCPY_INLINE VecF exp_in_range(VecF x) {
+  const VecF magic = splat(12582912.0f);
+  VecF shifted = fma(x, splat(1.44269504f), magic);
+  VecF n = shifted - magic;
+  VecF r = fma(n, splat(-0.693359375f), x);
+  r = fma(n, splat(2.12194440e-4f), r);
+  const VecF p = exp_less_one(r) + splat(1.0f);
+  return cast<VecF>(cast<VecU>(p) + (cast<VecU>(shifted) << 23));
+}
+
+ROCPY_INLINE VecD exp_in_range(VecD x) {
+  const VecD magic = splat(6755399441055744.0);
+  VecD shifted = fma(x, splat(1.4426950408889634), magic);
+  VecD n = shifted - magic;
+  VecD r = fma(n, splat(-0.6931471803691238), x);
+  r = fma(n, splat(-1.9082149292705877e-10), r);
+  const VecD p = exp_less_one(r) + splat(1.0);
   return cast<VecD>(cast<VecUL>(p) + (cast<VecUL>(shifted) << 52));
 }
 

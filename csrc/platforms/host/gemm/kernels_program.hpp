@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+// Runs a tile program: each step goes over a chunk of elements, some vectors of every slot, so that choosing the step
+// costs little and the slots stay in the innermost cache.
+#pragma once
+
+#include "expression.hpp"
+#include "functions.hpp"
+#include "kernels_epilogue.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+// Elements that only programs read or write.
+struct UInt8 {
+  uint8_t value;
+};
+struct Int32 {
+  int32_t value;
+};
+
+ROCPY_INLINE VecF load(const UInt8 *p) {
+  return __builtin_convertvector(cast<VecI>(widen_bytes(load_bits<VecB>(p))), VecF);
+}
+ROCPY_INLINE VecF load(const Int32 *p) { return __builtin_convertvector(load_bits<VecI>(p), VecF); }
+ROCPY_INLINE float to_compute(UInt8 x) { return x.value; }
+ROCPY_INLINE float to_compute(Int32 x) { return static_cast<float>(x.value); }
+#if defined(__AVX512F__)
+ROCPY_INLINE VecF load_part(const UInt8 *p, int count) {
+  return __builtin_convertvector(cast<VecI>(widen_bytes(load_bytes(p, count))), VecF);
+}
+ROCPY_INLINE VecF load_part(const Int32 *p, int count) {
+  return __builtin_convertvector(load_part(reinterpret_cast<const int32_t *>(p), count), VecF);
+}
+#endif
+
+// As to_int8, for bytes without a sign.
+ROCPY_INLINE uint8_t to_uint8(double x) {
+  return static_cast<uint8_t>(x >= 255 ? 255 : x > 0 ? __builtin_nearbyint(x) : 0);
+}
+
+// `use` with a null pointer to the element of an input.
+template <class T, class Use>
+ROCPY_INLINE void with_input(Type type, Use use) {
+  if constexpr (sizeof(T) == 8) {
+    use(static_cast<double *>(nullptr));
+  } else if (type == Type::u8) {
+    use(static_cast<UInt8 *>(nullptr));
+  } else if (type == Type::i32) {
+    use(static_cast<Int32 *>(nullptr));
+  } else {
+    with_element(type, use);
+  }
+}
+
+// One element of any type that an input can have.
+template <class T>
+ROCPY_INLINE T element(const void *data, Type type, int64_t at) {
+  if (type == Type::f64) return static_cast<T>(static_cast<const double *>(data)[at]);
+  if (type == Type::i32) return static_cast<T>(static_cast<const int32_t *>(data)[at]);
+  if (type == Type::u8) return static_cast<T>(static_cast<const uint8_t *>(data)[at]);
+  return static_cast<T>(load_one<float>(data, type, at));
+}
+
+// A vector's worth of memory for the slots: small enough for the innermost cache of every CPU, and on the stack.
+constexpr int kChunkBytes = 48 << 10, kUsualChunkBytes = 24 << 10, kMostVectors = 32;
+
+template <class T>
+struct Tape {
+  static constexpr int lanes = kLanes<T>;
+
+  const Problem &p;
+  const BoundProgram &bound;
+  const Program &program;
+  const Affine<T> &affine;
+  const int64_t g;
+  T *slots, *uniforms;
+  int capacity;  // vectors of a slot
+  // The chunk: rows x columns of the result at (i0, j0), `across` vectors wide.
+  int64_t i0 = 0, j0 = 0, columns = 0;
+  int rows = 0, across = 0;
+
+  ROCPY_INLINE T *at(uint16_t slot) const {
+    return slot & kUniform ? uniforms + (slot & (kUniform - 1)) * lanes : slots + int64_t{slot} * capacity * lanes;
+  }
+  ROCPY_INLINE int64_t pace(uint16_t slot) const { return slot & kUniform ? 0 : lanes; }
+  ROCPY_INLINE int vectors(const Step &step) const { return step.to & kUniform ? 1 : rows * across; }
+  ROCPY_INLINE int count_of(int v) const {
+    const int64_t left = columns - int64_t{v} * lanes;
+    return left < lanes ? static_cast<int>(left) : lanes;
+  }
+
+  template <class F>
+  ROCPY_INLINE void unary(const Step &step, F function) const {
+    const T *x = at(step.from[0]);
+    const int64_t dx = pace(step.from[0]);
+    T *to = at(step.to);
+    for (int n = vectors(step); n > 0; n--, x += dx, to += lanes) store(to, function(load(x)));
+  }
+  template <class F>
+  ROCPY_INLINE void binary(const Step &step, F function) const {
+    const T *x = at(step.from[0]), *y = at(step.from[1]);
+    const int64_t dx = pace(step.from[0]), dy = pace(step.from[1]);
+    T *to = at(step.to);
+    for (int n = vectors(step); n > 0; n--, x += dx, y += dy, to += lanes) store(to, function(load(x), load(y)));
+  }
+  template <class F>
+  ROCPY_INLINE void compare(const Step &step, F function) const {
+    const Vec<T> one = splat(static_cast<T>(1)), zero = splat(static_cast<T>(0));
+    binary(step, [&](Vec<T> x, Vec<T> y) { return function(x, y) ? one : zero; });
+  }
+  ROCPY_INLINE void where(const Step &step) const {
+    const T *x = at(step.from[0]), *y = at(step.from[1]), *z = at(step.from[2]);
+    const int64_t dx = pace(step.from[0]), dy = pace(step.from[1]), dz = pace(step.from[2]);
+    const Vec<T> zero = splat(static_cast<T>(0));
+    T *to = at(step.to);
+    for (int n = vectors(step); n > 0; n--, x += dx, y += dy, z += dz, to += lanes) {
+      store(to, load(x) != zero ? load(y) : load(z));
+    }
+  }
+
+  ROCPY_INLINE int64_t row_stride(const ProgramOperand &o) const {
+    return p.program_turned ? o.column_stride : o.row_stride;
+  }
+  ROCPY_INLINE int64_t column_stride(const ProgramOperand &o) const {
+    return p.program_turned ? o.row_stride : o.column_stride;
+  }
+
+  void input(const Step &step) const {
+    const ProgramOperand &operand = program.inputs[step.index];
+    const void *data = bound.inputs[step.index];
+    const int64_t down = row_stride(operand), right = column_stride(operand);
+    T *to = at(step.to);
+    if (step.to & kUniform) {
+      store(to, splat(element<T>(data, operand.type, g * operand.batch_stride)));
+      return;
+    }
+    const int64_t base = g * operand.batch_stride + i0 * down + j0 * right;
+    const bool direct = sizeof(T) == 8 ? operand.type == Type::f64 : operand.type != Type::f64;
+    if (right == 1 && direct) {
+      with_input<T>(operand.type, [&](auto *kind) {
+        const auto *from = reinterpret_cast<decltype(kind)>(const_cast<void *>(data)) + base;
+        for (int i = 0; i < rows; i++, from += down) {
+          for (int v = 0; v < across; v++, to += lanes) store(to, load_some(from + v * lanes, count_of(v), lanes));
+        }
+      });
+      return;
+    }
+    for (int i = 0; i < rows; i++) {
+      const int64_t line = base + i * down;
+      if (right == 0) {
+        const Vec<T> x = splat(element<T>(data, operand.type, line));
+        for (int v = 0; v < across; v++, to += lanes) store(to, x);
+        continue;
+      }
+      for (int64_t j = 0; j < int64_t{across} * lanes; j++) {
+        to[j] = j < columns ? element<T>(data, operand.type, line + j * right) : static_cast<T>(0);
+      }
+      to += across * lanes;
+    }
+  }
+
+  void output(const Step &step) const {
+    const ProgramOperand &operand = program.outputs[step.index];
+    void *data = bound.outputs[step.index];
+    const int64_t down = row_stride(operand), right = column_stride(operand);
+    const int64_t base = g * operand.batch_stride + i0 * down + j0 * right;
+    const T *from = at(step.from[0]);
+    const int64_t pace_of = pace(step.from[0]);
+    for (int i = 0; i < rows; i++) {
+      for (int v = 0; v < across; v++, from += pace_of) {
+        const int count = count_of(v);
+        const int64_t line = base + i * down + v * lanes * right;
+        if (operand.type == Type::u8) {
+          uint8_t *to = static_cast<uint8_t *>(data) + line;
+          for (int c = 0; c < count; c++) to[c * right] = to_uint8(static_cast<double>(from[c]));
+        } else if (right == 1) {
+          store_typed<T>(data, operand.type, line, load(from), count);
+        } else {
+          for (int c = 0; c < count; c++) {
+            store_typed<T>(data, operand.type, line + c * right, splat(from[c]), 1);
+          }
+        }
+      }
+    }
+  }
+
+  void aux(const Step &step) const {
+    T *to = at(step.to);
+    for (int i = 0; i < rows; i++) {
+      for (int v = 0; v < across; v++, to += lanes) {
+        store(to, affine.load_aux(i0 + i, j0 + v * lanes, count_of(v)));
+      }
+    }
+  }
+
+  template <class E>
+  ROCPY_INLINE void round_as(const Step &step, E *) const {
+    unary(step, [](Vec<T> x) {
+      E kept[lanes];
+      store(kept, x);
+      return load(kept);
+    });
+  }
+  ROCPY_INLINE void round(const Step &step) const {
+    if constexpr (sizeof(T) == 8) {
+      if (step.type == Type::f64) return unary(step, [](Vec<T> x) { return x; });
+      unary(step, [](Vec<T> x) {
+        for (int i = 0; i < lanes; i++) x[i] = static_cast<T>(static_cast<float>(x[i]));
+        return x;
+      });
+    } else if (step.type == Type::f32 || step.type == Type::f64) {
+      unary(step, [](Vec<T> x) { return x; });
+    } else {
+      with_element(step.type, [&](auto *kind) { round_as(step, kind); });
+    }
+  }
+
+  void run(const Step &step) const {
+    const Vec<T> zero = splat(static_cast<T>(0)), one = splat(static_cast<T>(1));
+    using V = Vec<T>;
+    switch (step.opcode) {
+      case ROCPY_EXT_OP_AUX:
+        return aux(step);
+      case ROCPY_EXT_OP_INPUT:
+        return input(step);
+      case ROCPY_EXT_OP_CONSTANT:
+        return store(at(step.to), splat(static_cast<T>(step.immediate)));
+      case ROCPY_EXT_OP_OUTPUT:
+        return output(step);
+      case ROCPY_EXT_OP_ROUND:
+        return round(step);
+      case ROCPY_EXT_OP_ADD:
+        return binary(step, [](V x, V y) { return x + y; });
+      case ROCPY_EXT_OP_SUB:
+        return binary(step, [](V x, V y) { return x - y; });
+      case ROCPY_EXT_OP_MUL:
+        return binary(step, [](V x, V y) { return x * y; });
+      case ROCPY_EXT_OP_DIV:
+        return binary(step, [](V x, V y) { return x / y; });
+      case ROCPY_EXT_OP_MIN:
+        return binary(step, [](V x, V y) { return (x < y) | (x != x) ? x : y; });
+      case ROCPY_EXT_OP_MAX:
+        return binary(step, [](V x, V y) { return (x > y) | (x != x) ? x : y; });
+      case ROCPY_EXT_OP_NEG:
+        return unary(step, [](V x) { return -x; });
+      case ROCPY_EXT_OP_ABS:
+        return unary(step, magnitude<T>);
+      case ROCPY_EXT_OP_FLOOR:
+        return unary(step, round_down<T>);
+      case ROCPY_EXT_OP_CEIL:
+        return unary(step, round_up<T>);
+      case ROCPY_EXT_OP_TRUNC:
+        return unary(step, round_to_zero<T>);
+      case ROCPY_EXT_OP_RINT:
+        return unary(step, round_even<T>);
+      case ROCPY_EXT_OP_EQ:
+        return compare(step, [](V x, V y) { return x == y; });
+      case ROCPY_EXT_OP_NE:
+        return compare(step, [](V x, V y) { return x != y; });
+      case ROCPY_EXT_OP_LT:
+        return compare(step, [](V x, V y) { return x < y; });
+      case ROCPY_EXT_OP_LE:
+        return compare(step, [](V x, V y) { return x <= y; });
+      case ROCPY_EXT_OP_GT:
+        return compare(step, [](V x, V y) { return x > y; });
+      case ROCPY_EXT_OP_GE:
+        return compare(step, [](V x, V y) { return x >= y; });
+      case ROCPY_EXT_OP_AND:
+        return compare(step, [zero](V x, V y) { return (x != zero) & (y != zero); });
+      case ROCPY_EXT_OP_OR:
+        return compare(step, [zero](V x, V y) { return (x != zero) | (y != zero); });
+      case ROCPY_EXT_OP_NOT:
+        return unary(step, [zero, one](V x) { return x != zero ? zero : one; });
+      case ROCPY_EXT_OP_WHERE:
+        return where(step);
+      case ROCPY_EXT_OP_EXP:
+        return unary(step, exponential<T>);
+      case ROCPY_EXT_OP_LOG:
+        return unary(step, logarithm<T>);
+      case ROCPY_EXT_OP_SQRT:
+        return unary(step, [](V x) { return square_root(x); });
+      case ROCPY_EXT_OP_RSQRT:
+        return unary(step, [one](V x) { return one / square_root(x); });
+      case ROCPY_EXT_OP_TANH:
+        return unary(step, tangent<T>);
+      case ROCPY_EXT_OP_ERF:
+        return unary(step, error_function<T>);
+      case ROCPY_EXT_OP_ERFC:
+        return unary(step, error_complement<T>);
+      case ROCPY_EXT_OP_EXPM1:
+        return unary(step, exponential_less_one<T>);
+      case ROCPY_EXT_OP_RELU:
+        return unary(step, relu<T>);
+      case ROCPY_EXT_OP_SIGMOID:
+        return unary(step, sigmoid<T>);
+      case ROCPY_EXT_OP_SILU:
+        return unary(step, silu<T>);
+      case ROCPY_EXT_OP_GELU:
+        return unary(step, gelu<T>);
+      case ROCPY_EXT_OP_GELU_ERF:
+        return unary(step, gelu_erf<T>);
+      case ROCPY_EXT_OP_SILU_GRADIENT:
+        return unary(step, silu_gradient<T>);
+      case ROCPY_EXT_OP_GELU_GRADIENT:
+        return unary(step, gelu_gradient<T>);
+      case ROCPY_EXT_OP_GELU_ERF_GRADIENT:
+        return unary(step, gelu_erf_gradient<T>);
+      default:
+        return;
+    }
+  }
+};
+
+// The first and the second of neighbours.
+template <class T>
+ROCPY_INLINE void part_pairs(Vec<T> low, Vec<T> high, T *first, T *second) {
+  constexpr int lanes = kLanes<T>;
+  T both[2 * lanes];
+  store(both, low);
+  store(both + lanes, high);
+  for (int i = 0; i < lanes; i++) first[i] = both[2 * i];
+  for (int i = 0; i < lanes; i++) second[i] = both[2 * i + 1];
+}
+
+// As epilogue_any, with the tile program in place of the activation.
+template <class T, class Acc = T>
+void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
+                      int64_t rows, int64_t columns, T *sums) {
+  constexpr int lanes = kLanes<T>;
+  const Problem &p = *finish.problem;
+  const Program &program = *p.program->program;
+  const int parts = program.pairs ? 2 : 1;
+  alignas(64) T memory[kChunkBytes / sizeof(T)];
+  Affine<T> affine(finish, g), next(finish, g);
+  Tape<T> tape{p, *p.program, program, affine, g, memory + program.uniform_count * lanes, memory, 0};
+  const int room = (kChunkBytes / kVectorBytes - program.uniform_count) / program.slot_count;
+  const int usual = kUsualChunkBytes / kVectorBytes / program.slot_count;
+  tape.capacity = room < usual || usual < 2 ? room : usual;
+  if (tape.capacity > kMostVectors) tape.capacity = kMostVectors;
+  for (int s = 0; s < program.uniform_steps; s++) tape.run(program.steps[s]);
+
+  const int64_t width = columns / parts, first_column = j0 / parts;
+  VecU most{};
+  for (int64_t j = 0; j < width; j += int64_t{tape.across} * lanes) {
+    const int64_t left = (width - j + lanes - 1) / lanes;
+    tape.across = left < tape.capacity ? static_cast<int>(left) : tape.capacity;
+    tape.j0 = first_column + j;
+    tape.columns = width - j < int64_t{tape.across} * lanes ? width - j : int64_t{tape.across} * lanes;
+    const int at_once = tape.capacity / tape.across;
+    for (int64_t i = 0; i < rows; i += tape.rows) {
+      tape.rows = rows - i < at_once ? static_cast<int>(rows - i) : at_once;
+      tape.i0 = i0 + i;
+
+      for (int v = 0; v < tape.across; v++) {
+        const int64_t c = (j + v * lanes) * parts, rest = columns - c;
+        affine.go_to(j0 + c, rest < lanes ? static_cast<int>(rest) : lanes);
+        const bool second = parts == 2 && rest > lanes;
+        if (second) next.go_to(j0 + c + lanes, rest < 2 * lanes ? static_cast<int>(rest - lanes) : lanes);
+        for (int r = 0; r < tape.rows; r++) {
+          const Acc *from = tile + (i + r) * stride + c;
+          T *to = tape.slots + (r * tape.across + v) * lanes;
+          const Vec<T> x = affine(load_sums<T>(from), tape.i0 + r);
+          if (p.aux == Aux::store) affine.store_aux(x, tape.i0 + r);
+          if (parts == 1) {
+            store(to, x);
+            continue;
+          }
+          Vec<T> y = splat(static_cast<T>(0));
+          if (second) {
+            y = next(load_sums<T>(from + lanes), tape.i0 + r);
+            if (p.aux == Aux::store) next.store_aux(y, tape.i0 + r);
+          }
+          part_pairs<T>(x, y, to, to + tape.capacity * lanes);
+        }
+      }
+
+      for (int s = program.uniform_steps; s < program.step_count; s++) tape.run(program.steps[s]);
+
+      for (int v = 0; v < tape.across; v++) {
+        const int count = tape.count_of(v);
+        const int64_t c = j + v * lanes, pace = tape.pace(program.result);
+        Vec<T> total = splat(static_cast<T>(0));
+        if (sums) total = load_some(sums + c, count, lanes);
+        for (int r = 0; r < tape.rows; r++) {
+          Vec<T> x = load(tape.at(program.result) + (r * tape.across + v) * pace);
+          total = total + x;
+          if constexpr (sizeof(T) == 4) {
+            if (p.amax) {
+              const VecU larger = magnitudes<T>(x, count);
+              most = larger > most ? larger : most;
+            }
+          }
+          if (p.d_scale) x = x * splat(affine.factors.result);
+          const int64_t line = g * p.d_batch_stride + (tape.i0 + r) * p.d_row_stride;
+          store_typed<T>(p.d, p.d_type, line + first_column + c, x, count);
+        }
+        if (sums) store_some(sums + c, total, count, lanes);
+      }
+    }
+  }
+  if (p.amax) raise_amax(p.amax, most);
+}
+
+inline void epilogue_program_integer(const Finish<int32_t> &finish, const int32_t *tile, int64_t stride, int64_t g,
+                                     int64_t i0, int64_t j0, int64_t rows, int64_t columns, int32_t *) {
+  epilogue_program<float, int32_t>(finish.real, tile, stride, g, i0, j0, rows, columns, nullptr);
+}
+
+}  // namespace
+}  // namespace rocpy_host::gemm

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+# Tile programs as data, for the planner: code of which the process keeps one of each content.
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libcpp cimport bool as c_bool
+
+cdef extern from "tile_program.hpp" namespace "rocpy" nogil:
+    cdef cppclass KeptProgram "rocpy::TileProgram":
+        int64_t id
+
+
+cdef class TileProgram:
+    cdef const KeptProgram *kept
+    cdef readonly tuple instructions
+    cdef readonly object result
+    cdef readonly int inputs
+    cdef readonly tuple outputs
+    cdef readonly bint pairs
+
+
+# The hipDataType of an input or output by the name of its type.
+cdef int32_t operand_type(str name) except -1
+# Whether the platform runs tile programs.
+cdef bint has_programs() noexcept nogil
+# The program in place of the activation of an epilogue that hipBLASLt has no number for; None where there is none.
+cdef TileProgram stand_in(object row)
