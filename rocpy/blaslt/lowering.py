@@ -243,7 +243,7 @@ def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:  # n
         "scale_a": _scale_steps(problem, "scale_a", problem.scale_a_batch),
         "scale_b": _scale_steps(problem, "scale_b", problem.scale_b_batch),
     }
-    steps = [list(x.strides[-2:]) for x in beside]
+    paces = [list(x.strides[-2:]) for x in beside]
     names = [f"beside{i}" for i in range(len(beside))]
     strides |= {
         name: [s if e != 1 else 0 for e, s in zip(problem.batch_shape, x.strides[:-2], strict=True)]
@@ -271,10 +271,10 @@ def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:  # n
         whole = whole and (
             problem.scale_a in ("", "scalar") or strides["scale_a"][0] == scale_entry(problem, "scale_a")
         )
-        for name, step in zip(names, steps, strict=True):
+        for name, pace in zip(names, paces, strict=True):
             if m == 1:  # the step to a next row means nothing yet
-                step[0] = strides[name][0]
-            whole = whole and strides[name][0] == step[0] * m
+                pace[0] = strides[name][0]
+            whole = whole and strides[name][0] == pace[0] * m
         if whole and extents[0] * m <= 2**31 - 1:
             # One weight for every batch entry, entries one after the other: a single taller product.
             m *= extents[0]
@@ -294,8 +294,7 @@ def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:  # n
     outer = {name: tuple(s for axis, s in enumerate(values) if axis != inner) for name, values in strides.items()}
     out.outer_strides = {name: outer[name] for name in OPERANDS}
     out.beside = tuple(
-        (*(reversed(step) if swapped else step), batch_of[name], outer[name])
-        for name, step in zip(names, steps, strict=True)
+        (pace[swapped], pace[not swapped], batch_of[name], outer[name]) for name, pace in zip(names, paces, strict=True)
     )
 
     a_rows = (
