@@ -118,7 +118,11 @@ def _info(shape: tuple[int, ...], dtype: Any, name: str, transposed: bool) -> Op
     return OperandInfo(seen, steps, kind)
 
 
-def problem_of(spec: Spec, operands: Sequence[Any]) -> tuple[Problem, tuple[jax.ShapeDtypeStruct, ...]]:
+Seen = tuple[tuple[tuple[Any, ...], Any] | None, ...]
+Checked = tuple[Problem, tuple[jax.ShapeDtypeStruct, ...]]
+
+
+def problem_of(spec: Spec, operands: Sequence[Any]) -> Checked:
     """Check a product without its memory; returns it as data, and what its results are.
 
     Raises
@@ -126,11 +130,17 @@ def problem_of(spec: Spec, operands: Sequence[Any]) -> tuple[Problem, tuple[jax.
     InvalidProblemError
         If shapes or types do not fit, known or symbolic.
     """
-    extents = _Extents([x.shape for x in operands if x is not None])
+    seen = tuple(None if x is None else (tuple(x.shape), x.dtype) for x in operands)
+    known = all(isinstance(extent, int) for one in seen if one is not None for extent in one[0])
+    return _checked_once(spec, seen) if known else _checked(spec, seen)
+
+
+def _checked(spec: Spec, seen: Seen) -> Checked:
+    extents = _Extents([one[0] for one in seen if one is not None])
     swapped = {"a": spec.transpose_a, "b": spec.transpose_b}
     infos: dict[str, Any] = {
-        name: None if x is None else _info(extents.numbers(x.shape), x.dtype, name, swapped.get(name, False))
-        for name, x in zip(OPERANDS, operands, strict=True)
+        name: None if one is None else _info(extents.numbers(one[0]), one[1], name, swapped.get(name, False))
+        for name, one in zip(OPERANDS, seen, strict=True)
     }
     a, b = infos.pop("a"), infos.pop("b")
     try:
@@ -151,6 +161,10 @@ def problem_of(spec: Spec, operands: Sequence[Any]) -> tuple[Problem, tuple[jax.
     elif problem.row.gradient:
         results.append(result(problem.gradient_shape, problem.gradient_dtype))
     return problem, tuple(results)
+
+
+# A call outside jax.jit is checked each time; equal ones are told from their shapes.
+_checked_once = functools.lru_cache(maxsize=1024)(_checked)
 
 
 def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]]:
