@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +100,35 @@ class ClosedError(RocpyError, RuntimeError):
 
 
 class RcclError(_CallError):
-    """A collective, or the communicator it runs on, failed."""
+    """A collective, or the communicator it runs on, failed.
+
+    Parameters
+    ----------
+    message
+        What happened and what to do, for a person.
+    op
+        Operation that failed, ``None`` if it was none.
+    seq
+        Its number in the order of the communicator's operations.
+    rank
+        Rank that this is about: the one that called, or the one that is gone.
+    **facts
+        Function, library, status and its name, as other failed calls have them.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        op: str | None = None,
+        seq: int | None = None,
+        rank: int | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, **facts)
+        self.op = op
+        self.seq = seq
+        self.rank = rank
 
 
 class CollectiveTimeoutError(RcclError, TimeoutError):
@@ -112,39 +140,35 @@ class CollectiveTimeoutError(RcclError, TimeoutError):
         What happened and what to do, for a person.
     waiting_for
         Ranks that had not arrived.
-    op
-        Operation that was waited for.
-    seq
-        Its number in the order of the communicator's operations.
+    **facts
+        As for :class:`RcclError`.
     """
 
-    def __init__(
-        self, message: str = "", *, waiting_for: Iterable[int] = (), op: str | None = None, seq: int | None = None
-    ) -> None:
-        super().__init__(message)
+    def __init__(self, message: str = "", *, waiting_for: Iterable[int] = (), **facts: Any) -> None:
+        super().__init__(message, **facts)
         self.waiting_for = tuple(waiting_for)
-        self.op = op
-        self.seq = seq
 
 
 class CollectiveMismatchError(RcclError):
-    """The ranks of a communicator do not agree on an operation, its dtype, count or root."""
-
-
-class RemoteError(RcclError):
-    """Another rank failed or is gone.
+    """The ranks of a communicator do not agree on an operation, its dtype, count or root.
 
     Parameters
     ----------
     message
-        What happened, for a person.
-    rank
-        The rank that failed.
+        What happened and what to do, for a person.
+    signatures
+        What each rank called, in the order of the ranks.
+    **facts
+        As for :class:`RcclError`.
     """
 
-    def __init__(self, message: str = "", *, rank: int | None = None) -> None:
-        super().__init__(message)
-        self.rank = rank
+    def __init__(self, message: str = "", *, signatures: Iterable[str] = (), **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.signatures = tuple(signatures)
+
+
+class RemoteError(RcclError):
+    """Another rank failed or is gone; ``rank`` is that rank."""
 
 
 class InvalidUsageError(RcclError):
@@ -232,6 +256,12 @@ _CLASS_OF_STATUS: dict[tuple[str, int], type[_CallError]] = {
     ("hipblaslt", 2): OutOfMemoryError,  # HIPBLAS_STATUS_ALLOC_FAILED
     ("hipblaslt", 7): UnsupportedError,  # HIPBLAS_STATUS_NOT_SUPPORTED
     ("hipblaslt", 8): UnsupportedError,  # HIPBLAS_STATUS_ARCH_MISMATCH
+    ("rccl", 2): RcclSystemError,  # ncclSystemError
+    ("rccl", 3): RcclInternalError,  # ncclInternalError
+    ("rccl", 4): InvalidArgumentError,  # ncclInvalidArgument
+    ("rccl", 5): InvalidUsageError,  # ncclInvalidUsage
+    ("rccl", 6): RemoteError,  # ncclRemoteError
+    ("rccl", 8): CollectiveTimeoutError,  # ncclTimeout
 }
 
 

@@ -149,10 +149,10 @@ bool Communicator::fail(Failure failure) {
   return false;
 }
 
-bool Communicator::begin_reading(const Operation &operation) {
+bool Communicator::begin_reading(const Operation &operation, int owner) {
   self().is_reading.store(1);
   for (int r = 0; r < count; ++r) {
-    if (r == rank || !has_given_up(other(r).presence.load())) continue;
+    if (r == rank || (owner >= 0 && r != owner) || !is_gone(other(r).presence.load())) continue;
     end_reading();
     Failure gone{"remote", ncclRemoteError, "", operation.signature.kind, operation.signature.sequence, {r}, {}};
     gone.text = list_of({r}) + " gave up in " + name_of(operation.signature.kind);
@@ -174,7 +174,9 @@ std::vector<int> Communicator::missing_at_step() {
 bool Communicator::look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start,
                               uint64_t *last_look, const std::function<bool()> &ready) {
   const Signature &signature = operation.signature;
-  const std::string where = std::string(name_of(signature.kind)) + " number " + std::to_string(signature.sequence);
+  const std::string where = signature.kind == Kind::none ? "init"
+                                                         : std::string(name_of(signature.kind)) + " number " +
+                                                               std::to_string(signature.sequence);
   Failure found{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
   if (is_aborting.load()) {
     found.kind = "aborted";
@@ -267,7 +269,7 @@ void Communicator::wait_for_work(bool running_only) {
 
 ncclResult_t Communicator::join() {
   Operation operation;
-  operation.patience_ns = patience_ns.load();
+  operation.patience_ns = patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load();
   const auto fail_join = [&](ncclResult_t code, const std::string &text, std::vector<int> ranks) {
     fail({code == ncclTimeout ? "timeout" : "init", code, text, Kind::none, 0, std::move(ranks), {}});
     return code;

@@ -94,8 +94,8 @@ class Communicator {
   template <class Ready, class Missing>
   bool wait(std::atomic<uint32_t> &word, const Operation &operation, Ready ready, Missing missing);
 
-  // Reading memory of another rank in this process: not once that rank has given up. False: failed.
-  bool begin_reading(const Operation &operation);
+  // Reading memory of all ranks of this process, or of one: not once it has given up, or is gone. False: failed.
+  bool begin_reading(const Operation &operation, int owner = -1);
   void end_reading();
 
   bool fail(Failure failure);  // gives false; the first failure is kept

@@ -29,7 +29,11 @@ void leave(const std::shared_ptr<Communicator> &communicator, Presence presence)
   if (communicator->background.joinable()) communicator->background.join();
   if (communicator->segment != nullptr && communicator->self().process.load() == communicator->process) {
     RankState &mine = communicator->self();
-    mine.presence.store(presence);
+    // One that has given up stays so: the others are to know that it did not leave in good order.
+    Presence before = mine.presence.load();
+    while ((before == Presence::present || before == Presence::finalized) &&
+           !mine.presence.compare_exchange_weak(before, presence)) {
+    }
     Header &header = communicator->segment->header();
     announce(header, mine.step);
     wake_word(&header.attached);

@@ -128,7 +128,7 @@ class Exchange {
     }
     auto *data = static_cast<char *>(const_cast<void *>(static_cast<const void *>(signature.recv)));
     if (message.direct != nullptr) {
-      if (!comm_.begin_reading(*transfer.operation)) return Step::failed;
+      if (!comm_.begin_reading(*transfer.operation, transfer.peer)) return Step::failed;
       std::memmove(data, message.direct, transfer.total);
       comm_.end_reading();
       transfer.moved = transfer.total;

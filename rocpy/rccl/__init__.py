@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""Collectives over RCCL, on AMD GPUs and, through the same C ABI, between threads and processes of any machine.
+
+Every wait has a deadline, and every error says which rank is missing, gone or of another opinion.
+"""
+
+from rocpy.errors import (
+    CollectiveMismatchError,
+    CollectiveTimeoutError,
+    InvalidArgumentError,
+    InvalidUsageError,
+    RcclError,
+    RcclInternalError,
+    RcclSystemError,
+    RemoteError,
+)
+from rocpy.rccl._communicator import Communicator, UniqueId, status
+from rocpy.rccl._group import group
+from rocpy.rccl._work import Work
+from rocpy.rccl.communicator import PreMulSum
+
+__all__ = [
+    "CollectiveMismatchError",
+    "CollectiveTimeoutError",
+    "Communicator",
+    "InvalidArgumentError",
+    "InvalidUsageError",
+    "PreMulSum",
+    "RcclError",
+    "RcclInternalError",
+    "RcclSystemError",
+    "RemoteError",
+    "UniqueId",
+    "Work",
+    "group",
+    "status",
+]

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""One call of a collective: what it was given, from checking to waiting for its end."""
+
+from abi cimport hipStream_t, ncclComm_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef enum Kind:
+    all_reduce
+    reduce
+    broadcast
+    all_gather
+    reduce_scatter
+    all_to_all
+    gather
+    scatter
+    send
+    recv
+    kind_count
+
+
+cdef class Call:
+    cdef ncclComm_t comm
+    cdef hipStream_t stream
+    cdef int kind
+    cdef int device
+    cdef int type
+    cdef int op
+    cdef int rank_argument
+    cdef size_t count
+    cdef const void* source
+    cdef void* target
+    cdef const void* bias
+    # What must stay alive, and what the call gives.
+    cdef object kept
+    cdef readonly object result
+    cdef bint in_cpu_memory
+    cdef readonly uint64_t seq
+
+
+# Give the call to its stream, or to the group that is open. Gives RCCL's code.
+cdef int issue(Call call) noexcept nogil
+# 0: done. Else the code that it ended with; NOT_DONE where neither came within the time.
+cdef int wait_for(Call call, object deadline) except? -1
+cdef int NOT_DONE
+cdef int type_of(int hip_type)

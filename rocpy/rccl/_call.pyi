@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+# Types of a checked call; _call.pyx has the documentation.
+from typing import Any
+
+from typing_extensions import disjoint_base
+
+NAMES: tuple[str, ...]
+
+@disjoint_base
+class Call:
+    @property
+    def result(self) -> Any: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def op_name(self) -> str: ...
+    @property
+    def elements(self) -> int: ...

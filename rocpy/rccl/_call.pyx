@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""How a call of a collective reaches RCCL, and how its end is awaited with a deadline."""
+
+from time import monotonic
+
+cimport abi
+from abi cimport hipStream_t, ncclComm_t, ncclResult_t
+
+from rocpy.runtime cimport device as _device
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec*, timespec*)
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+
+cdef int NOT_DONE = -2
+cdef int NOT_READY = 600  # hipErrorNotReady
+
+NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv")
+
+# hipDataType -> ncclDataType_t.
+cdef dict types = {
+    <int>abi.HIP_R_8I: <int>abi.ncclInt8, <int>abi.HIP_R_8U: <int>abi.ncclUint8,
+    <int>abi.HIP_R_32I: <int>abi.ncclInt32, <int>abi.HIP_R_32U: <int>abi.ncclUint32,
+    <int>abi.HIP_R_64I: <int>abi.ncclInt64, <int>abi.HIP_R_64U: <int>abi.ncclUint64,
+    <int>abi.HIP_R_16F: <int>abi.ncclFloat16, <int>abi.HIP_R_32F: <int>abi.ncclFloat32,
+    <int>abi.HIP_R_64F: <int>abi.ncclFloat64, <int>abi.HIP_R_16BF: <int>abi.ncclBfloat16,
+    <int>abi.HIP_R_8F_E4M3: <int>abi.ncclFloat8e4m3, <int>abi.HIP_R_8F_E5M2: <int>abi.ncclFloat8e5m2,
+}
+
+
+cdef int type_of(int hip_type):
+    found = types.get(hip_type)
+    return -1 if found is None else found
+
+
+cdef int issue(Call call) noexcept nogil:
+    cdef abi.ncclDataType_t type = <abi.ncclDataType_t>call.type
+    cdef abi.ncclRedOp_t op = <abi.ncclRedOp_t>call.op
+    cdef int kind = call.kind
+    if kind == all_reduce:
+        if call.bias != NULL:
+            return <int>abi.slot_ncclAllReduceWithBias(call.source, call.target, call.count, type, op, call.comm, call.stream, call.bias)
+        return <int>abi.slot_ncclAllReduce(call.source, call.target, call.count, type, op, call.comm, call.stream)
+    if kind == reduce:
+        return <int>abi.slot_ncclReduce(call.source, call.target, call.count, type, op, call.rank_argument, call.comm, call.stream)
+    if kind == broadcast:
+        return <int>abi.slot_ncclBroadcast(call.source, call.target, call.count, type, call.rank_argument, call.comm, call.stream)
+    if kind == all_gather:
+        return <int>abi.slot_ncclAllGather(call.source, call.target, call.count, type, call.comm, call.stream)
+    if kind == reduce_scatter:
+        return <int>abi.slot_ncclReduceScatter(call.source, call.target, call.count, type, op, call.comm, call.stream)
+    if kind == all_to_all:
+        # Releases before 2.30 have the older spelling alone, later ones both.
+        return <int>abi.slot_ncclAllToAll(call.source, call.target, call.count, type, call.comm, call.stream)
+    if kind == gather:
+        return <int>abi.slot_ncclGather(call.source, call.target, call.count, type, call.rank_argument, call.comm, call.stream)
+    if kind == scatter:
+        return <int>abi.slot_ncclScatter(call.source, call.target, call.count, type, call.rank_argument, call.comm, call.stream)
+    if kind == send:
+        return <int>abi.slot_ncclSend(call.source, call.count, type, call.rank_argument, call.comm, call.stream)
+    return <int>abi.slot_ncclRecv(call.target, call.count, type, call.rank_argument, call.comm, call.stream)
+
+
+cdef int state_of(ncclComm_t comm) noexcept nogil:
+    cdef ncclResult_t state = abi.ncclSuccess
+    cdef ncclResult_t answer = abi.slot_ncclCommGetAsyncError(comm, &state)
+    return <int>answer if answer != abi.ncclSuccess else <int>state
+
+
+cdef int wait_for(Call call, object deadline) except? -1:
+    """Poll the call's stream and its communicator: neither has a wait that ends."""
+    cdef int turn = 0, previous, state, query
+    cdef timespec nap
+    cdef hipStream_t stream = call.stream
+    cdef ncclComm_t comm = call.comm
+    nap.tv_sec = 0
+    previous = _device.enter(call.device)
+    try:
+        while True:
+            with nogil:
+                state = state_of(comm)
+                query = <int>abi.slot_hipStreamQuery(stream)
+                if query == NOT_READY:
+                    abi.slot_hipGetLastError()
+                    if state == <int>abi.ncclSuccess or state == <int>abi.ncclInProgress:
+                        turn += 1
+                        if turn < 50:
+                            sched_yield()
+                        else:
+                            nap.tv_nsec = 20000 if turn < 500 else 500000
+                            nanosleep(&nap, NULL)
+            if state != <int>abi.ncclSuccess and state != <int>abi.ncclInProgress:
+                return state
+            if query == 0 and state == <int>abi.ncclSuccess:
+                # The operation's last deed before the stream went idle may have been to fail.
+                return state_of(comm)
+            if query != 0 and query != NOT_READY:
+                abi.hipStreamQuery(stream)
+            if turn % 50 == 0:
+                PyErr_CheckSignals()
+                if deadline is not None and monotonic() > deadline:
+                    return NOT_DONE
+    finally:
+        _device.leave(previous)
+
+
+cdef class Call:
+    """A call that has been checked."""
+
+    def __cinit__(self):
+        self.bias = NULL
+        self.source = NULL
+        self.target = NULL
+
+    @property
+    def op_name(self):
+        """The collective's name."""
+        return NAMES[self.kind]
+
+    @property
+    def elements(self):
+        """The count that RCCL was given."""
+        return self.count

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: MIT
+"""Communicator, as users have it: how it is made, its collectives, its end."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rocpy.errors import InvalidArgumentError, RocpyWarning
+from rocpy.rccl import _bootstrap, _library, _types
+from rocpy.rccl._call import NAMES
+from rocpy.rccl._collectives import Collectives
+from rocpy.rccl._failures import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from rocpy.rccl.communicator import PreMulSum
+    from rocpy.runtime.device import Device
+    from rocpy.typing import DTypeLike
+
+__all__ = ["Communicator", "UniqueId", "status"]
+
+_alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+class UniqueId:
+    """What the ranks of a communicator to be have in common (ncclGetUniqueId).
+
+    Parameters
+    ----------
+    data
+        Its 128 bytes.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> len(bytes(rccl.UniqueId.make()))
+    128
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        if not isinstance(data, bytes | bytearray) or len(data) != 128:
+            raise InvalidArgumentError(f"data: got {type(data).__name__}, expected 128 bytes")
+        self._data = bytes(data)
+
+    @staticmethod
+    def make() -> UniqueId:
+        """Return a new one, for one rank to make and to give to the others; it can be pickled."""
+        return UniqueId(_library.make_unique_id())
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UniqueId) and self._data == other._data
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
+        return UniqueId, (self._data,)
+
+    def __repr__(self) -> str:
+        return f"rocpy.rccl.UniqueId({self._data[:24].hex()}...)"
+
+
+class Communicator(Collectives):
+    """One rank of several that communicate; made by `init`, `init_all` or `from_env`.
+
+    It is a context manager: leaving it normally finalizes it, by an exception aborts it, so that the others are told.
+    One communicator belongs to one thread at a time. Operands are C-contiguous arrays of any framework; results are new
+    arrays of the operand's kind, or `out`. A call on CPU memory returns when it is done, one on device memory as soon
+    as it is in its stream.
+
+    Attributes
+    ----------
+    rank, nranks
+        This rank's number, and how many there are.
+    device_index
+        Its device: each rank has one of its own.
+    timeout_s
+        How long a wait may take where a call does not say.
+    name
+        For people.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     comm.all_reduce(np.arange(3.0))
+    array([0., 1., 2.])
+    """
+
+    @classmethod
+    def init(
+        cls,
+        nranks: int,
+        rank: int,
+        unique_id: UniqueId | bytes,
+        *,
+        device: Device | int | None = None,
+        timeout_s: float = 30.0,
+        name: str = "",
+    ) -> Self:
+        """Join a communicator; every rank calls this, on a thread or in a process of its own (ncclCommInitRankConfig).
+
+        Parameters
+        ----------
+        nranks, rank
+            How many ranks there are, and which this is.
+        unique_id
+            The same for all of them.
+        device
+            This rank's device; the thread's current one by default.
+        timeout_s
+            How long to wait for the others, and then the default of the communicator's calls.
+        name
+            Shown by `status`.
+
+        Returns
+        -------
+        Communicator
+            Ready for use.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks are missing: ``waiting_for`` names them.
+        InvalidUsageError
+            Two ranks use one device, or one rank is taken.
+        """
+        made = cls()
+        made.begin(nranks, rank, unique_id, device, timeout_s, name)
+        made.finish_init(monotonic() + timeout_s, timeout_s)
+        _alive.add(made)
+        return made
+
+    from_unique_id = init
+
+    @classmethod
+    def init_all(
+        cls, devices: int | Sequence[int] | None = None, *, timeout_s: float = 30.0, name: str = ""
+    ) -> list[Self]:
+        """Make one communicator for each of several devices, all in this process.
+
+        Parameters
+        ----------
+        devices
+            How many, or which; all by default.
+        timeout_s, name
+            As in `init`.
+
+        Returns
+        -------
+        list of Communicator
+            In the order of their ranks. A thread that calls for several of them puts the calls into a `group`.
+
+        Raises
+        ------
+        InvalidUsageError
+            There are not so many devices, or one is named twice.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> comms = rccl.Communicator.init_all(2)
+        >>> with rccl.group():
+        ...     sums = [comm.all_reduce(np.ones(2)) for comm in comms]
+        >>> sums[1]
+        array([2., 2.])
+        >>> for comm in comms:
+        ...     comm.abort()
+        """
+        chosen = _bootstrap.chosen_devices(devices, _library.device_count())
+        unique_id = _library.make_unique_id()
+        made: list[Self] = []
+        deadline = monotonic() + timeout_s
+        try:
+            _library.group_start()
+            try:
+                for rank, device in enumerate(chosen):
+                    made.append(cls())
+                    made[-1].begin(len(chosen), rank, unique_id, device, timeout_s, name)
+            finally:
+                code, text = _library.group_end()
+            if code != 0:
+                raise error_of(code, op="init_all", seq=None, rank=None, text=text)
+            for communicator in made:
+                communicator.finish_init(deadline, timeout_s)
+        except BaseException:
+            for communicator in made:
+                communicator.abort()
+            raise
+        _alive.update(made)
+        return made
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        timeout_s: float = 30.0,
+        store: str | None = None,
+        device: Device | int | None = None,
+        name: str = "",
+    ) -> Self:
+        """Join the communicator of all processes that a launcher started: torchrun, Slurm, Open MPI, MPICH.
+
+        Parameters
+        ----------
+        timeout_s
+            As in `init`; it holds for the meeting too.
+        store
+            Where the processes meet: ``"tcp://host:port"``, served by rank 0, or ``"file:///folder"``, which all of
+            them see. By default the host ``MASTER_ADDR`` and the port after ``MASTER_PORT``.
+        device
+            The local rank's number by default.
+        name
+            As in `init`.
+
+        Returns
+        -------
+        Communicator
+            Ready for use.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come: ``waiting_for`` names them.
+        InvalidArgumentError
+            There are no variables of a launcher, or they make no sense.
+        """
+        facts = _bootstrap.launch_facts()
+        deadline = monotonic() + timeout_s
+        unique_id = _bootstrap.meet(facts, store, deadline, _library.make_unique_id, _library.library_version())
+        made = cls()
+        left = max(deadline - monotonic(), 0.001)
+        made.begin(facts.nranks, facts.rank, unique_id, facts.local_rank if device is None else device, timeout_s, name)
+        made.finish_init(deadline, left)
+        _alive.add(made)
+        return made
+
+    def barrier(self, *, timeout_s: float | None = None) -> None:
+        """Wait until every rank has come here.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+        """
+        self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
+
+    def premul_sum(self, scalar: float, dtype: DTypeLike = "float32") -> PreMulSum:
+        """Return an operator that multiplies this rank's input by a scalar before the sum (ncclRedOpCreatePreMulSum).
+
+        Parameters
+        ----------
+        scalar
+            This rank's factor; ranks may differ.
+        dtype
+            Of the arrays it is used with.
+
+        Returns
+        -------
+        PreMulSum
+            For `op` of this communicator's calls.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     comm.all_reduce(np.ones(2, "float32"), op=comm.premul_sum(0.5))
+        array([0.5, 0.5], dtype=float32)
+        """
+        name = _types.name_of(dtype)
+        return self.make_op(np.asarray(scalar).astype(_types.numpy_type(name)).tobytes(), _types.hip_number(name))
+
+    def split(self, color: int | None = None, key: int = 0, *, timeout_s: float | None = None) -> Self | None:
+        """Make a communicator of the ranks with the same color; every rank calls this (ncclCommSplit).
+
+        Parameters
+        ----------
+        color
+            Which part this rank belongs to, 0 or more; ``None`` for none.
+        key
+            Orders the ranks of the part; equal keys keep their order.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+
+        Returns
+        -------
+        Communicator or None
+            This rank's part.
+        """
+        if color is not None and (not isinstance(color, int) or color < 0):
+            raise InvalidArgumentError(f"color: got {color!r}, expected a number of 0 or more, or None")
+        made = type(self)()
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        if not self.split_into(made, -1 if color is None else color, key, seconds):
+            return None
+        _alive.add(made)
+        return made
+
+    def shrink(self, exclude_ranks: Sequence[int], *, abort: bool = False, timeout_s: float | None = None) -> Self:
+        """Make a communicator without some ranks, which do not call this (ncclCommShrink).
+
+        Parameters
+        ----------
+        exclude_ranks
+            The ranks left out.
+        abort
+            Whether work that still runs is aborted; needed after a failure.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+
+        Returns
+        -------
+        Communicator
+            The ranks that are left, in their order.
+        """
+        made = type(self)()
+        self.shrink_into(made, list(exclude_ranks), abort, self.timeout_s if timeout_s is None else timeout_s)
+        _alive.add(made)
+        return made
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Return the last calls of this rank, oldest first.
+
+        Returns
+        -------
+        list of dict
+            ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``.
+        """
+        now = monotonic()
+        return [
+            {
+                "seq": seq,
+                "op": NAMES[kind],
+                "dtype": dtype,
+                "count": count,
+                "root": None if root < 0 else root,
+                "age_s": now - when,
+            }
+            for seq, kind, dtype, count, _, root, when in self.calls()
+        ]
+
+    def close(self) -> None:
+        """Finalize it unless it has been closed, finalized or aborted; calling it again does nothing."""
+        if not self.is_closed:
+            self.finalize()
+
+    destroy = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        try:
+            if not self.is_closed:
+                self.abort()
+                warnings.warn(
+                    f"{self!r} was dropped without close(): it was aborted, and the other ranks are told so",
+                    RocpyWarning,
+                    stacklevel=1,
+                )
+        except Exception as error:  # noqa: BLE001  (a destructor has nobody to raise to)
+            warnings.warn(f"a Communicator could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"device={self.device_index}"
+        return f"rocpy.rccl.Communicator(rank={self.rank}, nranks={self.nranks}, {state})"
+
+
+def status() -> list[dict[str, Any]]:
+    """Return what is known of every communicator of this process.
+
+    Returns
+    -------
+    list of dict
+        One for each: name, rank, nranks, device, its failure, and what each rank last did, where the platform knows it.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name="shown") as comm:
+    ...     [known["state"] for known in rccl.status() if known["name"] == "shown"]
+    ['ready']
+    """
+    return [communicator.status() for communicator in list(_alive) if not communicator.is_closed]

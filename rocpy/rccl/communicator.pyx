@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: MIT
+"""The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
+
+import json
+from time import monotonic, sleep
+
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError
+from rocpy.rccl._failures import error_of, timeout_error
+from rocpy.rccl._group import current_group
+from rocpy.rccl._shapes import result_shape
+
+cimport abi
+from abi cimport ncclComm_t
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+from rocpy._core import has
+from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
+from rocpy.runtime cimport device as _device
+from rocpy.runtime.stream cimport hold
+
+from rocpy.rccl._call cimport NOT_DONE, Call, all_to_all, gather, issue, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl._library cimport last_text, nonblocking_config
+from rocpy.rccl._call import NAMES
+
+OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
+TRACE_LENGTH = 256
+
+
+cdef int64_t elements(const Operand* operand):
+    cdef int64_t count = 1
+    cdef int i
+    for i in range(operand.ndim):
+        count *= operand.shape[i]
+    return count
+
+
+cdef int check_contiguous(const Operand* operand, str name) except -1:
+    cdef int64_t step = 1
+    cdef int i
+    for i in range(operand.ndim - 1, -1, -1):
+        if operand.shape[i] == 0:
+            return 0
+        if operand.shape[i] != 1 and operand.strides[i] != step:
+            shape = tuple([operand.shape[j] for j in range(operand.ndim)])
+            strides = tuple([operand.strides[j] for j in range(operand.ndim)])
+            raise InvalidOperandError(
+                f"{name}: shape {shape} with strides {strides} is not C-contiguous, and a collective takes memory as it lies; "
+                "pass a contiguous copy"
+            )
+        step *= operand.shape[i]
+    return 0
+
+
+cdef class PreMulSum:
+    """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
+
+    cdef int number, type
+    cdef Handle owner
+
+    def __repr__(self):
+        return f"rocpy.rccl.PreMulSum(rank={self.owner.rank})"
+
+
+cdef class Handle:
+    """What a Communicator holds of RCCL."""
+
+    cdef ncclComm_t comm
+    cdef readonly int rank, nranks, device_index
+    cdef readonly str name
+    cdef public double timeout_s
+    cdef readonly uint64_t seq
+    cdef uint64_t patience_ns
+    cdef bint closed, has_patience
+    cdef int generation
+    cdef list ring
+    cdef bytes c_name
+    cdef object __weakref__
+
+    def __cinit__(self, *args, **kwargs):
+        self.comm = NULL
+        self.closed = True
+        self.ring = []
+
+    def begin(self, nranks, rank, unique_id, device, timeout_s, name):
+        """Start joining; `poll` tells how far it is."""
+        cdef abi.ncclUniqueId ident
+        cdef abi.ncclConfig_t config
+        cdef int code, previous, c_nranks, c_rank
+        cdef const unsigned char[:] raw = bytes(unique_id)
+        if not isinstance(nranks, int) or not isinstance(rank, int) or nranks < 1 or not 0 <= rank < nranks:
+            raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks")
+        if raw.shape[0] != sizeof(ident):
+            raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
+        if not timeout_s > 0:
+            raise InvalidArgumentError(f"timeout_s: got {timeout_s!r}, expected a positive number of seconds")
+        self.device_index = _device.index_of(device)
+        self.c_name = str(name).encode()
+        self.name = str(name)
+        self.nranks, self.rank, self.timeout_s = nranks, rank, timeout_s
+        c_nranks, c_rank = nranks, rank
+        memcpy(&ident, &raw[0], sizeof(ident))
+        config = nonblocking_config(<const char*>self.c_name if self.c_name else NULL)
+        previous = _device.enter(self.device_index)
+        try:
+            # Chosen by `index_of`, the platform is loaded: the slot may be called.
+            with nogil:
+                code = <int>abi.slot_ncclCommInitRankConfig(&self.comm, c_nranks, ident, c_rank, &config)
+        finally:
+            _device.leave(previous)
+        if code != 0 and code != <int>abi.ncclInProgress:
+            raise error_of(code, op="init", seq=None, rank=rank, text=last_text(NULL))
+        self.adopt()
+
+    cdef int adopt(self) except -1:
+        self.closed = False
+        self.generation = _device.generation
+        self.has_patience = has("rocpyExtCommSetPatience")
+        self.patience_ns = 0
+        return 0
+
+    def finish_init(self, deadline, seconds):
+        """Wait until the others have joined; gives up and aborts when they do not."""
+        cdef abi.ncclResult_t state = abi.ncclInProgress
+        turn = 0
+        try:
+            while True:
+                abi.ncclCommGetAsyncError(self.comm, &state)
+                if state == abi.ncclSuccess:
+                    return
+                if state != abi.ncclInProgress:
+                    raise error_of(<int>state, op="init", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+                if monotonic() > deadline:
+                    raise timeout_error("init", None, self.rank, seconds, self.status())
+                turn += 1
+                sleep(0 if turn < 20 else 0.0005 if turn < 200 else 0.005)
+        except BaseException:
+            self.abort()
+            raise
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError("this Communicator has been closed, finalized or aborted")
+        if self.generation != _device.generation:
+            raise ClosedError("this Communicator was made before a fork and belongs to the parent process; make a new one here")
+        return 0
+
+    cdef int set_patience(self, uint64_t nanoseconds) except -1:
+        if self.has_patience and nanoseconds != self.patience_ns:
+            abi.rocpyExtCommSetPatience(self.comm, nanoseconds)
+            self.patience_ns = nanoseconds
+        return 0
+
+    def run(self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block):
+        """Check a call, make its result, and give it to RCCL, or to the group that is open."""
+        cdef Operand given, result, added
+        cdef Call call = Call.__new__(Call)
+        cdef int64_t count
+        cdef bint has_result, has_input, is_given
+        cdef int code
+        cdef double seconds
+        self.check()
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        if not seconds > 0:
+            raise InvalidArgumentError(f"timeout_s: got {seconds}, expected a positive number of seconds")
+        call.comm = self.comm
+        call.kind = kind
+        call.device = self.device_index
+        call.rank_argument = -1
+        if root is not None:
+            if not isinstance(root, int) or not 0 <= root < self.nranks:
+                what = "peer" if kind in (send, recv) else "root"
+                raise InvalidArgumentError(f"{what}: got {root!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
+            call.rank_argument = root
+        has_input = x is not None
+        if not has_input and (out is None or kind != scatter or root == self.rank):
+            raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
+        like = x if has_input else out
+        kept = parse_output(x, "x", &given) if kind == recv else parse(like, "x" if has_input else "out", &given)
+        check_contiguous(&given, "x" if has_input else "out")
+        call.type = type_of(given.type)
+        if call.type < 0:
+            raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(given.type).name.decode()}")
+        call.in_cpu_memory = given.device_type == kDLCPU
+        if not call.in_cpu_memory and given.device_id != self.device_index:
+            raise InvalidOperandError(f"x: is on device {given.device_id}, the communicator on device {self.device_index}")
+        has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
+        count = elements(&given)
+        call.source = given.data
+        is_given = out is not None
+        if kind == recv:
+            call.target = given.data
+            call.result = x
+        elif kind == send:
+            call.result = None
+        else:
+            shape = result_shape(NAMES[kind], tuple([given.shape[i] for i in range(given.ndim)]), self.nranks, has_input)
+            if is_given and has_result:
+                kept_out = parse_output(out, "out", &result)
+                check_contiguous(&result, "out")
+                if result.type != given.type or elements(&result) != elements_of(shape) or result.device_type != given.device_type:
+                    raise InvalidOperandError(
+                        f"out: {elements(&result)} elements of {array_type_of_hip(result.type).name.decode()}, expected "
+                        f"{elements_of(shape)} of {array_type_of_hip(given.type).name.decode()} in the memory that x is in"
+                    )
+                call.target = result.data
+                call.result = out
+                kept = (kept, kept_out)
+            elif has_result:
+                result.type = given.type
+                result.device_type = given.device_type
+                result.device_id = given.device_id
+                result.ndim = len(shape)
+                for i in range(result.ndim):
+                    result.shape[i] = shape[i]
+                call.result = allocate(like, given.provider, &result)
+                call.target = result.data
+        # RCCL counts what one rank contributes, or gets where parts are given out.
+        if kind in (reduce_scatter, all_to_all) or (kind == scatter and has_input):
+            count //= self.nranks
+        call.count = count
+        if op is not None:
+            set_op(self, call, op)
+        if bias is not None:
+            kept_bias = parse(bias, "bias", &added)
+            check_contiguous(&added, "bias")
+            if added.type != given.type or elements(&added) != elements(&given):
+                raise InvalidOperandError("bias: must have the dtype and the number of elements of x")
+            call.bias = added.data
+            kept = (kept, kept_bias, bias)
+        stream_of(stream, &given, &call.stream)
+        call.kept = (x, kept, call.result)
+        group = current_group()
+        self.seq += kind not in (send, recv)
+        call.seq = self.seq
+        self.note(call)
+        if group is not None:
+            group.add(self, call, seconds)
+            return call.result
+        if not block:
+            seconds = 0
+        code = self.launch(call, seconds)
+        if code != 0:
+            raise self.failure(code, call)
+        if not block:
+            return self.mark(call)
+        if call.in_cpu_memory:
+            self.await_end(call, seconds)
+        else:
+            self.mark(call)
+        if is_given and has_result:
+            written(out, result.provider)
+        return call.result
+
+    cdef int launch(self, Call call, double seconds) except -100:
+        """Give a call to RCCL; a nonblocking communicator may need time to take it."""
+        cdef int code, previous
+        self.set_patience(<uint64_t>(seconds * 1e9) if seconds < 1e9 else <uint64_t>-1)
+        previous = _device.enter(self.device_index)
+        try:
+            with nogil:
+                code = issue(call)
+        finally:
+            _device.leave(previous)
+        return 0 if code == <int>abi.ncclInProgress else code
+
+    cdef object await_end(self, Call call, double seconds):
+        # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
+        limit = monotonic() + seconds + (0.4 if self.has_patience else 0.0)
+        cdef int code = wait_for(call, limit)
+        if code == NOT_DONE:
+            raise timeout_error(NAMES[call.kind], call.seq, self.rank, seconds, self.status())
+        if code != 0:
+            raise self.failure(code, call)
+
+    cdef object failure(self, int code, Call call):
+        return error_of(
+            code, op=NAMES[call.kind], seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status()
+        )
+
+    cdef object mark(self, Call call):
+        """Keep what the call uses until its stream is through with it."""
+        cdef int previous = _device.enter(self.device_index)  # the null stream is that of the current device
+        try:
+            hold(call.stream, self.device_index, call.kept)
+        finally:
+            _device.leave(previous)
+        return call
+
+    cdef int note(self, Call call) except -1:
+        if len(self.ring) >= TRACE_LENGTH:
+            del self.ring[: TRACE_LENGTH // 2]
+        self.ring.append((call.seq, call.kind, call.type, call.count, call.op, call.rank_argument, monotonic()))
+        return 0
+
+    def launch_group_call(self, Call call not None, double seconds):
+        """Give one call of a group to RCCL, between ncclGroupStart and ncclGroupEnd. For `group`."""
+        self.check()
+        code = self.launch(call, seconds)
+        if code != 0:
+            raise self.failure(code, call)
+
+    def await_call(self, Call call not None, double seconds):
+        """Wait for a call that was launched; expiry and failures raise. For `group` and `Work`."""
+        self.check()
+        self.await_end(call, seconds)
+        return call.result
+
+    def call_done(self, Call call not None):
+        """Whether a call that was launched is done. For `Work`."""
+        self.check()
+        code = wait_for(call, 0.0)
+        if code not in (0, NOT_DONE):
+            raise self.failure(code, call)
+        return code == 0
+
+    def hold_call(self, Call call not None):
+        """Keep what a call uses until its stream is through with it. For `group`."""
+        self.mark(call)
+        return call.in_cpu_memory
+
+    def status_text(self):
+        """What the platform knows of the ranks, as JSON; empty where it knows nothing."""
+        cdef size_t needed = 0
+        cdef bytearray text
+        cdef char* at
+        if self.comm == NULL or not has("rocpyExtCommStatus"):
+            return ""
+        if abi.slot_rocpyExtCommStatus(self.comm, NULL, 0, &needed) != abi.ncclSuccess:
+            return ""
+        # What the ranks do may take more words a moment later.
+        needed += 512
+        text = bytearray(needed)
+        at = text
+        if abi.slot_rocpyExtCommStatus(self.comm, at, needed, &needed) != abi.ncclSuccess:
+            return ""
+        return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+
+    def status(self):
+        """What is known of the communicator, as a dict."""
+        text = self.status_text()
+        known = {"name": self.name, "rank": self.rank, "nranks": self.nranks, "device": self.device_index, "ranks": [], "failure": None}
+        return json.loads(text) if text else known
+
+    def calls(self):
+        """The last calls: number, kind, type, count, op, root or peer, and when."""
+        return list(self.ring)
+
+    @property
+    def is_closed(self):
+        """Whether it was closed, finalized or aborted."""
+        return self.closed
+
+    def abort(self):
+        """End it at once, whatever runs (ncclCommAbort)."""
+        cdef int code
+        if self.closed:
+            return
+        self.closed = True
+        if self.generation != _device.generation:
+            return
+        with nogil:
+            code = <int>abi.slot_ncclCommAbort(self.comm)
+        self.comm = NULL
+        if code != 0:
+            raise error_of(code, op="abort", seq=None, rank=self.rank, text=last_text(NULL))
+
+    def finalize(self, timeout_s=None):
+        """Wait until all ranks are through with their work, then give it back (ncclCommFinalize, ncclCommDestroy)."""
+        cdef int code
+        cdef abi.ncclResult_t state = abi.ncclInProgress
+        self.check()
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        deadline = monotonic() + seconds
+        try:
+            with nogil:
+                code = <int>abi.slot_ncclCommFinalize(self.comm)
+            turn = 0
+            while code == 0 or code == <int>abi.ncclInProgress:
+                abi.ncclCommGetAsyncError(self.comm, &state)
+                code = <int>state
+                if code == 0:
+                    break
+                if monotonic() > deadline:
+                    status = self.status()
+                    missing = [row["rank"] for row in status["ranks"] if row["state"] == "present" and row["rank"] != self.rank]
+                    raise timeout_error("finalize", None, self.rank, seconds, status, missing)
+                turn += 1
+                sleep(0 if turn < 20 else 0.0005)
+            if code != 0:
+                raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+        except BaseException:
+            self.abort()
+            raise
+        self.closed = True
+        with nogil:
+            code = <int>abi.slot_ncclCommDestroy(self.comm)
+        self.comm = NULL
+        if code != 0:
+            raise error_of(code, op="destroy", seq=None, rank=self.rank, text=last_text(NULL))
+
+    def split_into(self, Handle made not None, int color, int key, double seconds):
+        """Make the handle of this rank's part; gives False where it has none (ncclCommSplit)."""
+        cdef int code
+        cdef abi.ncclConfig_t config = nonblocking_config(NULL)
+        self.check()
+        self.set_patience(<uint64_t>(seconds * 1e9))
+        self.seq += 1
+        with nogil:
+            code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
+        if code != 0 and code != <int>abi.ncclInProgress:
+            raise error_of(code, op="split", seq=self.seq, rank=self.rank, text=last_text(self.comm), status=self.status())
+        return self.take_child(made, seconds)
+
+    def shrink_into(self, Handle made not None, excluded, bint abort, double seconds):
+        """Make the handle of a communicator without some ranks (ncclCommShrink)."""
+        cdef int code, count = len(excluded)
+        cdef int ranks[1024]
+        cdef int flags = 1 if abort else 0
+        cdef abi.ncclConfig_t config = nonblocking_config(NULL)
+        self.check()
+        if not 0 < count < min(self.nranks, 1024) or any(not 0 <= rank < self.nranks for rank in excluded):
+            raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
+        for i, rank in enumerate(excluded):
+            ranks[i] = rank
+        self.set_patience(<uint64_t>(seconds * 1e9))
+        with nogil:
+            code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
+        if code != 0 and code != <int>abi.ncclInProgress:
+            raise error_of(code, op="shrink", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+        return self.take_child(made, seconds)
+
+    cdef bint take_child(self, Handle made, double seconds) except -1:
+        cdef int value = 0
+        if made.comm == NULL:
+            return False
+        made.adopt()
+        made.timeout_s, made.device_index, made.name = self.timeout_s, self.device_index, self.name
+        made.finish_init(monotonic() + seconds, seconds)
+        abi.ncclCommCount(made.comm, &value)
+        made.nranks = value
+        abi.ncclCommUserRank(made.comm, &value)
+        made.rank = value
+        return True
+
+    def make_op(self, scalar_bytes, int hip_type):
+        """The number of a pre-multiplied sum (ncclRedOpCreatePreMulSum)."""
+        cdef bytes raw = bytes(scalar_bytes)
+        cdef char* at = raw
+        cdef abi.ncclRedOp_t number
+        cdef PreMulSum made = PreMulSum.__new__(PreMulSum)
+        self.check()
+        made.type = type_of(hip_type)
+        if made.type < 0:
+            raise InvalidOperandError("dtype: RCCL has no sums of this type")
+        abi.ncclRedOpCreatePreMulSum(&number, <void*>at, <abi.ncclDataType_t>made.type, abi.ncclScalarHostImmediate, self.comm)
+        made.number, made.owner = <int>number, self
+        return made
+
+
+cdef int set_op(Handle self, Call call, object op) except -1:
+    cdef PreMulSum made
+    if isinstance(op, PreMulSum):
+        made = op
+        if made.owner is not self:
+            raise InvalidArgumentError("op: was made by another communicator; make one with this one's premul_sum")
+        if made.type != call.type:
+            raise InvalidArgumentError("op: was made for another dtype than x has")
+        call.op = made.number
+        return 0
+    found = OPS.get(op) if isinstance(op, str) else None
+    if found is None:
+        raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives")
+    call.op = found
+    return 0
+
+
+cdef object elements_of(shape):
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count

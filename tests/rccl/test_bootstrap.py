@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""How processes meet: launchers' variables, TCP, a folder; who is missing is named, and nothing is left behind."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from rocpy import rccl
+from rocpy.rccl._bootstrap import LaunchFacts, launch_facts, meet
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def meet_all(store, facts, *, seconds=10.0, versions=None):
+    """What each of some ranks gets, or raises."""
+    results = {}
+
+    def run(fact):
+        version = 23004 if versions is None else versions[fact.rank]
+        try:
+            results[fact.rank] = meet(fact, store, time.monotonic() + seconds, lambda: b"i" * 128, version)
+        except rccl.RcclError as error:
+            results[fact.rank] = error
+
+    threads = [threading.Thread(target=run, args=(fact,)) for fact in facts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def ranks(*numbers, of):
+    return [LaunchFacts(number, of, number, "test") for number in numbers]
+
+
+@pytest.fixture(params=["tcp", "file"])
+def store(request, tmp_path):
+    """An address to meet at; a folder is empty afterwards."""
+    if request.param == "tcp":
+        yield f"tcp://127.0.0.1:{free_port()}"
+    else:
+        yield f"file://{tmp_path / 'meeting'}"
+        assert list((tmp_path / "meeting").iterdir()) == []
+
+
+def test_all_get_the_id(store):
+    assert set(meet_all(store, ranks(0, 1, 2, of=3)).values()) == {b"i" * 128}
+
+
+def test_missing_ranks_are_named(store):
+    found = meet_all(store, ranks(0, 2, of=4), seconds=0.6)
+    assert {type(error) for error in found.values()} == {rccl.CollectiveTimeoutError}
+    assert found[0].waiting_for == (1, 3)
+
+
+def test_disagreement_is_told_to_all(store):
+    found = meet_all(store, ranks(0, 1, of=2), versions=[23004, 22707])
+    assert all(isinstance(error, rccl.InvalidUsageError) for error in found.values())
+    assert "RCCL 22707" in str(found[1])
+
+
+def test_a_stranger_at_the_door_does_not_matter():
+    port = free_port()
+
+    def knock():
+        for _ in range(100):
+            try:
+                with socket.create_connection(("127.0.0.1", port)) as connection:
+                    connection.sendall(b"GET / HTTP/1.1\n")
+                    return
+            except OSError:
+                time.sleep(0.02)
+
+    stranger = threading.Thread(target=knock)
+    stranger.start()
+    found = meet_all(f"tcp://127.0.0.1:{port}", ranks(0, of=2), seconds=0.5)
+    stranger.join()
+    assert found[0].waiting_for == (1,)
+
+
+def test_launchers_variables():
+    assert launch_facts({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}) == LaunchFacts(2, 4, 0, "torchrun")
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}
+    assert launch_facts(slurm).launcher == "Slurm"
+    with pytest.raises(rccl.InvalidArgumentError, match="no variables of a launcher"):
+        launch_facts({})
+    with pytest.raises(rccl.InvalidArgumentError, match="must be numbers"):
+        launch_facts({"RANK": "x", "WORLD_SIZE": "4"})
+    with pytest.raises(rccl.InvalidArgumentError, match="none of the 4 ranks"):
+        launch_facts({"RANK": "4", "WORLD_SIZE": "4"})
+    with pytest.raises(rccl.InvalidArgumentError, match="tcp://host:port"):
+        meet(ranks(0, of=2)[0], "udp://here", time.monotonic() + 1, bytes, 1)
+
+
+PROGRAM = """
+import numpy as np
+from rocpy import rccl
+with rccl.Communicator.from_env(timeout_s=50) as comm:
+    print(comm.rank, comm.device_index, comm.all_reduce(np.ones(3)).tolist())
+"""
+
+
+def test_from_env():
+    port = free_port()
+    processes = []
+    for rank in range(2):
+        variables = {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port - 1),
+        }
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-P", "-c", PROGRAM],
+                env={**os.environ, **variables},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    assert [process.communicate(timeout=100)[0].strip() for process in processes] == [
+        "0 0 [2.0, 2.0, 2.0]",
+        "1 1 [2.0, 2.0, 2.0]",
+    ]
