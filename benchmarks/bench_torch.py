@@ -2,10 +2,11 @@
 """Layers of rocpy.torch against torch's own: forward, forward and backward, and what a call of a tiny layer costs."""
 
 import argparse
+import copy
 import sys
 
 from harness import Entry, Session, main
-from peers import torch_with
+from peers import optional, torch_with
 
 SHAPES = ((512, 3072, 768), (64, 3072, 768), (2048, 1024, 1024))
 ACTIVATIONS = ((None, "none"), ("relu", "none"), ("gelu", "none"), ("gelu", "tanh"), ("silu", "none"))
@@ -30,6 +31,8 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
     for kind in ("mlp", "gated"):
         if arguments.only in kind:
             block(session, torch, kind)
+    if arguments.only in "minilm":
+        minilm(session, torch)
 
 
 def pair(torch, k, n, activation, approximate):
@@ -80,6 +83,44 @@ def block(session, torch, kind) -> None:
     ours, theirs = rt.GatedMLP(k, n), Gated()
     ours.load_state_dict(theirs.state_dict())
     compare(session, torch, f"GatedMLP {m} rows, {k} to {n} to {k}, silu", ours, theirs, x, 6.0 * m * n * k)
+
+
+def minilm(session, torch) -> None:
+    """Compare a replaced model of MiniLM's extents, randomly initialised, with the original."""
+    transformers = optional("transformers")
+    if transformers is None:
+        session.note("transformers is not installed: no replaced model is measured")
+        return
+    import rocpy.torch as rt
+
+    layers, width, inside, heads = (1, 16, 32, 2) if session.quick else (6, 384, 1536, 12)
+    sentences, words = (2, 4) if session.quick else (32, 24)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        hidden_size=width,
+        intermediate_size=inside,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        vocab_size=1000,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    theirs = transformers.BertModel(config, add_pooling_layer=False)
+    ours = copy.deepcopy(theirs)
+    rt.replace_linear(ours, pack=True)
+    ids = torch.randint(0, 1000, (sentences, words))
+
+    class Hidden(torch.nn.Module):
+        def __init__(self, model) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids):
+            return self.model(input_ids=ids).last_hidden_state
+
+    name = f"MiniLM, {sentences} sentences of {words} tokens"
+    flops = 2.0 * layers * sentences * words * (4 * width * width + 2 * width * inside + 2 * words * width)
+    compare(session, torch, name, Hidden(ours), Hidden(theirs), ids, flops)
 
 
 def compare(session, torch, name, ours, theirs, x, flops) -> None:

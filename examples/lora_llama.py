@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Trains LoRA adapters of a small, randomly initialised Llama by PEFT and transformers' Trainer, with and without rocpy.
+"""Trains LoRA adapters of a small random Llama by PEFT and transformers' Trainer, with and without rocpy.
 
     pip install '.[examples]'
     python examples/lora_llama.py

@@ -8,8 +8,8 @@ a layer's place or a changed attribute makes the proof void, the block's own ``f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -73,6 +73,8 @@ class Recipe:
         Name of its only argument.
     by_order
         Whether ``after`` is checked against the order of the submodules, which is what ``nn.Sequential`` runs by.
+    pairs
+        Each layer with the activation behind it; made of the others.
     """
 
     after: tuple[Step, ...]
@@ -81,13 +83,13 @@ class Recipe:
     reads: tuple[tuple[str, Any], ...] = ()
     argument: str = "input"
     by_order: bool = False
+    pairs: tuple[tuple[Step, Step], ...] = field(init=False)
 
-    def pairs(self) -> Iterator[tuple[Step, Step]]:
-        """Return each layer with the activation behind it."""
-        for steps in (self.gate, self.after):
-            for first, second in pairwise(steps):
-                if first.linear and second.row:
-                    yield first, second
+    def __post_init__(self) -> None:
+        found = [
+            pair for steps in (self.gate, self.after) for pair in pairwise(steps) if pair[0].linear and pair[1].row
+        ]
+        object.__setattr__(self, "pairs", tuple(found))
 
 
 # ---- whether a proof still holds ----
@@ -117,7 +119,7 @@ def _holds(block: nn.Module, recipe: Recipe) -> bool:
     children = block._modules
     if recipe.reads and not _same(block.__dict__, recipe.reads):
         return False
-    return all(_pair_holds(children, *pair) for pair in recipe.pairs())
+    return all(_pair_holds(children, *pair) for pair in recipe.pairs)
 
 
 def _no_global_hooks() -> bool:
@@ -167,8 +169,10 @@ def _run(block: nn.Module, recipe: Recipe, x: Tensor) -> Tensor:
 def _sequence(block: nn.Module, recipe: Recipe, x: Any) -> Any:
     """Run an ``nn.Sequential``, whose members may have changed since the proof."""
     children = block._modules
-    known = {layer.child: (layer, activation) for layer, activation in recipe.pairs()}
     names = list(children)
+    if names == [step.child for step in recipe.after] and _holds(block, recipe):
+        return _chain(children, recipe.after, x)
+    known = {layer.child: (layer, activation) for layer, activation in recipe.pairs}
     steps: list[Step] = []
     at = 0
     while at < len(names):
@@ -240,7 +244,7 @@ def fused_class(base: type, method: str) -> type:
     def extra_repr(self: Any) -> str:
         text = plain(self)
         recipe = self.__dict__.get(ATTRIBUTE)
-        pairs = [] if recipe is None else [f"{layer.child} + {activation.row}" for layer, activation in recipe.pairs()]
+        pairs = [] if recipe is None else [f"{layer.child} + {activation.row}" for layer, activation in recipe.pairs]
         return ", ".join(part for part in (text, f"fused: {', '.join(pairs)}" if pairs else "") if part)
 
     body = {

@@ -62,7 +62,7 @@ def prove_block(block: nn.Module, method: str) -> Recipe:
         recipe = _read(inputs[0], result, children, reads, argument)
     except Unproven as why:
         raise Unproven(_reason(graph, children) or str(why)) from None
-    if not any(True for _ in recipe.pairs()):
+    if not recipe.pairs:
         raise Unproven(_reason(graph, children) or f"no activation follows a linear layer in its {method}")
     return recipe
 
@@ -163,4 +163,4 @@ def prove_sequence(block: nn.Module) -> tuple[Recipe | None, list[tuple[str, str
         if isinstance(module, nn.Linear) and looks_like_activation(behind) and identify(behind) is None:
             reasons.append((name, unknown_activation(name, str(following), behind)))
     recipe = Recipe(tuple(steps), by_order=True)
-    return (recipe if any(True for _ in recipe.pairs()) else None), reasons
+    return (recipe if recipe.pairs else None), reasons

@@ -237,7 +237,7 @@ def _fuse(name: str, module: nn.Module, report: ReplaceReport) -> None:
         report.not_fused.append(Left(name, kind, f"its {method} was set on the object"))
         return
     report._restore.append(_dress(module, recipe, method))
-    for layer, activation in recipe.pairs():
+    for layer, activation in recipe.pairs:
         row = ACTIVATIONS[activation.row]
         inside = (row.fused.plain or row.fused.bias) is not None
         second = "a function" if not activation.child else _join(name, activation.child)
