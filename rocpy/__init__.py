@@ -25,7 +25,9 @@ from rocpy.errors import (
 )
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
+from rocpy.runtime.graph import Graph
 from rocpy.runtime.memory import Buffer
+from rocpy.runtime.module import Module
 from rocpy.runtime.stream import Stream
 
 if TYPE_CHECKING:
@@ -37,10 +39,12 @@ __all__ = [
     "Device",
     "Epilogue",
     "Event",
+    "Graph",
     "InvalidOperandError",
     "InvalidProblemError",
     "LibraryError",
     "Matmul",
+    "Module",
     "Options",
     "OutOfMemoryError",
     "RocpyError",

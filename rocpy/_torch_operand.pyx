@@ -9,6 +9,7 @@ import sys
 
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
+from cpython.dict cimport PyDict_GetItem
 from cpython.exc cimport PyErr_Clear
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -121,7 +122,13 @@ cdef Method is_conj = None
 cdef Method is_inference = None
 cdef object increment_version = None
 cdef Method grad_enabled = None
-cdef object forward_mode = None
+cdef dict forward_mode = None  # the names of torch.autograd.forward_ad
+cdef object no_level = -1  # what it has for "no dual level is entered"
+
+
+cdef inline bint forward_mode_is_on() noexcept:
+    """Whether tangents may be about: they are no part of a tensor's key set, nor of the thread's state."""
+    return PyDict_GetItem(forward_mode, "_current_level") != <PyObject*>no_level
 
 
 cdef inline int truth(PyObject* value) noexcept:
@@ -232,7 +239,7 @@ cdef bint learn(object cls) except -1:
     is_inference = Method(attributes["is_inference"])
     increment_version = module._C._increment_version
     grad_enabled = Method(module.is_grad_enabled)
-    forward_mode = module.autograd.forward_ad
+    forward_mode = module.autograd.forward_ad.__dict__
     torch_api = api
     seek_state()
     Py_INCREF(parameter)
@@ -255,6 +262,8 @@ cdef int parse_plain(object array, Operand* out) except -1:
     if operand_of_dltensor(tensor, out) != fault_none:
         return 0
     if torch_grad_may_be_on() and truth(requires_grad.read(array)) != 0 and truth(grad_enabled.call()) != 0:
+        return 0
+    if forward_mode_is_on():
         return 0
     if not known:
         if truth(is_neg.call_on(array)) != 0:
@@ -316,8 +325,7 @@ def route(x, weight, bias=None):
         if other == 0:
             return 0
         way |= other
-    # A tangent of forward mode is no part of the key set.
-    if forward_mode._current_level >= 0:
+    if forward_mode_is_on():
         return 0
     return 1 if way == 1 else 2
 
@@ -364,12 +372,16 @@ cdef object dispatch_reason(object array):
         return "it is a meta tensor, which has no memory"
     if array.requires_grad and torch.is_grad_enabled():
         return "it requires grad and grad mode is on"
+    if forward_mode_is_on() and torch.autograd.forward_ad.unpack_dual(array).tangent is not None:
+        return "it carries a tangent of forward mode"
     return None
 
 
 cdef object advice(object reason):
     if "requires grad" in reason:
         return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never dropped in silence"
+    if "tangent" in reason:
+        return "use torch's own product, or pass torch.autograd.forward_ad.unpack_dual(x).primal where the tangent is not wanted"
     if "autocast" in reason:
         return "leave the autocast region, or convert the operands and use torch.autocast(..., enabled=False) around the call"
     if "subclass" in reason:

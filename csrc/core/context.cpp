@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 
-#include <vector>
-
 #include "spin_lock.hpp"
 #include "table.hpp"
 
@@ -32,8 +30,13 @@ const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 
 Status destroy(StreamContext *context) {
   DeviceScope scope(context->device);
+  CaptureRelaxed relaxed;
   Status status{};
-  if (context->workspace) status = Status{Library::hip, table.hipFree(context->workspace), "hipFree"};
+  if (context->workspace) context->replaced.push_back(context->workspace);
+  for (void *workspace : context->replaced) {
+    Status freed{Library::hip, table.hipFree(workspace), "hipFree"};
+    if (status.ok()) status = freed;
+  }
   if (context->handle) {
     Status destroyed{Library::hipblaslt, table.hipblasLtDestroy(context->handle), "hipblasLtDestroy"};
     if (status.ok()) status = destroyed;
@@ -45,6 +48,7 @@ Status destroy(StreamContext *context) {
 Status create(int device, hipStream_t stream, StreamContext **out) {
   DeviceScope scope(device);
   if (!scope.status().ok()) return scope.status();
+  CaptureRelaxed relaxed;
   size_t free_bytes = 0, total = 0;
   hipError_t error = table.hipMemGetInfo(&free_bytes, &total);
   if (error != hipSuccess) return Status{Library::hip, error, "hipMemGetInfo"};
@@ -124,6 +128,28 @@ Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
   return Status{};
 }
 
+Status lend_to_capture(int device, hipStream_t stream, StreamContext **out) {
+  std::lock_guard<std::mutex> making(pool->mutex);
+  Status status = create(device, stream, out);
+  if (!status.ok()) return status;
+  (*out)->users.store(1, std::memory_order_release);  // never surplus
+  std::lock_guard<SpinLock> lock(pool->lock);
+  pool->contexts.insert(pool->contexts.begin(), *out);  // found before the stream's usual one
+  return Status{};
+}
+
+void end_lending(StreamContext *context) {
+  std::lock_guard<SpinLock> lock(pool->lock);
+  for (size_t i = 0; i < pool->contexts.size(); ++i) {
+    if (pool->contexts[i] == context) {
+      pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
+      return;
+    }
+  }
+}
+
+Status drop_lent(StreamContext *context) { return destroy(context); }
+
 void release_context(StreamContext *context) { context->users.fetch_sub(1, std::memory_order_release); }
 
 Status reserve_workspace(StreamContext *context, size_t bytes) {
@@ -133,19 +159,15 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
   while (wanted < bytes) wanted += wanted / 2;
   wanted = (wanted + 255) / 256 * 256;
   void *fresh = nullptr;
+  CaptureRelaxed relaxed;
+  if (context->workspace) context->replaced.reserve(context->replaced.size() + 1);
   hipError_t error = table.hipMalloc(&fresh, wanted);
   if (error == hipErrorOutOfMemory) {
     wanted = (bytes + 255) / 256 * 256;
     error = table.hipMalloc(&fresh, wanted);
   }
   if (error != hipSuccess) return Status{Library::hip, error, "hipMalloc"};
-  if (context->workspace) {
-    error = table.hipFree(context->workspace);
-    if (error != hipSuccess) {
-      table.hipFree(fresh);
-      return Status{Library::hip, error, "hipFree"};
-    }
-  }
+  if (context->workspace) context->replaced.push_back(context->workspace);
   context->workspace = fresh;
   context->workspace_bytes = wanted;
   return Status{};

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
+#include <vector>
 
+#include "capture_relaxed.hpp"
 #include "status.hpp"
 #include "types.h"
 
@@ -18,8 +20,9 @@ struct StreamContext {
   hipblasLtHandle_t handle = nullptr;
   void *workspace = nullptr;
   size_t workspace_bytes = 0;
-  std::atomic<int> users{0};  // calls that hold it now; an idle one may be dropped when there are too many
-  std::mutex launch;          // one launch at a time on a handle
+  std::vector<void *> replaced;  // smaller workspaces that a captured graph may still write to
+  std::atomic<int> users{0};     // calls that hold it now; an idle one may be dropped when there are too many
+  std::mutex launch;             // one launch at a time on a handle
   // Whether it is held: a hint, for callers that would rather not wait for it with the GIL.
   std::atomic<bool> launching{false};
 };
@@ -29,8 +32,14 @@ struct StreamContext {
 Status borrow_context(int device, hipStream_t stream, StreamContext **out);
 void release_context(StreamContext *context);
 
-// Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block is freed
-// after its work.
+// A context of its own for a stream that is captured: until end_lending(), the stream's products take it instead of
+// the pool's. What they launch goes on using it, so it is dropped with the graph.
+Status lend_to_capture(int device, hipStream_t stream, StreamContext **out);
+void end_lending(StreamContext *context);
+Status drop_lent(StreamContext *context);
+
+// Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block stays until
+// the context goes.
 Status reserve_workspace(StreamContext *context, size_t bytes);
 
 // Drops what a stream that is about to be destroyed was lent. While the stream is busy it stays lent, since giving it

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "capture_relaxed.hpp"
 #include "table.hpp"
 
 namespace rocpy {
@@ -306,6 +307,7 @@ void probe_versions() {
   size_t free_bytes = 0, total_bytes = 0;
   if (!loaded() || fact.version || !has("hipblasLtCreate") || !has("hipblasLtGetVersion")) return;
   if (table.hipMemGetInfo(&free_bytes, &total_bytes) != hipSuccess || free_bytes < room_for_handle) return;
+  CaptureRelaxed relaxed;
   hipblasLtHandle_t handle = nullptr;
   if (table.hipblasLtCreate(&handle) != HIPBLAS_STATUS_SUCCESS) return;
   int version = 0;

@@ -7,6 +7,7 @@ from libc.string cimport memcpy
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
+from rocpy._torch_operand cimport dispatch_reason
 from rocpy.blaslt._launch cimport CachedCall, MatmulFactors, PlanKey
 from rocpy.blaslt._scales cimport Packed, Scales, parse_packed
 from rocpy.blaslt.weight cimport Weight
@@ -16,7 +17,7 @@ from rocpy.blaslt._policy import cast_refused
 from rocpy.blaslt._product_types import check_cast
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.dtypes import lookup as _dtype
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 cdef dict _EPILOGUE_INDEX = {}
 cdef dict _DTYPE_CODES = {}
@@ -54,10 +55,23 @@ cdef int dtype_code(object dtype) except -2:
     return code
 
 
+cdef int check_number(object value, str name) except -1:
+    """Refuse a tensor as a host scalar where torch records or transforms what is done with it."""
+    cdef object reason = None
+    if hasattr(type(value), "requires_grad"):
+        reason = dispatch_reason(value)
+    if reason is not None:
+        raise UnsupportedError(
+            f"{name}: a tensor, and {reason}; {name} is a host number, through which no gradient flows: pass float({name}.detach()), "
+            "or multiply by the tensor")
+    return 0
+
+
 cdef double real(object value, str name) except? -1.0:
     """Return a host scalar as a double."""
     if type(value) is float:
         return <double>value
+    check_number(value, name)
     try:
         if isinstance(value, (str, bytes)):
             raise TypeError
@@ -70,6 +84,7 @@ cdef double real(object value, str name) except? -1.0:
 
 cdef int read_factor(object value, str name, int32_t element, double *number, double *imaginary) except -1:
     if element in (4, 5) and not isinstance(value, (str, bytes)):  # HIP_C_32F, HIP_C_64F
+        check_number(value, name)
         try:
             whole = complex(value)
         except (TypeError, ValueError, OverflowError):

@@ -18,7 +18,7 @@ from rocpy.blaslt._group_plans cimport (
 )
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
-    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, place_of, plan_cache, release_context, settle,
+    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, place_of, plan_cache, refuse_capture, release_context, settle,
 )
 from rocpy.blaslt._scales cimport Scales
 from rocpy.runtime.stream cimport hold
@@ -265,6 +265,7 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     cdef hipStream_t c_stream = NULL
     cdef int device = 0
     cdef int after = place_of(&whole.a, stream, &device, &c_stream)
+    refuse_capture(after, "grouped_matmul copies and chooses as it goes", "use rocpy.matmul for each group")
     if scale_a is not None or scale_b is not None:
         for axis in range(count):
             longest = max(longest, starts[<size_t>axis + 1] - starts[<size_t>axis])

@@ -144,11 +144,13 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
     PlanCache &plan_cache()
 
 
-# What a call does once its product is queued: nothing, wait until it is done, or keep its operands until then.
+# What a call does once its product is queued: nothing, wait until it is done, keep its operands until then, or keep them with the graph
+# that the stream is captured into.
 cdef enum:
     after_nothing = 0
     after_wait = 1
     after_hold = 2
+    after_capture = 3
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
                                   TileProgram program=*, tuple beside=*) except *
@@ -159,3 +161,5 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
                     hipStream_t c_stream, int after, void **program=*)
 cdef int settle(hipStream_t c_stream) except -1
+# Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
+cdef int refuse_capture(int after, str what, str do) except -1

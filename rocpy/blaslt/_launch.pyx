@@ -7,7 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
-from rocpy.runtime.stream cimport hold
+from rocpy.runtime.stream cimport capture_of, captures, hold
 
 from rocpy import platform as _platform
 from rocpy.blaslt import _choice
@@ -345,9 +345,9 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
     if call.plan == NULL:
         # No elements in the result, but perhaps in a bias gradient: a sum of nothing.
         if call.extra_ndim >= 0:
-            clear(&extra, c_stream)
+            clear(&extra, c_stream, after)
         if amax_result is not None:
-            clear(&amax, c_stream)
+            clear(&amax, c_stream, after)
         return outputs(result, extra_result, amax_result)
     aim(&pointers, call, a, b, c)
     if scales is not None:
@@ -357,7 +357,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
             pointers.scales[<int>scale_b] = scales.pointers[<int>scale_a]
         if amax_result is not None:
             pointers.scales[<int>scale_amax] = amax.data
-        if after == after_hold:
+        if after >= after_hold:
             held = (held, scales.held)
 
     status = borrow_context(device, c_stream, &context)
@@ -368,7 +368,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
             with nogil:
                 status = call.plan.launch(context, pointers, factors, algorithm)
         release_context(context)
-    if not status.ok():
+    if not status.ok() and after != after_capture:
         settle(c_stream)  # some of the batch may be queued, and its operands are about to go
     _core.check(status)
     if after == after_wait:
@@ -379,6 +379,8 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
     elif after == after_hold:
         # Their owners may free the operands at once, or in the order of another stream.
         hold(c_stream, device, (held, result, extra_result, amax_result))
+    elif after == after_capture:
+        capture_of(c_stream, device).objects.append((held, result, extra_result, amax_result))
     return outputs(result, extra_result, amax_result)
 
 
@@ -388,14 +390,15 @@ cdef inline object outputs(object result, object extra, object amax):
     return result if extra is None else (result, extra)
 
 
-cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
+cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
     cdef size_t bytes = array_type_of_hip(operand.type).bits // 8
     cdef int axis
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
         _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
-        _core.check(hip_status(table.hipStreamSynchronize(c_stream), b"hipStreamSynchronize"))
+        if after != after_capture:
+            _core.check(hip_status(table.hipStreamSynchronize(c_stream), b"hipStreamSynchronize"))
     return 0
 
 
@@ -404,10 +407,22 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
     _operand.stream_of(stream, like, out)
     if like.device_type == _CPU:
         _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
-        return after_wait if stream is None else after_hold
-    device[0] = like.device_id
-    # On its own current stream a framework orders the memory's reuse itself.
+        if stream is None:
+            return after_wait  # on the null stream, which is never captured
+    else:
+        device[0] = like.device_id
+        # On its own current stream a framework orders the memory's reuse itself.
+        if stream is None and not captures:
+            return after_nothing
+    if capture_of(out[0], device[0]) is not None:
+        return after_capture
     return after_nothing if stream is None else after_hold
+
+
+cdef int refuse_capture(int after, str what, str do) except -1:
+    if after == after_capture:
+        raise UnsupportedError(f"stream: it is captured into a graph, and {what}, which no graph can hold; {do}")
+    return 0
 
 
 cdef int settle(hipStream_t c_stream) except -1:

@@ -15,7 +15,8 @@ from rocpy.blaslt._arguments cimport (
     sole_aux, staged_infos,
 )
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache, release_context, settle,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache,
+    refuse_capture, release_context, settle,
 )
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
@@ -133,7 +134,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         problem = problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales)
         if resolved is None:
             resolved = _options.current_options()
-        if _choice.measures(tuning):
+        if after != after_capture and _choice.measures(tuning):
             _choice.measure(problem, resolved, (a, b, c, bias, aux, out), dict(
                 alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=stream,
                 **_policy.scale_arguments(b, given)))
@@ -149,6 +150,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
 
     cdef CachedCall *found = call.get()
     if found.copies:
+        refuse_capture(after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
         if resolved is None:
             resolved = _options.resolve_options(options)
         if found.copies >> 7 & 1:  # _fallback.UNFUSED_BIT
@@ -168,12 +170,13 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if found.integer_factors:
         check_whole(&factors)
     if found.turned:
+        refuse_capture(after, "the result must be transposed", "pass a bias of length N")
         if resolved is None:
             resolved = _options.resolve_options(options)
         _policy.refuse_turning(resolved, layout(&operands.bias))
     cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
                                  None if found.turned else out,
-                                 (held, a, b, c, bias, aux, out) if after == after_hold else held,
+                                 (held, a, b, c, bias, aux, out, (<Weight>b).block if type(b) is Weight else None) if after >= after_hold else held,
                                  factors, scales, found.algorithm, device, c_stream, after)
     if found.turned:
         result = _policy.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))

@@ -14,7 +14,7 @@ from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_s
 from rocpy.blaslt._group_plans cimport add_settings, find
 from rocpy.blaslt._grouped cimport allocate, chosen_epilogue, finish, is_staged, packed
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, release_context, scale_a as _SCALE_A,
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, refuse_capture, release_context, scale_a as _SCALE_A,
     scale_b as _SCALE_B,
 )
 from rocpy.blaslt._scales cimport Scales, read_scales
@@ -185,6 +185,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             begun = True
             memcpy(&first, &operands.a, sizeof(Operand))
             after = place_of(&first, stream, &device, &c_stream)
+            refuse_capture(after, "grouped_matmul copies and chooses as it goes", "use rocpy.matmul for each group")
         elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
         scales = None if given is None else read_scales(given, &operands.a, &operands.b, device)

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The planned product behind rocpy.Matmul: its operands, its plans, and the path of each execution."""
-
-from dataclasses import replace
+"""The planned product behind rocpy.Matmul: its operands and the path of each execution; _planned.pyx has its plans."""
 
 from libc.string cimport memcpy
-from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
 from rocpy cimport _operand
-from rocpy._core cimport Status
 from abi cimport hipStream_t
 
 from rocpy._operand cimport Operand
@@ -16,75 +12,30 @@ from rocpy.blaslt._arguments cimport (
     Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
     reset_factors, sole_aux, staged_infos,
 )
-from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, release_context, settle,
-)
-from rocpy.blaslt._scales cimport Packed, Scales, read_scales
+from rocpy.blaslt._launch cimport MatmulFactors, after_hold, after_wait, execute, place_of, refuse_capture, settle
+from rocpy.blaslt._planned cimport Planned, first_algorithms
+from rocpy.blaslt._scales cimport Packed, Scales
 from rocpy.blaslt.weight cimport Weight
 
-from rocpy.blaslt import lowering as _lowering
-from rocpy.blaslt import _choice, _custom, _fallback
+from rocpy.blaslt import _custom
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
-from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt.call import Settle as _Settle, matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.errors import ClosedError, InvalidOperandError, RocpyError
-from rocpy.runtime.device import Device
+from rocpy.errors import ClosedError, RocpyError
 
-# Algorithms that are asked for: first few, since hipBLASLt walks its whole library when asked for more than it ranked, which takes
-# milliseconds; then all, for one that the user names.
-cdef int _REQUESTED = 32
-cdef int _ALL = 1 << 14
-# Plans of other layouts or Ms that a Matmul keeps.
-cdef int _KEPT = 8
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
 
-cdef class Kept:
-    """The plan of a problem that is not the present one."""
-
-    cdef shared_ptr[CachedCall] call
-    cdef list found
-    cdef size_t chosen
-
-
-cdef class Matmul:
+cdef class Matmul(Planned):
     """What rocpy.blaslt.stateful documents and completes."""
 
-    cdef Operands operands
-    cdef shared_ptr[CachedCall] call
-    cdef readonly dict given  # the user's operands, by name
     cdef object owner  # a, or the bytes it is packed in: whose framework makes results
     cdef tuple held
-    cdef readonly tuple scale_values  # the user's scales and amax
-    cdef Scales scales
-    cdef MatmulFactors factors
-    cdef int epilogue
-    cdef bint closed, busy, released
-    cdef bint weight_bias  # the bias is the one that the Weight carries
-    cdef readonly object options, stream, clamp, dtype, compute
-    cdef readonly object launched  # the problem as it is launched: with dense operands where copies are made
-    cdef public list found  # the algorithms of the plan; the rank of each is its place there
-    cdef public size_t chosen  # the rank of the one that is taken
-    cdef dict kept  # plans by problem, the one used last at the end
-    cdef str extra_name
-    cdef readonly object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
-    #: The validated problem, plain data.
-    cdef readonly object problem
-    #: How a product is done that the library cannot fuse (rocpy.blaslt._fallback); None for the others.
-    cdef readonly object unfused
-    #: Names of operands that are copied at each execution, because the library cannot take them as they lie.
-    cdef readonly tuple copies
-    cdef readonly tuple staged  # names of operands in CPU memory that are copied to the device when they are given
-
-    def __cinit__(self, *args, **kwargs):
-        self.closed = True  # until __init__ has succeeded
-        self.busy = False
 
     def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
                  scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
@@ -130,138 +81,6 @@ cdef class Matmul:
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
         self.closed = False
 
-    cdef Scales read(self, tuple scales, Operands *operands):
-        cdef int device = 0
-        cdef hipStream_t c_stream = NULL
-        place_of(&operands.a, self.stream, &device, &c_stream)
-        return read_scales(scales, &operands.a, &operands.b, device)
-
-    cdef int state_problem(self, object problem) except -1:
-        """Take a problem, with what of it must be copied, and drop the plan. Refuses before anything is changed."""
-        cdef tuple copies = ()
-        cdef object launched = problem
-        if problem.m and problem.n and problem.batch:
-            copies = _lowering.lower(problem).copies
-            if self.options.copies == "error":
-                _staging.refuse_copies(problem)
-            launched = _lowering.with_copies(problem, copies)
-        self.problem, self.copies, self.launched = problem, copies, launched
-        self.call.reset()
-        self.found = self.unfused = None
-        return 0
-
-    cdef int change_problem(self, object problem) except -1:
-        """Take another problem; the plan goes to those kept, and one kept for the new problem comes from there."""
-        cdef Kept entry = None
-        cdef object before = self.problem
-        if self.call.get() != NULL and self.call.get().plan != NULL:
-            entry = Kept()
-            entry.call, entry.found, entry.chosen = self.call, self.found, self.chosen
-        self.state_problem(problem)
-        if entry is not None:
-            self.kept[before] = entry
-            if len(self.kept) > _KEPT:
-                del self.kept[next(iter(self.kept))]
-        entry = self.kept.pop(problem, None)
-        if entry is not None:
-            self.call, self.found, self.chosen = entry.call, entry.found, entry.chosen
-        return 0
-
-    cdef int enter(self, bint resetting=False) except -1:
-        if self.closed:
-            raise ClosedError("this Matmul was closed; make a new one")
-        if self.busy:
-            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
-        if self.released and not resetting:
-            raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
-        self.busy = True
-        return 0
-
-    def plan(self, *, list algorithms=None, int max_algorithms=_REQUESTED):
-        self.enter()
-        try:
-            self.make_plan(max_algorithms)
-            if algorithms is not None:
-                self.restrict(algorithms)
-            return list(self.found)
-        finally:
-            self.busy = False
-
-    cdef int make_plan(self, int requested) except -1:
-        cdef StreamContext *context = NULL
-        cdef Status status
-        cdef int device = 0
-        cdef hipStream_t c_stream = NULL
-        place_of(&self.operands.a, self.stream, &device, &c_stream)
-        with nogil:
-            status = borrow_context(device, c_stream, &context)
-        _core.check(status)
-        try:
-            self.call = build(self.launched, self.options, context, self.operands.packed, requested)
-        finally:
-            release_context(context)
-        self.unfused = None
-        if self.call.get().copies:
-            self.unfused = _fallback.UnfusedPlan(self.call.get().copies, self.problem, self.given, self.options, self.stream, dict(
-                self.scalars(), clamp=self.clamp, compute=self.compute, **_policy.scale_arguments(self.given["b"], self.scale_values)))
-            self.found = self.unfused.plan(requested)
-            self.chosen = self.found[0].rank
-            return 0
-        found = algorithms_of(self.call.get(), device)
-        self.chosen = self.call.get().algorithm
-        if found:
-            found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.decode(), self.launched, self.options, device))
-        self.found = found
-        return 0
-
-    cdef int restrict(self, list wanted) except -1:
-        """Leave only the algorithms that the user names, in his order, and take the first."""
-        cdef list chosen = [self.find(one) for one in wanted]
-        self.found = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
-        self.chosen = self.found[0].rank
-        return 0
-
-    cdef object find(self, object algorithm):
-        """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""
-        cdef int device = 0
-        cdef hipStream_t c_stream = NULL
-        place_of(&self.operands.a, self.stream, &device, &c_stream)
-        mine = _algorithms.find(algorithm, self.found, device)
-        if mine is None and self.found:
-            mine = self.find_among_all(algorithm, device)
-        if mine is None:
-            raise _algorithms.missing(algorithm, self.found)
-        return mine
-
-    cdef object find_among_all(self, object algorithm, int device):
-        cdef shared_ptr[CachedCall] call = self.call
-        cdef list found = self.found
-        cdef size_t chosen = self.chosen
-        taken = self.algorithm
-        self.make_plan(_ALL)
-        mine = _algorithms.find(algorithm, self.found, device)
-        if mine is None:
-            self.call, self.found, self.chosen = call, found, chosen
-            return None
-        # The plan is that of all from now on; what the user has seen keeps its order, its times and its choice.
-        places = {(one.id, one.name): one.rank for one in self.found}
-        self.found = [replace(one, rank=places[one.id, one.name]) for one in found if (one.id, one.name) in places] + [mine]
-        self.chosen = places.get((taken.id, taken.name), mine.rank)
-        return mine
-
-    def pin(self, algorithm):
-        self.enter()
-        try:
-            if self.found is None:
-                self.make_plan(_REQUESTED)
-            mine = self.find(algorithm)
-            pinned = replace(mine, source="pinned")
-            self.found = [pinned if one is mine else one for one in self.found]
-            self.chosen = pinned.rank
-            return pinned
-        finally:
-            self.busy = False
-
     def execute(self, *, out=None, algorithm=None, stream=None):
         """Compute the product of the operands as they are now.
 
@@ -286,6 +105,12 @@ cdef class Matmul:
             If the algorithm is not one of this product's.
         ClosedError
             After close().
+        UnsupportedError
+            If the stream is captured and this execution cannot be part of a graph.
+
+        Notes
+        -----
+        On a stream that :meth:`rocpy.Stream.capture` captures it becomes part of the graph, which keeps operands and result.
 
         References
         ----------
@@ -309,21 +134,25 @@ cdef class Matmul:
         cdef int after
         cdef bint direct = False
         cdef hipStream_t c_stream = NULL
-        cdef object result
+        cdef object result, block = None
         self.enter()
         try:
             if self.operands.packed:
                 weight = <Weight>self.given["b"]
                 weight.current()
                 self.operands.b = weight.operand
+                block = weight.block
             if self.found is None:
-                self.make_plan(_REQUESTED)
+                self.make_plan(first_algorithms)
             chosen = self.chosen
             if algorithm is not None and self.found:
                 chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
             after = place_of(&self.operands.a, stream, &device, &c_stream)
+            if self.copies or self.unfused is not None or self.prototype is not None or self.call.get().turned:
+                refuse_capture(after, "operands or results are copied at each execution, or the product is composed",
+                               "see rocpy.explain(); pass dense operands in the device's memory")
             if self.copies and self.unfused is None:
                 if after != after_wait:
                     settle(c_stream)
@@ -332,6 +161,8 @@ cdef class Matmul:
                 held = (held, self.copy_into(&operands))
             if out is not None:
                 direct = read_out(self.call.get(), used, out, self.prototype, self.problem, self.options, &target)
+                if not direct:
+                    refuse_capture(after, "out= is of another dtype or order than the product", "pass an out= that the product can write")
             if self.call.get().integer_factors:
                 check_whole(&self.factors)
             if self.unfused is not None:
@@ -339,7 +170,7 @@ cdef class Matmul:
                 result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
             else:
                 result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
-                                 out if direct else None, (held, self.given, out) if after == after_hold else held, self.factors,
+                                 out if direct else None, (held, self.given, out, block) if after >= after_hold else held, self.factors,
                                  self.scales, chosen, device, c_stream, after)
                 if self.call.get().turned:
                     if after != after_wait:
@@ -370,10 +201,6 @@ cdef class Matmul:
             return result if extra is None else (result, {self.extra_name: extra})
         finally:
             self.busy = False
-
-    cdef dict scalars(self):
-        cdef object alpha = complex(self.factors.alpha, self.factors.alpha_imaginary), beta = complex(self.factors.beta, self.factors.beta_imaginary)
-        return {"alpha": alpha if alpha.imag else alpha.real, "beta": beta if beta.imag else beta.real}
 
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
@@ -439,40 +266,6 @@ cdef class Matmul:
         if self.unfused is not None:
             self.unfused.release()
         self.busy = False
-
-    @property
-    def algorithms(self):
-        """The algorithms of the last plan(), best first; empty before."""
-        return list(self.found or ())
-
-    @property
-    def algorithm(self):
-        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
-        for one in self.found or ():
-            if one.rank == self.chosen:
-                return one
-        return None
-
-    @property
-    def choice(self):
-        """That algorithm, and where the choice came from."""
-        chosen = self.algorithm
-        return (None, "nothing to compute") if chosen is None else (chosen, chosen.source)
-
-    @property
-    def packed(self):
-        """Whether b is a packed Weight."""
-        return bool(self.operands.packed)
-
-    @property
-    def device_name(self):
-        """Name of the device that it runs on."""
-        cdef int device = 0
-        cdef hipStream_t c_stream = NULL
-        if self.closed:
-            raise ClosedError("this Matmul was closed; make a new one")
-        place_of(&self.operands.a, self.stream, &device, &c_stream)
-        return Device(device).name
 
     def close(self):
         """Give back the plan and the operands. Closing twice is harmless."""

@@ -3,6 +3,11 @@
 from rocpy._operand cimport Operand
 
 
+# Packed memory of the platform: it lives as long as a Weight, a stream or a graph uses it.
+cdef class Block:
+    cdef void *data
+
+
 cdef class Weight:
     cdef readonly object source
     cdef readonly object bias
@@ -12,10 +17,9 @@ cdef class Weight:
     cdef Operand operand
     cdef object kept  # owns the memory of operand when it is not ours
     cdef object version
-    cdef void *memory
+    cdef Block block  # what it is packed in, or None
     cdef int device
     cdef object __weakref__
 
     cdef int current(self) except -1
     cdef int load(self) except -1
-    cdef int drop(self) except -1

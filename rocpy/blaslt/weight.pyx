@@ -27,6 +27,7 @@ cdef extern from "table.hpp" namespace "rocpy" nogil:
 
 cdef extern from *:
     """
+    #include "context.hpp"
     #include "table.hpp"
     namespace {
     using rocpy::Library;
@@ -74,7 +75,10 @@ cdef extern from *:
       return {Library::hipblaslt, status, function};
     }
 
-    Status free_weight(void *packed) { return {Library::hip, table.hipFree(packed), "hipFree"}; }
+    Status free_weight(void *packed) {
+      rocpy::CaptureRelaxed relaxed;
+      return {Library::hip, table.hipFree(packed), "hipFree"};
+    }
     int current_device() {
       int device = 0;
       table.hipGetDevice(&device);
@@ -111,6 +115,16 @@ cdef bint is_packable(const Operand *view) except? -1:
         _core.check(status)
         found = _PACKABLE[view.type] = bool(answer)
     return found
+
+
+cdef class Block:
+    """Memory that a weight is packed in."""
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            status = free_weight(self.data)
+            if not status.ok():
+                warnings.warn("a Weight's packed memory could not be freed; it is leaked", RocpyWarning)
 
 
 cdef class Weight:
@@ -152,7 +166,6 @@ cdef class Weight:
     """
 
     def __cinit__(self, w, bias=None, *, scale=None, layout="kn"):
-        self.memory = NULL
         self.device = 0
 
     def __init__(self, w, bias=None, *, scale=None, layout="kn"):
@@ -171,7 +184,7 @@ cdef class Weight:
             _operand.parse(bias, "bias", &b)
             if b.ndim != 1 or b.shape[0] != self.operand.shape[1]:
                 shape = tuple([b.shape[i] for i in range(b.ndim)])
-                self.drop()
+                self.block = None
                 raise InvalidProblemError(f"bias: shape {shape}; it must have length N = {self.operand.shape[1]}, the columns of w")
 
     @classmethod
@@ -239,8 +252,8 @@ cdef class Weight:
                                          view.data, n, k, &packed)
                     release_context(context)
             _core.check(status)
-            self.drop()
-            self.memory = packed
+            self.block = Block()
+            self.block.data = packed
             self.device = device
             view.data = packed
             view.strides[0], view.strides[1] = n, 1
@@ -249,13 +262,6 @@ cdef class Weight:
         self.kept = kept
         self.version = version
         memcpy(&self.operand, &view, sizeof(Operand))
-        return 0
-
-    cdef int drop(self) except -1:
-        cdef void *memory = self.memory
-        if memory != NULL:
-            self.memory = NULL
-            _core.check(free_weight(memory))
         return 0
 
     cdef int current(self) except -1:
@@ -297,7 +303,7 @@ cdef class Weight:
         """Free the packed copy. Closing twice is harmless; using the weight afterwards raises ClosedError."""
         self.operand.ndim = 0
         self.kept = None
-        self.drop()
+        self.block = None
 
     def __enter__(self):
         return self
@@ -312,12 +318,6 @@ cdef class Weight:
         if self.operand.ndim == 0:
             return "<rocpy.Weight, closed>"
         return f"<rocpy.Weight {self.shape} {self.dtype}{', packed' if self.packed else ''}{', with bias' if self.bias is not None else ''}>"
-
-    def __dealloc__(self):
-        if self.memory != NULL:
-            status = free_weight(self.memory)
-            if not status.ok():
-                warnings.warn("a Weight's packed memory could not be freed; it is leaked", RocpyWarning)
 
 
 def _rebuild(source, bias, layout, scale=None):

@@ -12,13 +12,20 @@ from rocpy.runtime cimport device as _device
 LOCATIONS = ("device", "host", "managed")
 
 
+cdef inline abi.hipStreamCaptureMode exchange_mode(abi.hipStreamCaptureMode mode) noexcept nogil:
+    """Set what this thread may do while streams are captured, and return what it was: memory is no part of any graph."""
+    return mode if abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0 else abi.hipStreamCaptureModeGlobal
+
+
 cdef Allocation allocate(size_t nbytes, int device, str location):
     """New memory. An empty allocation still has an address: it is one byte."""
     cdef Allocation memory = Allocation.__new__(Allocation)
     cdef int previous
+    cdef abi.hipStreamCaptureMode mode
     if location not in LOCATIONS:
         raise InvalidProblemError(f"location: got {location!r}, expected one of {', '.join(LOCATIONS)}")
     previous = _device.enter(device)
+    mode = exchange_mode(abi.hipStreamCaptureModeRelaxed)
     try:
         if location == "device":
             abi.hipMalloc(&memory.data, nbytes or 1)
@@ -27,6 +34,7 @@ cdef Allocation allocate(size_t nbytes, int device, str location):
         else:
             abi.hipMallocManaged(&memory.data, nbytes or 1, abi.hipMemAttachGlobal)
     finally:
+        exchange_mode(mode)
         _device.leave(previous)
     memory.pinned = location == "host"
     memory.generation = _device.generation
@@ -42,15 +50,20 @@ cdef class Allocation:
     cdef int free(self) except -1:
         cdef void* data = self.data
         cdef bint pinned = self.pinned
+        cdef abi.hipStreamCaptureMode mode
         self.data = NULL
         # A child process after a fork has no part in its parent's memory.
         if data == NULL or self.generation != _device.generation:
             return 0
-        with nogil:
-            if pinned:
-                abi.hipHostFree(data)
-            else:
-                abi.hipFree(data)
+        mode = exchange_mode(abi.hipStreamCaptureModeRelaxed)
+        try:
+            with nogil:
+                if pinned:
+                    abi.hipHostFree(data)
+                else:
+                    abi.hipFree(data)
+        finally:
+            exchange_mode(mode)
         return 0
 
     def __del__(self):

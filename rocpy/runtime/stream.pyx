@@ -10,17 +10,21 @@ import os
 import warnings
 from collections import deque
 
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning, UnsupportedError
 
 cimport abi
 from abi cimport hipEvent_t, hipStream_t
 from cpython.ref cimport Py_INCREF
 
+from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.event cimport Event
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
+    cdef cppclass StreamContext:
+        pass
     void forget_stream(hipStream_t stream)
+    _core.Status lend_to_capture(int device, hipStream_t stream, StreamContext **out)
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
@@ -76,7 +80,8 @@ cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
 
 cdef int release_finished() except -1:
     cdef _Held held
-    if not held_by_stream:
+    # A query may be what a capture forbids; what is held can wait for the capture's end.
+    if not held_by_stream or captures:
         return 0
     # Dropping an object may run any code, also code that comes back here: the objects leave the lists first.
     dropped = []
@@ -93,6 +98,45 @@ cdef int release_finished() except -1:
         if queue is not None and not queue:
             held_by_stream.pop(key, None)
     return 0
+
+
+captures = {}
+
+
+cdef class Capturing:
+    """What the capture of streams into one graph keeps alive."""
+
+    def __cinit__(self):
+        self.objects = []
+        self.contexts = {}  # of csrc/core, by (device, stream)
+
+
+cdef Capturing capture_of(hipStream_t stream, int device):
+    cdef abi.hipStreamCaptureStatus state = abi.hipStreamCaptureStatusNone
+    cdef unsigned long long number = 0
+    cdef StreamContext *context = NULL
+    cdef _core.Status status
+    cdef Capturing found
+    if abi.slot_hipStreamGetCaptureInfo(stream, &state, &number) != 0:
+        abi.slot_hipGetLastError()  # the null stream, while another is captured: the launch will say so
+        return None
+    if state == abi.hipStreamCaptureStatusNone:
+        return None
+    if state == abi.hipStreamCaptureStatusInvalidated:
+        raise LibraryError(
+            "stream: its capture was made invalid by a call that is not allowed meanwhile; end it and capture again",
+            function="hipStreamGetCaptureInfo", library="hip", status=901, status_name="hipErrorStreamCaptureInvalidated")
+    found = captures.get(number)
+    if found is None:
+        raise UnsupportedError(
+            "stream: another library captures it, and its graph would not keep the operands; capture with rocpy.Stream.capture()")
+    key = (device, <size_t>stream)
+    if key not in found.contexts:
+        with nogil:
+            status = lend_to_capture(device, stream, &context)
+        _core.check(status)
+        found.contexts[key] = <size_t>context
+    return found
 
 
 def hold_objects(Stream stream not None, *objects):
@@ -300,6 +344,46 @@ cdef class Stream:
         event.check()
         abi.hipEventRecord(event.c_event, self.c_stream)
         return event
+
+    def capture(self, mode="thread_local"):
+        """Return a graph that captures what is given to this stream inside a ``with`` block (hipStreamBeginCapture).
+
+        Parameters
+        ----------
+        mode : str
+            Which calls HIP refuses meanwhile, because they might wait for the device: ``"thread_local"`` those of this thread,
+            ``"global"`` those of every thread, ``"relaxed"`` none.
+
+        Returns
+        -------
+        Graph
+            The graph, which begins the capture when its block is entered and is ready to be launched after it.
+
+        Raises
+        ------
+        InvalidProblemError
+            There is no such mode.
+        LibraryError
+            On entering or leaving the block: HIP refused, or something in the block is not allowed in a capture.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> a, b, d = np.ones((2, 3)), np.ones((3, 2)), np.zeros((2, 2))
+        >>> with rocpy.Stream(nonblocking=True) as stream, rocpy.Matmul(a, b) as mm:
+        ...     with stream.capture() as graph:
+        ...         _ = mm.execute(out=d, stream=stream)
+        ...     a[:] = 2
+        ...     graph.launch()
+        ...     stream.synchronize()
+        ...     graph.close()
+        >>> d
+        array([[6., 6.],
+               [6., 6.]])
+        """
+        from rocpy.runtime.graph import Graph
+
+        return Graph(self, mode)
 
     def close(self):
         """Give the stream back (hipStreamDestroy). Work in it is still done; calling it again does nothing."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from rocpy import dtypes
 from rocpy.blaslt._custom import is_custom, refuse_inputs
@@ -47,6 +48,18 @@ def _check_tensor(x: Any, name: str) -> None:
             f"{name}: got {type(x).__name__} beside torch tensors that need autograd, a transform or a compiler; "
             "pass a torch tensor"
         )
+
+
+def _refuse_tangents(**operands: Any) -> None:
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+        return
+    for name, operand in operands.items():
+        if operand is not None and forward_ad.unpack_dual(operand).tangent is not None:
+            raise UnsupportedError(
+                f"{name}: it carries a tangent of forward mode, which the fused product does not compute; use torch's "
+                f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
+                "wanted"
+            )
 
 
 def _sole(aux: dict[str, Any]) -> Any:
@@ -129,6 +142,7 @@ def dispatched_matmul(
     aux = _sole(aux) if isinstance(aux, dict) else aux
     for operand, place in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
         _check_tensor(operand, place)
+    _refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
         raise UnsupportedError("out: a product that autograd records cannot write into a given tensor; leave out= away")
     if c is None and beta is not None and beta != 0:

@@ -19,10 +19,10 @@ struct Exec {
   Point last{nullptr, 0};  // where it was launched last: a graph does not run beside itself
 };
 
-using ExecTable = HandleTable<Exec, 'X'>;
+using ReadyTable = HandleTable<Exec, 'X'>;
 
-ExecTable &execs() {
-  static auto *table = new ExecTable;
+ReadyTable &execs() {
+  static auto *table = new ReadyTable;
   return *table;
 }
 

@@ -163,6 +163,13 @@ bool find_allocation(const void *pointer, Allocation *found) {
   return true;
 }
 
+hipError_t wait_to_free(int device) {
+  if (const auto answer = capture_forbids_unsafe_call()) {
+    return *answer;
+  }
+  return wait_device(device, false) ? hipSuccess : hipErrorDeinitialized;
+}
+
 bool is_host_memory_shared() { return runtime().is_host_memory_shared; }
 
 bool is_range_valid(const void *pointer, size_t bytes) {

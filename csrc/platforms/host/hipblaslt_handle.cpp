@@ -9,6 +9,7 @@
 #include "exports.h"
 #include "gemm.hpp"
 #include "hipblaslt_objects.hpp"
+#include "queue.hpp"
 #include "window.hpp"
 
 namespace rocpy_host::lt {
@@ -88,11 +89,7 @@ hipblasStatus_t rocpy_host_hipblasLtDestroy(hipblasLtHandle_t handle) {
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   // The library frees device memory here, which waits for the device; work queued with the handle is then done.
-  int current = 0;
-  bool other = rocpy_host_hipGetDevice(&current) == hipSuccess && current != found->device;
-  if (other) rocpy_host_hipSetDevice(found->device);
-  rocpy_host_hipDeviceSynchronize();
-  if (other) rocpy_host_hipSetDevice(current);
+  rocpy_host::wait_to_free(found->device);
   return handles.release(handle) ? HIPBLAS_STATUS_SUCCESS : HIPBLAS_STATUS_INVALID_VALUE;
 }
 

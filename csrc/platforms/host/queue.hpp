@@ -42,6 +42,9 @@ bool is_done(const Stream *stream, uint64_t ticket);
 
 int device_of(const Stream *stream);
 
+// Waits for a device's work, as hipFree does before it frees: not where a capture forbids it, nor at exit.
+hipError_t wait_to_free(int device);
+
 // Stream capture. While any stream is captured, work is offered to the capture of its stream before it is done: an
 // answer says that it became a node of the graph (hipSuccess) or is refused, and the caller is through; without one it
 // is done as ever. Whether the work can be done at all is to be checked before.

@@ -17,6 +17,7 @@ from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulReductionScheme
 from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
 from rocpy.compat.nvmath._specification import Specification
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.tuning._timing import Stopwatch, place
 
 SCALES = ("a", "b", "c", "d")
 
@@ -113,13 +114,22 @@ class Engine:
     def _launch(self, inner: rocpy.Matmul, algorithm: Algorithm | None, stream: Any) -> Any:
         self._refresh(inner)
         stream = self._stream if stream is None else stream
+        result = self._queue(inner, algorithm, stream)
+        if stream is not None and (self.options.blocking is True or self._specification.device == "cpu"):
+            rocpy.Device(self.options.device_id).synchronize()
+        return result
+
+    def _queue(self, inner: rocpy.Matmul, algorithm: Algorithm | None, stream: Any) -> Any:
         out = self._view_c if self.options.inplace else None
         record = None if algorithm is None else algorithm.record
         with rocpy.Device(self.options.device_id):
-            result = inner.execute(out=out, algorithm=record, stream=stream)
-            if stream is not None and (self.options.blocking is True or self._specification.device == "cpu"):
-                rocpy.Device(self.options.device_id).synchronize()
-        return result
+            return inner.execute(out=out, algorithm=record, stream=stream)
+
+    def _stopwatch(self, inner: rocpy.Matmul, stream: Any) -> Stopwatch:
+        """Return what measures work on the stream that the product runs on."""
+        a = inner.given["a"]
+        with rocpy.Device(self.options.device_id):
+            return Stopwatch(*place(getattr(a, "memory", a), stream))
 
     def _auxiliary(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Return the dict beside a result under nvmath's names and in its shapes."""

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import rocpy
 from rocpy.compat.nvmath import _arrays, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
@@ -174,15 +173,17 @@ class Matmul(Engine):
             raise InvalidProblemError(f"prune={prune!r}; it must be 1 or more, or None")
         times: dict[Algorithm, list[float]] = {algorithm: [] for algorithm in self._algorithms}
         saved = self._save_c()
-        device = rocpy.Device(self.options.device_id)
-        for _ in range(iterations):
-            for algorithm in random.sample(self._algorithms, len(self._algorithms)):
-                device.synchronize()
-                start = time.perf_counter()
-                self._launch(inner, algorithm, stream)
-                device.synchronize()
-                times[algorithm].append(1e3 * (time.perf_counter() - start))
-                self._restore_c(saved)
+        stream = self._stream if stream is None else stream
+        self._refresh(inner)
+        stopwatch = self._stopwatch(inner, stream)
+        try:
+            for _ in range(iterations):
+                for algorithm in random.sample(self._algorithms, len(self._algorithms)):
+                    queue = functools.partial(self._queue, inner, algorithm, stream)
+                    times[algorithm].append(stopwatch.time_ms(queue))
+                    self._restore_c(saved)
+        finally:
+            stopwatch.close()
         medians = {algorithm: statistics.median(measured) for algorithm, measured in times.items()}
         best = sorted(self._algorithms, key=medians.__getitem__)[:prune]
         self._algorithms = [timed(algorithm, medians[algorithm]) for algorithm in best]

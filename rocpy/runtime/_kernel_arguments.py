@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Kernel arguments as the bytes that a kernel reads: numbers by their C type, arrays by their address."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.runtime.memory import Buffer
+
+__all__ = ["extents", "pack"]
+
+_POINTER = struct.Struct("=Q")
+
+
+def pack(arguments: Sequence[Any]) -> tuple[list[bytes], list[Any]]:
+    """Return the bytes of each argument, and what must live until the kernel has run.
+
+    A bool is one byte, an int 8 bytes (signed, or unsigned from 2**63 on), a float a double, a complex two doubles; a
+    numpy scalar or an object of ctypes is what it says, None a null pointer, and an array its address.
+    """
+    packed: list[bytes] = []
+    kept: list[Any] = []
+    for index, argument in enumerate(arguments):
+        packed.append(_bytes_of(argument, f"argument {index}", kept))
+    return packed, kept
+
+
+def _bytes_of(argument: Any, name: str, kept: list[Any]) -> bytes:
+    if argument is None:
+        return _POINTER.pack(0)
+    if isinstance(argument, np.generic):
+        return argument.tobytes()
+    if isinstance(argument, bool):
+        return struct.pack("=?", argument)
+    if isinstance(argument, int):
+        if not -(1 << 63) <= argument < 1 << 64:
+            raise InvalidProblemError(f"{name}: {argument} does not fit into 64 bits")
+        return struct.pack("=q" if argument < 1 << 63 else "=Q", argument)
+    if isinstance(argument, float):
+        return struct.pack("=d", argument)
+    if isinstance(argument, complex):
+        return struct.pack("=dd", argument.real, argument.imag)
+    if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Array, ctypes.Union)):
+        if isinstance(argument, (ctypes.c_void_p, ctypes.c_char_p)):
+            kept.append(argument)
+        return bytes(argument)
+    kept.append(argument)
+    if isinstance(argument, Buffer):
+        return _POINTER.pack(argument.handle)
+    if hasattr(argument, "__dlpack__"):
+        view = Buffer.from_dlpack(argument)
+        kept.append(view)
+        return _POINTER.pack(view.handle)
+    raise InvalidOperandError(
+        f"{name}: got {type(argument).__name__}, expected a number, a numpy scalar, an object of ctypes, None, or "
+        "an array with DLPack"
+    )
+
+
+def extents(given: int | Sequence[int], name: str) -> tuple[int, int, int]:
+    """Return a grid's or a block's three extents, missing ones being 1."""
+    values = (given,) if isinstance(given, int) else tuple(given)
+    if not 1 <= len(values) <= 3 or not all(
+        isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 32 for value in values
+    ):
+        raise InvalidProblemError(f"{name}: got {given!r}, expected one to three positive numbers below 2**32")
+    x, y, z = (*values, 1, 1)[:3]
+    return x, y, z

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""Graph: work of a stream that is captured once and launched many times."""
+
+import warnings
+
+from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, RocpyWarning
+
+from libcpp.vector cimport vector
+
+cimport abi
+from abi cimport hipStream_t
+
+from rocpy cimport _core
+from rocpy.runtime cimport device as _device
+from rocpy.runtime cimport stream as _stream
+from rocpy.runtime.stream cimport Capturing, Stream
+
+cdef extern from "context.hpp" namespace "rocpy" nogil:
+    cdef cppclass StreamContext:
+        pass
+    void end_lending(StreamContext *context)
+    _core.Status drop_lent(StreamContext *context)
+
+_MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
+
+
+cdef class _Lent:
+    """Handles and workspaces that the products of a graph use; given back when neither the graph nor a launch needs them."""
+
+    cdef vector[size_t] contexts
+    cdef int generation
+
+    def __dealloc__(self):
+        cdef size_t i
+        cdef _core.Status status
+        if self.generation != _device.generation:
+            return
+        for i in range(self.contexts.size()):
+            with nogil:
+                status = drop_lent(<StreamContext*>self.contexts[i])
+            if not status.ok():
+                warnings.warn("a workspace of a Graph could not be freed; it is leaked", RocpyWarning, stacklevel=1)
+
+
+cdef class Graph:
+    """Work of a stream, captured once and launched many times (hipGraphInstantiate, hipGraphLaunch).
+
+    Made by :meth:`rocpy.Stream.capture`. In the ``with`` block nothing runs: what is given to the stream, and to streams that wait for its
+    events and that it waits for in the end, becomes the graph. Each launch then reads the operands as they are at that time and writes the
+    same results; the graph keeps them alive.
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream to capture.
+    mode : str
+        As for :meth:`rocpy.Stream.capture`.
+
+    Raises
+    ------
+    InvalidProblemError
+        There is no such mode.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> values = np.zeros(2, np.uint8)
+    >>> with rocpy.Buffer(2, "uint8") as buffer, rocpy.Stream(nonblocking=True) as stream:
+    ...     with stream.capture() as graph:
+    ...         buffer.fill(7, stream=stream)
+    ...     graph.launch()
+    ...     stream.synchronize()
+    ...     graph.node_count
+    1
+    """
+
+    cdef Stream stream
+    cdef int mode, generation
+    cdef abi.hipGraph_t c_graph
+    cdef abi.hipGraphExec_t c_exec
+    cdef bint capturing, closed
+    cdef unsigned long long number
+    cdef list objects
+    cdef _Lent lent
+
+    def __cinit__(self):
+        self.c_graph = NULL
+        self.c_exec = NULL
+        self.capturing = self.closed = False
+
+    def __init__(self, Stream stream not None, mode="thread_local"):
+        if mode not in _MODES:
+            raise InvalidProblemError(f"mode: got {mode!r}, expected one of {', '.join(_MODES)}")
+        stream.check()
+        self.stream = stream
+        self.mode = _MODES.index(mode)
+        self.generation = _device.generation
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError("this Graph has been closed")
+        if self.generation != _device.generation:
+            raise ClosedError("this Graph was made before a fork and belongs to the parent process; capture it again here")
+        if self.c_exec == NULL:
+            raise RocpyError("this Graph has captured nothing yet; use `with stream.capture() as graph:` and launch it after the block")
+        return 0
+
+    def __enter__(self):
+        cdef Capturing capturing = Capturing()
+        cdef abi.hipStreamCaptureStatus state
+        if self.capturing or self.closed or self.c_exec != NULL:
+            raise RocpyError("this Graph has been captured; ask the stream for another one with stream.capture()")
+        self.stream.check()
+        abi.hipStreamBeginCapture(self.stream.c_stream, <abi.hipStreamCaptureMode>self.mode)
+        self.capturing = True
+        try:
+            abi.hipStreamGetCaptureInfo(self.stream.c_stream, &state, &self.number)
+            _stream.captures[self.number] = capturing
+            # The stream's handle and workspace for this capture, made before the first product asks.
+            _stream.capture_of(self.stream.c_stream, self.stream.device_index)
+        except BaseException:
+            self.end(discard=True)
+            raise
+        return self
+
+    cdef int end(self, bint discard) except -1:
+        """End the capture and take what it kept; without a graph where that is not wanted."""
+        cdef Capturing capturing = _stream.captures.pop(self.number, None)
+        self.capturing = False
+        if capturing is not None:
+            self.objects = capturing.objects
+            self.lent = _Lent()
+            self.lent.generation = self.generation
+            for address in capturing.contexts.values():
+                self.lent.contexts.push_back(address)
+                end_lending(<StreamContext*><size_t>address)
+        if discard:
+            if abi.slot_hipStreamEndCapture(self.stream.c_stream, &self.c_graph) == 0:
+                abi.hipGraphDestroy(self.c_graph)
+            else:
+                abi.slot_hipGetLastError()
+            self.c_graph = NULL
+            self.let_go()
+            return 0
+        try:
+            abi.hipStreamEndCapture(self.stream.c_stream, &self.c_graph)
+            abi.hipGraphInstantiate(&self.c_exec, self.c_graph, NULL, NULL, 0)
+        except BaseException:
+            self.c_exec = NULL
+            self.let_go()
+            raise
+        return 0
+
+    cdef int let_go(self) except -1:
+        self.closed = True
+        self.objects = self.lent = None
+        return 0
+
+    def __exit__(self, kind, error, traceback):
+        if self.capturing:
+            self.end(discard=kind is not None)
+
+    @property
+    def handle(self):
+        """The ``hipGraphExec_t`` as a number."""
+        self.check()
+        return <size_t>self.c_exec
+
+    @property
+    def is_closed(self):
+        """Whether `close` has been called, or the capture failed."""
+        return self.closed
+
+    @property
+    def is_captured(self):
+        """Whether it can be launched."""
+        return self.c_exec != NULL
+
+    @property
+    def node_count(self):
+        """Number of nodes: products, copies, fills and host functions."""
+        cdef size_t count = 0
+        self.check()
+        abi.hipGraphGetNodes(self.c_graph, NULL, &count)
+        return count
+
+    def launch(self, stream=None):
+        """Run the work once more, in the order of a stream (hipGraphLaunch); the host does not wait.
+
+        Parameters
+        ----------
+        stream : stream, optional
+            Where to run it; the stream that was captured by default. Launches of one graph follow each other.
+
+        Raises
+        ------
+        ClosedError
+            After `close`, or if the capture failed.
+        """
+        cdef hipStream_t c_stream
+        cdef int device
+        cdef Capturing capturing
+        self.check()
+        device = self.stream.device_index
+        if stream is None:
+            self.stream.check()
+            c_stream = self.stream.c_stream
+        else:
+            _stream.handle_of(stream, &c_stream)
+        capturing = _stream.capture_of(c_stream, device) if c_stream != NULL else None
+        previous = _device.enter(device)
+        try:
+            abi.hipGraphLaunch(self.c_exec, c_stream)
+        finally:
+            _device.leave(previous)
+        if capturing is not None:
+            capturing.objects.append((self.objects, self.lent))
+        else:
+            _stream.hold(c_stream, device, (self.objects, self.lent))
+
+    def close(self):
+        """Give the graph back (hipGraphExecDestroy, hipGraphDestroy). What was launched is still done; calling it again does nothing."""
+        cdef abi.hipGraph_t c_graph = self.c_graph
+        cdef abi.hipGraphExec_t c_exec = self.c_exec
+        if self.capturing:
+            raise RocpyError("this Graph is being captured; leave its with block first")
+        self.c_graph = NULL
+        self.c_exec = NULL
+        self.let_go()
+        if self.generation == _device.generation:
+            if c_exec != NULL:
+                abi.hipGraphExecDestroy(c_exec)
+            if c_graph != NULL:
+                abi.hipGraphDestroy(c_graph)
+
+    def __del__(self):
+        try:
+            if not self.capturing:
+                self.close()
+        except Exception as error:
+            warnings.warn(f"a Graph could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+
+    def __repr__(self):
+        if self.closed:
+            return "rocpy.Graph(closed)"
+        state = "being captured" if self.capturing else f"{self.node_count} nodes" if self.c_exec != NULL else "not captured yet"
+        return f"rocpy.Graph({state})"

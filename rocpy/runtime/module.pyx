@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
+
+import warnings
+
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.runtime._kernel_arguments import extents, pack
+
+from libcpp.vector cimport vector
+
+cimport abi
+from abi cimport hipStream_t
+
+from rocpy cimport _core
+from rocpy.runtime cimport device as _device
+from rocpy.runtime cimport stream as _stream
+from rocpy.runtime.stream cimport Capturing
+
+
+cdef class Module:
+    """A code object, loaded on a device (hipModuleLoadData); made by :meth:`from_code`.
+
+    Attributes
+    ----------
+    device_index : int
+        Number of the device.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> try:
+    ...     module = rocpy.Module.from_code(b"this is no code object")
+    ... except rocpy.RocpyError as error:
+    ...     print(type(error).__name__)
+    LibraryError
+    """
+
+    cdef abi.hipModule_t c_module
+    cdef readonly int device_index
+    cdef bint closed
+    cdef int generation
+
+    def __cinit__(self):
+        self.c_module = NULL
+        self.closed = True
+
+    @staticmethod
+    def from_code(code, *, device=None):
+        """Load a code object.
+
+        Parameters
+        ----------
+        code : bytes
+            A code object for the device, or a bundle that has one.
+        device : Device or int, optional
+            The device; the thread's current one by default.
+
+        Returns
+        -------
+        Module
+            The loaded code.
+
+        Raises
+        ------
+        UnsupportedError
+            The code object has nothing for this device; on the host platform, which runs no GPU code, every one.
+        LibraryError
+            It is no code object.
+        InvalidOperandError
+            It is no bytes-like object.
+        """
+        cdef Module made = Module.__new__(Module)
+        cdef bytes image
+        try:
+            image = bytes(memoryview(code)) + b"\0" * 64  # HIP takes no size: a short image must end in what no header has
+        except TypeError:
+            raise InvalidOperandError(f"code: got {type(code).__name__}, expected bytes") from None
+        _core.ensure()
+        made.device_index = _device.index_of(device)
+        previous = _device.enter(made.device_index)
+        try:
+            abi.hipModuleLoadData(&made.c_module, <const char*>image)
+        finally:
+            _device.leave(previous)
+        made.closed = False
+        made.generation = _device.generation
+        return made
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError("this Module has been closed; load it with Module.from_code()")
+        if self.generation != _device.generation:
+            raise ClosedError("this Module was loaded before a fork and belongs to the parent process; load it again here")
+        return 0
+
+    @property
+    def handle(self):
+        """The ``hipModule_t`` as a number."""
+        self.check()
+        return <size_t>self.c_module
+
+    @property
+    def is_closed(self):
+        """Whether `close` has been called."""
+        return self.closed
+
+    def kernel(self, name):
+        """Return a kernel of the code (hipModuleGetFunction).
+
+        Parameters
+        ----------
+        name : str
+            Its name as the code object has it: mangled, unless it is ``extern "C"``.
+
+        Returns
+        -------
+        Kernel
+            The kernel, which keeps the module.
+        """
+        cdef Kernel made = Kernel.__new__(Kernel)
+        cdef bytes text = name.encode()
+        self.check()
+        abi.hipModuleGetFunction(&made.c_function, self.c_module, text)
+        made.module = self
+        made.name = name
+        return made
+
+    def close(self):
+        """Unload the code (hipModuleUnload); calling it again does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.generation == _device.generation:
+            abi.hipModuleUnload(self.c_module)
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *details):
+        self.close()
+
+    def __del__(self):
+        try:
+            self.close()
+        except Exception as error:
+            warnings.warn(f"a Module could not be unloaded: {error}", RocpyWarning, stacklevel=1)
+
+    def __repr__(self):
+        return f"rocpy.Module(device={self.device_index}{', closed' if self.closed else ''})"
+
+
+cdef class Kernel:
+    """A kernel of a :class:`Module`.
+
+    Attributes
+    ----------
+    module : Module
+        Where it comes from.
+    name : str
+        Its name.
+    """
+
+    cdef abi.hipFunction_t c_function
+    cdef readonly Module module
+    cdef readonly str name
+
+    def launch(self, grid, block, *arguments, shared_bytes=0, stream=None):
+        """Queue the kernel (hipModuleLaunchKernel).
+
+        Parameters
+        ----------
+        grid, block : int or sequence of int
+            Blocks of the grid and threads of a block, up to three extents each.
+        *arguments
+            What the kernel takes: Python's int as 64 bits, float as double, bool as a byte; scalars of numpy and objects of ctypes as
+            they are; arrays with DLPack, also Buffers, and None as pointers. They are kept until the kernel has run.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        stream : stream, optional
+            Stream whose order it keeps; the null stream by default.
+        """
+        cdef hipStream_t c_stream = NULL
+        cdef vector[void*] pointers
+        cdef unsigned int shared
+        cdef unsigned int g[3]
+        cdef unsigned int b[3]
+        cdef bytes value
+        cdef Capturing capturing = None
+        self.module.check()
+        if not isinstance(shared_bytes, int) or not 0 <= shared_bytes < 1 << 32:
+            raise InvalidProblemError(f"shared_bytes: got {shared_bytes!r}, expected a number of bytes")
+        shared = shared_bytes
+        g[0], g[1], g[2] = extents(grid, "grid")
+        b[0], b[1], b[2] = extents(block, "block")
+        values, kept = pack(arguments)
+        for value in values:
+            pointers.push_back(<void*><const char*>value)
+        device = self.module.device_index
+        if stream is not None:
+            _stream.handle_of(stream, &c_stream)
+            capturing = _stream.capture_of(c_stream, device)
+        previous = _device.enter(device)
+        try:
+            abi.hipModuleLaunchKernel(
+                self.c_function, g[0], g[1], g[2], b[0], b[1], b[2], shared, c_stream, pointers.data(), NULL)
+        finally:
+            _device.leave(previous)
+        if capturing is not None:
+            capturing.objects.append((self, kept))
+        else:
+            _stream.hold(c_stream, device, (self, kept))
+
+    def __repr__(self):
+        return f"rocpy.Kernel({self.name!r})"
