@@ -14,7 +14,18 @@ import typer
 
 from rocpy.cli._output import EXIT_PROBLEM, EXIT_USAGE, JsonFlag, console, errors, print_json
 
-NAMES = ("overhead", "matmul", "epilogue", "grouped", "algorithms", "autotune", "import", "torch", "jax")
+NAMES = (
+    "overhead",
+    "matmul",
+    "epilogue",
+    "grouped",
+    "cooperative",
+    "algorithms",
+    "autotune",
+    "import",
+    "torch",
+    "jax",
+)
 
 
 def bench(

@@ -19,6 +19,17 @@ from rocpy.cooperative._device import (
     threadIdx,
 )
 from rocpy.cooperative._kernel import Kernel, jit
+from rocpy.cooperative._movement import (
+    all,  # noqa: A004 - read as coop.all
+    any,  # noqa: A004
+    ballot,
+    broadcast,
+    exchange,
+    load,
+    match,
+    shuffle,
+    store,
+)
 from rocpy.cooperative._primitives import (
     exclusive_scan,
     exclusive_sum,
@@ -33,10 +44,15 @@ from rocpy.cooperative._primitives import (
 __all__ = [
     "Kernel",
     "ThreadData",
+    "all",
+    "any",
     "atomic",
+    "ballot",
     "barrier",
     "blockDim",
     "blockIdx",
+    "broadcast",
+    "exchange",
     "exclusive_scan",
     "exclusive_sum",
     "grid",
@@ -45,11 +61,15 @@ __all__ = [
     "inclusive_scan",
     "inclusive_sum",
     "jit",
+    "load",
     "local",
+    "match",
     "max",
     "min",
     "reduce",
     "shared",
+    "shuffle",
+    "store",
     "sum",
     "syncthreads",
     "syncwarp",

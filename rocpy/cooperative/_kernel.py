@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn, overload
 
 import numpy as np
@@ -287,7 +288,8 @@ def _raise_exception(kernel: Kernel, error: dict[str, Any], who: str, where: dic
     raised, place = _adapter().user_exception(error)
     if raised is None:
         raise KernelError(f"{who} failed with status {error['code']}", **where)
-    if isinstance(raised, IndexError) and place is None:
+    # A bounds check of Numba's has no place, one of a primitive's a place in this package: the kernel's line is meant.
+    if isinstance(raised, IndexError) and (place is None or Path(place[1]).parent == Path(__file__).parent):
         at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""
         raise KernelIndexError(f"{who}{at}: {raised}", **where) from None
     filename, line = (place[1], place[2]) if place else (where["filename"], where["line"])

@@ -142,9 +142,10 @@ _SCAN = """{first}
     aggregate
         Whether the combination of all items, without `initial`, is returned too.
     prefix
-        ``(function, state)``: ``function(state, aggregate)`` is called once, and what it returns comes before the first
-        item, in place of `initial`. `state` is a shared or global array that it may change, so that a loop over tiles
-        carries on.
+        A Python function: ``prefix(state, aggregate)`` is called once, and what it returns comes before the first item,
+        in place of `initial`.
+    state
+        Array of the block or of the grid, which `prefix` may change, so that a loop over tiles carries on.
 
     Returns
     -------
@@ -176,13 +177,26 @@ def _scan(name: str, first: str, missing: str, example: str, result: str, *, has
     if has_op:
 
         def function(
-            group: Any, value: Any, op: Any, *, initial: Any = None, aggregate: bool = False, prefix: Any = None
+            group: Any,
+            value: Any,
+            op: Any,
+            *,
+            initial: Any = None,
+            aggregate: bool = False,
+            prefix: Any = None,
+            state: Any = None,
         ) -> Any:
             outside(name)
     else:
 
         def function(
-            group: Any, value: Any, *, initial: Any = None, aggregate: bool = False, prefix: Any = None
+            group: Any,
+            value: Any,
+            *,
+            initial: Any = None,
+            aggregate: bool = False,
+            prefix: Any = None,
+            state: Any = None,
         ) -> Any:
             outside(name)
 

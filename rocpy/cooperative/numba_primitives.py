@@ -15,10 +15,12 @@ from numba.core.typing import signature as make_signature
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin
 
+from rocpy.cooperative import _movement
 from rocpy.cooperative._primitives import PRIMITIVES, Primitive
 from rocpy.cooperative.numba_runtime import GroupType
 from rocpy.cooperative.numba_types import ThreadDataType, refuse, stack_array
 
+_ = _movement  # registers its records
 ELEMENTS = (types.Integer, types.Float, types.Boolean, types.Complex)
 
 
@@ -189,7 +191,7 @@ def _define(primitive: Primitive) -> None:
     infer_global(primitive.function, types.Function(Template))
 
 
-for _module in ("numba_reduce", "numba_scan"):
+for _module in ("numba_reduce", "numba_scan", "numba_movement"):
     importlib.import_module(f"rocpy.cooperative.{_module}")
 for _primitive in PRIMITIVES.values():
     _define(_primitive)

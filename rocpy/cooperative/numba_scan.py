@@ -65,7 +65,9 @@ def _build(call: Call) -> Plan:
     if initial:
         parameters["initial"] = dtype
     if prefix:
-        parameters["prefix"] = _prefix_type(call)
+        parameters["prefix"], parameters["state"] = _prefix_types(call)
+    elif call.given("state"):
+        raise refuse(f"{call.name}: state is what prefix= changes, which is not given")
     function = _function(chosen, dtype, count, exclusive, start, initial or prefix, prefix, aggregate)
     outputs = [ThreadDataType(dtype, count)] if count else []
     result: types.Type = types.none
@@ -76,28 +78,28 @@ def _build(call: Call) -> Plan:
     return Plan(_with_options(function, initial, prefix, count), parameters, result, outputs)
 
 
-def _prefix_type(call: Call) -> types.Type:
-    given = call.types["prefix"]
-    if not (isinstance(given, types.BaseTuple) and len(given) == 2 and isinstance(given[1], types.Array)):
-        raise refuse(
-            f"{call.name}: prefix is {given}; pass (function, state), the state an array of the block or of the grid"
-        )
-    return given
+def _prefix_types(call: Call) -> tuple[types.Type, types.Type]:
+    function, state = call.types["prefix"], types.unliteral(call.types["state"])
+    if not isinstance(function, types.Dispatcher):
+        raise refuse(f"{call.name}: prefix is {function}; it must be a Python function of (state, aggregate)")
+    if not isinstance(state, types.Array):
+        raise refuse(f"{call.name}: state is {state}; give state=, an array of the block or of the grid, with prefix=")
+    return function, state
 
 
 def _with_options(function: Any, initial: bool, prefix: bool, count: int) -> Any:
     """Give the function the parameters of the plan, in their order."""
     if count:
         if initial:
-            return lambda group, value, initial, out: function(group, value, initial, out)
+            return lambda group, value, initial, out: function(group, value, initial, None, out)
         if prefix:
-            return lambda group, value, prefix, out: function(group, value, prefix, out)
-        return lambda group, value, out: function(group, value, None, out)
+            return lambda group, value, prefix, state, out: function(group, value, prefix, state, out)
+        return lambda group, value, out: function(group, value, None, None, out)
     if initial:
-        return lambda group, value, initial: function(group, value, initial, None)
+        return lambda group, value, initial: function(group, value, initial, None, None)
     if prefix:
-        return lambda group, value, prefix: function(group, value, prefix, None)
-    return lambda group, value: function(group, value, None, None)
+        return lambda group, value, prefix, state: function(group, value, prefix, state, None)
+    return lambda group, value: function(group, value, None, None, None)
 
 
 def _function(  # noqa: C901 - the forms of one function
@@ -119,7 +121,7 @@ def _function(  # noqa: C901 - the forms of one function
 
     # Slots: totals of the threads, scanned; then what comes before the first; then the total of all.
     @register_jitable
-    def scanned(group: Any, value: Any, option: Any) -> Any:
+    def scanned(group: Any, value: Any, option: Any, state: Any) -> Any:
         size = group_size(group)
         slots = open_slots(group, dtype, 3)
         slots[group_rank(group)] = own(value)
@@ -127,7 +129,7 @@ def _function(  # noqa: C901 - the forms of one function
             scan(slots, size)
             slots[2 * size] = slots[size - 1]
             if begins:
-                before = cast(first(option, slots[size - 1]))
+                before = cast(first(option, state, slots[size - 1]))
                 slots[size] = before
                 for i in range(size):
                     slots[i] = combine(before, slots[i])
@@ -142,16 +144,16 @@ def _function(  # noqa: C901 - the forms of one function
     def before(slots: Any, rank: int, size: int) -> Any:
         return slots[rank - 1] if rank > 0 else slots[size]
 
-    def scalar(group: Any, value: Any, option: Any, _out: Any) -> Any:
-        slots = scanned(group, value, option)
+    def scalar(group: Any, value: Any, option: Any, state: Any, _out: Any) -> Any:
+        slots = scanned(group, value, option, state)
         rank, size = group_rank(group), group_size(group)
         result = before(slots, rank, size) if exclusive else slots[rank]
         if aggregate:
             return result, slots[2 * size]
         return result
 
-    def items(group: Any, value: Any, option: Any, out: Any) -> Any:
-        slots = scanned(group, value, option)
+    def items(group: Any, value: Any, option: Any, state: Any, out: Any) -> Any:
+        slots = scanned(group, value, option, state)
         rank, size = group_rank(group), group_size(group)
         held = value[0]
         if known or rank > 0:
@@ -177,7 +179,7 @@ def _function(  # noqa: C901 - the forms of one function
 
 def _first_of(*, prefix: bool, begins: bool) -> Any:
     if prefix:
-        return register_jitable(lambda option, total: option[0](option[1], total))
+        return register_jitable(lambda option, state, total: option(state, total))
     if begins:
-        return register_jitable(lambda option, _total: option)
-    return register_jitable(lambda _option, total: total)
+        return register_jitable(lambda option, _state, _total: option)
+    return register_jitable(lambda _option, _state, total: total)

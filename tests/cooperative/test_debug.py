@@ -315,7 +315,11 @@ CORRECT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", CORRECT, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function",
+    [*CORRECT[:10], *(pytest.param(function, marks=pytest.mark.slow) for function in CORRECT[10:])],
+    ids=lambda function: function.__name__,
+)
 def test_correct_kernels_raise_nothing(function, rng):
     coop.jit(debug=True, threads=1)(function)[1, 64](rng.random(64), np.zeros(64))
 
