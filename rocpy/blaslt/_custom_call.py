@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocpy.blaslt import _choice, _custom
+from rocpy.blaslt._custom_fused import fused_of, fused_product
 from rocpy.blaslt._custom_plan import CustomMatmul, finish
 from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt.stateful import Matmul
@@ -60,6 +61,12 @@ def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -
                     _KEPT.popitem(last=False)
     outs = _custom.check_out(out, kept.bound)
     stream = arguments["stream"]
+    if kept.lowering == "fused":
+        results = fused_product(
+            kept.rest, a, b, c, inputs, (arguments["alpha"], arguments["beta"]), arguments, outs, arguments["options"],
+            stream,
+        )  # fmt: skip
+        return results[0] if kept.bound.resolved.expression.single else results
     given = _custom.native_operands(kept.form, inputs, c, arguments["alpha"], arguments["beta"])
     base = run(
         a,
@@ -89,7 +96,8 @@ def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> _Kept:
             _choice.measure(planned.launched, planned.options, (a, b, c, None, None, None), passed)
         planned.plan()
         way = planned.way
-        return _Kept(way.lowering, planned.bound, way.form, way.rest, way.inner.problem.dtype)
+        rest = fused_of(planned.bound) if way.lowering == "fused" else way.rest
+        return _Kept(way.lowering, planned.bound, way.form, rest, way.dtype)
 
 
 def _key(epilogue: Any, inputs: dict[str, Any], a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> Any:

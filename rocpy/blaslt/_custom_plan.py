@@ -11,6 +11,7 @@ from rocpy import platform
 from rocpy._operand import TorchLayerRequired, resolve_stream
 from rocpy.blaslt import _choice, _custom, _policy
 from rocpy.blaslt import algorithms as _algorithms
+from rocpy.blaslt._custom_fused import fused_algorithms, fused_of, fused_product
 from rocpy.blaslt._options import Options, resolve_options
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import Settle
@@ -41,6 +42,19 @@ class _Way:
             **owner.settings,
         )
 
+    @property
+    def dtype(self) -> str:
+        """Type of the product that it begins with."""
+        return self.inner.problem.dtype
+
+    def close(self) -> None:
+        """Give back the plan."""
+        self.inner.close()
+
+    def release(self) -> None:
+        """Let go of the operands."""
+        self.inner.release_operands()
+
     def plan(self, requested: int) -> list[Algorithm]:
         """Return the algorithms of the product, as ways to compute the whole."""
         return self.inner.plan(max_algorithms=requested)
@@ -65,6 +79,40 @@ class _Native(_Way):
             raise UnsupportedError(f"epilogue {owner.epilogue_name!r} is none of the library's own")
         super().__init__(owner, form, None, owner.bound.out_types[0])
         self.because = f"it is the library's epilogue {form.epilogue}"
+
+
+class _Fused(_Way):
+    lowering = "fused"
+    because = "a tile program applies it to the product while that is in cache"
+
+    def __init__(self, owner: CustomMatmul) -> None:
+        self.form = self.rest = None
+        self.owner = owner
+        self.fused = fused_of(owner.bound)
+
+    @property
+    def dtype(self) -> str:
+        return self.fused.dtype
+
+    def plan(self, requested: int) -> list[Algorithm]:
+        own = self.owner
+        a, b, c = (own.operands[name] for name in ("a", "b", "c"))
+        return fused_algorithms(self.fused, a, b, c, own.inputs, own.settings, own.chosen_options, requested)
+
+    def reset(self, owner: CustomMatmul) -> None:
+        self.owner = owner
+
+    def close(self) -> None:
+        pass
+
+    release = close
+
+    def execute(self, owner: CustomMatmul, place: int | None, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+        a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
+        return fused_product(
+            self.fused, a, b, c, owner.inputs, (owner.alpha, owner.beta),
+            owner.settings, outs, owner.chosen_options, stream, place or 0,
+        )  # fmt: skip
 
 
 class _Unfused(_Way):
@@ -116,7 +164,7 @@ def finish(
     return tuple(made)
 
 
-_WAYS: tuple[Callable[[CustomMatmul], _Way], ...] = (_Native, _Unfused)
+_WAYS: tuple[Callable[[CustomMatmul], _Way], ...] = (_Native, _Fused, _Unfused)
 # Of the ways to compose it, the pass over the result weighs more than the product's algorithm.
 _COMPOSED = 4
 
@@ -125,7 +173,7 @@ class CustomMatmul(Matmul):
     """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_problem", "_ways", "alpha", "beta", "bound", "chosen_options", "epilogue",
+        "_closed", "_places", "_plain", "_problem", "_ways", "alpha", "beta", "bound", "chosen_options", "epilogue",
         "given_stream", "inputs", "numbers", "operands", "settings",
     )  # fmt: skip
 
@@ -165,13 +213,14 @@ class CustomMatmul(Matmul):
 
     def _bind(self, dtype: Any) -> None:
         given = self.operands
-        with Matmul(
+        plain = Matmul(
             given["a"], given["b"], given["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
             options=self.chosen_options, stream=self.given_stream, **self.settings,
-        ) as plain:  # fmt: skip
-            problem = plain.problem
+        )  # fmt: skip
+        problem = plain.problem
         self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
         self._problem = _custom.problem_of(self.bound)
+        self._plain = plain
 
     # ---- what is asked of it ----
 
@@ -236,14 +285,10 @@ class CustomMatmul(Matmul):
         return found
 
     @property
-    def _first(self) -> Any:
-        return next(iter(self._ways.values())).inner
-
-    @property
     def _device(self) -> int:
         from rocpy.tuning._timing import place
 
-        a = self._first.given["a"]
+        a = self._plain.given["a"]
         return int(place(getattr(a, "memory", a) if type(a).__name__ == "Packed" else a, self.given_stream)[0])
 
     def _find(self, algorithm: Any) -> Algorithm:
@@ -356,7 +401,8 @@ class CustomMatmul(Matmul):
         """Let go of the operands and keep the plan."""
         self._check_open()
         for way in self._ways.values():
-            way.inner.release_operands()
+            way.release()
+        self._plain.release_operands()
         self.operands = dict.fromkeys(self.operands)
 
     # ---- what it says ----
@@ -375,12 +421,12 @@ class CustomMatmul(Matmul):
     @property
     def copies(self) -> tuple[str, ...]:
         """Names of operands that are copied at each execution."""
-        return tuple(self._first.copies) if self._ways else ()
+        return tuple(self._plain.copies)
 
     @property
     def staged(self) -> tuple[str, ...]:
         """Names of operands in CPU memory that are copied to the device when they are given."""
-        return tuple(self._first.staged) if self._ways else ()
+        return tuple(self._plain.staged)
 
     # What tuning asks of a product, as the products inside have it.
 
@@ -405,7 +451,7 @@ class CustomMatmul(Matmul):
     @property
     def given(self) -> dict[str, Any]:
         """The operands by name, as the products inside have them."""
-        return dict(self._first.given)
+        return dict(self._plain.given)
 
     @property
     def prototype(self) -> Any:
@@ -420,25 +466,24 @@ class CustomMatmul(Matmul):
     @property
     def packed(self) -> bool:
         """Whether b is a packed Weight."""
-        return bool(self._ways) and bool(self._first.packed)
+        return bool(self._plain.packed)
 
     @property
     def device_name(self) -> str:
         """Name of the device that it runs on."""
         self._check_open()
-        if not self._ways:
-            self.plan()
-        return str(self._first.device_name)
+        return str(self._plain.device_name)
 
     def _close_ways(self) -> None:
         for way in self._ways.values():
-            way.inner.close()
+            way.close()
         self._ways, self._places, self.found = {}, {}, None
 
     def close(self) -> None:
         """Give back the plans and the operands. Closing twice is harmless."""
         self._closed = True
         self._close_ways()
+        self._plain.close()
         self.operands, self.inputs = dict.fromkeys(self.operands), {}
 
     def __enter__(self) -> Self:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rocpy import dtypes, platform
 from rocpy.blaslt import _fallback, _launch
+from rocpy.blaslt._custom import is_custom, refuse_inputs
+from rocpy.blaslt._custom_support import custom_answer
 from rocpy.blaslt._options import Options, options, resolve_options
 from rocpy.blaslt._policy import COPY_BITS, clamp_bounds, copy_refused
 from rocpy.blaslt._product_types import bias_types, find_family
@@ -19,6 +21,9 @@ from rocpy.blaslt.lowering import with_copies
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.typing import DTypeLike
+
+if TYPE_CHECKING:
+    from rocpy.epilogues import CustomEpilogue
 
 __all__ = ["Support", "supported"]
 
@@ -41,7 +46,7 @@ class Support:
     reasons
         Why there is no such product, or, where there is one all the same, why the library does not fuse it.
     lowering
-        ``"native"``, ``"unfused"``, or ``""`` where there is none.
+        ``"native"``, ``"fused"``, ``"unfused"``, or ``""`` where there is none.
     algorithms
         How many algorithms the platform's heuristic offered, 32 at most; 0 for an empty result too.
     copies
@@ -84,7 +89,8 @@ def supported(
     /,
     *,
     dtype: DTypeLike | None = None,
-    epilogue: str | None = None,
+    epilogue: str | CustomEpilogue | None = None,
+    epilogue_inputs: Mapping[str, Any] | None = None,
     layout: str = "nn",
     m: int = 256,
     n: int = 256,
@@ -115,6 +121,9 @@ def supported(
         Type of the result; by default the first that such a product gives.
     epilogue
         Name of the epilogue. The bias and the auxiliary matrix that it reads are taken to be there.
+    epilogue_inputs
+        For an epilogue of :func:`rocpy.epilogue`: of each input ``"row"``, ``"column"``, ``"full"`` or ``"scalar"``,
+        or a pair of that and its type; ``"full"`` and the result's type by default.
     layout
         One letter for ``a`` and one for ``b``: ``n`` for row-major, ``t`` for a transposed view.
     m, n, k, batch
@@ -167,7 +176,10 @@ def supported(
         raise InvalidProblemError(f"device={device}; it must be the number of a device")
     if isinstance(a, Problem):
         return _ask(a, chosen, packed, device)
-    row = find_epilogue(epilogue)
+    custom: Any = epilogue if is_custom(epilogue) else None
+    if custom is None and epilogue_inputs is not None:
+        refuse_inputs(epilogue)
+    row = find_epilogue(None if custom is not None else epilogue)
     if not isinstance(layout, str) or layout not in _LAYOUTS:
         raise InvalidProblemError(f"layout={layout!r}; it may be {', '.join(map(repr, _LAYOUTS))}")
     left = dtypes.lookup(a).name
@@ -190,7 +202,15 @@ def supported(
         problem = _problem(row, left, right, wanted, layout, (m, n, k), axes, compute, c, bias, packed, flags)
     except (InvalidProblemError, UnsupportedError) as error:
         return Support(None, "", [str(error)], "", 0)
-    return _ask(problem, chosen, packed, device)
+    if custom is None:
+        return _ask(problem, chosen, packed, device)
+    try:
+        answer: Support = custom_answer(
+            custom, epilogue_inputs, problem, chosen, lambda one, how: _ask(one, how, packed, device)
+        )
+    except UnsupportedError as error:
+        return Support(problem, platform.current().name, [str(error)], "", 0)
+    return answer
 
 
 def _extent(name: str, value: object) -> int:
