@@ -88,7 +88,9 @@ def test_random_expressions_in_the_interpreter(problem):
     with np.errstate(all="ignore"):
         expected = np.broadcast_to(function(x, *(inputs[name].astype(np.float64) for name in names)), x.shape)
         ((_, error),) = expressions.bounded(epilogue.expression, x, dx, inputs)
-        bound = error + 0.5 * ulp(np.abs(expected) + error, kept)
+        # The interpreter cuts bfloat16 off where a GPU rounds it to nearest.
+        units = 1.0 if kept == ml_dtypes.bfloat16 else 0.5
+        bound = error + units * ulp(np.abs(expected) + error, kept)
     (actual,) = run(epilogue, a, b, inputs, [((m, n), kept)])
     known = np.isfinite(bound)
     actual = np.where(known, actual.astype(np.float64), 0.0).astype(kept)
