@@ -13,6 +13,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 TORCH ?= torch==2.13.0
 # Likewise for jax, of which pip fetches the CPU build.
 JAX ?= jax==0.10.2
+# What a user's program meets, and what depends on the platform's release and memory.
+PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat interop property threads torch tuning unit)
 # Passed to the command that a target runs: make test ARGS='-k matmul'.
 ARGS ?=
 
@@ -50,8 +52,14 @@ test-slow: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the slow tests 
 	$(PY) -m pytest -m slow $(WITHOUT) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
 .PHONY: test-abi
-test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests of the product on each ROCm release that the host platform presents
+test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests on each older ROCm release that the host platform presents
 	$(PY) -m pytest tests/platform/test_abi_window.py $(ARGS)
+	set -e; for release in 6.4 7.0 7.2; do echo "ROCPY_HOST_ABI=$$release"; \
+	  ROCPY_HOST_ABI=$$release $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS); done
+
+.PHONY: test-staging
+test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
+	ROCPY_HOST_STAGING=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)
 
 .PHONY: fused
 fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run the tests of the fused lowering on AMD, which need Triton (1 GB) and no GPU

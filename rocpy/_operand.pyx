@@ -86,7 +86,7 @@ cdef object parse_lazy(object array, str name, Operand* out):
     if cnp.PyArray_CheckExact(array):
         if parse_ndarray(array, out):
             return array
-    elif is_plain_torch(array):
+    elif is_plain_torch(array) or (learn(type(array)) and is_plain_torch(array)):
         if parse_plain(array, out):
             return array
         plain = unconjugated(array)

@@ -26,6 +26,8 @@ OFF, USE, MEASURE = 0, 1, 2
 # Algorithms that are asked for where one is to be found again or a best one to be measured: more than the heuristic
 # ranks, so that hipBLASLt walks its library, which takes milliseconds.
 LISTED = 32
+# All that a library has, for one that the user names.
+ALL = 1 << 14
 
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

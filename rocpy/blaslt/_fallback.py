@@ -339,7 +339,7 @@ def _matrix_of(weight: Any) -> Any:
 
 def _buffer(array: np.ndarray[Any, Any]) -> Buffer:
     made = Buffer(array.shape, array.dtype)
-    made.copy_from(np.ascontiguousarray(array))
+    made.copy_from(array)
     return made
 
 

@@ -122,8 +122,9 @@ class Pieces:
 
     def measure(self, problem: Problem, options: Options, first: int, count: int) -> None:
         """Measure the product of some groups of one size, where nothing was measured of it before."""
+        self._fetch()
         if not hasattr(self.a, "__getitem__"):
-            return  # bare memory of the device: there is no view of a part of it
+            return  # there is no view of a part of it
         if count == 1:
             found = self.operands(first)
         else:
@@ -158,8 +159,10 @@ class Pieces:
 
     def one_by_one(self, settle: Callable[[], None]) -> Any:
         """Compute each group of what the library cannot fuse by itself, with the operations of the framework."""
+        if isinstance(self.a, Buffer):
+            return self._by_numpy(settle)
         groups = len(self.starts) - 1
-        shape = (self.a.shape[-2], self.b.shape[-1])
+        shape: tuple[int, ...] = (self.a.shape[-2], self.b.shape[-1])
         shape = (groups, *shape) if self.form == "k" else shape
 
         def zeros() -> Any:
@@ -191,8 +194,40 @@ class Pieces:
             target[place] = result
         return target if beside is None else (target, {name: beside})
 
+    def _fetch(self) -> None:
+        """Take what lies in bare memory of the device as numpy's, which has views of its parts."""
+        for name in ("a", "b", "bias", "scale_a", "scale_b"):
+            value = getattr(self, name)
+            if isinstance(value, Buffer):
+                setattr(self, name, value.to_numpy())
+
+    def _by_numpy(self, settle: Callable[[], None]) -> Any:
+        """Compute groups that lie in bare memory of the device by numpy's operations, and give results of that kind."""
+        settle()
+        self._fetch()
+        out, self.out = self.out, None
+        outputs = self.one_by_one(settle)
+        result, extra = outputs if isinstance(outputs, tuple) else (outputs, {})
+        made = Buffer(result.shape, result.dtype) if out is None else out
+        for low, high in itertools.pairwise(self.starts):
+            if out is None:
+                break
+            # What no group covers keeps what it held.
+            whole = out.to_numpy()
+            place: Any = slice(low, high) if self.form == "m" else (slice(None), slice(low, high))
+            whole[... if self.form == "k" else place] = result[... if self.form == "k" else place]
+            out.copy_from(whole)
+        if out is None:
+            made.copy_from(result)
+        beside = {}
+        for name, value in extra.items():
+            beside[name] = Buffer(value.shape, value.dtype)
+            beside[name].copy_from(value)
+        return (made, beside) if beside else made
+
     def explained(self) -> Iterator[tuple[int, int, int, Explanation]]:
         """Yield the explanation of each group that is computed by itself."""
+        self._fetch()
         for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
             if low == high and self.form != "k":
                 continue

@@ -88,7 +88,9 @@ def upload_scales(scales: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     if scales is None:
         return None
     moved = tuple(
-        value if value is None or isinstance(value, bool | int | float | np.generic) else _moved(value, name, None)
+        value
+        if value is None or isinstance(value, bool | int | float | np.generic | list | tuple)
+        else _moved(value, name, None)
         for name, value in zip(SCALES, scales, strict=False)
     )
     return (*moved, *scales[5:])
@@ -150,6 +152,39 @@ def prototype(array: Any) -> Any:
     """Return an empty array of another's framework, to make results by without keeping the other alive."""
     array = array.memory if type(array).__name__ == "Packed" else array
     return allocate_like(array, (0,), describe(array, "a")["dtype"])
+
+
+def check_layouts(
+    info: dict[str, OperandInfo | None],
+    given: tuple[Any, Any],
+    options: Options,
+    scales: tuple[Any, ...] | None,
+    arguments: dict[str, Any],
+) -> None:
+    """Refuse what the library could not take on the device either, a conjugate among it, where copies are forbidden.
+
+    ``info`` describes the operands by name, ``given`` are the user's a and b, ``arguments`` those of ``Problem.make``.
+    """
+    left, right = info["a"], info["b"]
+    if options.copies != "error" or left is None or right is None:
+        return
+    conjugates = {"conj_a": _is_conjugate(given[0]), "conj_b": _is_conjugate(given[1])}
+    if not any(conjugates.values()):
+        return  # the others are checked as they are copied
+    dtype = arguments.pop("dtype")
+    problem = Problem.make(
+        left,
+        right,
+        info["c"],
+        bias=info["bias"],
+        aux=info["aux"],
+        dtype=None if dtype is None else dtypes.lookup(dtype).name,
+        **arguments,
+        **conjugates,
+        **kinds(scales, left.shape, right.shape),
+    )
+    if 0 not in problem.result_shape:
+        refuse_copies(problem)
 
 
 def refuse_copies(problem: Problem) -> None:

@@ -181,6 +181,17 @@ def find(given: object, found: Sequence[Algorithm], device: int) -> Algorithm | 
     return next((mine for mine in found if mine.is_same(wanted)), None)
 
 
+def key_words(given: object, device: int) -> tuple[int, int]:
+    """Return what a plan's key holds of the algorithm that the user names; one of another library is refused."""
+    wanted = read(given)
+    if isinstance(wanted, int):
+        return -1 - wanted, 0
+    if isinstance(wanted, str):
+        return 0, hash(wanted)
+    check_origin(wanted, device)
+    return 1 + wanted.id, hash(wanted.name)
+
+
 def missing(given: object, found: Sequence[Algorithm]) -> InvalidProblemError:
     """Return the error for an algorithm that the platform does not offer for the problem."""
     names = ", ".join(mine.name or f"#{mine.id}" for mine in found[:8])

@@ -15,7 +15,7 @@ from rocpy.blaslt._arguments cimport (
     sole_aux, staged_infos,
 )
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, build, execute, place_of, plan_cache,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, plan_cache,
     refuse_capture, release_context, settle,
 )
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
@@ -23,6 +23,7 @@ from rocpy.blaslt.weight cimport Weight
 
 from rocpy import platform
 from rocpy.blaslt import _choice
+from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt import _custom
 from rocpy.blaslt import _fallback
 from rocpy.blaslt import _blocks
@@ -71,7 +72,7 @@ cdef bint stages_arrays() noexcept nogil:
 
 
 cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
-                    object dtype, object compute, object out, object options, object stream, tuple given):
+                    object dtype, object compute, object out, object options, object stream, tuple given, object algorithm=None):
     """One product from start to end. Calls itself at most once, with the operands that had to be copied."""
     cdef Operands operands
     cdef PlanKey key
@@ -104,7 +105,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if _staged and must_be_staged(a, (b, c, bias, aux)):
         return _staging.product(product_again, (a, b, c, bias, aux, out), staged_infos(a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
-            given=given))
+            given=given, algorithm=algorithm))
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
     read_factors(&factors, alpha, beta, c, operands.a.type)
     after = place_of(&operands.a, stream, &device, &c_stream)
@@ -127,6 +128,9 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     describe(&key, &operands)
     if scales is not None:
         describe_scales(&key, scales)
+    if algorithm is not None:
+        for word in _algorithms.key_words(algorithm, device):
+            key.add(word)
 
     if key.fits():
         call = plan_cache().find(key)
@@ -134,7 +138,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         problem = problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales)
         if resolved is None:
             resolved = _options.current_options()
-        if after != after_capture and _choice.measures(tuning):
+        if algorithm is None and after != after_capture and _choice.measures(tuning):
             _choice.measure(problem, resolved, (a, b, c, bias, aux, out), dict(
                 alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=stream,
                 **_policy.scale_arguments(b, given)))
@@ -142,7 +146,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             status = borrow_context(device, c_stream, &context)
         _core.check(status)
         try:
-            call = build(problem, resolved, context, operands.packed, 1)
+            call = (build(problem, resolved, context, operands.packed, 1) if algorithm is None
+                    else forced(problem, resolved, context, operands.packed, algorithm))
         finally:
             release_context(context)
         if key.fits():
@@ -153,7 +158,11 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         refuse_capture(after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
         if resolved is None:
             resolved = _options.resolve_options(options)
-        if found.copies >> 7 & 1:  # _fallback.UNFUSED_BIT
+        if found.copies >> 7 & 1 and algorithm is not None:  # _fallback.UNFUSED_BIT; the native product inside is the one that is forced
+            return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
+                alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
+                **_policy.scale_arguments(b, given)))
+        if found.copies >> 7 & 1:
             return _fallback.unfused_product(
                 product_again, found.copies, EPILOGUE_NAMES[index], array_type_of_hip(operands.a.type).name.decode(),
                 array_type_of_hip(found.result_type).name.decode(), (a, b, c, bias, aux, out), resolved,
@@ -164,7 +173,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
             tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), array_type_of_hip(found.result_type).name.decode(),
             dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
-                 given=given),
+                 given=given, algorithm=algorithm),
             (lambda: None) if after == after_wait else Settle(<size_t>c_stream),
         )
     if found.integer_factors:
@@ -208,9 +217,27 @@ cdef class Settle:
         settle(self.c_stream)
 
 
-def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given=None):
+def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given=None, algorithm=None):
     """Run a product whose operands were copied; for rocpy.blaslt._policy."""
-    return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
+    return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
+
+
+cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext *context, bint packed, object algorithm) except *:
+    """Plan a problem with the algorithm that the user names; all of the platform's are asked for where the ranked ones lack it."""
+    cdef shared_ptr[CachedCall] call
+    cdef int requested
+    for requested in (_choice.LISTED, _choice.ALL):
+        call = build(problem, options, context, packed, requested)
+        if call.get().plan == NULL:
+            return call  # nothing to compute, or the operands are copied first
+        listed = algorithms_of(call.get(), context.device)
+        listed.insert(0, listed.pop(call.get().algorithm))
+        mine = _algorithms.find(algorithm, listed, context.device)
+        if mine is not None:
+            call.get().algorithm = mine.rank
+            call.get().source = b"pinned"
+            return call
+    raise _algorithms.missing(algorithm, listed)
 
 
 cdef object custom_matmul(object a, object b, object c, dict arguments):
@@ -337,15 +364,15 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
                 stream=stream)
     if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
         given = (scale_a, scale_b, scale_c, scale_d, amax)
-    if algorithm is not None:
+    if type(algorithm) is dict:  # a record that was exported tells its problem too, which is compared
         return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
     try:
-        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
+        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
-        if dispatcher is None:
+        if dispatcher is None or algorithm is not None:
             raise
     return dispatcher("matmul", (a, b, c), dict(
         alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,

@@ -61,7 +61,9 @@ cdef class Matmul(Planned):
         self.prototype, self.staged = None, ()
         if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
             _staging.check_allowed(self.options)
-            self.staged = _staging.copied_names(staged_infos(a, b, c, bias, aux, None), b)
+            infos = staged_infos(a, b, c, bias, aux, None)
+            self.staged = _staging.copied_names(infos, b)
+            _staging.check_layouts(infos, (a, b), self.options, scales, dict(epilogue=row.name, dtype=dtype, compute=compute, clamp=clamp))
             self.prototype = _staging.prototype(a)
             a, b, c, bias, aux = [_staging.take(value, name, self.options, scales) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
             scales = _staging.upload_scales(scales)

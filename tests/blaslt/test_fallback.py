@@ -132,6 +132,11 @@ def test_vectors_weights_and_buffers(epilogue, rng):
     np.testing.assert_allclose(rocpy.matmul(x, packed, epilogue=epilogue), whole, rtol=1e-6, atol=1e-6)
     left = rocpy.Buffer(x.shape, np.float32)
     left.copy_from(x)
+    if not rocpy.platform.current().host_memory:  # then all of them must be on the device
+        right, extra = rocpy.Buffer(w.shape, np.float32), rocpy.Buffer(bias.shape, np.float32)
+        right.copy_from(w)
+        extra.copy_from(bias)
+        w, arguments = right, dict.fromkeys(arguments, extra)
     found = rocpy.matmul(left, w, epilogue=epilogue, **arguments)
     assert isinstance(found, rocpy.Buffer)
     np.testing.assert_array_equal(found.to_numpy(), whole)

@@ -43,3 +43,30 @@ def test_part_of_the_folder_with_operands_that_must_be_copied():
     )
     assert done.returncode == 0, done.stdout[-4000:]
     assert " passed" in done.stdout
+
+
+CONJUGATES = """
+import torch, rocpy
+a = torch.randn(4, 6, dtype=torch.complex64)
+strict = {"copies": "error"}
+rows, columns = a.conj(), a.t().contiguous().t().conj()
+for make in (lambda x: rocpy.matmul(x, x.mT, options=strict), lambda x: rocpy.Matmul(x, a.mT, options=strict)):
+    try:
+        make(rows)
+    except rocpy.UnsupportedError as error:
+        assert str(error).startswith("a: "), error
+    else:
+        raise SystemExit("a conjugate whose rows are contiguous was copied")
+with rocpy.Matmul(columns, a.mT, options=strict) as mm:
+    torch.testing.assert_close(mm.execute(), columns.resolve_conj() @ a.mT)
+"""
+
+
+@pytest.mark.torch
+def test_a_conjugate_that_the_library_cannot_take_is_refused_where_copies_are(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    if not rocpy.blaslt.supported("complex64"):
+        pytest.skip("this release of hipBLASLt has no complex products")
+    for staging in (None, "1"):
+        run_python(CONJUGATES, ROCPY_HOST_STAGING=staging)
