@@ -21,7 +21,7 @@ def empty(fresh_plan_cache):
 
 @pytest.fixture
 def operands(rng):
-    return rng.standard_normal((200, 130), np.float32), rng.standard_normal((130, 96), np.float32)
+    return rng.standard_normal((200, 1300), np.float32), rng.standard_normal((1300, 96), np.float32)
 
 
 def algorithms_of(a, b, **more):
@@ -65,7 +65,7 @@ def test_copies_weights_and_compositions_take_it_too(operands):
     last = algorithms_of(a, b)[-1]
     expected = rocpy.matmul(a, b, algorithm=last)
     np.testing.assert_array_equal(rocpy.matmul(a[:, ::-1][:, ::-1], b, algorithm=last), expected)
-    spread = np.zeros((400, 260), np.float32)[::2, ::2]
+    spread = np.zeros((400, 2600), np.float32)[::2, ::2]
     spread[...] = a
     np.testing.assert_array_equal(rocpy.matmul(spread, b, algorithm=last), expected)
     weight = rocpy.Weight(b)
@@ -73,7 +73,7 @@ def test_copies_weights_and_compositions_take_it_too(operands):
     with rocpy.Matmul(a, weight) as mm:
         np.testing.assert_array_equal(rocpy.matmul(a, weight, algorithm=chosen), mm.execute(algorithm=chosen))
     composed = rocpy.matmul(a, b, epilogue="gelu_erf", algorithm=algorithms_of(a, b, epilogue="gelu_erf")[-1])
-    np.testing.assert_allclose(composed, rocpy.matmul(a, b, epilogue="gelu_erf"), atol=1e-4)
+    np.testing.assert_allclose(composed, rocpy.matmul(a, b, epilogue="gelu_erf"), atol=1e-3)
 
 
 def test_what_is_not_there_is_refused_each_time(operands):

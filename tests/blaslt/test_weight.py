@@ -38,6 +38,8 @@ def test_the_contract_example(operands):
 def test_a_weight_gives_what_the_array_gives(case):
     if case.epilogue == "bgradb":
         pytest.skip("the gradient along b belongs to an array, not to a packed weight")
+    if case.dtype.startswith("complex") and not rocpy.blaslt.supported(case.dtype):
+        pytest.skip("this release of hipBLASLt has no complex products")
     arrays = make_operands(case)
 
     def through_weight(a, b, **options):
