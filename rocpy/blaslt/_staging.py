@@ -168,10 +168,11 @@ def check_layouts(
     left, right = info["a"], info["b"]
     if options.copies != "error" or left is None or right is None:
         return
-    conjugates = {"conj_a": _is_conjugate(given[0]), "conj_b": _is_conjugate(given[1])}
-    if not any(conjugates.values()):
+    conjugates = _is_conjugate(given[0]), _is_conjugate(given[1])
+    if not any(conjugates):
         return  # the others are checked as they are copied
-    dtype = arguments.pop("dtype")
+    dtype = arguments["dtype"]
+    more = {name: value for name, value in arguments.items() if name != "dtype"}
     problem = Problem.make(
         left,
         right,
@@ -179,8 +180,9 @@ def check_layouts(
         bias=info["bias"],
         aux=info["aux"],
         dtype=None if dtype is None else dtypes.lookup(dtype).name,
-        **arguments,
-        **conjugates,
+        conj_a=conjugates[0],
+        conj_b=conjugates[1],
+        **more,
         **kinds(scales, left.shape, right.shape),
     )
     if 0 not in problem.result_shape:

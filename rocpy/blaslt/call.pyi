@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Types of the function form; call.pyx has the documentation.
-from typing import Any
+from typing import Any, Self
+
+from typing_extensions import disjoint_base
 
 from rocpy.blaslt import _options
 from rocpy.blaslt.algorithms import Algorithm
@@ -36,6 +38,7 @@ def matmul(
     stream: StreamLike | None = None,
 ) -> Any: ...
 
+@disjoint_base
 class Settle:
-    def __init__(self, handle: int) -> None: ...
-    def __call__(self) -> None: ...
+    def __new__(cls, handle: int) -> Self: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...

@@ -245,8 +245,8 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int) -> Array:
 
 
 def _as_matrix_bias(bias: Array, shape: tuple[int, ...]) -> Array:
-    # Of a result of two axes or more: (M, 1) is a bias per row; everything else has N last and gets a row axis of one. With
-    # N = 1 a shape that is both stands for one bias for each batch entry.
+    # Of a result of two axes or more: (M, 1) is a bias per row; everything else has N last and gets a row axis of one.
+    # With N = 1 a shape that is both stands for one bias for each batch entry.
     bias = np.asarray(bias)
     bias = bias.astype(np.complex128 if bias.dtype.kind == "c" else np.float64)
     if bias.ndim >= 2 and bias.shape[-2:] == (shape[-2], 1) and bias.shape != (*shape[:-2], shape[-1]):
