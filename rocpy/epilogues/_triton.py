@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import json
 import linecache
 import os
@@ -255,8 +254,11 @@ def compile_kernel(
 
 
 def _version() -> str:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("triton")
+    # Imported here: it brings `email` and more, which `import rocpy` is to do without.
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("triton")
     return ""
 
 

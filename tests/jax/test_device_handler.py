@@ -89,6 +89,7 @@ def test_transposed_operands_are_read_as_they_lie(device, operands):
     check(evaluate(a, b), *device.run(given, [((9, 7), np.float32)], epilogue="default", transposed=3))
 
 
+@pytest.mark.usefixtures("without_programs")
 def test_what_is_composed_is_composed_on_the_device(device, operands):
     check(evaluate(*operands, epilogue="gelu_erf"), *device.run(operands, [((9, 7), np.float32)], epilogue="gelu_erf"))
     error = device.run(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tuning.made_up import problem, record
+from made_up_records import problem, record
 
 from rocpy.tuning import Database, Shapes, export_json
 

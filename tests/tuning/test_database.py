@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from tuning.made_up import SCOPE, record
+from made_up_records import SCOPE, record
 
 from rocpy.errors import RocpyWarning
 from rocpy.tuning import Database, _files, database
@@ -94,7 +94,7 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from rocpy.tuning import Database
-from tuning.made_up import record
+from made_up_records import record
 number = int(sys.argv[2])
 print("ready", flush=True)
 count = 0
@@ -108,7 +108,7 @@ while True:
 
 
 def start(path, number, *more):
-    tests = Path(__file__).resolve().parents[1]
+    tests = Path(__file__).resolve().parents[1] / "support"
     return subprocess.Popen(
         [sys.executable, "-P", "-c", WRITER, str(path), str(number), str(tests), *map(str, more)],
         stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from tuning.made_up import SCOPE, problem, record
+from made_up_records import SCOPE, problem, record
 
 from rocpy.blaslt import OperandInfo, Problem
 from rocpy.errors import InvalidProblemError

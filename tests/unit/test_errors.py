@@ -25,6 +25,12 @@ FAMILY = {
     "InvalidArgumentError": ("RcclError", ValueError),
     "RcclSystemError": ("RcclError", Exception),
     "RcclInternalError": ("RcclError", Exception),
+    "KernelTypeError": ("RocpyError", TypeError),
+    "KernelError": ("RocpyError", RuntimeError),
+    "DivergentBarrierError": ("KernelError", Exception),
+    "SharedMemoryRaceError": ("KernelError", Exception),
+    "KernelIndexError": ("KernelError", IndexError),
+    "UninitializedResultError": ("KernelError", Exception),
 }
 
 

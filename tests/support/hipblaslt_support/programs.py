@@ -5,7 +5,7 @@ import ctypes
 import re
 from pathlib import Path
 
-_DEFINITION = Path(__file__).parents[2] / "csrc" / "abi" / "tile_opcodes.def"
+_DEFINITION = Path(__file__).parents[3] / "csrc" / "abi" / "tile_opcodes.def"
 _ROW = re.compile(r'^ROCPY_TILE_OPCODE\((\w+), (\d+), (\d), "', re.MULTILINE)
 OPCODES = {name: int(number) for name, number, _ in _ROW.findall(_DEFINITION.read_text(encoding="utf-8"))}
 PAIRS = 1

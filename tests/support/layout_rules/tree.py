@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "__pycache__"}
 
 Tree = Mapping[str, str]

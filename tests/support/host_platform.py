@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def folder() -> Path:
@@ -93,7 +93,7 @@ def run(code: str, *arguments: str, timeout_s: float = 120, **environment: str) 
     )
     conclusion = "\nprint('answer', json.dumps(answer))\n"
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("ROCM_", "ROCPY_HOST_"))}
-    variables.update(ROCM_PATH=str(folder()), PYTHONPATH=str(REPOSITORY / "tests"), **environment)
+    variables.update(ROCM_PATH=str(folder()), PYTHONPATH=str(REPOSITORY / "tests" / "support"), **environment)
     process = subprocess.run(
         [sys.executable, "-c", prelude + textwrap.dedent(code) + conclusion, *arguments],
         env=variables,
