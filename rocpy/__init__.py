@@ -12,7 +12,6 @@ from rocpy import _torch_hook, errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
 from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
-from rocpy.epilogues import epilogue
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,
@@ -31,7 +30,8 @@ from rocpy.runtime.module import Module
 from rocpy.runtime.stream import Stream
 
 if TYPE_CHECKING:
-    from rocpy import tuning
+    from rocpy import epilogues, tuning
+    from rocpy.epilogues import epilogue
 
 __all__ = [
     "Buffer",
@@ -55,6 +55,7 @@ __all__ = [
     "dequantize",
     "dequantize_mx",
     "epilogue",
+    "epilogues",
     "errors",
     "explain",
     "grouped_matmul",
@@ -71,8 +72,11 @@ _torch_hook.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tuning":  # most programs never name it
-        return importlib.import_module("rocpy.tuning")
+    if name in ("epilogues", "tuning"):  # most programs never name them
+        return importlib.import_module(f"rocpy.{name}")
+    if name == "epilogue":
+        globals()[name] = importlib.import_module("rocpy.epilogues").epilogue
+        return globals()[name]
     # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
     if name != "__version__":
         raise AttributeError(f"module 'rocpy' has no attribute {name!r}")

@@ -7,9 +7,9 @@ import gc
 
 import numpy as np
 import pytest
+from dlpack_producers import IS_COPIED, READ_ONLY, Producer, capsule_name
 from hypothesis import given
 from hypothesis import strategies as st
-from dlpack_producers import IS_COPIED, READ_ONLY, Producer, capsule_name
 
 import rocpy
 from rocpy._operand import allocate_like, describe

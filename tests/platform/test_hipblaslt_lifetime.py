@@ -95,7 +95,11 @@ def product(handle):
 
 
 def run_script(body):
-    environment = {**os.environ, "ROCPY_TEST_HOST_DIR": str(host_folder()), "PYTHONPATH": str(ROOT / "tests" / "support")}
+    environment = {
+        **os.environ,
+        "ROCPY_TEST_HOST_DIR": str(host_folder()),
+        "PYTHONPATH": str(ROOT / "tests" / "support"),
+    }
     source = SCRIPT.format(body=body)
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -109,7 +109,7 @@ def every_module_is_in_a_layer(tree: Tree) -> Iterator[str]:
     """A new folder or module of the package takes its place in LAYERS."""
     for path, _ in sources(tree):
         if submodule(path) not in RANK and submodule(path) not in TOP:
-            yield f"{path}: {submodule(path)!r} is in no layer; give it one in tests/support/layout_rules/python_layers.py"
+            yield f"{path}: {submodule(path)!r} is in no layer; give it one in layout_rules/python_layers.py"
 
 
 @rule(
