@@ -87,12 +87,14 @@ def test_aliases(alias, name):
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-def test_epilogues_without_an_enumerator_are_composed_or_refused(name, rng):
-    a, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 5))
-    bias = {"bias": np.zeros(5)} if ORACLES[name].bias else {}
-    assert rocpy.matmul(a, b, epilogue=name, **bias).shape == (3, 5)
+@pytest.mark.usefixtures("without_programs")
+def test_epilogues_without_an_enumerator_are_composed_or_refused(name):
+    case = Case(3, 5, 4, dtype="float64", epilogue=name)
+    check(case)
+    operands = make_operands(case)
+    given = {key: value for key, value in operands.items() if key in ("bias", "aux")}
     with pytest.raises(rocpy.UnsupportedError, match=name):
-        rocpy.matmul(a, b, epilogue=name, options=rocpy.options(fallback="error"), **bias)
+        rocpy.matmul(operands["a"], operands["b"], epilogue=name, options=rocpy.options(fallback="error"), **given)
 
 
 def test_out_receives_every_epilogue():
