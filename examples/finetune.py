@@ -123,7 +123,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch", type=int, default=12, help="questions in a step")
-    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--rate", type=float, default=0.004)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, help="where to save the loss curves (.png or .svg)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
