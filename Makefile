@@ -75,7 +75,7 @@ lint: $(STAMPS)/lint ## Linters and the spell checker
 format: $(STAMPS)/lint ## Let the formatters write
 	$(PY) tools/lint.py format $(ARGS)
 
-types: $(STAMPS)/package $(STAMPS)/lint ## Type checker on the package; stubs against the built modules
+types: $(STAMPS)/package $(STAMPS)/lint $(STAMPS)/test $(FRAMEWORKS) ## Type checker on the package; stubs against the built modules
 	$(BIN)/mypy
 	$(PY) tools/check_stubs.py
 
