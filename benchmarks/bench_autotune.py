@@ -39,8 +39,9 @@ SHAPES = {
     "decode-8-head": (8, 32000, 2048),
 }
 QUICK = ("minilm-qkv-16", "decode-1-out")
-BUDGET_MS = 2000.0
-ROUNDS = 9
+BUDGET_MS = 4000.0
+ROUNDS = 15
+WINDOW_S = 0.03
 # What counts as slower with the database.
 LOSS = 0.03
 
@@ -57,23 +58,25 @@ for name, (m, n, k) in shapes.items():
 print(json.dumps(found))
 """
 
+# One shape a line in, the median of its calls out: the parent has this process and its rival measure in turns.
 MEASURE = """
 import json, sys, time, numpy as np, rocpy
-shapes, window_s = json.loads(sys.argv[1]), float(sys.argv[2])
-found = {}
-for name, (m, n, k) in shapes.items():
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
-    out = np.empty((m, n), np.float32)
-    for _ in range(2):
-        rocpy.matmul(a, b, out=out)
+operands = {}
+for line in sys.stdin:
+    name, (m, n, k), window_s = json.loads(line)
+    if name not in operands:
+        rng = np.random.default_rng(0)
+        a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+        operands = {name: (a, b)}
+    # Copies, since the pages that an array happens to get alter the time of a product that only reads them.
+    (a, b), out = map(np.copy, operands[name]), np.empty((m, n), np.float32)
+    rocpy.matmul(a, b, out=out)
     times, end = [], time.perf_counter() + window_s
-    while len(times) < 5 or time.perf_counter() < end:
+    while len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         rocpy.matmul(a, b, out=out)
         times.append(time.perf_counter() - start)
-    found[name] = {"us": sorted(times)[len(times) // 2] * 1e6, "source": rocpy.explain(a, b).source}
-print(json.dumps(found))
+    print(json.dumps([sorted(times)[len(times) // 2] * 1e6, rocpy.explain(a, b).source]), flush=True)
 """
 
 
@@ -83,32 +86,64 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
     rounds = 3 if session.quick else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "tuning.sqlite3")
-        tuned = program(TUNE, shapes, 50.0 if session.quick else BUDGET_MS, ROCPY_TUNING_DB=database)
+        tuned = tune(shapes, 50.0 if session.quick else BUDGET_MS, database)
         samples: dict[str, dict[str, list[float]]] = {name: {"on": [], "off": []} for name in shapes}
         for turn in range(rounds):
-            for state in ("on", "off") if turn % 2 else ("off", "on"):
-                # The same file both times: off, it is neither read nor written.
-                autotune = "" if state == "on" else "0"
-                found = program(MEASURE, shapes, 0.05, ROCPY_TUNING_DB=database, ROCPY_AUTOTUNE=autotune)
-                for name, row in found.items():
-                    if (row["source"] == "tuned") != (state == "on" and tuned[name]["kernel"] is not None):
-                        session.note(f"{name}: with the database {state} the choice came from {row['source']}")
-                    samples[name][state].append(row["us"])
+            with measurer(database, "") as on, measurer(database, "0") as off:
+                for name, shape in shapes.items():
+                    measure(session, name, shape, {"on": on, "off": off}, turn, tuned[name], samples[name])
     for name, shape in shapes.items():
         judge(session, name, shape, tuned[name], samples[name])
     conclude(session)
 
 
-def program(code: str, shapes: dict[str, Any], value: float, **variables: str) -> dict[str, Any]:
-    """Run a program in a fresh process and return what it prints."""
+def tune(shapes: dict[str, Any], budget_ms: float, database: str) -> dict[str, Any]:
+    """Tune in a process of its own; the kernel of each shape, its rank before, and the gain foreseen."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code, json.dumps(shapes), str(value)],
-        env={**os.environ, **variables},
+        [sys.executable, "-P", "-c", TUNE, json.dumps(shapes), str(budget_ms)],
+        env={**os.environ, "ROCPY_TUNING_DB": database},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     return json.loads(done.stdout)
+
+
+def measurer(database: str, autotune: str) -> subprocess.Popen[str]:
+    """A process that measures on demand. With autotune "0" the same file is neither read nor written."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", MEASURE],
+        env={**os.environ, "ROCPY_TUNING_DB": database, "ROCPY_AUTOTUNE": autotune},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def measure(
+    session: Session,
+    name: str,
+    shape: tuple[int, ...],
+    processes: dict[str, subprocess.Popen[str]],
+    turn: int,
+    tuned: dict[str, Any],
+    samples: dict[str, list[float]],
+) -> None:
+    """One round of one shape: the two processes in turns, so that what slows the machine slows both; the least of each is kept."""
+    found: dict[str, list[float]] = {"on": [], "off": []}
+    for state in ("on", "off", "off", "on", "on", "off") if turn % 2 else ("off", "on", "on", "off", "off", "on"):
+        process = processes[state]
+        process.stdin.write(json.dumps([name, shape, WINDOW_S]) + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{name}: the process with the database {state} ended with exit code {process.wait()}")
+        microseconds, source = json.loads(answer)
+        found[state].append(microseconds)
+        if (source == "tuned") != (state == "on" and tuned["kernel"] is not None):
+            session.note(f"{name}: with the database {state} the choice came from {source}")
+    for state, times in found.items():
+        samples[state].append(min(times))
 
 
 def judge(
