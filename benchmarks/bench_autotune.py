@@ -129,7 +129,7 @@ def measure(
     tuned: dict[str, Any],
     samples: dict[str, list[float]],
 ) -> None:
-    """One round of one shape: the processes in turns, so that what slows the machine slows both; the least of each is kept."""
+    """One round of one shape: the processes in turns, so that what slows one slows both; the least of each is kept."""
     found: dict[str, list[float]] = {"on": [], "off": []}
     for state in ("on", "off", "off", "on", "on", "off") if turn % 2 else ("off", "on", "on", "off", "off", "on"):
         process = processes[state]
