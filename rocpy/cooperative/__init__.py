@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Block and warp primitives for kernels written in Python, which run on the CPU with no GPU."""
 
+from rocpy.cooperative._combining import (
+    exclusive_scan,
+    exclusive_sum,
+    inclusive_scan,
+    inclusive_sum,
+    max,  # noqa: A004 - read as coop.max
+    min,  # noqa: A004
+    reduce,
+    reduce_batched,
+    sum,  # noqa: A004
+)
 from rocpy.cooperative._device import (
     ThreadData,
     atomic,
@@ -30,20 +41,29 @@ from rocpy.cooperative._movement import (
     shuffle,
     store,
 )
-from rocpy.cooperative._primitives import (
-    exclusive_scan,
-    exclusive_sum,
-    inclusive_scan,
-    inclusive_sum,
-    max,  # noqa: A004 - read as coop.max
-    min,  # noqa: A004
-    reduce,
-    sum,  # noqa: A004
+from rocpy.cooperative._neighbours import (
+    adjacent_difference,
+    discontinuity,
+    histogram,
+    run_length_decode,
+    run_length_decode_into,
+)
+from rocpy.cooperative._sorting import (
+    merge_sort_keys,
+    merge_sort_pairs,
+    radix_rank,
+    radix_sort_keys,
+    radix_sort_pairs,
+    topk_max_keys,
+    topk_max_pairs,
+    topk_min_keys,
+    topk_min_pairs,
 )
 
 __all__ = [
     "Kernel",
     "ThreadData",
+    "adjacent_difference",
     "all",
     "any",
     "atomic",
@@ -52,12 +72,14 @@ __all__ = [
     "blockDim",
     "blockIdx",
     "broadcast",
+    "discontinuity",
     "exchange",
     "exclusive_scan",
     "exclusive_sum",
     "grid",
     "gridDim",
     "gridsize",
+    "histogram",
     "inclusive_scan",
     "inclusive_sum",
     "jit",
@@ -65,8 +87,16 @@ __all__ = [
     "local",
     "match",
     "max",
+    "merge_sort_keys",
+    "merge_sort_pairs",
     "min",
+    "radix_rank",
+    "radix_sort_keys",
+    "radix_sort_pairs",
     "reduce",
+    "reduce_batched",
+    "run_length_decode",
+    "run_length_decode_into",
     "shared",
     "shuffle",
     "store",
@@ -76,4 +106,8 @@ __all__ = [
     "this_block",
     "this_warp",
     "threadIdx",
+    "topk_max_keys",
+    "topk_max_pairs",
+    "topk_min_keys",
+    "topk_min_pairs",
 ]

@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rocpy.cooperative._device import outside
 from rocpy.cooperative._primitives import SCALAR, THREAD_DATA, primitive
 
 
-@primitive("shuffle", payloads=(SCALAR,))
+@primitive("shuffle", "dtype mode", payloads=(SCALAR,))
 def shuffle(group: Any, value: Any, mode: str, distance: Any) -> Any:
     """Return the value of another thread of the group.
 
     Parameters
     ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
+    {group}
     value
         A number of each thread.
     mode
@@ -31,11 +31,7 @@ def shuffle(group: Any, value: Any, mode: str, distance: Any) -> Any:
     number
         Of the type of `value`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
+    {setup}
     ... def shift(x):
     ...     i = coop.threadIdx.x
     ...     x[i] = coop.shuffle(coop.this_block(), x[i], "rotate", 1)
@@ -47,14 +43,13 @@ def shuffle(group: Any, value: Any, mode: str, distance: Any) -> Any:
     outside("shuffle")
 
 
-@primitive("shuffle")
+@primitive("shuffle", "dtype items")
 def broadcast(group: Any, value: Any, source: Any = 0) -> Any:
     """Return the value of one thread of the group, in each thread.
 
     Parameters
     ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
+    {group}
     value
         A number or a `ThreadData` of each thread.
     source
@@ -63,13 +58,9 @@ def broadcast(group: Any, value: Any, source: Any = 0) -> Any:
     Returns
     -------
     number or ThreadData
-        Of the type of `value`. A returned ThreadData holds until the same call runs again.
+        {fresh}
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
+    {setup}
     ... def last(x):
     ...     i = coop.threadIdx.x
     ...     x[i] = coop.broadcast(coop.this_block(), x[i], 4)
@@ -81,42 +72,45 @@ def broadcast(group: Any, value: Any, source: Any = 0) -> Any:
     outside("broadcast")
 
 
-@primitive("vote", payloads=(SCALAR,))
-def any(group: Any, value: Any) -> bool:  # noqa: A001
-    """Return, in each thread, whether `value` is true in any thread of the group.
+def _vote(name: str, what: str, result: str) -> Callable[..., bool]:
+    def function(group: Any, value: Any) -> bool:
+        """Return, in each thread, whether `value` is true in {what} of the group.
 
-    Parameters
-    ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
-    value
-        A condition of each thread.
-    """
-    outside("any")
+        Parameters
+        ----------
+        {group}
+        value
+            A condition of each thread.
+
+        Returns
+        -------
+        bool
+
+        {setup}
+        ... def vote(x, out):
+        ...     out[coop.threadIdx.x] = coop.{name}(coop.this_block(), x[coop.threadIdx.x] > 1)
+        >>> out = np.zeros(3, bool)
+        >>> vote[1, 3](np.array([1, 2, 3]), out)
+        >>> out.tolist()
+        [{result}, {result}, {result}]
+        """
+        outside(name)
+
+    function.__name__ = function.__qualname__ = name
+    return primitive("vote", "", payloads=(SCALAR,), marks={"what": what, "name": name, "result": result})(function)
 
 
-@primitive("vote", payloads=(SCALAR,))
-def all(group: Any, value: Any) -> bool:  # noqa: A001
-    """Return, in each thread, whether `value` is true in every thread of the group.
-
-    Parameters
-    ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
-    value
-        A condition of each thread.
-    """
-    outside("all")
+any = _vote("any", "any thread", "True")  # noqa: A001
+all = _vote("all", "every thread", "False")  # noqa: A001
 
 
-@primitive("vote", payloads=(SCALAR,))
+@primitive("vote", "", payloads=(SCALAR,))
 def ballot(group: Any, value: Any) -> int:
     """Return, in each thread, a 64-bit mask of the ranks of the warp for which `value` is true.
 
     Parameters
     ----------
-    group
-        ``coop.this_warp(width)``.
+    {warp}
     value
         A condition of each thread.
 
@@ -125,11 +119,7 @@ def ballot(group: Any, value: Any) -> int:
     int
         A uint64; bit r belongs to rank r.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
+    {setup}
     ... def odd(x, out):
     ...     out[coop.threadIdx.x] = coop.ballot(coop.this_warp(), x[coop.threadIdx.x] % 2 == 1)
     >>> out = np.zeros(4, np.uint64)
@@ -140,14 +130,13 @@ def ballot(group: Any, value: Any) -> int:
     outside("ballot")
 
 
-@primitive("vote", payloads=(SCALAR,))
+@primitive("vote", "dtype", payloads=(SCALAR,))
 def match(group: Any, value: Any) -> int:
     """Return a 64-bit mask of the ranks of the warp whose value is the thread's own.
 
     Parameters
     ----------
-    group
-        ``coop.this_warp(width)``.
+    {warp}
     value
         A number of each thread.
 
@@ -155,11 +144,19 @@ def match(group: Any, value: Any) -> int:
     -------
     int
         A uint64; bit r belongs to rank r.
+
+    {setup}
+    ... def same(x, out):
+    ...     out[coop.threadIdx.x] = coop.match(coop.this_warp(), x[coop.threadIdx.x])
+    >>> out = np.zeros(3, np.uint64)
+    >>> same[1, 3](np.array([5, 6, 5]), out)
+    >>> [bin(mask) for mask in out]
+    ['0b101', '0b10', '0b101']
     """
     outside("match")
 
 
-@primitive("memory", payloads=(THREAD_DATA,))
+@primitive("memory", "dtype items algorithm", payloads=(THREAD_DATA,))
 def load(
     group: Any,
     source: Any,
@@ -191,11 +188,7 @@ def load(
     offset
         Where the tile begins.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
+    {setup}
     ... def sums(x, out):
     ...     items = coop.ThreadData(2, np.int64)
     ...     coop.load(coop.this_block(), x, items, algorithm="striped", valid_items=5, oob_default=0)
@@ -208,7 +201,7 @@ def load(
     outside("load")
 
 
-@primitive("memory", payloads=(SCALAR, THREAD_DATA))
+@primitive("memory", "dtype items algorithm", payloads=(SCALAR, THREAD_DATA))
 def store(
     group: Any, target: Any, value: Any, *, algorithm: str = "direct", valid_items: Any = None, offset: Any = 0
 ) -> None:
@@ -216,8 +209,7 @@ def store(
 
     Parameters
     ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
+    {group}
     target
         Array of one dimension.
     value
@@ -228,38 +220,47 @@ def store(
         How many elements of the tile there are; the others are not written.
     offset
         Where the tile begins.
+
+    {setup}
+    ... def twice(out):
+    ...     items = coop.ThreadData(2, np.int64)
+    ...     items[0] = items[1] = coop.threadIdx.x
+    ...     coop.store(coop.this_block(), out, items, algorithm="striped", valid_items=5)
+    >>> out = np.zeros(5, np.int64)
+    >>> twice[1, 3](out)
+    >>> out.tolist()
+    [0, 1, 2, 0, 1]
     """
     outside("store")
 
 
-@primitive("exchange", payloads=(THREAD_DATA,))
-def exchange(group: Any, value: Any, mode: str, *, ranks: Any = None) -> Any:
+@primitive("exchange", "dtype items mode", payloads=(THREAD_DATA,))
+def exchange(group: Any, value: Any, mode: str, *, ranks: Any = None, flags: Any = None) -> Any:
     """Return the items of the group in another arrangement.
 
     Parameters
     ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
+    {group}
     value
         `ThreadData` of n items. Blocked: item k of rank r is number ``r * n + k``; striped: number ``k * size + r``;
         warp-striped: striped within each warp, whose items lie together.
     mode
         ``"blocked_to_striped"``, ``"striped_to_blocked"``, ``"blocked_to_warp_striped"``,
         ``"warp_striped_to_blocked"``; ``"scatter_to_blocked"`` and ``"scatter_to_striped"`` take each item's new number
-        from `ranks`.
+        from `ranks`; so do ``"scatter_to_striped_guarded"``, which drops items of a negative rank, and
+        ``"scatter_to_striped_flagged"``, which drops those whose flag is 0.
     ranks
-        `ThreadData` of n integers, all different over the group; for the scatters alone.
+        `ThreadData` of n integers, all different over the group; for the scatters alone. Items that no rank names are
+        undefined in the result.
+    flags
+        `ThreadData` of n integers or booleans; for ``"scatter_to_striped_flagged"`` alone.
 
     Returns
     -------
     ThreadData
-        Of the type of `value`; it holds until the same call runs again.
+        {fresh}
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
+    {setup}
     ... def stripe(x, out):
     ...     items = coop.ThreadData(2, np.int64)
     ...     coop.load(coop.this_block(), x, items)

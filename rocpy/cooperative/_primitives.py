@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
-
-from rocpy.cooperative._device import outside
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,9 +27,14 @@ class Primitive:
     payloads
         Kinds of values that it takes: ``"scalar"``, ``"ThreadData"``.
     defined
-        Where its result is defined: ``"first"``, rank 0 unless ``all=True``; ``"all"``; ``"ranks < k"``.
+        Where its result is defined: ``"first"``, rank 0 unless ``all=True``; ``"all"``; ``"some"``, as its page says.
     family
         Page of the guide and oracle that it belongs to.
+    template
+        Its C++ function template in namespace ``rocpy``, whose first template argument is the group. Its function
+        arguments are the group, then a plan's parameters and, by reference, its outputs, in their order.
+    choices
+        The template's other arguments, in order: keys of a plan's ``choices``, known when a call is compiled.
     """
 
     name: str
@@ -37,207 +42,62 @@ class Primitive:
     payloads: tuple[str, ...]
     defined: str
     family: str
+    template: str
+    choices: tuple[str, ...]
 
 
 PRIMITIVES: dict[str, Primitive] = {}
 
+_PAYLOAD = "a number or a structured value of each thread, or a `ThreadData`"
+# What several docstrings say, by its mark in them.
+PHRASES = {
+    "group": "group\n    ``coop.this_block()`` or ``coop.this_warp(width)``.",
+    "warp": "group\n    ``coop.this_warp(width)``.",
+    "value": f"value\n    What the threads bring: {_PAYLOAD}; the items are ordered by thread, then by index.",
+    "keys": f"keys\n    What is ordered: {_PAYLOAD}; the items are ordered by thread, then by index.",
+    "values": "values\n    What goes with the keys: as many for each thread, of any type.",
+    "op": (
+        'op\n    ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"&"``, ``"|"``, ``"^"``, a numpy ufunc, or a Python '
+        "function: of two values,\n    or, for structured ones, of two and of one that it fills. It must be "
+        "associative; it need not be commutative."
+    ),
+    "all": "all\n    Whether each thread gets the result; otherwise it is defined in rank 0 alone.",
+    "fresh": "Of the type of `value`. A returned ThreadData holds until the same call runs again.",
+    "fresh_keys": "Of the types that were given. A returned ThreadData holds until the same call runs again.",
+    "setup": ("Examples\n--------\n>>> import numpy as np\n>>> from rocpy import cooperative as coop\n>>> @coop.jit"),
+}
+
 
 def primitive(
-    family: str, *, payloads: tuple[str, ...] = (SCALAR, THREAD_DATA), defined: str = "all"
+    family: str,
+    choices: str,
+    *,
+    payloads: tuple[str, ...] = (SCALAR, THREAD_DATA),
+    defined: str = "all",
+    template: str = "",
+    marks: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[F], F]:
-    """Make a record of a function that has a signature and a docstring."""
+    """Make a record of a function that has a signature and a docstring, whose marks are filled in.
+
+    Parameters
+    ----------
+    family, payloads, defined
+        As in `Primitive`.
+    choices
+        Names between spaces.
+    template
+        By default the function's name.
+    marks
+        Texts for marks of the docstring, beside `PHRASES`.
+    """
 
     def register(function: F) -> F:
         name = function.__name__
-        PRIMITIVES[name] = Primitive(name, function, payloads, defined, family)
+        if function.__doc__:
+            function.__doc__ = inspect.cleandoc(function.__doc__).format_map({**PHRASES, **marks})
+        PRIMITIVES[name] = Primitive(
+            name, function, payloads, defined, family, template or name, tuple(choices.split())
+        )
         return function
 
     return register
-
-
-@primitive("reduce", defined="first")
-def reduce(group: Any, value: Any, op: Any, *, valid_items: Any = None, all: bool = False) -> Any:  # noqa: A002
-    """Combine the values of the group's threads, from left to right, as a tree of neighbours.
-
-    Parameters
-    ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
-    value
-        A number of each thread, or a `ThreadData`, all of whose elements count.
-    op
-        ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"&"``, ``"|"``, ``"^"``, a numpy ufunc, or a Python function of two
-        values. It must be associative; it need not be commutative.
-    valid_items
-        How many threads, counted from rank 0, take part; the same in each. Scalars only.
-    all
-        Whether each thread gets the result; otherwise it is defined in rank 0 alone.
-
-    Returns
-    -------
-    number
-        Of the type of `value`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
-    ... def product(x, out):
-    ...     result = coop.reduce(coop.this_block(), x[coop.threadIdx.x], "*")
-    ...     if coop.threadIdx.x == 0:
-    ...         out[0] = result
-    >>> out = np.empty(1, np.int64)
-    >>> product[1, 5](np.arange(1, 6), out)
-    >>> int(out[0])
-    120
-    """
-    outside("reduce")
-
-
-def _like_reduce(name: str, what: str) -> Callable[..., Any]:
-    def function(group: Any, value: Any, *, valid_items: Any = None, all: bool = False) -> Any:  # noqa: A002
-        outside(name)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""Return the {what} of the values of the group's threads.
-
-    Parameters
-    ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
-    value
-        A number of each thread, or a `ThreadData`, all of whose elements count.
-    valid_items
-        How many threads, counted from rank 0, take part; the same in each. Scalars only.
-    all
-        Whether each thread gets the result; otherwise it is defined in rank 0 alone.
-
-    Returns
-    -------
-    number
-        Of the type of `value`.
-
-    See Also
-    --------
-    reduce : the general form, with an example.
-    """
-    return primitive("reduce", defined="first")(function)
-
-
-sum = _like_reduce("sum", "sum")  # noqa: A001
-min = _like_reduce("min", "least")  # noqa: A001
-max = _like_reduce("max", "greatest")  # noqa: A001
-
-_SCAN = """{first}
-
-    Parameters
-    ----------
-    group
-        ``coop.this_block()`` or ``coop.this_warp(width)``.
-    value
-        A number of each thread, or a `ThreadData`; then the items are ordered by thread, and within it by index.{op}
-    initial
-        Comes before the first item; without it {missing}.
-    aggregate
-        Whether the combination of all items, without `initial`, is returned too.
-    prefix
-        A Python function: ``prefix(state, aggregate)`` is called once, and what it returns comes before the first item,
-        in place of `initial`.
-    state
-        Array of the block or of the grid, which `prefix` may change, so that a loop over tiles carries on.
-
-    Returns
-    -------
-    number or ThreadData, or a tuple of that and the aggregate
-        Of the type of `value`. A returned ThreadData holds until the same call runs again.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rocpy import cooperative as coop
-    >>> @coop.jit
-    ... def scan(x, out):
-    ...     i = coop.threadIdx.x
-    ...     out[i] = coop.{example}
-    >>> out = np.empty(5, np.int64)
-    >>> scan[1, 5](np.arange(1, 6), out)
-    >>> out.tolist()
-    {result}
-    """
-
-_OP = """
-    op
-        ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"&"``, ``"|"``, ``"^"``, a numpy ufunc, or a Python function of two
-        values. It must be associative; it need not be commutative."""
-
-
-def _scan(name: str, first: str, missing: str, example: str, result: str, *, has_op: bool) -> Callable[..., Any]:
-    function: Callable[..., Any]
-    if has_op:
-
-        def function(
-            group: Any,
-            value: Any,
-            op: Any,
-            *,
-            initial: Any = None,
-            aggregate: bool = False,
-            prefix: Any = None,
-            state: Any = None,
-        ) -> Any:
-            outside(name)
-    else:
-
-        def function(
-            group: Any,
-            value: Any,
-            *,
-            initial: Any = None,
-            aggregate: bool = False,
-            prefix: Any = None,
-            state: Any = None,
-        ) -> Any:
-            outside(name)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = _SCAN.format(
-        first=first, op=_OP if has_op else "", missing=missing, example=example, result=result
-    )
-    return primitive("scan")(function)
-
-
-_NONE = "the first item stands for itself"
-_IDENTITY = "that is 0"
-inclusive_scan = _scan(
-    "inclusive_scan",
-    "Combine, for each item, those before it and itself.",
-    _NONE,
-    'inclusive_scan(coop.this_block(), x[i], "max")',
-    "[1, 2, 3, 4, 5]",
-    has_op=True,
-)
-exclusive_scan = _scan(
-    "exclusive_scan",
-    "Combine, for each item, those before it.",
-    "the first result is the operator's neutral element, which a Python function has none of",
-    'exclusive_scan(coop.this_block(), x[i], "*")',
-    "[1, 1, 2, 6, 24]",
-    has_op=True,
-)
-inclusive_sum = _scan(
-    "inclusive_sum",
-    "Add up, for each item, those before it and itself.",
-    _IDENTITY,
-    "inclusive_sum(coop.this_block(), x[i])",
-    "[1, 3, 6, 10, 15]",
-    has_op=False,
-)
-exclusive_sum = _scan(
-    "exclusive_sum",
-    "Add up, for each item, those before it.",
-    _IDENTITY,
-    "exclusive_sum(coop.this_block(), x[i])",
-    "[0, 1, 3, 6, 10]",
-    has_op=False,
-)

@@ -9,8 +9,18 @@ from numba.core import types
 from numba.extending import intrinsic, register_jitable
 
 from rocpy.cooperative import numba_runtime as runtime
-from rocpy.cooperative.numba_primitives import Call, Plan, builds
-from rocpy.cooperative.numba_runtime import I64, WARP, arrive, debugging, group_rank, group_size, open_slots, release
+from rocpy.cooperative.numba_primitives import Call, Plan, builds, item_getter, plain, with_constants
+from rocpy.cooperative.numba_runtime import (
+    I64,
+    WARP,
+    arrive,
+    debugging,
+    group_rank,
+    group_size,
+    open_slots,
+    poison,
+    release,
+)
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
 _ALGORITHMS = ("direct", "striped", "vectorize", "transpose", "warp_transpose")
@@ -34,17 +44,11 @@ _SOURCES = {
 }
 
 
-def _named(call: Call, name: str, known: Any) -> str:
-    given = call.literal(name, str)
-    if given not in known:
-        raise refuse(f"{call.name}: {name} is {given!r}; it must be one of: {', '.join(known)}")
-    return given
-
-
 @builds("shuffle")
 def _build_shuffle(call: Call) -> Plan:
     dtype, _ = call.payload()
-    source_of = register_jitable(_SOURCES[_named(call, "mode", _SOURCES)])
+    mode = call.one_of("mode", _SOURCES)
+    source_of = register_jitable(_SOURCES[mode])
     call.integer("distance")
 
     def function(group: Any, value: Any, distance: Any) -> Any:
@@ -53,48 +57,33 @@ def _build_shuffle(call: Call) -> Plan:
         slots[rank] = value
         meet(group)
         source = source_of(rank, distance, size)
-        return slots[source] if 0 <= source < size else slots[rank]
+        return slots[source if 0 <= source < size else rank]
 
-    return Plan(function, {"group": call.group, "value": dtype, "distance": types.int64}, dtype)
+    parameters = {"group": call.group, "value": dtype, "distance": types.int64}
+    return Plan(function, parameters, dtype, choices={"dtype": dtype, "mode": mode})
 
 
 @builds("broadcast")
 def _build_broadcast(call: Call) -> Plan:
     dtype, count = call.payload()
-    has_source = call.given("source")
-    parameters: dict[str, types.Type] = {"group": call.group, "value": types.unliteral(call.types["value"])}
-    if has_source:
-        call.integer("source")
-        parameters["source"] = types.int64
-
-    @register_jitable
-    def check(group: Any, source: int) -> None:
-        if source < 0 or source >= group_size(group):
-            raise IndexError("coop.broadcast: source is no rank of the group")
-
-    def scalar(group: Any, value: Any, source: int) -> Any:
-        check(group, source)
-        slots = open_slots(group, dtype, 1)
-        slots[group_rank(group)] = value
-        meet(group)
-        return slots[source]
+    each, get = max(count, 1), item_getter(count)
 
     def items(group: Any, value: Any, source: int, out: Any) -> None:
-        check(group, source)
-        slots = open_slots(group, dtype, count)
-        rank = group_rank(group)
-        for k in range(count):
-            slots[rank * count + k] = value[k]
+        rank, size = group_rank(group), group_size(group)
+        if source < 0 or source >= size:
+            raise IndexError("coop.broadcast: source is no rank of the group")
+        slots = open_slots(group, dtype, each)
+        for k in range(each):
+            slots[rank * each + k] = get(value, k)
         meet(group)
-        for k in range(count):
-            out[k] = slots[source * count + k]
+        for k in range(each):
+            out[k] = slots[source * each + k]
 
-    if count:
-        whole = register_jitable(items)
-        with_source, without = (lambda g, v, s, o: whole(g, v, s, o)), (lambda g, v, o: whole(g, v, 0, o))
-        return Plan(with_source if has_source else without, parameters, types.none, [ThreadDataType(dtype, count)])
-    one = register_jitable(scalar)
-    return Plan((lambda g, v, s: one(g, v, s)) if has_source else (lambda g, v: one(g, v, 0)), parameters, dtype)
+    parameters = {"group": call.group, "value": plain(call.types["value"])} | call.integers("source")
+    constants = {} if "source" in parameters else {"source": 0}
+    made = with_constants(items, ("group", "value", "source", "out"), constants)
+    choices = {"dtype": dtype, "items": count}
+    return Plan(made, parameters, types.none, [ThreadDataType(dtype, each)], count == 0, choices)
 
 
 @builds("any", "all")
@@ -145,6 +134,8 @@ def _build_ballot(call: Call) -> Plan:
 def _build_match(call: Call) -> Plan:
     dtype, _ = call.payload()
     _warp_only(call)
+    if isinstance(dtype, types.Record):
+        raise refuse(f"match: value is {dtype}; numbers are compared")
 
     def function(group: Any, value: Any) -> Any:
         slots = open_slots(group, dtype, 1)
@@ -156,30 +147,24 @@ def _build_match(call: Call) -> Plan:
                 mask |= types.uint64(1) << types.uint64(i)
         return mask
 
-    return Plan(function, {"group": call.group, "value": dtype}, types.uint64)
+    return Plan(function, {"group": call.group, "value": dtype}, types.uint64, choices={"dtype": dtype})
 
 
 # Memory.
 
 
-def _place_of(striped: bool, count: int) -> Any:
-    if striped:
-        return register_jitable(lambda rank, size, k: k * size + rank)
-    return register_jitable(lambda rank, size, k: rank * count + k)
-
-
 def _tile(call: Call, array_name: str) -> tuple[types.Array, str]:
-    array = types.unliteral(call.types[array_name])
+    array = plain(call.types[array_name])
     if not isinstance(array, types.Array) or array.ndim != 1:
         raise refuse(f"{call.name}: {array_name} is {array}; it must be an array of one dimension")
-    for option in ("valid_items", "offset"):
-        if call.given(option):
-            call.integer(option)
-    return array, _named(call, "algorithm", _ALGORITHMS)
+    return array, call.one_of("algorithm", _ALGORITHMS)
 
 
-def _limits(call: Call) -> dict[str, types.Type]:
-    return {name: types.int64 for name in ("valid_items", "offset") if call.given(name)}
+def same_kind(call: Call, name: str, array: types.Array, dtype: types.Type) -> None:
+    """Check that elements of an array and items can be copied."""
+    structured = isinstance(array.dtype, types.Record) or isinstance(dtype, types.Record)
+    if array.dtype != dtype and (structured or not isinstance(array.dtype, (types.Number, types.Boolean))):
+        raise refuse(f"{call.name}: {name} is {array}, and an item is {dtype}; numbers go with numbers")
 
 
 @register_jitable
@@ -195,32 +180,32 @@ def _nothing(group: Any) -> None:
     pass
 
 
-def _flexible(function: Any, limited: bool, shifted: bool) -> Any:
-    """Give a function of (group, array, items, valid, offset) the parameters that a call has."""
-    if limited and shifted:
-        return lambda group, array, items, valid, offset: function(group, array, items, valid, offset)
-    if limited:
-        return lambda group, array, items, valid: function(group, array, items, valid, 0)
-    if shifted:
-        return lambda group, array, items, offset: function(group, array, items, 2**62, offset)
-    return lambda group, array, items: function(group, array, items, 2**62, 0)
+def _memory_plan(
+    call: Call, function: Any, names: tuple[str, ...], parameters: dict[str, types.Type], **more: Any
+) -> Plan:
+    """Make the plan of a function of group, array, items, valid_items, offset and, of loads, the default."""
+    constants = {"valid_items": 2**62, "offset": 0, "oob_default": None}
+    missing = {name: constants[name] for name in names if name in constants and name not in parameters}
+    return Plan(with_constants(function, names, missing), parameters, choices=more)
 
 
 @builds("load")
 def _build_load(call: Call) -> Plan:
     dtype, count = call.payload("out")
     array, algorithm = _tile(call, "source")
-    if not isinstance(array.dtype, (types.Number, types.Boolean)):
-        raise refuse(f"load: source is {array}; numbers are loaded")
+    same_kind(call, "source", array, dtype)
     if call.given("oob_default") and not call.given("valid_items"):
         raise refuse("load: oob_default is for items beyond valid_items, which is not given")
-    place, rendezvous = _place_of(algorithm == "striped", count), _arrives if algorithm in _COLLECTIVE else _nothing
+    place, rendezvous = _place_of(algorithm, count), _arrives if algorithm in _COLLECTIVE else _nothing
     fills = call.given("oob_default")
 
-    @register_jitable
     def load(group: Any, source: Any, out: Any, valid: int, offset: int, default: Any) -> None:
         rendezvous(group)
         rank, size = group_rank(group), group_size(group)
+        if offset >= 0 and size * count <= valid and offset + size * count <= source.shape[0]:
+            for k in range(count):
+                out[k] = source[types.uint64(offset + place(rank, size, k))]
+            return
         for k in range(count):
             at = place(rank, size, k)
             if at < valid:
@@ -230,40 +215,46 @@ def _build_load(call: Call) -> Plan:
             elif fills:
                 out[k] = default
 
-    parameters = {"group": call.group, "source": array, "out": types.unliteral(call.types["out"])}
-    parameters |= _limits(call)
-    if not fills:
-        plain = register_jitable(lambda group, source, out, valid, offset: load(group, source, out, valid, offset, 0))
-        return Plan(_flexible(plain, call.given("valid_items"), call.given("offset")), parameters)
-    parameters["oob_default"] = dtype
-    if call.given("offset"):
-        return Plan(lambda g, s, o, valid, offset, default: load(g, s, o, valid, offset, default), parameters)
-    return Plan(lambda g, s, o, valid, default: load(g, s, o, valid, 0, default), parameters)
+    parameters = {"group": call.group, "source": array, "out": plain(call.types["out"])}
+    parameters |= call.integers("valid_items", "offset") | ({"oob_default": dtype} if fills else {})
+    names = ("group", "source", "out", "valid_items", "offset", "oob_default")
+    return _memory_plan(call, load, names, parameters, dtype=dtype, items=count, algorithm=algorithm)
 
 
 @builds("store")
 def _build_store(call: Call) -> Plan:
-    _, count = call.payload("value")
+    dtype, count = call.payload("value")
     array, algorithm = _tile(call, "target")
+    same_kind(call, "target", array, dtype)
     if not array.mutable:
         raise refuse("store: target is read-only")
-    each = max(count, 1)
-    place, rendezvous = _place_of(algorithm == "striped", each), _arrives if algorithm in _COLLECTIVE else _nothing
-    item = register_jitable((lambda value, k: value[k]) if count else (lambda value, k: value))
+    each, get = max(count, 1), item_getter(count)
+    place, rendezvous = _place_of(algorithm, each), _arrives if algorithm in _COLLECTIVE else _nothing
 
-    @register_jitable
     def store(group: Any, target: Any, value: Any, valid: int, offset: int) -> None:
         rendezvous(group)
         rank, size = group_rank(group), group_size(group)
+        if offset >= 0 and size * each <= valid and offset + size * each <= target.shape[0]:
+            for k in range(each):
+                target[types.uint64(offset + place(rank, size, k))] = get(value, k)
+            return
         for k in range(each):
             at = place(rank, size, k)
             if at < valid:
                 if offset + at < 0 or offset + at >= target.shape[0]:
                     raise IndexError("coop.store: the tile goes beyond target; give valid_items")
-                target[offset + at] = item(value, k)
+                target[offset + at] = get(value, k)
 
-    parameters = {"group": call.group, "target": array, "value": types.unliteral(call.types["value"])}
-    return Plan(_flexible(store, call.given("valid_items"), call.given("offset")), parameters | _limits(call))
+    parameters = {"group": call.group, "target": array, "value": plain(call.types["value"])}
+    parameters |= call.integers("valid_items", "offset")
+    names = ("group", "target", "value", "valid_items", "offset")
+    return _memory_plan(call, store, names, parameters, dtype=dtype, items=count, algorithm=algorithm)
+
+
+def _place_of(algorithm: str, count: int) -> Any:
+    if algorithm == "striped":
+        return register_jitable(lambda rank, size, k: k * size + rank)
+    return register_jitable(lambda rank, size, k: rank * count + k)
 
 
 # Exchange.
@@ -282,7 +273,9 @@ def _warp_width(_typing: Any, group: Any) -> Any:
     return types.int64(group), codegen
 
 
-def _arrangements(count: int) -> dict[str, Any]:
+def arrangements(count: int) -> dict[str, Any]:
+    """Return functions of group, rank, size and k: the number of item k of a rank, by arrangement."""
+
     def warp_striped(group: Any, rank: int, size: int, k: int) -> int:
         width = _warp_width(group)
         first = rank // width * width
@@ -302,46 +295,80 @@ _MODES = {
     "warp_striped_to_blocked": ("warp_striped", "blocked"),
     "scatter_to_blocked": ("", "blocked"),
     "scatter_to_striped": ("", "striped"),
+    "scatter_to_striped_guarded": ("", "striped"),
+    "scatter_to_striped_flagged": ("", "striped"),
 }
+
+
+def _integers_beside(call: Call, name: str, count: int) -> types.Type:
+    given = plain(call.types[name])
+    kinds = (types.Integer, types.Boolean) if name == "flags" else types.Integer
+    if not isinstance(given, ThreadDataType) or not isinstance(given.dtype, kinds) or given.count != count:
+        raise refuse(f"exchange: {name} is {given}; it must be a ThreadData of {count} integers")
+    return given
 
 
 @builds("exchange")
 def _build_exchange(call: Call) -> Plan:
     dtype, count = call.payload()
-    before, after = _MODES[_named(call, "mode", _MODES)]
-    parameters: dict[str, types.Type] = {"group": call.group, "value": types.unliteral(call.types["value"])}
-    scatters = not before
-    if scatters != call.given("ranks"):
-        raise refuse(f"exchange: ranks is for the scatters, which need it; mode is {call.literal('mode', str)!r}")
-    arrangements = _arrangements(count)
-    read = arrangements[after]
-    if scatters:
-        ranks = types.unliteral(call.types["ranks"])
-        if not isinstance(ranks, ThreadDataType) or not isinstance(ranks.dtype, types.Integer) or ranks.count != count:
-            raise refuse(f"exchange: ranks is {ranks}; it must be a ThreadData of {count} integers")
-        parameters["ranks"] = ranks
+    mode = call.one_of("mode", _MODES)
+    before, after = _MODES[mode]
+    parameters: dict[str, types.Type] = {"group": call.group, "value": plain(call.types["value"])}
+    for name, wanted in (("ranks", not before), ("flags", mode.endswith("_flagged"))):
+        if wanted != call.given(name):
+            raise refuse(f"exchange: mode is {mode!r}, which {'needs' if wanted else 'does not take'} {name}")
+        if wanted:
+            parameters[name] = _integers_beside(call, name, count)
+    read = arrangements(count)[after]
+    write = arrangements(count)[before] if before else None
+    function: Any
+    if write:
 
-        def scatter(group: Any, value: Any, ranks: Any, out: Any) -> None:
+        def function(group: Any, value: Any, out: Any) -> None:
             rank, size = group_rank(group), group_size(group)
             slots = open_slots(group, dtype, count)
             for k in range(count):
-                if ranks[k] < 0 or ranks[k] >= size * count:
-                    raise IndexError("coop.exchange: a rank is beyond the items of the group")
-                slots[ranks[k]] = value[k]
+                slots[write(group, rank, size, k)] = value[k]
             meet(group)
             for k in range(count):
                 out[k] = slots[read(group, rank, size, k)]
+    else:
+        scatter = _make_scatter(dtype, count, read, guarded=mode.endswith("_guarded"))
+        if "flags" in parameters:
 
-        return Plan(scatter, parameters, types.none, [ThreadDataType(dtype, count)])
-    write = arrangements[before]
+            def function(group: Any, value: Any, ranks: Any, flags: Any, out: Any) -> None:
+                scatter(group, value, ranks, flags, out)
+        else:
 
-    def rearrange(group: Any, value: Any, out: Any) -> None:
+            def function(group: Any, value: Any, ranks: Any, out: Any) -> None:
+                scatter(group, value, ranks, None, out)
+
+    choices = {"dtype": dtype, "items": count, "mode": mode}
+    return Plan(function, parameters, types.none, [ThreadDataType(dtype, count)], choices=choices)
+
+
+def _make_scatter(dtype: types.Type, count: int, read: Any, *, guarded: bool) -> Any:
+    def scatter(group: Any, value: Any, ranks: Any, flags: Any, out: Any) -> None:
         rank, size = group_rank(group), group_size(group)
         slots = open_slots(group, dtype, count)
+        if debugging():
+            for k in range(count):
+                slots[rank * count + k] = poison(dtype)
+            # Two rounds, since there are two buffers, which take turns.
+            meet(group)
+            open_slots(group, dtype, count)
+            meet(group)
+            slots = open_slots(group, dtype, count)
         for k in range(count):
-            slots[write(group, rank, size, k)] = value[k]
+            if flags is not None and not flags[k]:
+                continue
+            if guarded and ranks[k] < 0:
+                continue
+            if ranks[k] < 0 or ranks[k] >= size * count:
+                raise IndexError("coop.exchange: a rank is beyond the items of the group")
+            slots[ranks[k]] = value[k]
         meet(group)
         for k in range(count):
             out[k] = slots[read(group, rank, size, k)]
 
-    return Plan(rearrange, parameters, types.none, [ThreadDataType(dtype, count)])
+    return register_jitable(scatter)

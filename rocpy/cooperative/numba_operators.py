@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import register_jitable
+from numba.core import cgutils, types
+from numba.core.typing import signature as make_signature
+from numba.extending import intrinsic, register_jitable
 
 from rocpy.cooperative.numba_types import refuse
 
@@ -51,23 +52,33 @@ class Operator:
         Neutral element, None where none is known.
     exact
         Whether any order of the operands gives the same bits.
+    name
+        As users write it; empty for a function.
+    function
+        The user's function, as Numba takes it; None for a name.
     """
 
     combine: Callable[[Any, Any], Any]
     identity: Any
     exact: bool
+    name: str = ""
+    function: Any = None
 
 
 def caster(dtype: types.Type) -> Callable[[Any], Any]:
     """Return a function that makes an element of a number."""
     if isinstance(dtype, types.Boolean):
         return register_jitable(lambda value: bool(value))
+    if isinstance(dtype, types.Record):
+        return register_jitable(lambda value: value)
     return register_jitable(lambda value: dtype(value))
 
 
 @functools.cache
 def named(name: str, dtype: types.Type) -> Operator:
     """Return an operator by its name."""
+    if isinstance(dtype, types.Record):
+        raise refuse(f"op {name!r} is for numbers, and the value is structured; pass a Python function")
     if name in "&|^" and isinstance(dtype, (types.Float, types.Complex)):
         raise refuse(f"op {name!r} is for integers and booleans, and the value is {dtype}")
     if name in ("min", "max") and isinstance(dtype, types.Complex):
@@ -75,13 +86,14 @@ def named(name: str, dtype: types.Type) -> Operator:
     cast = caster(dtype)
     function = _combiners(cast)[name]
     exact = isinstance(dtype, (types.Integer, types.Boolean)) or name in ("min", "max")
-    return Operator(register_jitable(function), _identity(name, dtype), exact)
+    return Operator(register_jitable(function), _identity(name, dtype), exact, name)
 
 
 def _combiners(cast: Any) -> dict[str, Callable[[Any, Any], Any]]:
     # A NaN wins, as in numpy: it is the one value that differs from itself.
     return {
         "+": lambda a, b: cast(a + b),
+        "-": lambda a, b: cast(a - b),
         "*": lambda a, b: cast(a * b),
         "min": lambda a, b: a if (a < b or a != a) else b,
         "max": lambda a, b: a if (a > b or a != a) else b,
@@ -93,7 +105,9 @@ def _combiners(cast: Any) -> dict[str, Callable[[Any, Any], Any]]:
 
 def _identity(name: str, dtype: types.Type) -> Any:
     if isinstance(dtype, types.Boolean):
-        return {"+": False, "*": True, "min": True, "max": False, "&": True, "|": False, "^": False}[name]
+        return {"*": True, "min": True, "&": True, "-": None}.get(name, False)
+    if name == "-":
+        return None
     if name in ("+", "|", "^"):
         return 0
     if name == "*":
@@ -105,29 +119,75 @@ def _identity(name: str, dtype: types.Type) -> Any:
     return np.inf if name == "min" else -np.inf
 
 
-def resolve(call: Any, dtype: types.Type, name: str = "op") -> Operator:
-    """Return the operator that an argument of a call names."""
-    given = call.types[name]
-    if isinstance(given, types.StringLiteral):
-        if given.literal_value not in NAMES:
-            raise refuse(f"{call.name}: {name} is {given.literal_value!r}; the names are {', '.join(NAMES)}")
-        return named(given.literal_value, dtype)
-    if isinstance(given, types.Dispatcher):
-        return _of_function(given.dispatcher, dtype)
-    key = getattr(given, "typing_key", None)
-    if key is None and isinstance(given, types.Callable) and isinstance(getattr(given, "ufunc", None), np.ufunc):
-        key = given.ufunc
+def resolve(call: Any, dtype: types.Type, names: tuple[str, ...] = NAMES) -> Operator:
+    """Return the operator that a call's `op` stands for."""
+    word = call.word("op")
+    if word is not None:
+        if word not in names:
+            raise refuse(f"{call.name}: op is {word!r}; the names are {', '.join(names)}")
+        return named(word, dtype)
+    key = _function_of(call)
     if key in _FUNCTIONS and not (key in _LOGICAL and not isinstance(dtype, types.Boolean)):
         return named(_FUNCTIONS[key], dtype)
     if callable(key):
         return _of_function(key, dtype)
     raise refuse(
-        f"{call.name}: {name} is {given}; pass one of {', '.join(NAMES)}, a numpy ufunc, or a Python function of two "
-        "values"
+        f"{call.name}: op is {call.types['op']}; pass one of {', '.join(names)}, a numpy ufunc, or a Python function "
+        "of two values"
     )
+
+
+def predicate(call: Any) -> Operator:
+    """Return the function of two values that a call's `op` is, whose result is a truth."""
+    key = _function_of(call)
+    if not callable(key):
+        raise refuse(f"{call.name}: op is {call.types['op']}; pass a name or a Python function of two values")
+    return _predicate(key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _predicate(function: Any) -> Operator:
+    return Operator(register_jitable(lambda a, b: bool(function(a, b))), None, exact=False, function=function)
+
+
+def _function_of(call: Any) -> Any:
+    given = call.types["op"]
+    if isinstance(given, types.Dispatcher):
+        return given.dispatcher
+    key = getattr(given, "typing_key", None)
+    if key is None and isinstance(given, types.Callable) and isinstance(getattr(given, "ufunc", None), np.ufunc):
+        key = given.ufunc
+    return key
 
 
 @functools.lru_cache(maxsize=1024)
 def _of_function(function: Any, dtype: types.Type) -> Operator:
     cast = caster(dtype)
-    return Operator(register_jitable(lambda a, b: cast(function(a, b))), None, exact=False)
+    combine = register_jitable(lambda a, b: cast(function(a, b)))
+    code = getattr(getattr(function, "py_func", function), "__code__", None)
+    if isinstance(dtype, types.Record) and code is not None and code.co_argcount == 3:
+        combine = _filling(function, dtype)
+    return Operator(combine, None, exact=False, function=function)
+
+
+def _filling(function: Any, dtype: types.Record) -> Any:
+    """Return an operator of two structured values made of a function that fills a third."""
+
+    def fill(a: Any, b: Any, out: Any) -> None:
+        function(a, b, out)
+
+    @intrinsic
+    def combine(_typing: Any, a: Any, b: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            data = context.get_data_type(dtype)
+            # The function may read its operands after it has begun to write, and the last result may be one of them.
+            made, kept = cgutils.alloca_once(builder, data), cgutils.alloca_once(builder, data)
+            made.align = kept.align = 16
+            inner = make_signature(types.none, dtype, dtype, dtype)
+            context.compile_internal(builder, fill, inner, [*arguments, made])
+            builder.store(builder.load(made), kept)
+            return kept
+
+        return dtype(a, b), codegen
+
+    return combine

@@ -13,15 +13,15 @@ from typing import Any
 from numba.core import types
 from numba.core.typing import signature as make_signature
 from numba.core.typing.templates import AbstractTemplate, infer_global
-from numba.extending import lower_builtin
+from numba.extending import lower_builtin, register_jitable
 
-from rocpy.cooperative import _movement
+from rocpy.cooperative import _combining, _movement, _neighbours, _sorting
 from rocpy.cooperative._primitives import PRIMITIVES, Primitive
 from rocpy.cooperative.numba_runtime import GroupType
-from rocpy.cooperative.numba_types import ThreadDataType, refuse, stack_array
+from rocpy.cooperative.numba_types import ThreadDataType, first_element, own_copy, refuse, stack_array
 
-_ = _movement  # registers its records
-ELEMENTS = (types.Integer, types.Float, types.Boolean, types.Complex)
+_ = (_combining, _movement, _neighbours, _sorting)  # they register their records
+ELEMENTS = (types.Integer, types.Float, types.Boolean, types.Complex, types.Record)
 
 
 class Call:
@@ -66,14 +66,45 @@ class Call:
             raise refuse(f"{self.name}: {name} is a {kind}; pass one of: {', '.join(self.primitive.payloads)}")
         if not isinstance(element, ELEMENTS) or element == types.float16:
             raise refuse(
-                f"{self.name}: {name} is {element}; integers, float32, float64, booleans and complex numbers are served"
+                f"{self.name}: {name} is {element}; integers, float32, float64, booleans, complex numbers and "
+                "structured values are served"
             )
         return element, count
+
+    def word(self, name: str) -> str | None:
+        """Value of an option that may be a word, None if it is something else."""
+        if name in self._defaults:
+            return str(self._defaults[name])
+        value = getattr(self.types[name], "literal_value", None)
+        return value if isinstance(value, str) else None
 
     def integer(self, name: str) -> None:
         """Check that an option is an integer."""
         if not isinstance(types.unliteral(self.types[name]), types.Integer):
             raise refuse(f"{self.name}: {name} is {self.types[name]}; it must be an integer")
+
+    def integers(self, *names: str) -> dict[str, types.Type]:
+        """Check that those of the options that are given are integers; return them as parameters of a plan."""
+        given = [name for name in names if self.given(name)]
+        for name in given:
+            self.integer(name)
+        return dict.fromkeys(given, types.int64)
+
+    def one_of(self, name: str, known: Any) -> str:
+        """Value of an option that must be one of some words."""
+        given = self.literal(name, str)
+        if given not in known:
+            raise refuse(f"{self.name}: {name} is {given!r}; it must be one of: {', '.join(known)}")
+        return given
+
+    def companion(self, name: str, items: int) -> types.Type:
+        """Element type of a second value that has as many items as the first."""
+        element, count = self.payload(name)
+        if count != items:
+            raise refuse(
+                f"{self.name}: {name} is {self.types[name]}; it must have {items or 1} items a thread, as the other"
+            )
+        return element
 
 
 @dataclass
@@ -83,24 +114,32 @@ class Plan:
     Attributes
     ----------
     function
-        Python function that Numba compiles: takes the parameters, then the outputs.
+        Python function that Numba compiles for the CPU: takes the parameters, then the outputs.
     parameters
         Names of the call's arguments that are values at run time, with the types they are cast to.
     result
         What the function returns.
     outputs
         Arrays in the caller's frame that the function fills; they come before its own result in what the call returns.
+    single
+        Whether the outputs are returned as their only elements.
+    choices
+        What is known when the call is compiled, by the names in its record: types, numbers of items (0 for a scalar),
+        modes, flags, and operators as `Operator`.
     """
 
     function: Callable[..., Any]
     parameters: dict[str, types.Type]
     result: types.Type = types.none
     outputs: list[ThreadDataType] = field(default_factory=list)
+    single: bool = False
+    choices: dict[str, Any] = field(default_factory=dict)
 
     @property
     def returned(self) -> types.Type:
         """Type of the call."""
-        parts = [*self.outputs, *([] if self.result is types.none else [self.result])]
+        parts = [each.dtype if self.single else each for each in self.outputs]
+        parts += [] if self.result is types.none else [self.result]
         if not parts:
             return types.none
         return parts[0] if len(parts) == 1 else types.Tuple(parts)
@@ -121,6 +160,20 @@ def builds(*names: str) -> Callable[[Builder], Builder]:
     return register
 
 
+def with_constants(function: Callable[..., Any], names: tuple[str, ...], constants: dict[str, Any]) -> Any:
+    """Return a function of the other parameters that calls `function` with constants for some of them."""
+    taken = [name for name in names if name not in constants]
+    passed = [repr(constants[name]) if name in constants else name for name in names]
+    # A closure, not a global: Numba takes functions of the same code without a closure for the same.
+    source = f"lambda function: lambda {', '.join(taken)}: function({', '.join(passed)})"
+    return eval(source)(register_jitable(function))  # noqa: S307 - written above, of names in this package
+
+
+def item_getter(count: int) -> Any:
+    """Return a function of a payload and an index: the item; a scalar, whose `count` is 0, is its only one."""
+    return register_jitable((lambda value, k: value[k]) if count else (lambda value, k: value))
+
+
 def plain(type_: types.Type) -> types.Type:
     """Return a type without what is known of the value."""
     return types.unliteral(type_)
@@ -132,31 +185,38 @@ def _signature_of(primitive: Primitive) -> inspect.Signature:
 
 
 @dataclass(frozen=True, eq=False)
-class _Implementation:
-    """What Numba finds the code of a call by."""
+class Implementation:
+    """What the code of a call is found by: its plan, and the names of its arguments in their order."""
 
-    name: str
+    primitive: Primitive
+    plan: Plan
+    names: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=4096)
-def _resolve(name: str, ordered: tuple[types.Type, ...], omitted: tuple[str, ...]) -> tuple[Plan, _Implementation]:
+def resolve(name: str, ordered: tuple[types.Type, ...], omitted: tuple[str, ...]) -> Implementation:
+    """Return how a call with arguments of these types is carried out; None's type stands for what is omitted."""
     primitive = PRIMITIVES[name]
     parameters = _signature_of(primitive).parameters
     defaults = {each: parameters[each].default for each in omitted}
     plan = BUILDERS[name](Call(primitive, dict(zip(parameters, ordered, strict=True)), defaults))
-    key = _Implementation(name)
-    lower_builtin(key, *ordered)(_codegen(plan, list(parameters)))
-    return plan, key
+    key = Implementation(primitive, plan, tuple(parameters))
+    lower_builtin(key, *ordered)(_codegen(plan, key.names))
+    return key
 
 
-def _codegen(plan: Plan, names: list[str]) -> Callable[..., Any]:
+def _codegen(plan: Plan, names: tuple[str, ...]) -> Callable[..., Any]:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         outputs = [stack_array(context, builder, each, (each.count,)) for each in plan.outputs]
         given = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
         values = [context.cast(builder, *given[name], wanted) for name, wanted in plan.parameters.items()]
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
         own = context.compile_internal(builder, plan.function, inner, [*values, *outputs])
-        parts = [*outputs, *([] if plan.result is types.none else [own])]
+        parts = outputs
+        if plan.single:
+            parts = [first_element(context, builder, *pair) for pair in zip(plan.outputs, outputs, strict=True)]
+        if plan.result is not types.none:
+            parts = [*parts, own_copy(context, builder, plan.result, own)]
         if not parts:
             return context.get_dummy_value()
         return parts[0] if len(parts) == 1 else context.make_tuple(builder, plan.returned, parts)
@@ -178,10 +238,10 @@ def _define(primitive: Primitive) -> None:
                 raise refuse(f"{primitive.name}{described}: {error}") from None
             omitted = tuple(name for name in described.parameters if name not in bound.arguments)
             ordered = tuple(bound.arguments.get(name, types.none) for name in described.parameters)
-            plan, self._key = _resolve(primitive.name, ordered, omitted)
+            self._key = resolve(primitive.name, ordered, omitted)
             # Numba orders keywords by a signature without keyword-only parameters.
             flat = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in described.parameters.values()]
-            return make_signature(plan.returned, *ordered).replace(pysig=described.replace(parameters=flat))
+            return make_signature(self._key.plan.returned, *ordered).replace(pysig=described.replace(parameters=flat))
 
         def get_impl_key(self, sig: Any) -> Any:
             """Return what the code is found by."""
@@ -191,7 +251,7 @@ def _define(primitive: Primitive) -> None:
     infer_global(primitive.function, types.Function(Template))
 
 
-for _module in ("numba_reduce", "numba_scan", "numba_movement"):
+for _module in ("numba_reduce", "numba_scan", "numba_movement", "numba_sort", "numba_neighbours"):
     importlib.import_module(f"rocpy.cooperative.{_module}")
 for _primitive in PRIMITIVES.values():
     _define(_primitive)

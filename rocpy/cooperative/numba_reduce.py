@@ -13,34 +13,38 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
-from rocpy.cooperative.numba_primitives import Call, Plan, builds
+from rocpy.cooperative.numba_primitives import Call, Plan, builds, plain
 from rocpy.cooperative.numba_runtime import arrive, debugging, group_rank, group_size, open_slots, poison, release
-from rocpy.cooperative.numba_types import refuse
+from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
 _NAMES = {"sum": "+", "min": "min", "max": "max"}
 
 
-def make_own(combine: Any, count: int) -> Any:
-    """Return a function that combines a thread's own items."""
+def make_put(combine: Any, count: int) -> Any:
+    """Return a function that puts a thread's items, combined, into an array."""
     if count == 0:
-        return register_jitable(lambda value: value)
 
-    def own(value: Any) -> Any:
+        def single(slots: Any, at: int, value: Any) -> None:
+            slots[at] = value
+
+        return register_jitable(single)
+
+    def put(slots: Any, at: int, value: Any) -> None:
         total = value[0]
         for i in range(1, count):
             total = combine(total, value[i])
-        return total
+        slots[at] = total
 
-    return register_jitable(own)
+    return register_jitable(put)
 
 
 def make_tree(combine: Any) -> Any:
-    """Return a function that combines the first n elements of an array into its first."""
+    """Return a function that combines n elements of an array into the first of them."""
 
-    def tree(values: Any, n: int) -> None:
+    def tree(values: Any, first: int, n: int) -> None:
         step = 1
         while step < n:
-            for i in range(0, n - step, 2 * step):
+            for i in range(first, first + n - step, 2 * step):
                 values[i] = combine(values[i], values[i + step])
             step *= 2
 
@@ -55,23 +59,21 @@ def _build(call: Call) -> Plan:
     if limited and count:
         raise refuse(f"{call.name}: valid_items counts threads; with a ThreadData fill the rest with a neutral element")
     function = _function(chosen, dtype, count, everyone=bool(call.literal("all", bool)), limited=limited)
-    parameters = {"group": call.group, "value": types.unliteral(call.types["value"])}
-    if limited:
-        call.integer("valid_items")
-        parameters["valid_items"] = types.int64
-    return Plan(function, parameters, dtype)
+    parameters = {"group": call.group, "value": plain(call.types["value"])} | call.integers("valid_items")
+    choices = {"dtype": dtype, "items": count, "op": chosen, "all": bool(call.literal("all", bool))}
+    return Plan(function, parameters, dtype, choices=choices)
 
 
 def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, everyone: bool, limited: bool) -> Any:
-    own, tree = make_own(chosen.combine, count), make_tree(chosen.combine)
+    put, tree = make_put(chosen.combine, count), make_tree(chosen.combine)
 
     @register_jitable
     def finish(group: Any, value: Any, valid: int) -> Any:
         rank = group_rank(group)
         slots = open_slots(group, dtype, 1)
-        slots[rank] = own(value)
+        put(slots, rank, value)
         if arrive(group):
-            tree(slots, valid)
+            tree(slots, 0, valid)
             release(group)
         if everyone or rank == 0 or not debugging():
             return slots[0]
@@ -80,3 +82,33 @@ def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, ever
     if limited:
         return lambda group, value, valid_items: finish(group, value, min(valid_items, group_size(group)))
     return lambda group, value: finish(group, value, group_size(group))
+
+
+@builds("reduce_batched")
+def _build_batched(call: Call) -> Plan:
+    dtype, count = call.payload()
+    chosen = operators.resolve(call, dtype)
+    everyone = bool(call.literal("all", bool))
+    tree = make_tree(chosen.combine)
+
+    def batched(group: Any, value: Any, out: Any) -> None:
+        rank, size = group_rank(group), group_size(group)
+        slots = open_slots(group, dtype, count)
+        for k in range(count):
+            slots[k * size + rank] = value[k]
+        if arrive(group):
+            for k in range(count):
+                tree(slots, k * size, size)
+            release(group)
+        for k in range(count):
+            batch = k if everyone else rank + k * size
+            if batch < count:
+                out[k] = slots[batch * size]
+            elif debugging():
+                out[k] = poison(dtype)
+            else:
+                out[k] = value[k]
+
+    parameters = {"group": call.group, "value": plain(call.types["value"])}
+    choices = {"dtype": dtype, "items": count, "op": chosen, "all": everyone}
+    return Plan(batched, parameters, types.none, [ThreadDataType(dtype, count)], choices=choices)

@@ -16,7 +16,7 @@ from rocpy.cooperative import _simt
 for _name, _address in _simt.symbols().items():
     llvm.add_symbol(_name, _address)
 
-VOID, I8, I32, I64 = ir.VoidType(), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+VOID, I8, I16, I32, I64 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
 BYTES = I8.as_pointer()
 
 _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
@@ -260,6 +260,8 @@ def poison_value(context: Any, dtype: types.Type) -> ir.Value:
     if isinstance(dtype, types.Complex):
         part = poison_value(context, dtype.underlying_float)
         return ir.Constant.literal_struct([part, part])
+    if isinstance(dtype, types.Record):
+        return ir.Constant(data, bytearray(b"\xcd" * dtype.size))
     if isinstance(dtype, types.Integer):
         return ir.Constant(data, int.from_bytes(b"\xcd" * (dtype.bitwidth // 8), "little"))
     return ir.Constant(data, None)
@@ -270,7 +272,9 @@ def poison(_typing: Any, dtype: Any) -> Any:
     """Return the value that stands for an undefined result of the type."""
     result = dtype_of(dtype)
 
-    def codegen(context: Any, _builder: Any, _signature: Any, _arguments: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        if isinstance(result, types.Record):
+            return cgutils.global_constant(builder, "rocpy_poison", poison_value(context, result))
         return ir.Constant(ir.IntType(1), 0) if result == types.boolean else poison_value(context, result)
 
     return result(dtype), codegen

@@ -12,8 +12,8 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
-from rocpy.cooperative.numba_primitives import Call, Plan, builds
-from rocpy.cooperative.numba_reduce import make_own
+from rocpy.cooperative.numba_primitives import Call, Plan, builds, plain, with_constants
+from rocpy.cooperative.numba_reduce import make_put
 from rocpy.cooperative.numba_runtime import arrive, group_rank, group_size, open_slots, release
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
@@ -61,7 +61,7 @@ def _build(call: Call) -> Plan:
             raise refuse(f"{call.name}: a Python function has no known neutral element; give initial=")
         start = chosen.identity
     aggregate = bool(call.literal("aggregate", bool))
-    parameters = {"group": call.group, "value": types.unliteral(call.types["value"])}
+    parameters = {"group": call.group, "value": plain(call.types["value"])}
     if initial:
         parameters["initial"] = dtype
     if prefix:
@@ -69,37 +69,27 @@ def _build(call: Call) -> Plan:
     elif call.given("state"):
         raise refuse(f"{call.name}: state is what prefix= changes, which is not given")
     function = _function(chosen, dtype, count, exclusive, start, initial or prefix, prefix, aggregate)
+    names = ["group", "value", "initial", "prefix", "state", "out"]
+    constants: dict[str, Any] = {name: None for name in names[2:5] if name not in parameters}
     outputs = [ThreadDataType(dtype, count)] if count else []
     result: types.Type = types.none
     if count and aggregate:
         result = dtype
     elif not count:
+        constants["out"] = None
         result = types.Tuple([dtype, dtype]) if aggregate else dtype
-    return Plan(_with_options(function, initial, prefix, count), parameters, result, outputs)
+    made = with_constants(function, tuple(names), constants)
+    choices = {"dtype": dtype, "items": count, "op": chosen, "exclusive": exclusive, "aggregate": aggregate}
+    return Plan(made, parameters, result, outputs, choices=choices)
 
 
 def _prefix_types(call: Call) -> tuple[types.Type, types.Type]:
-    function, state = call.types["prefix"], types.unliteral(call.types["state"])
+    function, state = call.types["prefix"], plain(call.types["state"])
     if not isinstance(function, types.Dispatcher):
         raise refuse(f"{call.name}: prefix is {function}; it must be a Python function of (state, aggregate)")
     if not isinstance(state, types.Array):
         raise refuse(f"{call.name}: state is {state}; give state=, an array of the block or of the grid, with prefix=")
     return function, state
-
-
-def _with_options(function: Any, initial: bool, prefix: bool, count: int) -> Any:
-    """Give the function the parameters of the plan, in their order."""
-    if count:
-        if initial:
-            return lambda group, value, initial, out: function(group, value, initial, None, out)
-        if prefix:
-            return lambda group, value, prefix, state, out: function(group, value, prefix, state, out)
-        return lambda group, value, out: function(group, value, None, None, out)
-    if initial:
-        return lambda group, value, initial: function(group, value, initial, None, None)
-    if prefix:
-        return lambda group, value, prefix, state: function(group, value, prefix, state, None)
-    return lambda group, value: function(group, value, None, None, None)
 
 
 def _function(  # noqa: C901 - the forms of one function
@@ -109,27 +99,27 @@ def _function(  # noqa: C901 - the forms of one function
     exclusive: bool,
     start: Any,
     begins: bool,
-    prefix: bool,
+    has_prefix: bool,
     aggregate: bool,
 ) -> Any:
     combine = chosen.combine
-    own, scan = make_own(combine, count), make_inclusive(chosen)
+    put, scan = make_put(combine, count), make_inclusive(chosen)
     cast = operators.caster(dtype)
     has_start = start is not None
     neutral = start if has_start else 0
-    first = _first_of(prefix=prefix, begins=begins)
+    first = _first_of(has_prefix=has_prefix, begins=begins)
 
     # Slots: totals of the threads, scanned; then what comes before the first; then the total of all.
     @register_jitable
-    def scanned(group: Any, value: Any, option: Any, state: Any) -> Any:
+    def scanned(group: Any, value: Any, initial: Any, prefix: Any, state: Any) -> Any:
         size = group_size(group)
         slots = open_slots(group, dtype, 3)
-        slots[group_rank(group)] = own(value)
+        put(slots, group_rank(group), value)
         if arrive(group):
             scan(slots, size)
             slots[2 * size] = slots[size - 1]
             if begins:
-                before = cast(first(option, state, slots[size - 1]))
+                before = cast(first(initial, prefix, state, slots[size - 1]))
                 slots[size] = before
                 for i in range(size):
                     slots[i] = combine(before, slots[i])
@@ -144,16 +134,16 @@ def _function(  # noqa: C901 - the forms of one function
     def before(slots: Any, rank: int, size: int) -> Any:
         return slots[rank - 1] if rank > 0 else slots[size]
 
-    def scalar(group: Any, value: Any, option: Any, state: Any, _out: Any) -> Any:
-        slots = scanned(group, value, option, state)
+    def scalar(group: Any, value: Any, initial: Any, prefix: Any, state: Any, _out: Any) -> Any:
+        slots = scanned(group, value, initial, prefix, state)
         rank, size = group_rank(group), group_size(group)
         result = before(slots, rank, size) if exclusive else slots[rank]
         if aggregate:
             return result, slots[2 * size]
         return result
 
-    def items(group: Any, value: Any, option: Any, state: Any, out: Any) -> Any:
-        slots = scanned(group, value, option, state)
+    def items(group: Any, value: Any, initial: Any, prefix: Any, state: Any, out: Any) -> Any:
+        slots = scanned(group, value, initial, prefix, state)
         rank, size = group_rank(group), group_size(group)
         held = value[0]
         if known or rank > 0:
@@ -177,9 +167,9 @@ def _function(  # noqa: C901 - the forms of one function
     return register_jitable(items if count else scalar)
 
 
-def _first_of(*, prefix: bool, begins: bool) -> Any:
-    if prefix:
-        return register_jitable(lambda option, state, total: option(state, total))
+def _first_of(*, has_prefix: bool, begins: bool) -> Any:
+    if has_prefix:
+        return register_jitable(lambda _initial, prefix, state, total: prefix(state, total))
     if begins:
-        return register_jitable(lambda option, _state, _total: option)
-    return register_jitable(lambda _option, _state, total: total)
+        return register_jitable(lambda initial, _prefix, _state, _total: initial)
+    return register_jitable(lambda _initial, _prefix, _state, total: total)

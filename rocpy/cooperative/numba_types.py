@@ -255,11 +255,32 @@ def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: 
     memory = cgutils.alloca_once(builder, ir.ArrayType(element, max(count, 1)))
     memory.align = 16
     first = builder.bitcast(memory, element.as_pointer())
-    if not isinstance(type_.dtype, types.Record):
-        wanted = builder.icmp_signed("!=", runtime.load_word(builder, WORDS["debug"]), I32(0))
-        with cgutils.if_unlikely(builder, wanted), cgutils.for_range(builder, I64(count)) as loop:
-            builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
+    wanted = builder.icmp_signed("!=", runtime.load_word(builder, WORDS["debug"]), I32(0))
+    with cgutils.if_unlikely(builder, wanted), cgutils.for_range(builder, I64(count)) as loop:
+        builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
     return runtime.array_at(context, builder, type_, first, shape)
+
+
+def first_element(context: Any, builder: ir.IRBuilder, type_: types.Array, array: ir.Value) -> ir.Value:
+    """Return element 0 of an array; of structured values the place, as Numba does."""
+    from numba.np import arrayobj
+
+    data = arrayobj.make_array(type_)(context, builder, array).data
+    return arrayobj.load_item(context, builder, type_, data)
+
+
+def own_copy(context: Any, builder: ir.IRBuilder, type_: types.Type, value: ir.Value) -> ir.Value:
+    """Return a value whose structured parts lie in the frame of the function that is being compiled."""
+    if isinstance(type_, types.Record):
+        place = cgutils.alloca_once(builder, context.get_data_type(type_))
+        place.align = 16
+        builder.store(builder.load(value), place)
+        return place
+    if isinstance(type_, types.BaseTuple) and any(isinstance(each, types.Record) for each in type_):
+        parts = cgutils.unpack_tuple(builder, value, count=len(type_))
+        copies = [own_copy(context, builder, each, part) for each, part in zip(type_, parts, strict=True)]
+        return context.make_tuple(builder, type_, copies)
+    return value
 
 
 @intrinsic(prefer_literal=True)

@@ -10,6 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from .primitive_orders import (
+    decode_oracle,
+    difference_oracle,
+    discontinuity_oracle,
+    histogram_oracle,
+    merge_sort_oracle,
+    radix_sort_oracle,
+    topk_oracle,
+)
+
 Array = np.ndarray
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -112,6 +122,11 @@ def reduce_oracle(case: PrimitiveCase) -> tuple[Array, Array]:
     return np.array(results).astype(case.dtype), np.array(bounds)
 
 
+def batched_oracle(values: Array, op: str) -> Array:
+    """Return the reduction of each slot over a group's threads; exact where the values are small integers."""
+    return _UFUNCS[op].reduce(values, axis=0, dtype=values.dtype)
+
+
 def scan_oracle(case: PrimitiveCase) -> tuple[Array, Array]:
     """Return the inclusive scan of each group, one row for each thread, and a bound on its error.
 
@@ -199,6 +214,13 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "vote": vote_oracle,
     "memory": memory_oracle,
     "exchange": exchange_oracle,
+    "merge sort": merge_sort_oracle,
+    "radix sort": radix_sort_oracle,
+    "top-k": topk_oracle,
+    "discontinuity": discontinuity_oracle,
+    "adjacent difference": difference_oracle,
+    "run length": decode_oracle,
+    "histogram": histogram_oracle,
 }
 
 

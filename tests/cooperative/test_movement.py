@@ -195,7 +195,7 @@ def test_scatter(after, rng):
         ("coop.load(coop.this_block(), x, coop.ThreadData(2, np.float64), algorithm='fast')", "must be one of: direct"),
         ("coop.load(coop.this_block(), x, coop.ThreadData(2, np.float64), oob_default=1)", "which is not given"),
         ("coop.load(coop.this_block(), 1, coop.ThreadData(2, np.float64))", "an array of one dimension"),
-        ("coop.exchange(coop.this_block(), coop.ThreadData(2, np.int64), 'scatter_to_blocked')", "ranks is for"),
+        ("coop.exchange(coop.this_block(), coop.ThreadData(2, np.int64), 'scatter_to_blocked')", "which needs ranks"),
     ],
 )
 def test_wrong_calls(statement, message, tmp_path):
