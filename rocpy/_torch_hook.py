@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Brings in rocpy.torch when it is needed and no sooner: at a tensor that needs it, and at torch's compiler."""
+"""Brings in rocpy.torch when it is needed and no sooner: at a tensor, at torch's compiler, at a process group."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -14,15 +14,21 @@ from typing import Any
 from rocpy._operand import set_torch_dispatcher
 
 _COMPILER = "torch._dynamo"
+_DISTRIBUTED = "torch.distributed.distributed_c10d"
 
 
 def install() -> None:
-    """Register what calls torch's dispatcher, and have the compiler told of rocpy.matmul once it is there."""
+    """Register what calls torch's dispatcher, and tell torch's compiler and torch.distributed once they are there."""
     set_torch_dispatcher(dispatch)
-    if _COMPILER in sys.modules:
-        _tell_compiler()
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    for module, tell in ((_COMPILER, _tell_compiler), (_DISTRIBUTED, _tell_distributed)):
+        if module in sys.modules:
+            tell()
+        elif not any(isinstance(finder, _Finder) and finder.module == module for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder(module, tell))
+
+
+def autoload() -> None:
+    """Do nothing: torch calls this entry point of ``torch.backends`` when it is imported, and so imports rocpy."""
 
 
 def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -38,8 +44,24 @@ def _tell_compiler() -> None:
     register()
 
 
+def _tell_distributed() -> None:
+    backend = sys.modules[_DISTRIBUTED].Backend
+    if "rocpy" not in backend.backend_list:
+        backend.register_backend("rocpy", _process_group, devices=["cpu", "cuda"])
+
+
+def _process_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    from rocpy.torch._process_group import create
+
+    return create(store, rank, size, timeout)
+
+
 class _Finder(MetaPathFinder):
-    """Sees the import of torch's compiler, which is loaded at the first use of it, and no other."""
+    """Sees the import of one module of torch's, which is loaded when it is first used, and no other."""
+
+    def __init__(self, module: str, tell: Callable[[], None]) -> None:
+        self.module = module
+        self._tell = tell
 
     def find_spec(
         self,
@@ -47,21 +69,22 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None,  # noqa: ARG002
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Return the compiler's own spec, with a loader that tells it of rocpy afterwards."""
-        if fullname != _COMPILER:
+        """Return the module's own spec, with a loader that tells it of rocpy afterwards."""
+        if fullname != self.module:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self._tell)
         return spec
 
 
 class _Loader(Loader):
-    """Loads the compiler as its own loader does, then tells it."""
+    """Loads a module as its own loader does, then tells it."""
 
-    def __init__(self, own: Loader) -> None:
+    def __init__(self, own: Loader, tell: Callable[[], None]) -> None:
         self._own = own
+        self._tell = tell
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
@@ -73,4 +96,4 @@ class _Loader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
         self._own.exec_module(module)
-        _tell_compiler()
+        self._tell()

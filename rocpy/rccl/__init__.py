@@ -14,12 +14,14 @@ from rocpy.errors import (
     RcclSystemError,
     RemoteError,
 )
+from rocpy.rccl._carried import CarriedCommunicator
 from rocpy.rccl._communicator import Communicator, UniqueId, status
 from rocpy.rccl._group import group
 from rocpy.rccl._work import Work
 from rocpy.rccl.communicator import PreMulSum
 
 __all__ = [
+    "CarriedCommunicator",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
     "Communicator",

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""How processes find each other: a launcher's variables, and a meeting over TCP or in a folder for one unique id."""
+"""How processes find each other: a launcher's variables, and a meeting for one unique id, over TCP or by notes."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +15,46 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rocpy.errors import CollectiveTimeoutError, InvalidArgumentError, InvalidUsageError, RcclSystemError
+from rocpy import platform
+from rocpy.errors import InvalidArgumentError, InvalidUsageError, RcclSystemError
+from rocpy.rccl import _library
+from rocpy.rccl._bootstrap_boards import Board, FolderBoard, MpiBoard, late, meet_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 POLL_S = 0.02
+# Of a line over TCP: the answer names the machine of each rank.
+MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """What a launcher told this process: its rank, how many there are, and its number on this machine."""
+    """What a launcher told this process: its rank, how many there are, and, perhaps, its number on this machine."""
 
     rank: int
     nranks: int
-    local_rank: int
+    local_rank: int | None
     launcher: str
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What a rank knows when all have met.
+
+    Parameters
+    ----------
+    facts
+        Who this is; the number on its machine is known now.
+    unique_id
+        Of the communicator to be.
+    hosts
+        Names of the machines that the ranks are on, each once.
+    """
+
+    facts: LaunchFacts
+    unique_id: bytes
+    hosts: tuple[str, ...]
 
 
 # Launcher -> the variables of rank, number of ranks, and rank on the machine.
@@ -56,6 +82,10 @@ def _snapshot() -> Mapping[str, str]:
         "SLURM_LOCALID": os.environ.get("SLURM_LOCALID"),
         "MASTER_ADDR": os.environ.get("MASTER_ADDR"),
         "MASTER_PORT": os.environ.get("MASTER_PORT"),
+        "SLURM_JOB_ID": os.environ.get("SLURM_JOB_ID"),
+        "SLURM_STEP_ID": os.environ.get("SLURM_STEP_ID"),
+        "SLURM_STEP_NODELIST": os.environ.get("SLURM_STEP_NODELIST"),
+        "SLURM_JOB_NODELIST": os.environ.get("SLURM_JOB_NODELIST"),
     }
     return {name: value for name, value in names.items() if value is not None}
 
@@ -85,7 +115,7 @@ def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
             continue
         try:
             rank, nranks = int(known[rank_name]), int(known[size_name])
-            local_rank = int(known.get(local_name, known[rank_name]))
+            local_rank = int(known[local_name]) if local_name in known else None
         except ValueError:
             raise InvalidArgumentError(
                 f"{rank_name}={known[rank_name]!r} and {size_name}={known[size_name]!r} must be numbers"
@@ -125,66 +155,172 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
     return chosen
 
 
-def _late(missing: Sequence[int], where: str) -> CollectiveTimeoutError:
-    return CollectiveTimeoutError(
-        f"the ranks {list(missing)} did not come to {where} in time; look at their output, and at the number of "
-        "processes started",
-        waiting_for=missing,
-        op="init",
+def introduction() -> dict[str, Any]:
+    """Return what a rank says of itself at a meeting: all must have the same RCCL, and be within its reach."""
+    try:
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        machine = socket.gethostname()
+    return {
+        "version": _library.library_version(),
+        "machine": machine,
+        "host": socket.gethostname(),
+        # The host platform's ranks share memory.
+        "reach": "machine" if platform.current().is_emulated else "any",
+    }
+
+
+def default_address(facts: LaunchFacts, known: Mapping[str, str]) -> str:
+    """Return where the processes of a launcher meet when nobody says it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The launcher tells no address.
+
+    Examples
+    --------
+    >>> from rocpy.rccl._bootstrap import LaunchFacts, default_address
+    >>> default_address(
+    ...     LaunchFacts(0, 2, 0, "Slurm"),
+    ...     {"SLURM_JOB_ID": "123", "SLURM_STEP_ID": "4", "SLURM_STEP_NODELIST": "gpu[07-09,12],login"},
+    ... )
+    'tcp://gpu07:37125'
+    """
+    if "MASTER_PORT" in known:
+        # The launcher's own store listens at the port itself.
+        return f"tcp://{known.get('MASTER_ADDR', 'localhost')}:{int(known['MASTER_PORT']) + 1}"
+    nodes = known.get("SLURM_STEP_NODELIST") or known.get("SLURM_JOB_NODELIST")
+    if facts.launcher == "Slurm" and nodes and "SLURM_JOB_ID" in known:
+        # Steps of a job that run beside each other, and jobs on one node, get ports of their own.
+        port = 20000 + (int(known["SLURM_JOB_ID"]) * 139 + int(known.get("SLURM_STEP_ID", "0")) * 7) % 40000
+        return f"tcp://{first_host(nodes)}:{port}"
+    raise InvalidArgumentError(
+        f'{facts.launcher} tells no MASTER_PORT: pass store="tcp://host:port" or "file:///folder", or import '
+        "mpi4py.MPI before, so that the processes meet by MPI"
     )
 
 
-def meet(facts: LaunchFacts, store: str | None, deadline: float, make_id: Callable[[], bytes], version: int) -> bytes:
-    """Meet the other processes and get the unique id that rank 0 made.
+def first_host(nodes: str) -> str:
+    """Return the first host of a list as Slurm writes it.
+
+    Examples
+    --------
+    >>> from rocpy.rccl._bootstrap import first_host
+    >>> first_host("a[3,5-7]-ib,b2"), first_host("b2,a3")
+    ('a3-ib', 'b2')
+    """
+    match = re.match(r"([^\[,]+)(?:\[([^\],-]+)[^\]]*\]([^,]*))?", nodes)
+    if match is None:
+        raise InvalidArgumentError(f"SLURM_STEP_NODELIST={nodes!r} names no host")
+    return "".join(part or "" for part in match.groups())
+
+
+def _judge(said: Sequence[Mapping[str, Any]], make_id: Callable[[], bytes], any_machine: bool) -> dict[str, Any]:
+    """Return the answer to what the ranks said of themselves, in the order of the ranks."""
+    first = said[0]
+    for rank, theirs in enumerate(said):
+        if theirs["nranks"] != first["nranks"]:
+            return {"problem": f"rank {rank} expects {theirs['nranks']} ranks, rank 0 expects {first['nranks']}"}
+        if theirs["version"] != first["version"]:
+            both = f"rank {rank} has RCCL {theirs['version']}, rank 0 has {first['version']}"
+            return {"problem": f"{both}: install the same on all machines"}
+        if theirs["reach"] == "machine" and theirs["machine"] != first["machine"] and not any_machine:
+            return {
+                "problem": f"rank {rank} is on {theirs['host']}, rank 0 on {first['host']}, and the host platform's "
+                "ranks share the memory of one machine: use Communicator.from_mpi with an mpi4py communicator or "
+                "Communicator.from_torch with a gloo group, over which the collectives can go; RCCL on AMD GPUs "
+                "reaches all machines"
+            }
+    machines = [theirs["machine"] for theirs in said]
+    return {"id": make_id().hex(), "machines": machines, "hosts": [theirs["host"] for theirs in said]}
+
+
+def _met(facts: LaunchFacts, answer: Mapping[str, Any]) -> Meeting:
+    machines, hosts = answer["machines"], answer["hosts"]
+    counted = machines[: facts.rank].count(machines[facts.rank])
+    local_rank = counted if facts.local_rank is None else facts.local_rank
+    names = dict(zip(machines, hosts, strict=True))
+    return Meeting(
+        LaunchFacts(facts.rank, facts.nranks, local_rank, facts.launcher),
+        bytes.fromhex(answer["id"]),
+        tuple(names.values()),
+    )
+
+
+def meet_on_board(
+    board: Board,
+    facts: LaunchFacts,
+    deadline: float,
+    make_id: Callable[[], bytes],
+    said: Mapping[str, Any],
+    *,
+    any_machine: bool = False,
+) -> Meeting:
+    """Meet the other processes by notes.
 
     Parameters
     ----------
+    board
+        Where the notes are.
     facts
         Who this is.
-    store
-        ``tcp://host:port`` or ``file:///folder``; by default the launcher's address.
     deadline
         When to give up, as `time.monotonic` counts.
     make_id
-        Makes an id, on rank 0.
-    version
-        RCCL's; all ranks must have the same.
+        Makes the unique id, on rank 0.
+    said
+        What this rank says of itself, as `introduction` gives it.
+    any_machine
+        Whether ranks on several machines may meet whatever the platform.
 
     Raises
     ------
     CollectiveTimeoutError
         Ranks have not come.
     InvalidUsageError
-        The ranks do not agree on their number or on RCCL's version.
+        The ranks do not agree on their number or on RCCL's version, or are out of the platform's reach.
+    """
+    note = {**said, "nranks": facts.nranks}
+    answer = meet_on(board, facts.rank, facts.nranks, note, deadline, lambda notes: _judge(notes, make_id, any_machine))
+    return _met(facts, answer)
+
+
+def meet(
+    facts: LaunchFacts,
+    store: str | None,
+    deadline: float,
+    make_id: Callable[[], bytes],
+    said: Mapping[str, Any],
+) -> Meeting:
+    """Meet the other processes at an address.
+
+    Parameters
+    ----------
+    store
+        ``tcp://host:port`` or ``file:///folder``; by default the launcher's address, or MPI where mpi4py has
+        initialised it.
+    facts, deadline, make_id, said
+        As for `meet_on_board`, which this raises as.
     """
     if facts.nranks == 1:
-        return make_id()
+        return _met(facts, _judge([{**said, "nranks": 1}], make_id, any_machine=False))
     if store is None:
         known = _snapshot()
-        if "MASTER_PORT" not in known:
-            raise InvalidArgumentError(
-                f'{facts.launcher} tells no MASTER_PORT: pass store="tcp://host:port" or "file:///folder"'
-            )
-        # The launcher's own store listens at the port itself.
-        store = f"tcp://{known.get('MASTER_ADDR', 'localhost')}:{int(known['MASTER_PORT']) + 1}"
+        mpi = sys.modules.get("mpi4py.MPI")
+        if facts.launcher in ("Open MPI", "MPICH") and mpi is not None and mpi.Is_initialized():
+            return meet_on_board(MpiBoard(mpi.COMM_WORLD), facts, deadline, make_id, said)
+        store = default_address(facts, known)
     parts = urlsplit(store)
     if parts.scheme == "tcp" and parts.hostname and parts.port:
         place = (parts.hostname, parts.port)
+        note = {**said, "nranks": facts.nranks}
         if facts.rank == 0:
-            return _serve(place, facts, deadline, make_id(), version)
-        return _ask(place, facts, deadline, version)
+            return _met(facts, _serve(place, facts, deadline, make_id, note))
+        return _met(facts, _ask(place, facts, deadline, note))
     if parts.scheme == "file" and parts.path:
-        return _meet_in_folder(Path(parts.path), facts, deadline, make_id, version)
+        return meet_on_board(FolderBoard(Path(parts.path)), facts, deadline, make_id, said)
     raise InvalidArgumentError(f'store: got {store!r}, expected "tcp://host:port" or "file:///folder"')
-
-
-def _disagreement(rank: int, theirs: Mapping[str, Any], facts: LaunchFacts, version: int) -> str | None:
-    if theirs["nranks"] != facts.nranks:
-        return f"rank {rank} expects {theirs['nranks']} ranks, rank {facts.rank} expects {facts.nranks}"
-    if theirs["version"] != version:
-        both = f"rank {rank} has RCCL {theirs['version']}, rank {facts.rank} has {version}"
-        return f"{both}: install the same on all machines"
-    return None
 
 
 def _line(connection: socket.socket, deadline: float) -> dict[str, Any] | None:
@@ -196,7 +332,7 @@ def _line(connection: socket.socket, deadline: float) -> dict[str, Any] | None:
             part = connection.recv(4096)
         except OSError:
             return None
-        if not part or len(text) > 65536:
+        if not part or len(text) > MOST_BYTES:
             return None
         text += part
     try:
@@ -206,9 +342,12 @@ def _line(connection: socket.socket, deadline: float) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _serve(place: tuple[str, int], facts: LaunchFacts, deadline: float, unique_id: bytes, version: int) -> bytes:
+def _serve(
+    place: tuple[str, int], facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], note: dict[str, Any]
+) -> dict[str, Any]:
     here: dict[int, socket.socket] = {}
-    problem: str | None = None
+    said: dict[int, dict[str, Any]] = {0: note}
+    answer: dict[str, Any] = {}
     try:
         listener = socket.create_server(place)
     except OSError as error:
@@ -216,41 +355,54 @@ def _serve(place: tuple[str, int], facts: LaunchFacts, deadline: float, unique_i
         raise RcclSystemError(problem_text, op="init") from None
     try:
         with listener:
-            while len(here) < facts.nranks - 1 and problem is None:
+            while len(here) < facts.nranks - 1 and not answer:
                 listener.settimeout(max(deadline - monotonic(), 0.001))
                 try:
                     connection, _ = listener.accept()
                 except OSError:
                     break
                 asked = _line(connection, min(deadline, monotonic() + 5))
-                if asked is None or not isinstance(asked.get("rank"), int) or not {"nranks", "version"} <= asked.keys():
+                if asked is None or not isinstance(asked.get("rank"), int) or not note.keys() <= asked.keys():
                     connection.close()  # somebody who came to the wrong door
                     continue
                 rank = asked["rank"]
-                problem = _disagreement(rank, asked, facts, version)
-                if problem is None and (rank in here or not 0 < rank < facts.nranks):
-                    problem = f"rank {rank} came twice, or is none of the {facts.nranks} ranks"
-                here[rank] = connection
-            missing = [rank for rank in range(1, facts.nranks) if rank not in here]
-            answer: dict[str, Any] = {"id": unique_id.hex()}
-            if problem is not None:
-                answer = {"problem": problem}
+                if rank in here or not 0 < rank < facts.nranks:
+                    answer = {"problem": f"rank {rank} came twice, or is none of the {facts.nranks} ranks"}
+                    here.setdefault(facts.nranks + rank, connection)
+                    continue
+                here[rank], said[rank] = connection, asked
+                if asked["nranks"] != facts.nranks:
+                    break
+        missing = [rank for rank in range(facts.nranks) if rank not in said]
+        if not answer:
+            alike = [theirs for theirs in said.values() if theirs["nranks"] == facts.nranks]
+            if len(alike) < len(said):
+                other = next(rank for rank, theirs in said.items() if theirs["nranks"] != facts.nranks)
+                answer = {
+                    "problem": f"rank {other} expects {said[other]['nranks']} ranks, rank 0 expects {facts.nranks}"
+                }
             elif missing:
                 answer = {"missing": missing}
-            for connection in here.values():
-                with suppress(OSError):
-                    connection.sendall(json.dumps(answer).encode() + b"\n")
+            else:
+                answer = _judge([said[rank] for rank in range(facts.nranks)], make_id, any_machine=False)
+        for connection in here.values():
+            with suppress(OSError):
+                connection.sendall(json.dumps(answer).encode() + b"\n")
     finally:
         for connection in here.values():
             connection.close()
-    if problem is not None:
-        raise InvalidUsageError(problem, op="init", rank=facts.rank)
-    if missing:
-        raise _late(missing, f"rank 0 at {place[0]}:{place[1]}")
-    return unique_id
+    return _heard(answer, facts, f"rank 0 at {place[0]}:{place[1]}")
 
 
-def _ask(place: tuple[str, int], facts: LaunchFacts, deadline: float, version: int) -> bytes:
+def _heard(answer: dict[str, Any], facts: LaunchFacts, where: str) -> dict[str, Any]:
+    if "problem" in answer:
+        raise InvalidUsageError(answer["problem"], op="init", rank=facts.rank)
+    if "missing" in answer:
+        raise late(answer["missing"], where)
+    return answer
+
+
+def _ask(place: tuple[str, int], facts: LaunchFacts, deadline: float, note: dict[str, Any]) -> dict[str, Any]:
     where = f"{place[0]}:{place[1]}"
     while True:
         try:
@@ -258,71 +410,12 @@ def _ask(place: tuple[str, int], facts: LaunchFacts, deadline: float, version: i
             break
         except OSError:
             if monotonic() > deadline:
-                raise _late([0], where) from None
+                raise late([0], where) from None
             sleep(POLL_S)
     with connection:
-        connection.sendall(
-            json.dumps({"rank": facts.rank, "nranks": facts.nranks, "version": version}).encode() + b"\n"
-        )
+        connection.sendall(json.dumps({**note, "rank": facts.rank}).encode() + b"\n")
         # Rank 0 keeps the same deadline and names who is missing: it is let speak first.
         answer = _line(connection, deadline + 1)
     if answer is None:
-        raise _late([0], where)
-    if "problem" in answer:
-        raise InvalidUsageError(answer["problem"], op="init", rank=facts.rank)
-    if "missing" in answer:
-        raise _late(answer["missing"], where)
-    return bytes.fromhex(answer["id"])
-
-
-def _write_whole(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
-
-
-def _judge(
-    names: Sequence[Path], facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], version: int
-) -> dict[str, Any]:
-    """Wait, as rank 0, for what the ranks write, and return what they are to be told."""
-    while not all(name.exists() for name in names):
-        if monotonic() > deadline:
-            return {"missing": [rank for rank, name in enumerate(names) if not name.exists()]}
-        sleep(POLL_S)
-    for rank, name in enumerate(names):
-        problem = _disagreement(rank, json.loads(name.read_text(encoding="utf-8")), facts, version)
-        if problem is not None:
-            return {"problem": problem}
-    return {"id": make_id().hex()}
-
-
-def _meet_in_folder(
-    folder: Path, facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], version: int
-) -> bytes:
-    """Meet by files: each rank writes one, rank 0 waits for all of them, writes the id, and clears up in the end."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [folder / f"rank-{rank}" for rank in range(facts.nranks)]
-    said = {"nranks": facts.nranks, "version": version}
-    answer = folder / "id"
-    _write_whole(names[facts.rank], json.dumps(said))
-    if facts.rank == 0:
-        _write_whole(answer, json.dumps(_judge(names, facts, deadline, make_id, version)))
-    # Rank 0 keeps the same deadline and names who is missing: it is let speak first.
-    while not answer.exists():
-        if monotonic() > deadline + 1:
-            names[facts.rank].unlink(missing_ok=True)
-            raise _late([0], str(folder))
-        sleep(POLL_S)
-    content = json.loads(answer.read_text(encoding="utf-8"))
-    names[facts.rank].unlink(missing_ok=True)
-    if facts.rank == 0:
-        # The answer stays until all have read it; the folder may be used again afterwards.
-        patience = max(deadline, monotonic() + 1)
-        while any(name.exists() for name in names) and monotonic() < patience:
-            sleep(POLL_S)
-        answer.unlink(missing_ok=True)
-    if "missing" in content:
-        raise _late(content["missing"], str(folder))
-    if "problem" in content:
-        raise InvalidUsageError(content["problem"], op="init", rank=facts.rank)
-    return bytes.fromhex(content["id"])
+        raise late([0], where)
+    return _heard(answer, facts, where)

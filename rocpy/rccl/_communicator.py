@@ -13,8 +13,8 @@ import numpy as np
 from rocpy.errors import InvalidArgumentError, RocpyWarning
 from rocpy.rccl import _bootstrap, _library, _types
 from rocpy.rccl._call import NAMES
-from rocpy.rccl._collectives import Collectives
 from rocpy.rccl._failures import error_of
+from rocpy.rccl._joining import Joining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +72,8 @@ class UniqueId:
         return f"rocpy.rccl.UniqueId({self._data[:24].hex()}...)"
 
 
-class Communicator(Collectives):
-    """One rank of several that communicate; made by `init`, `init_all` or `from_env`.
+class Communicator(Joining):
+    """One rank of several that communicate; made by `init`, `init_all`, and the ways that begin with ``from_``.
 
     It is a context manager: leaving it normally finalizes it, by an exception aborts it, so that the others are told.
     One communicator belongs to one thread at a time. Operands are C-contiguous arrays of any framework; results are new
@@ -204,50 +204,9 @@ class Communicator(Collectives):
         _alive.update(made)
         return made
 
-    @classmethod
-    def from_env(
-        cls,
-        *,
-        timeout_s: float = 30.0,
-        store: str | None = None,
-        device: Device | int | None = None,
-        name: str = "",
-    ) -> Self:
-        """Join the communicator of all processes that a launcher started: torchrun, Slurm, Open MPI, MPICH.
-
-        Parameters
-        ----------
-        timeout_s
-            As in `init`; it holds for the meeting too.
-        store
-            Where the processes meet: ``"tcp://host:port"``, served by rank 0, or ``"file:///folder"``, which all of
-            them see. By default the host ``MASTER_ADDR`` and the port after ``MASTER_PORT``.
-        device
-            The local rank's number by default.
-        name
-            As in `init`.
-
-        Returns
-        -------
-        Communicator
-            Ready for use.
-
-        Raises
-        ------
-        CollectiveTimeoutError
-            Ranks have not come: ``waiting_for`` names them.
-        InvalidArgumentError
-            There are no variables of a launcher, or they make no sense.
-        """
-        facts = _bootstrap.launch_facts()
-        deadline = monotonic() + timeout_s
-        unique_id = _bootstrap.meet(facts, store, deadline, _library.make_unique_id, _library.library_version())
-        made = cls()
-        left = max(deadline - monotonic(), 0.001)
-        made.begin(facts.nranks, facts.rank, unique_id, facts.local_rank if device is None else device, timeout_s, name)
-        made.finish_init(deadline, left)
-        _alive.add(made)
-        return made
+    def remember(self) -> None:
+        """Have `status` know this communicator. For the ways to make one."""
+        _alive.add(self)
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
         """Wait until every rank has come here.
@@ -381,7 +340,7 @@ class Communicator(Collectives):
                     RocpyWarning,
                     stacklevel=1,
                 )
-        except Exception as error:  # noqa: BLE001  (a destructor has nobody to raise to)
+        except Exception as error:  # noqa: BLE001
             warnings.warn(f"a Communicator could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
 
     def __repr__(self) -> str:

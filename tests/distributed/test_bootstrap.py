@@ -11,7 +11,7 @@ import time
 import pytest
 
 from rocpy import rccl
-from rocpy.rccl._bootstrap import LaunchFacts, launch_facts, meet
+from rocpy.rccl._bootstrap import LaunchFacts, default_address, introduction, launch_facts, meet
 
 
 def free_port():
@@ -19,14 +19,14 @@ def free_port():
         return server.getsockname()[1]
 
 
-def meet_all(store, facts, *, seconds=10.0, versions=None):
-    """What each of some ranks gets, or raises."""
+def meet_all(store, facts, *, seconds=10.0, **said):
+    """What each of some ranks gets, or raises; `said` are lists of what the ranks say of themselves."""
     results = {}
 
     def run(fact):
-        version = 23004 if versions is None else versions[fact.rank]
+        note = introduction() | {name: values[fact.rank] for name, values in said.items()}
         try:
-            results[fact.rank] = meet(fact, store, time.monotonic() + seconds, lambda: b"i" * 128, version)
+            results[fact.rank] = meet(fact, store, time.monotonic() + seconds, lambda: b"i" * 128, note)
         except rccl.RcclError as error:
             results[fact.rank] = error
 
@@ -54,7 +54,30 @@ def store(request, tmp_path):
 
 
 def test_all_get_the_id(store):
-    assert set(meet_all(store, ranks(0, 1, 2, of=3)).values()) == {b"i" * 128}
+    found = meet_all(store, ranks(0, 1, 2, of=3))
+    assert {met.unique_id for met in found.values()} == {b"i" * 128}
+    assert [found[rank].facts for rank in range(3)] == ranks(0, 1, 2, of=3)
+    assert found[0].hosts == (socket.gethostname(),)
+
+
+def test_numbers_on_a_machine_are_counted_where_no_launcher_tells_them(store):
+    facts = [LaunchFacts(rank, 4, None, "test") for rank in range(4)]
+    found = meet_all(store, facts, machine=list("abab"), host=list("xyxy"), reach=["any"] * 4)
+    assert [found[rank].facts.local_rank for rank in range(4)] == [0, 0, 1, 1]
+    assert found[3].hosts == ("x", "y")
+
+
+def test_machines_out_of_reach_are_named(store):
+    found = meet_all(store, ranks(0, 1, of=2), machine=["a", "b"], host=["ant", "bee"], reach=["machine"] * 2)
+    assert all(isinstance(error, rccl.InvalidUsageError) for error in found.values())
+    assert "rank 1 is on bee, rank 0 on ant" in str(found[0])
+    assert "from_mpi" in str(found[1])
+
+
+def test_ranks_that_count_differently_are_told(store):
+    found = meet_all(store, [LaunchFacts(0, 2, 0, "test"), LaunchFacts(1, 3, 1, "test")], seconds=2.0)
+    assert isinstance(found[0], rccl.InvalidUsageError)
+    assert "rank 1 expects 3 ranks, rank 0 expects 2" in str(found[1])
 
 
 def test_missing_ranks_are_named(store):
@@ -64,7 +87,7 @@ def test_missing_ranks_are_named(store):
 
 
 def test_disagreement_is_told_to_all(store):
-    found = meet_all(store, ranks(0, 1, of=2), versions=[23004, 22707])
+    found = meet_all(store, ranks(0, 1, of=2), version=[23004, 22707])
     assert all(isinstance(error, rccl.InvalidUsageError) for error in found.values())
     assert "RCCL 22707" in str(found[1])
 
@@ -99,7 +122,11 @@ def test_launchers_variables():
     with pytest.raises(rccl.InvalidArgumentError, match="none of the 4 ranks"):
         launch_facts({"RANK": "4", "WORLD_SIZE": "4"})
     with pytest.raises(rccl.InvalidArgumentError, match="tcp://host:port"):
-        meet(ranks(0, of=2)[0], "udp://here", time.monotonic() + 1, bytes, 1)
+        meet(ranks(0, of=2)[0], "udp://here", time.monotonic() + 1, bytes, {})
+    assert launch_facts({"RANK": "0", "WORLD_SIZE": "1"}).local_rank is None
+    assert default_address(LaunchFacts(0, 2, 0, "torchrun"), {"MASTER_PORT": "7"}) == "tcp://localhost:8"
+    with pytest.raises(rccl.InvalidArgumentError, match="MPICH tells no MASTER_PORT"):
+        default_address(LaunchFacts(0, 2, 0, "MPICH"), {})
 
 
 PROGRAM = """

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""Lanes of a process group, which run a communicator's jobs in their order, and the Work that torch gets of them."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch.distributed import Work as TorchWork
+
+from rocpy.errors import ClosedError, CollectiveTimeoutError
+from rocpy.runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from rocpy.rccl import Communicator
+
+__all__ = ["How", "Job", "Lane", "LaneWork"]
+
+# What a call is told beside its operands: its deadline and its stream.
+How: TypeAlias = dict[str, Any]
+Job: TypeAlias = "Callable[[Communicator, How], None]"
+
+
+class LaneWork(TorchWork):  # type: ignore[misc]
+    """An operation of a process group, going on or done.
+
+    Parameters
+    ----------
+    tensors
+        What its future gives.
+    source
+        The rank that a receive takes from.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor], source: int = -1) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._source = source
+        self._lock = threading.Lock()
+        self._ended: threading.Event | None = None
+        self._future: torch.futures.Future[Any] | None = None
+        self._is_done = False
+        self._error: BaseException | None = None
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Note that the operation is through, and tell those who wait."""
+        with self._lock:
+            self._error = error
+            self._is_done = True
+            ended, future = self._ended, self._future
+        if ended is not None:
+            ended.set()
+        if future is not None:
+            self._tell(future)
+
+    def _tell(self, future: torch.futures.Future[Any]) -> None:
+        if isinstance(self._error, Exception):
+            future.set_exception(self._error)
+        else:
+            future.set_result(self._tensors)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the operation is done; what it failed with is raised.
+
+        Parameters
+        ----------
+        timeout
+            How long; by default as long as the operation itself may take.
+
+        Raises
+        ------
+        RcclError
+            What the operation came to; `CollectiveTimeoutError` when the time is over first.
+        """
+        if not self.is_completed():
+            with self._lock:
+                if self._ended is None:
+                    self._ended = threading.Event()
+                if self.is_completed():
+                    self._ended.set()
+            seconds = timeout.total_seconds() if timeout is not None else 0
+            if not self._ended.wait(seconds if seconds > 0 else None):
+                raise CollectiveTimeoutError(
+                    f"the operation was not done after {seconds:g} s; it goes on, and may be waited for again",
+                    op="wait",
+                )
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        """Wait, as `wait` does."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether it is through, well or not."""
+        return self._is_done
+
+    def is_success(self) -> bool:
+        """Whether it is through and has not failed."""
+        return self._is_done and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """Return what it failed with."""
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the tensors that it filled."""
+        return self._tensors
+
+    def source_rank(self) -> int:
+        """Return the rank that a receive took from."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Return a future that ends with the operation."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+            is_done = self._is_done
+        if is_done:
+            self._tell(self._future)
+        return self._future
+
+
+class Lane:
+    """Runs the jobs of one communicator in their order: on the caller's thread where it waits anyway, else on its own.
+
+    Parameters
+    ----------
+    name
+        Of the thread.
+    make
+        Joins the communicator, when the first job comes.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Communicator]) -> None:
+        self._name = name
+        self._make = make
+        self._running = threading.Lock()
+        self._counting = threading.Lock()
+        self._jobs: SimpleQueue[tuple[Job, LaneWork, float, bool] | None] = SimpleQueue()
+        self._waiting = 0
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self.communicator: Communicator | None = None
+        # Not the null stream: other lanes of the process would wait for this one's peers.
+        self._stream: Stream | None = None
+
+    def join(self) -> Communicator:
+        """Return the communicator, joined now if it has not been."""
+        if self._is_closed:
+            raise ClosedError(f"the process group of {self._name} was shut down")
+        if self.communicator is None:
+            self.communicator = self._make()
+            self._stream = Stream(self.communicator.device_index, nonblocking=True)
+        return self.communicator
+
+    def _carry_out(self, job: Job, seconds: float, in_own_stream: bool) -> None:
+        with self._running:
+            comm = self.join()
+            job(comm, {"timeout_s": seconds, "stream": self._stream if in_own_stream else None})
+
+    def run(
+        self, job: Job, work: LaneWork, seconds: float, *, is_asynchronous: bool, in_own_stream: bool = True
+    ) -> LaneWork:
+        """Run a job, or have it run, after those before it.
+
+        Parameters
+        ----------
+        job
+            Called with the communicator and what its calls are told.
+        work
+            Ends with the job.
+        seconds
+            How long each of its calls may take.
+        is_asynchronous
+            Whether it may go on after this has returned.
+        in_own_stream
+            Whether its calls run in the lane's stream, not in the current one of their operands' framework.
+        """
+        if is_asynchronous or self._waiting:
+            with self._counting:
+                self._waiting += 1
+                self._jobs.put((job, work, seconds, in_own_stream))
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                    self._thread.start()
+        else:
+            self._carry_out(job, seconds, in_own_stream)
+            work.finish()
+        return work
+
+    def _serve(self) -> None:
+        while (entry := self._jobs.get()) is not None:
+            job, work, seconds, in_own_stream = entry
+            try:
+                self._carry_out(job, seconds, in_own_stream)
+            except BaseException as error:  # noqa: BLE001  (raised to whoever waits for the work)
+                work.finish(error)
+            else:
+                work.finish()
+            with self._counting:
+                self._waiting -= 1
+
+    def close(self, timeout_s: float) -> None:
+        """Let the jobs end, then finalize the communicator; raises what that comes to."""
+        self._is_closed = True
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(timeout_s)
+        if self.communicator is not None and not self.communicator.is_closed:
+            self.communicator.finalize(timeout_s=timeout_s)
+
+    def abort(self) -> None:
+        """End whatever runs."""
+        self._is_closed = True
+        if self.communicator is not None:
+            self.communicator.abort()
+        if self._thread is not None:
+            self._jobs.put(None)

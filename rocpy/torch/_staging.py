@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""From torch's tensors to memory that RCCL takes and back: types it lacks, strides, lists of pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ReduceOp
+
+from rocpy.errors import InvalidOperandError, UnsupportedError
+
+if TYPE_CHECKING:
+    from rocpy.rccl import Communicator
+
+__all__ = ["bound", "copied", "dense", "operator_of", "reduced", "reducible", "spread"]
+
+_OWN = (
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+)
+_OPERATORS = (
+    (ReduceOp.SUM, "sum"),
+    (ReduceOp.AVG, "avg"),
+    (ReduceOp.PRODUCT, "prod"),
+    (ReduceOp.MAX, "max"),
+    (ReduceOp.MIN, "min"),
+)
+_OF_TRUTHS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}
+
+
+def operator_of(op: Any) -> str | float:
+    """Return the operator's name, or the factor of a pre-multiplied sum.
+
+    Raises
+    ------
+    UnsupportedError
+        RCCL has none such: the bitwise ones.
+    """
+    for known, name in _OPERATORS:
+        if op == known:
+            return name
+    if op == ReduceOp.PREMUL_SUM:
+        return float(op.factor)
+    raise UnsupportedError(f"op: RCCL has no {op}; use SUM, AVG, PRODUCT, MAX, MIN, or a pre-multiplied sum")
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """Return a tensor's values without its history.
+
+    Raises
+    ------
+    InvalidOperandError
+        It is sparse.
+    """
+    if tensor.is_sparse or tensor.layout != torch.strided:
+        raise InvalidOperandError(f"tensor: layout {tensor.layout}; collectives take dense tensors: call to_dense()")
+    return tensor.detach()
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """Return a tensor's elements in one row, for what only moves them: as bytes where RCCL lacks their type."""
+    row = dense(tensor).contiguous().reshape(-1)
+    return row if row.dtype in _OWN else row.view(torch.uint8)
+
+
+def spread(row: Tensor, target: Tensor) -> None:
+    """Put a row that `copied` made of a tensor back into it, unless it is the tensor's own memory."""
+    if row.data_ptr() == target.data_ptr() or row.numel() == 0:
+        return
+    target.detach().copy_(row.view(target.dtype).view(target.shape))
+
+
+def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | float]:
+    """Return a tensor as RCCL reduces it, and the operator: booleans as bytes, int16 as int32, complex as pairs.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such reduction.
+    """
+    held = dense(tensor)
+    if held.dtype == torch.bool:
+        if operator not in _OF_TRUTHS:
+            raise UnsupportedError(f"op: {operator} of booleans; use SUM, MAX, PRODUCT or MIN")
+        return held.contiguous().view(torch.uint8), _OF_TRUTHS[str(operator)]
+    if held.dtype == torch.int16:
+        if operator == "avg":
+            raise UnsupportedError("op: AVG of int16; use SUM and divide")
+        return held.to(torch.int32).contiguous(), operator
+    if held.is_complex():
+        if operator not in ("sum", "avg") and not isinstance(operator, float):
+            raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
+        return torch.view_as_real(held.resolve_conj()).contiguous(), operator
+    return held.resolve_neg().contiguous(), operator
+
+
+def reduced(row: Tensor, target: Tensor) -> None:
+    """Put what `reducible` made of a tensor back into it, unless it is the tensor's own memory."""
+    if row.data_ptr() == target.data_ptr() or row.numel() == 0:
+        return
+    held = target.detach()
+    if held.dtype == torch.bool:
+        held.copy_(row.view(torch.bool).view(held.shape))
+    elif held.is_complex():
+        held.copy_(torch.view_as_complex(row.view(*held.shape, 2)))
+    else:
+        held.copy_(row.view(held.shape))
+
+
+def bound(comm: Communicator, operator: str | float, row: Tensor) -> Any:
+    """Return the operator as a call on a communicator takes it."""
+    return operator if isinstance(operator, str) else comm.premul_sum(operator, str(row.dtype).removeprefix("torch."))

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+"""torch.distributed over rocpy in two processes: DDP and FSDP train as over gloo, objects and subgroups work."""
+
+import subprocess
+import sys
+
+import pytest
+import torch_ranks
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def workers():
+    made = torch_ranks.Workers(2)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp", "fully_shard"])
+def test_training_gives_gloos_losses(workers, tmp_path, kind):
+    expected = workers(torch_ranks.train, kind, "gloo", str(tmp_path / "gloo"))
+    found = workers(torch_ranks.train, kind, "rocpy", str(tmp_path / "rocpy"))
+    for (losses, count, name), (wanted, _, _) in zip(found, expected, strict=True):
+        assert name == "rocpy"
+        assert count > 6
+        # Two ranks: a sum has one order, so the bits are the same.
+        assert losses == wanted
+        assert losses[-1] < losses[0]
+
+
+def test_objects_subgroups_and_batches(workers, tmp_path):
+    found = workers(torch_ranks.objects, str(tmp_path / "store"))
+    for rank, (gathered, told, ones, received) in enumerate(found):
+        assert gathered == [0, 1]
+        assert told == [("root", 7)]
+        assert ones == [2.0] * 3
+        assert received == [1.0 - rank + i for i in range(5)]
+
+
+def test_the_backend_registers_itself():
+    program = "import torch.distributed as d; print('rocpy' in d.Backend.backend_list, 'rocpy.torch' in __import__('sys').modules)"  # noqa: E501
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]
