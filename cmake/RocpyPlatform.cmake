@@ -7,27 +7,11 @@
 find_package(Python REQUIRED COMPONENTS Interpreter)
 
 get_filename_component(ROCPY_SOURCE_ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
-set(ROCPY_SANITIZE "" CACHE STRING "Sanitizer of the host platform and the C++ tests: thread or address")
-set_property(CACHE ROCPY_SANITIZE PROPERTY STRINGS "" thread address)
+include(RocpySanitize)
 
 # CMake's own WHOLE_ARCHIVE asks for --push-state, which zig's linker lacks.
 set(CMAKE_LINK_LIBRARY_USING_rocpy_whole "-Wl,--whole-archive" "<LINK_ITEM>" "-Wl,--no-whole-archive")
 set(CMAKE_LINK_LIBRARY_USING_rocpy_whole_SUPPORTED TRUE)
-
-# rocpy_sanitize(<target>): what ROCPY_SANITIZE asks for.
-function(rocpy_sanitize target)
-  if(ROCPY_SANITIZE STREQUAL "thread")
-    set(flags -fsanitize=thread)
-  elseif(ROCPY_SANITIZE STREQUAL "address")
-    set(flags -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-  elseif(ROCPY_SANITIZE)
-    message(FATAL_ERROR "ROCPY_SANITIZE is \"${ROCPY_SANITIZE}\"; it can be empty, thread or address")
-  else()
-    return()
-  endif()
-  target_compile_options(${target} PRIVATE ${flags} -g -fno-omit-frame-pointer)
-  target_link_options(${target} PRIVATE ${flags})
-endfunction()
 
 function(rocpy_platform name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;FACADES")

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: MIT
 # The driver of hipBLASLt's C ABI: the shared case list, many threads, and, without a sanitizer, what an epilogue allocates.
-set(driver_cases ${CMAKE_CURRENT_BINARY_DIR}/cases.json)
-add_custom_command(
-  OUTPUT ${driver_cases}
-  COMMAND Python::Interpreter ${ROCPY_SOURCE_ROOT}/rocpy/testing/cases.py --tier quick --output ${driver_cases}
-  DEPENDS ${ROCPY_SOURCE_ROOT}/rocpy/testing/cases.py
-  VERBATIM)
-add_custom_target(driver_cases ALL DEPENDS ${driver_cases})
+set(testing ${ROCPY_SOURCE_ROOT}/rocpy/testing)
+# With a sanitizer the large cases take too long, and show nothing that the small ones do not.
+set(driver_limit 1e9)
+if(ROCPY_SANITIZE)
+  set(driver_limit 3e6)
+endif()
+foreach(set IN ITEMS quick scratch)
+  set(driver_${set} ${CMAKE_CURRENT_BINARY_DIR}/driver_${set}.json)
+  add_custom_command(
+    OUTPUT ${driver_${set}}
+    BYPRODUCTS ${CMAKE_CURRENT_BINARY_DIR}/driver_${set}.bin
+    COMMAND Python::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/driver_cases.py ${set} --max-flops ${driver_limit} --output ${driver_${set}}
+    DEPENDS driver_cases.py ${testing}/cases.py ${testing}/oracles.py ${testing}/runner.py ${testing}/tolerance.py
+    VERBATIM)
+endforeach()
+add_custom_target(driver_cases ALL DEPENDS ${driver_quick} ${driver_scratch})
 
 set(driver_programs driver)
 if(NOT ROCPY_SANITIZE)
@@ -22,17 +31,12 @@ foreach(program IN LISTS driver_programs)
   rocpy_sanitize(${program})
 endforeach()
 
-# With a sanitizer the large cases take too long, and show nothing that the small ones do not.
-set(driver_limit 1e9)
-if(ROCPY_SANITIZE)
-  set(driver_limit 3e6)
-endif()
-add_test(NAME driver COMMAND driver ${driver_cases} --max-flops ${driver_limit})
-add_test(NAME driver_threads COMMAND driver ${driver_cases} --threads 8 --rounds 60)
-add_test(NAME driver_threads_stress COMMAND driver ${driver_cases} --threads 4 --rounds 20)
+add_test(NAME driver COMMAND driver ${driver_quick} --max-flops ${driver_limit})
+add_test(NAME driver_threads COMMAND driver ${driver_quick} --threads 8 --rounds 60)
+add_test(NAME driver_threads_stress COMMAND driver ${driver_quick} --threads 4 --rounds 20)
 set_tests_properties(driver driver_threads driver_threads_stress PROPERTIES TIMEOUT 300)
 set_tests_properties(driver_threads_stress PROPERTIES ENVIRONMENT ROCPY_HOST_STRESS=1)
 if(NOT ROCPY_SANITIZE)
-  add_test(NAME driver_scratch COMMAND driver_scratch)
+  add_test(NAME driver_scratch COMMAND driver_scratch ${driver_scratch})
   set_tests_properties(driver_scratch PROPERTIES TIMEOUT 300)
 endif()

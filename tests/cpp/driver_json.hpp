@@ -19,10 +19,14 @@ struct Json {
   std::vector<std::pair<std::string, Json>> members;
 
   const Json &at(const std::string &key) const {
-    for (const auto &member : members) {
-      if (member.first == key) return member.second;
-    }
+    if (const Json *found = find(key)) return *found;
     throw std::runtime_error("JSON: no member \"" + key + "\"");
+  }
+  const Json *find(const std::string &key) const {
+    for (const auto &member : members) {
+      if (member.first == key) return &member.second;
+    }
+    return nullptr;
   }
 };
 

@@ -3,6 +3,7 @@
 #include "driver_product.hpp"
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 
@@ -43,19 +44,38 @@ Handle::~Handle() { hipblasLtDestroy(handle_); }
 
 namespace {
 
-void upload(const Memory &memory, hipDataType type, const std::vector<double> &values) {
-  if (values.empty()) return;
-  std::vector<unsigned char> bytes(values.size() * size_of(type));
-  encode(type, values, bytes.data());
-  check(hipMemcpy(memory.get(), bytes.data(), bytes.size(), hipMemcpyHostToDevice), "hipMemcpy");
-}
-
-size_t bias_bytes(const Case &c) {
-  if (!c.adds_bias && !c.writes_bias) return 0;
-  return size_t(c.bias_stride * (c.batch - 1) + c.bias_length) * size_of(c.result_type);
+void upload(const Memory &memory, const Bytes &bytes) {
+  if (bytes.count) check(hipMemcpy(memory.get(), bytes.data, bytes.count, hipMemcpyHostToDevice), "hipMemcpy");
 }
 
 bool has_aux(const Case &c) { return c.stores_aux || c.loads_aux; }
+bool has_bias(const Case &c) { return c.adds_bias || c.writes_bias; }
+
+size_t bytes_of(const Matrix &matrix, int64_t batch) { return size_t(matrix.elements(batch)) * size_of(matrix.type); }
+
+// alpha or beta as the library reads it.
+union Factor {
+  float single[2];
+  double wide[2];
+  int32_t whole;
+};
+
+Factor factor_of(hipDataType type, const double *value) {
+  Factor out;
+  if (type == HIP_R_32I) {
+    out.whole = int32_t(value[0]);
+    return out;
+  }
+  bool is_wide = type == HIP_R_64F || type == HIP_C_64F;
+  for (int i = 0; i < 2; ++i) {
+    if (is_wide) {
+      out.wide[i] = value[i];
+    } else {
+      out.single[i] = float(value[i]);
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -65,30 +85,35 @@ struct Product::Descriptors {
 
   explicit Descriptors(const Product &product) {
     const Case &k = product.case_;
-    bool wide = k.type == HIP_R_64F;
-    check(hipblasLtMatmulDescCreate(&desc, wide ? HIPBLAS_COMPUTE_64F : HIPBLAS_COMPUTE_32F,
-                                    wide ? HIP_R_64F : HIP_R_32F),
-          "hipblasLtMatmulDescCreate");
+    check(hipblasLtMatmulDescCreate(&desc, k.compute, k.factor_type), "hipblasLtMatmulDescCreate");
     set(HIPBLASLT_MATMUL_DESC_TRANSA, int32_t(k.op_a));
     set(HIPBLASLT_MATMUL_DESC_TRANSB, int32_t(k.op_b));
     set(HIPBLASLT_MATMUL_DESC_EPILOGUE, k.epilogue);
-    if (k.adds_bias || k.writes_bias) {
+    if (has_bias(k)) {
       set(HIPBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias_.get());
-      set(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(k.result_type));
-      set(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, int32_t(k.bias_stride));
+      set(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(k.bias.type));
+      set(HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, int32_t(k.bias.batch_stride));
     }
     if (has_aux(k)) {
       set(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.aux_.get());
       set(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, k.aux.ld);
-      set(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, k.aux.batch_stride);
-      set(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, int32_t(k.result_type));
+      set(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, k.aux.ld * k.aux.columns);
+      set(HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, int32_t(k.aux.type));
     }
-    set(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, float(k.low));
-    set(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, float(k.high));
-    make(&a, k.type, k.a, k.batch);
-    make(&b, k.type, k.b, k.batch);
-    make(&c, k.result_type, k.c, k.batch);
-    make(&d, k.result_type, k.d, k.batch);
+    if (k.scale_a.count) {
+      set(HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER, product.scale_a_.get());
+      set(HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER, product.scale_b_.get());
+      set(HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, k.scale_mode);
+      set(HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, k.scale_mode);
+    }
+    if (k.scale_d.count) set(HIPBLASLT_MATMUL_DESC_D_SCALE_POINTER, product.scale_d_.get());
+    if (k.amax) set(HIPBLASLT_MATMUL_DESC_AMAX_D_POINTER, product.amax_.get());
+    set(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, k.low);
+    set(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, k.high);
+    make(&a, k.a, k.batch);
+    make(&b, k.b, k.batch);
+    make(&c, k.c, k.batch);
+    make(&d, k.d, k.batch);
   }
   ~Descriptors() {
     hipblasLtMatmulDescDestroy(desc);
@@ -100,8 +125,8 @@ struct Product::Descriptors {
     check(hipblasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(value)), "hipblasLtMatmulDescSetAttribute");
   }
 
-  static void make(hipblasLtMatrixLayout_t *layout, hipDataType type, const Shape &shape, int64_t batch) {
-    check(hipblasLtMatrixLayoutCreate(layout, type, uint64_t(shape.rows), uint64_t(shape.columns), shape.ld),
+  static void make(hipblasLtMatrixLayout_t *layout, const Matrix &shape, int64_t batch) {
+    check(hipblasLtMatrixLayoutCreate(layout, shape.type, uint64_t(shape.rows), uint64_t(shape.columns), shape.ld),
           "hipblasLtMatrixLayoutCreate");
     auto attribute = [&](hipblasLtMatrixLayoutAttribute_t id, const void *value, size_t bytes) {
       check(hipblasLtMatrixLayoutSetAttribute(*layout, id, value, bytes), "hipblasLtMatrixLayoutSetAttribute");
@@ -115,22 +140,27 @@ struct Product::Descriptors {
 
 Product::Product(const Case &c)
     : case_(c),
-      values_(make_values(c)),
-      expected_(make_expected(c, values_)),
-      a_(values_.a.size() * size_of(c.type)),
-      b_(values_.b.size() * size_of(c.type)),
-      c_(values_.c.size() * size_of(c.result_type)),
-      d_(size_t(c.d.elements(c.batch)) * size_of(c.result_type)),
-      aux_(has_aux(c) ? size_t(c.aux.elements(c.batch)) * size_of(c.result_type) : 0),
-      bias_(bias_bytes(c)) {
-  upload(a_, c.type, values_.a);
-  upload(b_, c.type, values_.b);
-  upload(bias_, c.result_type, values_.bias);
-  upload(aux_, c.result_type, values_.aux);
-  // With beta = 0, C is NaN throughout, which must not come through.
-  if (c.beta != 0) {
-    upload(c_, c.result_type, values_.c);
-  } else if (c_.bytes()) {
+      a_(c.a.bytes.count),
+      b_(c.b.bytes.count),
+      c_(c.c.bytes.count),
+      d_(bytes_of(c.d, c.batch)),
+      aux_(c.aux.bytes.count),
+      bias_(c.writes_bias ? bytes_of(c.bias, c.batch) : c.bias.bytes.count),
+      scale_a_(c.scale_a.count),
+      scale_b_(c.scale_b.count),
+      scale_d_(c.scale_d.count),
+      amax_(c.amax ? sizeof(float) : 0) {
+  upload(a_, c.a.bytes);
+  upload(b_, c.b.bytes);
+  upload(scale_a_, c.scale_a);
+  upload(scale_b_, c.scale_b);
+  upload(scale_d_, c.scale_d);
+  if (c.adds_bias) upload(bias_, c.bias.bytes);
+  if (c.loads_aux) upload(aux_, c.aux.bytes);
+  // With beta = 0, C is NaN throughout where its type has NaN, which must not come through.
+  if (c.beta[0] != 0) {
+    upload(c_, c.c.bytes);
+  } else {
     check(hipMemset(c_.get(), 0xff, c_.bytes()), "hipMemset");
   }
   reset_results();
@@ -138,7 +168,8 @@ Product::Product(const Case &c)
 
 void Product::reset_results() {
   d_.reset();
-  if (case_.in_place) upload(d_, case_.result_type, values_.c);
+  amax_.reset();
+  if (case_.in_place) upload(d_, {case_.c.bytes.data, d_.bytes()});
   if (case_.stores_aux) aux_.reset();
   if (case_.writes_bias) bias_.reset();
 }
@@ -166,17 +197,7 @@ std::vector<hipblasLtMatmulHeuristicResult_t> Product::algorithms(hipblasLtHandl
 void Product::launch(hipblasLtHandle_t handle, const hipblasLtMatmulHeuristicResult_t &algorithm, void *workspace,
                      hipStream_t stream) {
   Descriptors descriptors(*this);
-  union {
-    float single;
-    double wide;
-  } alpha, beta;
-  if (case_.type == HIP_R_64F) {
-    alpha.wide = case_.alpha;
-    beta.wide = case_.beta;
-  } else {
-    alpha.single = float(case_.alpha);
-    beta.single = float(case_.beta);
-  }
+  Factor alpha = factor_of(case_.factor_type, case_.alpha), beta = factor_of(case_.factor_type, case_.beta);
   hipblasLtMatmulAlgo_t algo = algorithm.algo;
   const void *c = case_.in_place ? d_.get() : c_.get();
   hipblasStatus_t status =
@@ -199,50 +220,55 @@ std::vector<unsigned char> Product::fetch_results() const {
     std::vector<unsigned char> bias = bias_.fetch();
     all.insert(all.end(), bias.begin(), bias.end());
   }
+  std::vector<unsigned char> amax = amax_.fetch();
+  all.insert(all.end(), amax.begin(), amax.end());
   return all;
 }
 
 std::string Product::compare() const {
-  std::string fault = compare_part("D", d_, case_.d, expected_.d, expected_.d_bound);
-  if (fault.empty() && case_.stores_aux) {
-    fault = compare_part("aux", aux_, case_.aux, expected_.aux, expected_.aux_bound);
-  }
-  if (fault.empty() && case_.writes_bias) {
-    Shape shape;
-    shape.rows = case_.bias_length;
-    shape.columns = 1;
-    shape.batch_stride = case_.bias_stride;
-    fault = compare_part("bias gradient", bias_, shape, expected_.bias, expected_.bias_bound);
+  std::string fault = compare_part("D", d_, case_.d, case_.d_wanted);
+  if (fault.empty() && case_.stores_aux) fault = compare_part("aux", aux_, case_.aux, case_.aux_wanted);
+  if (fault.empty() && case_.writes_bias) fault = compare_part("bias gradient", bias_, case_.bias, case_.bias_wanted);
+  if (fault.empty() && case_.amax) {
+    Matrix one;
+    one.rows = one.ld = 1;
+    fault = compare_part("amax", amax_, one, {&case_.amax_wanted, &case_.amax_bound});
   }
   return fault;
 }
 
-std::string Product::compare_part(const char *what, const Memory &memory, const Shape &shape,
-                                  const std::vector<double> &wanted, const std::vector<double> &bounds) const {
-  hipDataType type = case_.result_type;
+std::string Product::compare_part(const char *what, const Memory &memory, const Matrix &shape,
+                                  const Wanted &wanted) const {
   std::vector<unsigned char> seen = memory.fetch();
-  std::vector<bool> element(seen.size() / size_of(type));
+  size_t item = size_of(shape.type);
+  std::vector<bool> element(seen.size() / item);
+  const int components = is_complex(shape.type) ? 2 : 1;
   size_t at = 0;
   for (int64_t g = 0; g < case_.batch; ++g) {
     for (int64_t j = 0; j < shape.columns; ++j) {
       for (int64_t i = 0; i < shape.rows; ++i, ++at) {
         int64_t offset = shape.offset(g, i, j);
         element[size_t(offset)] = true;
-        double value = decode(type, seen.data(), offset);
-        if (!(std::fabs(value - wanted[at]) <= bounds[at])) {
-          char text[160];
-          std::snprintf(text, sizeof(text), "%s[%lld, %lld, %lld] is %.9g, not %.9g within %.3g", what, (long long)g,
-                        (long long)i, (long long)j, value, wanted[at], bounds[at]);
-          return text;
+        for (int part = 0; part < components; ++part) {
+          double value = decode(shape.type, seen.data(), offset, part);
+          double right = wanted.values[at * size_t(components) + size_t(part)];
+          bool overflows = std::isinf(value) && std::copysign(right, value) == right &&
+                           std::fabs(right) + wanted.bounds[at] > largest_of(shape.type);
+          if (!(std::fabs(value - right) <= wanted.bounds[at]) && !overflows) {
+            char text[160];
+            std::snprintf(text, sizeof(text), "%s[%lld, %lld, %lld] is %.9g, not %.9g within %.3g", what, (long long)g,
+                          (long long)i, (long long)j, value, right, wanted.bounds[at]);
+            return text;
+          }
         }
       }
     }
   }
   // In place the padding holds what C had there.
   std::vector<unsigned char> before(seen.size(), 0xa5);
-  if (case_.in_place && &memory == &d_) encode(type, values_.c, before.data());
+  if (case_.in_place && &memory == &d_) std::memcpy(before.data(), case_.c.bytes.data, before.size());
   for (size_t i = 0; i < element.size(); ++i) {
-    if (!element[i] && std::memcmp(&seen[i * size_of(type)], &before[i * size_of(type)], size_of(type)) != 0) {
+    if (!element[i] && std::memcmp(&seen[i * item], &before[i * item], item) != 0) {
       return std::string(what) + ": padding at element " + std::to_string(i) + " was written";
     }
   }

@@ -69,20 +69,17 @@ class Product {
               hipStream_t stream);
 
   void reset_results();
-  // All that the call may write: D, aux and bias gradient.
+  // All that the call may write: D, aux, bias gradient and largest magnitude.
   std::vector<unsigned char> fetch_results() const;
   // Empty when every element is within its bound and nothing else was written; else what is wrong first.
   std::string compare() const;
 
  private:
   struct Descriptors;
-  std::string compare_part(const char *what, const Memory &memory, const Shape &shape,
-                           const std::vector<double> &wanted, const std::vector<double> &bounds) const;
+  std::string compare_part(const char *what, const Memory &memory, const Matrix &shape, const Wanted &wanted) const;
 
   Case case_;
-  Values values_;
-  Expected expected_;
-  Memory a_, b_, c_, d_, aux_, bias_;
+  Memory a_, b_, c_, d_, aux_, bias_, scale_a_, scale_b_, scale_d_, amax_;
 };
 
 }  // namespace driver

@@ -65,26 +65,12 @@ namespace {
 
 using namespace driver;
 
-constexpr int64_t m = 640, n = 576, k = 24;
-
-Json case_of(const char *epilogue, const char *type) {
-  std::string text =
-      std::string("{\"name\": \"scratch\", \"m\": ") + std::to_string(m) + ", \"n\": " + std::to_string(n) +
-      ", \"k\": " + std::to_string(k) + ", \"dtype\": \"" + type + "\", \"out_dtype\": \"\", \"epilogue\": \"" +
-      epilogue +
-      "\", \"layout\": \"nt\", \"batch_a\": [], \"batch_b\": [], \"alpha\": 1, \"beta\": 0, \"bias\": \"row\", " +
-      "\"data\": \"normal\", \"seed\": 1}";
-  return JsonReader(text).read();
-}
-
 // What each algorithm asks for as workspace and allocates itself, for one epilogue.
 struct Use {
   size_t workspace_bytes, allocated_bytes;
 };
 
-std::map<int32_t, Use> measure(hipblasLtHandle_t handle, const char *epilogue, const char *type) {
-  Case c;
-  if (!make_case(case_of(epilogue, type), &c)) throw std::runtime_error("case");
+std::map<int32_t, Use> measure(hipblasLtHandle_t handle, const Case &c) {
   Product product(c);
   std::map<int32_t, Use> uses;
   for (const auto &algorithm : product.algorithms(handle, size_t(1) << 30)) {
@@ -100,7 +86,7 @@ std::map<int32_t, Use> measure(hipblasLtHandle_t handle, const char *epilogue, c
     counting = false;
     uses[id] = {algorithm.workspaceSize, allocated};
     std::string wrong = product.compare();
-    if (!wrong.empty()) throw std::runtime_error(std::string(epilogue) + ": " + wrong);
+    if (!wrong.empty()) throw std::runtime_error(c.name + ": " + wrong);
   }
   return uses;
 }
@@ -122,46 +108,50 @@ bool hook_works() {
   return allocated >= 3u << 20;
 }
 
-int run() {
+int run(const std::string &path) {
   if (!hook_works()) {
     std::fprintf(stderr, "the allocation hook does not see the platform's allocations\n");
     return 1;
   }
-  static const char *const epilogues[] = {
-      "bias",  "relu",        "relu_bias", "gelu",          "gelu_bias", "silu",          "silu_bias", "sigmoid",
-      "clamp", "clamp_bias",  "relu_aux",  "relu_aux_bias", "gelu_aux",  "gelu_aux_bias", "clamp_aux", "clamp_aux_bias",
-      "drelu", "drelu_bgrad", "dgelu",     "dgelu_bgrad",   "bgrada",    "bgradb"};
   Handle handle;
   int faults = 0;
-  for (const char *type : {"float32", "bfloat16"}) {
-    const size_t limit = size_t(m * n) * (type[0] == 'f' ? 4 : 2);
-    auto plain = measure(handle.get(), "default", type);
-    size_t most = 0;
-    for (const char *epilogue : epilogues) {
-      for (const auto &[id, use] : measure(handle.get(), epilogue, type)) {
-        // An algorithm that splits k keeps partial sums in its workspace with or without an epilogue; the epilogue may
-        // add to neither workspace nor heap as much as one matrix.
-        size_t base = plain.count(id) ? plain[id].workspace_bytes : 0;
-        size_t extra = use.allocated_bytes + (use.workspace_bytes > base ? use.workspace_bytes - base : 0);
-        most = std::max(most, extra);
-        if (extra >= limit) {
-          std::fprintf(stderr, "%s, %s, algorithm %d: %zu bytes of scratch; M x N elements are %zu\n", type, epilogue,
-                       id, extra, limit);
-          ++faults;
-        }
+  std::vector<Case> cases = read_cases(path);
+  std::map<hipDataType, std::map<int32_t, Use>> plain;
+  for (const Case &c : cases) {
+    if (c.epilogue == HIPBLASLT_EPILOGUE_DEFAULT) plain[c.d.type] = measure(handle.get(), c);
+  }
+  size_t most = 0, measured = 0;
+  for (const Case &c : cases) {
+    const size_t limit = size_t(c.m * c.n) * size_of(c.d.type);
+    for (const auto &[id, use] : measure(handle.get(), c)) {
+      // An algorithm that splits k keeps partial sums in its workspace with or without an epilogue; the epilogue may
+      // add to neither workspace nor heap as much as one matrix.
+      const auto &base = plain.at(c.d.type);
+      size_t without = base.count(id) ? base.at(id).workspace_bytes : 0;
+      size_t extra = use.allocated_bytes + (use.workspace_bytes > without ? use.workspace_bytes - without : 0);
+      most = std::max(most, extra);
+      ++measured;
+      if (extra >= limit) {
+        std::fprintf(stderr, "%s, algorithm %d: %zu bytes of scratch; M x N elements are %zu\n", c.name.c_str(), id,
+                     extra, limit);
+        ++faults;
       }
     }
-    std::printf("%s %lld x %lld x %lld: at most %zu bytes of scratch for an epilogue; M x N elements are %zu\n", type,
-                (long long)m, (long long)n, (long long)k, most, limit);
   }
+  std::printf("%zu products of %zu cases: at most %zu bytes of scratch for an epilogue\n", measured, cases.size(),
+              most);
   return faults != 0;
 }
 
 }  // namespace
 
-int main() {
+int main(int count, char **arguments) {
+  if (count != 2) {
+    std::fprintf(stderr, "usage: driver_scratch CASES.json\n");
+    return 2;
+  }
   try {
-    return run();
+    return run(arguments[1]);
   } catch (const std::exception &error) {
     std::fprintf(stderr, "driver_scratch: %s\n", error.what());
     return 1;

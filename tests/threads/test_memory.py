@@ -57,7 +57,9 @@ PROGRAM = """
 
     def new_shape(count=[0]):
         count[0] += 1
-        rocpy.matmul(np.ones((1 + count[0] % 3000, 3), np.float32), np.ones((3, 2), np.float32))
+        # More shapes than the plan cache keeps, fewer than the rounds before the measurement: blocks of each size exist
+        # by then.
+        rocpy.matmul(np.ones((1 + count[0] % 1500, 3), np.float32), np.ones((3, 2), np.float32))
 
     def copied():
         rocpy.matmul(wide[:, ::2], b)
