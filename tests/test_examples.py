@@ -61,6 +61,17 @@ def test_minilm_agrees_with_torch():
     )
 
 
+@needs_model
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_tensor_parallel_layers_are_the_whole_ones(ranks):
+    document = json.loads(run(ROOT / "examples" / "tensor_parallel.py", "--ranks", ranks, "--json"))
+    assert 0 < document["error"] <= document["bound"]
+    assert document["same_on_all_ranks"]
+    # A rank holds its part of the weights alone.
+    assert document["megabytes"][0] == pytest.approx(28.4 / ranks, rel=0.01)
+
+
 EXTRA = ("transformers", "peft", "accelerate", "matplotlib")
 HAS_TRANSFORMERS = HAS_MODEL and all(util.find_spec(name) for name in EXTRA)
 needs_transformers = pytest.mark.skipif(not HAS_TRANSFORMERS, reason="the extra `examples` is not installed")

@@ -17,7 +17,9 @@ def workers():
     made.close()
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp", "fully_shard"])
+@pytest.mark.parametrize(
+    "kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow), pytest.param("fully_shard", marks=pytest.mark.slow)]
+)
 def test_training_gives_gloos_losses(workers, tmp_path, kind):
     expected = workers(torch_ranks.train, kind, "gloo", str(tmp_path / "gloo"))
     found = workers(torch_ranks.train, kind, "rocpy", str(tmp_path / "rocpy"))

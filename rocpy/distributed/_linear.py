@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""Linear layers cut over ranks, by the weight's rows or columns; torch tensors are recorded by autograd."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rocpy.blaslt import matmul
+from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from rocpy.errors import InvalidProblemError
+
+if TYPE_CHECKING:
+    from rocpy.rccl import Communicator
+
+__all__ = ["column_forward", "column_linear", "row_forward", "row_linear"]
+
+
+def column_linear(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    comm: Communicator,
+    sequence_parallel: bool = False,
+    chunks: int | None = None,
+) -> Any:
+    """Return this rank's columns of ``x @ W.T + b``, a linear layer whose outputs are cut over the ranks.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., K)``, the same on every rank; with `sequence_parallel` this rank's rows, shape (M / nranks, K).
+    weight
+        Shape (N / nranks, K): this rank's rows of the whole weight, stored as ``nn.Linear`` stores it.
+    bias
+        Length N / nranks: this rank's part.
+    comm
+        The ranks.
+    sequence_parallel
+        Whether `x` is cut over the ranks too; it is gathered while the product runs.
+    chunks
+        Into how many the rows are cut for the overlap; chosen by the size if not given. The same on every rank.
+
+    Returns
+    -------
+    array
+        Shape ``(..., N / nranks)``, or (M, N / nranks). For torch tensors differentiable in each operand: the gradient
+        of `x` is summed over the ranks while it is computed.
+
+    Raises
+    ------
+    InvalidProblemError
+        The shapes do not fit.
+    RcclError
+        What a collective came to.
+
+    References
+    ----------
+    ``hipblasLtMatmul``, ``ncclAllGather``, ``ncclAllReduce``, ``ncclReduceScatter``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import distributed, rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     distributed.column_linear(np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]), comm=comm)
+    array([[3., 7.]])
+    """
+    if _is_recorded(x, weight, bias):
+        from rocpy.torch._parallel import column_linear as recorded
+
+        return recorded(x, weight, bias, comm, sequence_parallel, chunks)
+    return column_forward(x, weight, bias, comm, sequence_parallel, chunks)[0]
+
+
+def row_linear(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    comm: Communicator,
+    sequence_parallel: bool = False,
+    chunks: int | None = None,
+) -> Any:
+    """Return ``x @ W.T + b``, a linear layer whose inputs are cut over the ranks; the partial products are summed.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., K / nranks)``: this rank's columns, as `column_linear` gives them.
+    weight
+        Shape (N, K / nranks): this rank's columns of the whole weight.
+    bias
+        Length N, the same on every rank; added once.
+    comm
+        The ranks.
+    sequence_parallel
+        Whether each rank gets its rows of the result only, shape (M / nranks, N), and not all of it.
+    chunks
+        As for `column_linear`.
+
+    Returns
+    -------
+    array
+        Shape ``(..., N)``, or (M / nranks, N). For torch tensors differentiable in each operand.
+
+    Raises
+    ------
+    InvalidProblemError
+        The shapes do not fit.
+    RcclError
+        What a collective came to.
+
+    References
+    ----------
+    ``hipblasLtMatmul``, ``ncclAllReduceWithBias``, ``ncclAllReduce``, ``ncclReduceScatter``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import distributed, rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     distributed.row_linear(np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2), comm=comm)
+    array([[4., 8.]])
+    """
+    if _is_recorded(x, weight, bias):
+        from rocpy.torch._parallel import row_linear as recorded
+
+        return recorded(x, weight, bias, comm, sequence_parallel, chunks)
+    return row_forward(x, weight, bias, comm, sequence_parallel, chunks)
+
+
+def _is_recorded(*operands: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None
+        and torch.is_grad_enabled()
+        and any(isinstance(operand, torch.Tensor) and operand.requires_grad for operand in operands)
+    )
+
+
+def rows_of(x: Any, sequence_parallel: bool) -> Any:
+    """Return the input as a matrix.
+
+    Raises
+    ------
+    InvalidProblemError
+        It has other axes, whose rows a cut over the ranks would not respect.
+    """
+    if len(x.shape) == 2:
+        return x
+    if sequence_parallel or len(x.shape) < 1:
+        raise InvalidProblemError(f"x: shape {tuple(x.shape)}; with sequence_parallel it must be a matrix")
+    return x.reshape(-1, x.shape[-1])
+
+
+def column_forward(
+    x: Any, weight: Any, bias: Any, comm: Communicator, sequence_parallel: bool, chunks: int | None
+) -> tuple[Any, Any]:
+    """Return the result of `column_linear`, and the input as the gradient of the weight reads it."""
+    rows = rows_of(x, sequence_parallel)
+    _check(rows, weight)
+    if sequence_parallel:
+        made = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
+        return made[0], made[1]
+    y = matmul(rows, weight.T, bias=bias, epilogue=None if bias is None else "bias")
+    return y.reshape(*x.shape[:-1], weight.shape[0]), rows
+
+
+def row_forward(x: Any, weight: Any, bias: Any, comm: Communicator, sequence_parallel: bool, chunks: int | None) -> Any:
+    """Return the result of `row_linear`."""
+    rows = rows_of(x, sequence_parallel)
+    _check(rows, weight)
+    if sequence_parallel:
+        y = matmul_reduce_scatter(rows, weight.T, comm=comm, chunks=chunks)
+        return y if bias is None else y + bias
+    y = matmul_all_reduce(rows, weight.T, bias, comm=comm, chunks=chunks)
+    return y.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def _check(x: Any, weight: Any) -> None:
+    if len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
+        raise InvalidProblemError(
+            f"weight: shape {tuple(weight.shape)} does not take x of shape {tuple(x.shape)}; "
+            f"expected (N, {x.shape[-1]})"
+        )

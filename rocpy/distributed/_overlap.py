@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: MIT
+"""Products cut into chunks, each with its part of a collective: while one chunk travels, the next is computed."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import weakref
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rocpy import platform
+from rocpy.blaslt import matmul
+from rocpy.distributed._spans import current_spans
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.runtime.device import Device
+from rocpy.runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from rocpy.rccl import Communicator, Work
+
+__all__ = ["all_gather_matmul", "matmul_all_reduce", "matmul_reduce_scatter"]
+
+# Below this many multiplications a chunk, cutting costs more than overlap brings.
+CHUNK_WORK = 1 << 24
+MOST_CHUNKS = 8
+
+_lines: weakref.WeakKeyDictionary[Communicator, Line] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+
+
+class Line:
+    """The two streams of a communicator, and the order between them."""
+
+    def __init__(self, device: int) -> None:
+        self.product = Stream(device, nonblocking=True)
+        self.collective = Stream(device, nonblocking=True)
+
+    def follow(self, later: Stream, earlier: Stream) -> None:
+        """Have a stream wait for what another has been given until now."""
+        later.wait(earlier.record())
+
+
+def line_of(comm: Communicator) -> Line:
+    """Return the communicator's streams, made when they are first asked for."""
+    with _making:
+        if comm not in _lines:
+            _lines[comm] = Line(comm.device_index)
+        return _lines[comm]
+
+
+class Run:
+    """One call: its chunks, and what must live until it is done."""
+
+    def __init__(self, comm: Communicator, *operands: Any) -> None:
+        self.comm = comm
+        self.line = line_of(comm)
+        self._spans = current_spans()
+        self._works: list[Work] = []
+        self._kept: list[Any] = list(operands)
+        self._foreign = _foreign_streams(operands, self.line)
+        # Arrays in CPU memory are computed on the thread's current device, which must be that of the streams.
+        self._device = Device(comm.device_index)
+
+    def __enter__(self) -> Self:
+        self._device.__enter__()
+        for stream in self._foreign:
+            stream.before()
+        return self
+
+    def _mark(self, stream: Stream, kind: str, chunk: int) -> AbstractContextManager[None]:
+        return nullcontext() if self._spans is None else self._spans.mark(stream, kind, chunk)
+
+    def product(self, chunk: int, a: Any, b: Any, out: Any, bias: Any = None) -> None:
+        """Give a product to its stream."""
+        epilogue = None if bias is None else "bias"
+        with self._mark(self.line.product, "product", chunk):
+            matmul(a, b, out=out, bias=bias, epilogue=epilogue, stream=self.line.product)
+        self._kept.append((a, b, out))
+
+    def collective(self, chunk: int, name: str, x: Any, out: Any, **settings: Any) -> None:
+        """Give a collective to its stream."""
+        with self._mark(self.line.collective, "collective", chunk):
+            call = getattr(self.comm, name)
+            self._works.append(call(x, out=out, stream=self.line.collective, block=False, **settings))
+
+    def product_then_collective(self) -> None:
+        """Order what comes next on the collectives' stream after the products so far."""
+        self.line.follow(self.line.collective, self.line.product)
+
+    def collective_then_product(self) -> None:
+        """Order what comes next on the products' stream after the collectives so far."""
+        self.line.follow(self.line.product, self.line.collective)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for everything, the collectives with the communicator's deadline."""
+        try:
+            if kind is None:
+                for work in self._works:
+                    work.wait()
+            self.line.product.synchronize()
+            for stream in self._foreign:
+                stream.after()
+        finally:
+            self._device.__exit__(kind, error, trace)
+
+
+class _TorchStream:
+    """torch's current stream on the device of its tensors, which the two streams follow and which follows them."""
+
+    def __init__(self, torch: Any, device: Any, line: Line) -> None:
+        self._torch, self._device = torch, device
+        self._ours = [
+            torch.cuda.ExternalStream(stream.handle, device=device) for stream in (line.product, line.collective)
+        ]
+
+    def before(self) -> None:
+        current = self._torch.cuda.current_stream(self._device)
+        for stream in self._ours:
+            stream.wait_stream(current)
+
+    def after(self) -> None:
+        current = self._torch.cuda.current_stream(self._device)
+        for stream in self._ours:
+            current.wait_stream(stream)
+
+
+def _foreign_streams(operands: tuple[Any, ...], line: Line) -> list[_TorchStream]:
+    torch = sys.modules.get("torch")
+    for operand in operands:
+        if torch is not None and isinstance(operand, torch.Tensor) and operand.is_cuda:
+            return [_TorchStream(torch, operand.device, line)]
+    return []
+
+
+def empty(like: Any, shape: tuple[int, ...]) -> Any:
+    """Return a new array of an operand's kind."""
+    if hasattr(like, "new_empty"):
+        return like.new_empty(shape)
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, like.dtype)
+    raise InvalidOperandError(f"x: got {type(like).__name__}, expected a torch tensor or a numpy array")
+
+
+def check(x: Any, w: Any, comm: Communicator, *, cut: bool) -> tuple[int, int, int]:
+    """Return m, k and n of a product, checked.
+
+    Raises
+    ------
+    InvalidProblemError
+        The shapes do not fit, or the rows cannot be cut into a part for each rank.
+    """
+    if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[0]:
+        raise InvalidProblemError(
+            f"x: shape {tuple(x.shape)} and w: shape {tuple(w.shape)} make no product of matrices"
+        )
+    if cut and x.shape[0] % comm.nranks:
+        raise InvalidProblemError(f"x: {x.shape[0]} rows cannot be cut into a part for each of {comm.nranks} ranks")
+    return x.shape[0], x.shape[1], w.shape[1]
+
+
+def bounds(rows: int, chunks: int | None, work: int) -> list[tuple[int, int]]:
+    """Return where the chunks begin and end.
+
+    Parameters
+    ----------
+    rows
+        How many there are to cut.
+    chunks
+        How many chunks; chosen by the work if not given.
+    work
+        Multiplications of the whole product.
+
+    Raises
+    ------
+    InvalidProblemError
+        There are to be less than one.
+
+    Examples
+    --------
+    >>> from rocpy.distributed._overlap import bounds
+    >>> bounds(10, 3, 0), bounds(0, 3, 0)
+    ([(0, 4), (4, 7), (7, 10)], [])
+    """
+    if chunks is None:
+        chunks = min(MOST_CHUNKS, max(1, work // CHUNK_WORK))
+    if chunks < 1:
+        raise InvalidProblemError(f"chunks: got {chunks}, expected 1 or more")
+    if rows == 0:
+        return []
+    count = min(chunks, rows)
+    size, more = divmod(rows, count)
+    edges = [index * size + min(index, more) for index in range(count + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def reduces_with_bias() -> bool:
+    """Whether the platform's RCCL adds a bias while it reduces."""
+    return "ncclAllReduceWithBias" not in platform.missing()["rccl"]
+
+
+def matmul_all_reduce(x: Any, w: Any, bias: Any = None, *, comm: Communicator, chunks: int | None = None) -> Any:
+    """Return ``x @ w`` summed over the ranks, and a bias added once; every rank gets all of it.
+
+    Parameters
+    ----------
+    x
+        Shape (M, K): this rank's columns of the input.
+    w
+        Shape (K, N): this rank's rows of the weight.
+    bias
+        Length N, the same on every rank.
+    comm
+        The ranks.
+    chunks
+        Into how many the rows are cut; chosen by the size if not given. The same on every rank.
+
+    Returns
+    -------
+    array
+        Shape (M, N), of the kind of `x`.
+
+    Raises
+    ------
+    InvalidProblemError
+        The shapes do not fit.
+    RcclError
+        What the collective came to.
+
+    Notes
+    -----
+    While a chunk's rows are summed, the next chunk's product runs, on another stream. The call returns when it is done.
+
+    References
+    ----------
+    ``hipblasLtMatmul``, ``ncclAllReduce``, ``ncclAllReduceWithBias``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import distributed, rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     distributed.matmul_all_reduce(np.eye(2), np.eye(2), np.ones(2), comm=comm)
+    array([[2., 1.],
+           [1., 2.]])
+    """
+    m, k, n = check(x, w, comm, cut=False)
+    y = empty(x, (m, n))
+    parts = bounds(m, chunks, m * k * n)
+    by_collective = bias is not None and reduces_with_bias()
+    added = _rows_of(bias, max((end - begin for begin, end in parts), default=0)) if by_collective else None
+    own_bias = bias if bias is not None and not by_collective and comm.rank == 0 else None
+    with Run(comm, x, w, bias, added) as run:
+        for chunk, (begin, end) in enumerate(parts):
+            part = y[begin:end]
+            run.product(chunk, x[begin:end], w, part, own_bias)
+            run.product_then_collective()
+            settings = {} if added is None else {"bias": added[: end - begin]}
+            run.collective(chunk, "all_reduce", part, part, **settings)
+    return y
+
+
+def _rows_of(bias: Any, rows: int) -> Any:
+    if hasattr(bias, "new_empty"):
+        return bias.detach().expand(rows, bias.shape[0]).contiguous()
+    return np.ascontiguousarray(np.broadcast_to(bias, (rows, bias.shape[0])))
+
+
+def matmul_reduce_scatter(x: Any, w: Any, *, comm: Communicator, chunks: int | None = None) -> Any:
+    """Return this rank's rows of ``x @ w`` summed over the ranks.
+
+    Parameters
+    ----------
+    x
+        Shape (M, K): this rank's columns of the input; M is a multiple of the number of ranks.
+    w
+        Shape (K, N): this rank's rows of the weight.
+    comm, chunks
+        As for `matmul_all_reduce`, which says more of the overlap and of errors.
+
+    Returns
+    -------
+    array
+        Shape (M / nranks, N), of the kind of `x`.
+
+    References
+    ----------
+    ``hipblasLtMatmul``, ``ncclReduceScatter``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import distributed, rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     distributed.matmul_reduce_scatter(np.eye(2), 2 * np.eye(2), comm=comm)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    m, k, n = check(x, w, comm, cut=True)
+    rows = m // comm.nranks
+    y = empty(x, (rows, n))
+    given = x.reshape(comm.nranks, rows, k)
+    with Run(comm, x, w) as run:
+        for chunk, (begin, end) in enumerate(bounds(rows, chunks, m * k * n)):
+            part = empty(x, (comm.nranks, end - begin, n))
+            run.product(chunk, given[:, begin:end], w, part)
+            run.product_then_collective()
+            run.collective(chunk, "reduce_scatter", part.reshape(-1, n), y[begin:end])
+    return y
+
+
+def all_gather_matmul(
+    x: Any, w: Any, bias: Any = None, *, comm: Communicator, chunks: int | None = None, gathered: bool = False
+) -> Any:
+    """Return ``x @ w`` for the rows of all ranks.
+
+    Parameters
+    ----------
+    x
+        Shape (M / nranks, K): this rank's rows of the input.
+    w
+        Shape (K, N): this rank's columns of the weight.
+    bias
+        Length N: this rank's part.
+    comm, chunks
+        As for `matmul_all_reduce`, which says more of the overlap and of errors.
+    gathered
+        Whether the rows of all ranks are returned too.
+
+    Returns
+    -------
+    array, or pair of arrays
+        Shape (M, N), of the kind of `x`; and, if asked for, `x` of all ranks, shape (M, K).
+
+    References
+    ----------
+    ``hipblasLtMatmul``, ``ncclAllGather``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import distributed, rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     distributed.all_gather_matmul(np.eye(2), np.eye(2), np.ones(2), comm=comm)
+    array([[2., 1.],
+           [1., 2.]])
+    """
+    rows, k, n = check(x, w, comm, cut=False)
+    count = comm.nranks
+    y = empty(x, (count, rows, n))
+    parts = bounds(rows, chunks, count * rows * k * n)
+    kept = [empty(x, (count, end - begin, k)) for begin, end in parts]
+    with Run(comm, x, w, bias) as run:
+        for chunk, ((begin, end), part) in enumerate(zip(parts, kept, strict=True)):
+            run.collective(chunk, "all_gather", x[begin:end], part.reshape(-1, k))
+            run.collective_then_product()
+            run.product(chunk, part, w, y[:, begin:end], bias)
+    result = y.reshape(count * rows, n)
+    if not gathered:
+        return result
+    whole = empty(x, (count, rows, k))
+    for (begin, end), part in zip(parts, kept, strict=True):
+        whole[:, begin:end] = part
+    return result, whole.reshape(count * rows, k)

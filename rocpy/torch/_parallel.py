@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Linear layers cut over ranks, recorded by autograd: their gradients' collectives overlap with products too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rocpy.blaslt import matmul
+from rocpy.distributed._linear import column_forward, row_forward, rows_of
+from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+
+if TYPE_CHECKING:
+    from rocpy.rccl import Communicator
+
+__all__ = ["column_linear", "row_linear"]
+
+
+class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
+    """A layer whose outputs are cut over the ranks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        comm: Communicator,
+        sequence_parallel: bool,
+        chunks: int | None,
+    ) -> Tensor:
+        """Compute, and save what the gradients read."""
+        y, rows = column_forward(x, weight, bias, comm, sequence_parallel, chunks)
+        ctx.save_for_backward(rows, weight)
+        ctx.settings = comm, sequence_parallel, chunks, x.shape
+        return y
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients; that of x is summed over the ranks."""
+        rows, weight = ctx.saved_tensors
+        comm, sequence_parallel, chunks, shape = ctx.settings
+        given = grad.reshape(-1, grad.shape[-1]).contiguous()
+        grads: list[Any] = [None] * 6
+        if ctx.needs_input_grad[0]:
+            summed = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
+            grads[0] = summed(given, weight, comm=comm, chunks=chunks).reshape(shape)
+        if ctx.needs_input_grad[1]:
+            grads[1] = matmul(given.T, rows)
+        if ctx.needs_input_grad[2]:
+            grads[2] = given.sum(0)
+        return tuple(grads)
+
+
+class RowLinear(torch.autograd.Function):  # type: ignore[misc]
+    """A layer whose inputs are cut over the ranks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        comm: Communicator,
+        sequence_parallel: bool,
+        chunks: int | None,
+    ) -> Tensor:
+        """Compute, and save what the gradients read."""
+        ctx.save_for_backward(rows_of(x, sequence_parallel), weight)
+        ctx.settings = comm, sequence_parallel, chunks, x.shape
+        return row_forward(x, weight, bias, comm, sequence_parallel, chunks)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients; where the result was cut, its gradient is gathered first."""
+        rows, weight = ctx.saved_tensors
+        comm, sequence_parallel, chunks, shape = ctx.settings
+        given = grad.reshape(-1, grad.shape[-1]).contiguous()
+        grads: list[Any] = [None] * 6
+        if sequence_parallel:
+            back, given = all_gather_matmul(given, weight, comm=comm, chunks=chunks, gathered=True)
+            grads[0] = back.reshape(shape) if ctx.needs_input_grad[0] else None
+        elif ctx.needs_input_grad[0]:
+            grads[0] = matmul(given, weight).reshape(shape)
+        if ctx.needs_input_grad[1]:
+            grads[1] = matmul(given.T, rows)
+        if ctx.needs_input_grad[2]:
+            grads[2] = given.sum(0)
+        return tuple(grads)
+
+
+def column_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, comm: Communicator, sequence_parallel: bool, chunks: int | None
+) -> Tensor:
+    """Return what `rocpy.distributed.column_linear` does, recorded."""
+    result: Tensor = ColumnLinear.apply(x, weight, bias, comm, sequence_parallel, chunks)
+    return result
+
+
+def row_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, comm: Communicator, sequence_parallel: bool, chunks: int | None
+) -> Tensor:
+    """Return what `rocpy.distributed.row_linear` does, recorded."""
+    result: Tensor = RowLinear.apply(x, weight, bias, comm, sequence_parallel, chunks)
+    return result
