@@ -18,6 +18,10 @@ _KINDS = {name: number for number, name in enumerate(NAMES)}
 class Collectives(Handle):
     """What a Communicator does with arrays."""
 
+    def _outcome(self, made: Any) -> Any:
+        """Return a call that is under way as a Work, a finished one's array as it is."""
+        return Work(self, made) if isinstance(made, Call) else made
+
     def all_reduce(
         self,
         x: ArrayLike,
@@ -61,8 +65,7 @@ class Collectives(Handle):
         ...     comm.all_reduce(np.array([1.0, 2.0]), op="max")
         array([1., 2.])
         """
-        made = self.run(_KINDS["all_reduce"], x, out, op, None, bias, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["all_reduce"], x, out, op, None, bias, timeout_s, stream, block))
 
     def reduce(
         self,
@@ -107,8 +110,7 @@ class Collectives(Handle):
         ...     comm.reduce(np.array([3, 4]), root=0)
         array([3, 4])
         """
-        made = self.run(_KINDS["reduce"], x, out, op, root, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["reduce"], x, out, op, root, None, timeout_s, stream, block))
 
     def broadcast(
         self,
@@ -150,8 +152,7 @@ class Collectives(Handle):
         ...     comm.broadcast(np.array([5]), root=0)
         array([5])
         """
-        made = self.run(_KINDS["broadcast"], x, out, None, root, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["broadcast"], x, out, None, root, None, timeout_s, stream, block))
 
     def all_gather(
         self,
@@ -190,8 +191,7 @@ class Collectives(Handle):
         ...     comm.all_gather(np.ones((2, 1))).shape
         (2, 1)
         """
-        made = self.run(_KINDS["all_gather"], x, out, None, None, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["all_gather"], x, out, None, None, None, timeout_s, stream, block))
 
     def reduce_scatter(
         self,
@@ -233,8 +233,7 @@ class Collectives(Handle):
         ...     comm.reduce_scatter(np.arange(2))
         array([0, 1])
         """
-        made = self.run(_KINDS["reduce_scatter"], x, out, op, None, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["reduce_scatter"], x, out, op, None, None, timeout_s, stream, block))
 
     def all_to_all(
         self,
@@ -273,8 +272,7 @@ class Collectives(Handle):
         ...     comm.all_to_all(np.arange(2))
         array([0, 1])
         """
-        made = self.run(_KINDS["all_to_all"], x, out, None, None, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["all_to_all"], x, out, None, None, None, timeout_s, stream, block))
 
     def gather(
         self,
@@ -316,8 +314,7 @@ class Collectives(Handle):
         ...     comm.gather(np.arange(2))
         array([0, 1])
         """
-        made = self.run(_KINDS["gather"], x, out, None, root, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["gather"], x, out, None, root, None, timeout_s, stream, block))
 
     def scatter(
         self,
@@ -360,8 +357,7 @@ class Collectives(Handle):
         ...     comm.scatter(np.arange(2))
         array([0, 1])
         """
-        made = self.run(_KINDS["scatter"], x, out, None, root, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["scatter"], x, out, None, root, None, timeout_s, stream, block))
 
     def send(
         self,
@@ -403,8 +399,7 @@ class Collectives(Handle):
         ...     received
         array([1.])
         """
-        made = self.run(_KINDS["send"], x, None, None, peer, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["send"], x, None, None, peer, None, timeout_s, stream, block))
 
     def recv(
         self,
@@ -446,5 +441,4 @@ class Collectives(Handle):
         ...     received
         array([1.])
         """
-        made = self.run(_KINDS["recv"], x, None, None, peer, None, timeout_s, stream, block)
-        return Work(self, made) if isinstance(made, Call) else made
+        return self._outcome(self.run(_KINDS["recv"], x, None, None, peer, None, timeout_s, stream, block))
