@@ -28,7 +28,7 @@ def run(*words, timeout=280):
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["quickstart.py", "gelu_mlp.py"])
+@pytest.mark.parametrize("name", ["quickstart.py", "gelu_mlp.py", "one_shot_all_reduce.py"])
 def test_example_runs(name):
     assert run(ROOT / "examples" / name)
 

@@ -79,6 +79,7 @@ typedef enum ncclCommMemStat_t {
 #define NCCL_SHRINK_DEFAULT 0
 #define NCCL_SHRINK_ABORT 1
 #define NCCL_REVOKE_DEFAULT 0
+#define NCCL_SUSPEND_MEM 1
 #define NCCL_WIN_DEFAULT 0
 #define NCCL_WIN_COLL_SYMMETRIC 1
 #define NCCL_WIN_STRICT_ORDERING 2

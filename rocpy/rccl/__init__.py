@@ -17,6 +17,7 @@ from rocpy.errors import (
 from rocpy.rccl._carried import CarriedCommunicator
 from rocpy.rccl._communicator import Communicator, UniqueId, status
 from rocpy.rccl._group import group
+from rocpy.rccl._window import Window
 from rocpy.rccl._work import Work
 from rocpy.rccl.communicator import PreMulSum
 
@@ -33,6 +34,7 @@ __all__ = [
     "RcclSystemError",
     "RemoteError",
     "UniqueId",
+    "Window",
     "Work",
     "group",
     "status",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One call of a collective: what it was given, from checking to waiting for its end."""
 
-from abi cimport hipStream_t, ncclComm_t
+from abi cimport hipStream_t, ncclComm_t, ncclWindow_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef enum Kind:
@@ -15,6 +15,10 @@ cdef enum Kind:
     scatter
     send
     recv
+    all_to_all_v
+    put_signal
+    signal
+    wait_signal
     kind_count
 
 
@@ -30,6 +34,11 @@ cdef class Call:
     cdef const void* source
     cdef void* target
     cdef const void* bias
+    cdef ncclWindow_t window
+    cdef size_t offset
+    # Counts and displacements of an all-to-all-v, descriptors of a wait.
+    cdef const void* table
+    cdef int table_size
     # What must stay alive, and what the call gives.
     cdef object kept
     cdef readonly object result

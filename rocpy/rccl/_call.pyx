@@ -23,7 +23,8 @@ cdef extern from "Python.h":
 cdef int NOT_DONE = -2
 cdef int NOT_READY = 600  # hipErrorNotReady
 
-NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv")
+NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv",
+         "all_to_all_v", "put_signal", "signal", "wait_signal")
 
 # hipDataType -> ncclDataType_t.
 cdef dict types = {
@@ -66,7 +67,25 @@ cdef int issue(Call call) noexcept nogil:
         return <int>abi.slot_ncclScatter(call.source, call.target, call.count, type, call.rank_argument, call.comm, call.stream)
     if kind == send:
         return <int>abi.slot_ncclSend(call.source, call.count, type, call.rank_argument, call.comm, call.stream)
+    if kind == all_to_all_v:
+        return issue_all_to_all_v(call)
+    if kind == put_signal:
+        return <int>abi.slot_ncclPutSignal(
+            call.source, call.count, type, call.rank_argument, call.window, call.offset, 0, 0, 0, call.comm, call.stream
+        )
+    if kind == signal:
+        return <int>abi.slot_ncclSignal(call.rank_argument, 0, 0, 0, call.comm, call.stream)
+    if kind == wait_signal:
+        return <int>abi.slot_ncclWaitSignal(call.table_size, <abi.ncclWaitSignalDesc_t*>call.table, call.comm, call.stream)
     return <int>abi.slot_ncclRecv(call.target, call.count, type, call.rank_argument, call.comm, call.stream)
+
+
+cdef int issue_all_to_all_v(Call call) noexcept nogil:
+    cdef const size_t* table = <const size_t*>call.table
+    cdef int n = call.table_size
+    return <int>abi.slot_ncclAllToAllv(
+        call.source, table, table + n, call.target, table + 2 * n, table + 3 * n, <abi.ncclDataType_t>call.type, call.comm, call.stream
+    )
 
 
 cdef int state_of(ncclComm_t comm) noexcept nogil:
@@ -119,6 +138,9 @@ cdef class Call:
         self.bias = NULL
         self.source = NULL
         self.target = NULL
+        self.window = NULL
+        self.table = NULL
+        self.rank_argument = -1
 
     @property
     def op_name(self):

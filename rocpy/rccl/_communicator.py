@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rocpy.errors import InvalidArgumentError, RocpyWarning
-from rocpy.rccl import _bootstrap, _library, _types
+from rocpy.rccl import _bootstrap, _children, _library, _types
 from rocpy.rccl._call import NAMES
 from rocpy.rccl._failures import error_of
 from rocpy.rccl._joining import Joining
+from rocpy.rccl._remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ class UniqueId:
         return f"rocpy.rccl.UniqueId({self._data[:24].hex()}...)"
 
 
-class Communicator(Joining):
+class Communicator(Joining, Remote):
     """One rank of several that communicate; made by `init`, `init_all`, and the ways that begin with ``from_``.
 
     It is a context manager: leaving it normally finalizes it, by an exception aborts it, so that the others are told.
@@ -265,7 +266,7 @@ class Communicator(Joining):
             raise InvalidArgumentError(f"color: got {color!r}, expected a number of 0 or more, or None")
         made = type(self)()
         seconds = self.timeout_s if timeout_s is None else timeout_s
-        if not self.split_into(made, -1 if color is None else color, key, seconds):
+        if not _children.split(self, made, -1 if color is None else color, key, seconds):
             return None
         _alive.add(made)
         return made
@@ -288,7 +289,8 @@ class Communicator(Joining):
             The ranks that are left, in their order.
         """
         made = type(self)()
-        self.shrink_into(made, list(exclude_ranks), abort, self.timeout_s if timeout_s is None else timeout_s)
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        _children.shrink(self, made, list(exclude_ranks), abort, seconds)
         _alive.add(made)
         return made
 

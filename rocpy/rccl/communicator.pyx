@@ -10,7 +10,6 @@ from rocpy.rccl._group import current_group
 from rocpy.rccl._shapes import result_shape
 
 cimport abi
-from abi cimport ncclComm_t
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
@@ -20,7 +19,7 @@ from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.stream cimport hold
 
-from rocpy.rccl._call cimport NOT_DONE, Call, all_to_all, gather, issue, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl._call cimport NOT_DONE, Call, all_to_all, all_to_all_v, gather, issue, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl._library cimport last_text, nonblocking_config
 from rocpy.rccl._call import NAMES
 
@@ -56,27 +55,12 @@ cdef int check_contiguous(const Operand* operand, str name) except -1:
 cdef class PreMulSum:
     """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
 
-    cdef int number, type
-    cdef Handle owner
-
     def __repr__(self):
         return f"rocpy.rccl.PreMulSum(rank={self.owner.rank})"
 
 
 cdef class Handle:
     """What a Communicator holds of RCCL."""
-
-    cdef ncclComm_t comm
-    cdef readonly int rank, nranks, device_index
-    cdef readonly str name
-    cdef public double timeout_s
-    cdef readonly uint64_t seq
-    cdef uint64_t patience_ns
-    cdef bint closed, has_patience
-    cdef int generation
-    cdef list ring
-    cdef bytes c_name
-    cdef object __weakref__
 
     def __cinit__(self, *args, **kwargs):
         self.comm = NULL
@@ -158,21 +142,14 @@ cdef class Handle:
         cdef Call call = Call.__new__(Call)
         cdef int64_t count
         cdef bint has_result, has_input, is_given
-        cdef int code
         cdef double seconds
         self.check()
-        seconds = self.timeout_s if timeout_s is None else timeout_s
-        if not seconds > 0:
-            raise InvalidArgumentError(f"timeout_s: got {seconds}, expected a positive number of seconds")
+        seconds = self.seconds_of(timeout_s)
         call.comm = self.comm
         call.kind = kind
         call.device = self.device_index
-        call.rank_argument = -1
         if root is not None:
-            if not isinstance(root, int) or not 0 <= root < self.nranks:
-                what = "peer" if kind in (send, recv) else "root"
-                raise InvalidArgumentError(f"{what}: got {root!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
-            call.rank_argument = root
+            call.rank_argument = self.rank_of(root, "peer" if kind in (send, recv) else "root")
         has_input = x is not None
         if not has_input and (out is None or kind != scatter or root == self.rank):
             raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
@@ -231,16 +208,32 @@ cdef class Handle:
             kept = (kept, kept_bias, bias)
         stream_of(stream, &given, &call.stream)
         call.kept = (x, kept, call.result)
+        if is_given and has_result:
+            written(out, result.provider)
+        return self.give(call, seconds, block)
+
+    cdef double seconds_of(self, object timeout_s) except -1:
+        cdef double seconds = self.timeout_s if timeout_s is None else timeout_s
+        if not seconds > 0:
+            raise InvalidArgumentError(f"timeout_s: got {seconds}, expected a positive number of seconds")
+        return seconds
+
+    cdef int rank_of(self, object rank, str what) except -1:
+        if not isinstance(rank, int) or not 0 <= rank < self.nranks:
+            raise InvalidArgumentError(f"{what}: got {rank!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
+        return rank
+
+    cdef object give(self, Call call, double seconds, bint block):
+        """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
+        cdef int code
         group = current_group()
-        self.seq += kind not in (send, recv)
+        self.seq += call.kind < send or call.kind == all_to_all_v
         call.seq = self.seq
         self.note(call)
         if group is not None:
             group.add(self, call, seconds)
             return call.result
-        if not block:
-            seconds = 0
-        code = self.launch(call, seconds)
+        code = self.launch(call, seconds if block else 0)
         if code != 0:
             raise self.failure(code, call)
         if not block:
@@ -249,8 +242,6 @@ cdef class Handle:
             self.await_end(call, seconds)
         else:
             self.mark(call)
-        if is_given and has_result:
-            written(out, result.provider)
         return call.result
 
     cdef int launch(self, Call call, double seconds) except -100:
@@ -399,50 +390,6 @@ cdef class Handle:
         self.comm = NULL
         if code != 0:
             raise error_of(code, op="destroy", seq=None, rank=self.rank, text=last_text(NULL))
-
-    def split_into(self, Handle made not None, int color, int key, double seconds):
-        """Make the handle of this rank's part; gives False where it has none (ncclCommSplit)."""
-        cdef int code
-        cdef abi.ncclConfig_t config = nonblocking_config(NULL)
-        self.check()
-        self.set_patience(<uint64_t>(seconds * 1e9))
-        self.seq += 1
-        with nogil:
-            code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
-        if code != 0 and code != <int>abi.ncclInProgress:
-            raise error_of(code, op="split", seq=self.seq, rank=self.rank, text=last_text(self.comm), status=self.status())
-        return self.take_child(made, seconds)
-
-    def shrink_into(self, Handle made not None, excluded, bint abort, double seconds):
-        """Make the handle of a communicator without some ranks (ncclCommShrink)."""
-        cdef int code, count = len(excluded)
-        cdef int ranks[1024]
-        cdef int flags = 1 if abort else 0
-        cdef abi.ncclConfig_t config = nonblocking_config(NULL)
-        self.check()
-        if not 0 < count < min(self.nranks, 1024) or any(not 0 <= rank < self.nranks for rank in excluded):
-            raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
-        for i, rank in enumerate(excluded):
-            ranks[i] = rank
-        self.set_patience(<uint64_t>(seconds * 1e9))
-        with nogil:
-            code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
-        if code != 0 and code != <int>abi.ncclInProgress:
-            raise error_of(code, op="shrink", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
-        return self.take_child(made, seconds)
-
-    cdef bint take_child(self, Handle made, double seconds) except -1:
-        cdef int value = 0
-        if made.comm == NULL:
-            return False
-        made.adopt()
-        made.timeout_s, made.device_index, made.name = self.timeout_s, self.device_index, self.name
-        made.finish_init(monotonic() + seconds, seconds)
-        abi.ncclCommCount(made.comm, &value)
-        made.nranks = value
-        abi.ncclCommUserRank(made.comm, &value)
-        made.rank = value
-        return True
 
     def make_op(self, scalar_bytes, int hip_type):
         """The number of a pre-multiplied sum (ncclRedOpCreatePreMulSum)."""

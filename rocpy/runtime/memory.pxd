@@ -28,5 +28,10 @@ cdef class Buffer:
 
 
 cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int device, str location)
+# A Buffer on memory of a device that `source` owns and frees with its last reference; the element type is a hipDataType.
+cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object source)
+# The hipDataType of a dtype, and the bytes of an array; typed errors name `dtype` and `shape`.
+cdef int32_t type_of(object dtype) except -1
+cdef size_t bytes_of(int32_t type, object shape) except? 0
 # The numpy dtype of a hipDataType.
 cdef object numpy_dtype(int32_t type)

@@ -74,6 +74,27 @@ cdef size_t size_of(int32_t type, int ndim, const int64_t* extents) except? 0:
     return <size_t>elements << array_type_of_hip(type).shift
 
 
+cdef size_t bytes_of(int32_t type, object shape) except? 0:
+    cdef int64_t extents[32]
+    cdef int ndim = fill_extents(shape, extents)
+    return size_of(type, ndim, extents)
+
+
+cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object source):
+    cdef Buffer made = Buffer.__new__(Buffer)
+    made.ndim = fill_extents(shape, made.extents)
+    made.type = type
+    made.nbytes = size_of(type, made.ndim, made.extents)
+    made.device_index = device
+    made.location = "device"
+    made.data = data
+    made.source = source
+    made.exports = [0]
+    made.closed = False
+    made.generation = _device.generation
+    return made
+
+
 cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int device, str location):
     cdef Buffer made = Buffer.__new__(Buffer)
     fill_buffer(made, type, ndim, extents, device, location)

@@ -163,5 +163,92 @@ def test_refusals(rccl):
     assert rccl.ncclCommInitRank(1, rccl.ncclUniqueId(), 0)[0] == refused
     assert "ncclGetUniqueId" in text(rccl.ncclGetLastError(None))
     assert rccl.ncclGroupEnd()[0] == rccl.ncclResult_t.ncclInvalidUsage
-    assert rccl.ncclCommSuspend(None, 1)[0] == rccl.ncclResult_t.ncclInvalidUsage
-    assert "the host platform has no ncclCommSuspend" in text(rccl.ncclGetLastError(None))
+    assert rccl.ncclCommSuspend(None, 1)[0] == refused
+    assert rccl.ncclCommRevoke(None, 1)[0] == refused
+    assert "NCCL_REVOKE_DEFAULT" in text(rccl.ncclGetLastError(None))
+
+
+def test_windows_and_puts(rccl, hip):
+    ident = good(rccl.ncclGetUniqueId())
+    uint8 = rccl.ncclDataType_t.ncclUint8
+    barrier = threading.Barrier(RANKS)
+
+    def body(rank):
+        good(hip.hipSetDevice(rank))
+        comm = good(rccl.ncclCommInitRank(RANKS, ident, rank))
+        memory = int(good(rccl.ncclMemAlloc(8192)))
+        window = good(rccl.ncclCommWindowRegister(comm, memory, 8192, 0))
+        assert int(good(rccl.ncclWinGetUserPtr(comm, window))) == memory
+        mine = np.ctypeslib.as_array((ctypes.c_uint8 * 8192).from_address(memory))
+        mine[:4096] = rank + 1
+        barrier.wait()
+        following = (rank + 1) % RANKS
+        good(rccl.ncclPutSignal(memory, 4096, uint8, following, window, 4096, 0, 0, 0, comm, None))
+        good(rccl.ncclSignal(following, 0, 0, 0, comm, None))
+        wanted = (ctypes.c_int * 4)(2, (rank - 1) % RANKS, 0, 0)
+        good(rccl.ncclWaitSignal(1, ctypes.addressof(wanted), comm, None))
+        good(hip.hipStreamSynchronize(None))
+        assert (mine[4096:] == (rank - 1) % RANKS + 1).all()
+        assert rccl.ncclSignal(following, 1, 0, 0, comm, None)[0] == rccl.ncclResult_t.ncclInvalidArgument
+        barrier.wait()
+        good(rccl.ncclCommWindowDeregister(comm, window))
+        handle = good(rccl.ncclCommRegister(comm, memory, 8192))
+        good(rccl.ncclCommDeregister(comm, handle))
+        assert rccl.ncclCommDeregister(comm, handle)[0] == rccl.ncclResult_t.ncclInvalidArgument
+        good(rccl.ncclCommDestroy(comm))
+        good(rccl.ncclMemFree(memory))
+        assert rccl.ncclMemFree(memory)[0] == rccl.ncclResult_t.ncclInvalidArgument
+
+    on_threads(body)
+
+
+def test_growing_revoking_and_suspending(rccl, hip):
+    ident = good(rccl.ncclGetUniqueId())
+    usage = rccl.ncclResult_t.ncclInvalidUsage
+    grown_ident = []
+    barrier = threading.Barrier(RANKS)
+
+    def body(rank):
+        good(hip.hipSetDevice(rank))
+        # Two ranks first, the third joins them.
+        comm = good(rccl.ncclCommInitRank(RANKS - 1, ident, rank)) if rank < RANKS - 1 else None
+        if rank == 0:
+            grown_ident.append(good(rccl.ncclCommGetUniqueId(comm)))
+        barrier.wait()
+        given = grown_ident[0] if rank in (0, RANKS - 1) else None
+        grown = good(rccl.ncclCommGrow(comm, RANKS, given, -1 if comm is not None else rank, None))
+        assert good(rccl.ncclCommUserRank(grown)) == rank
+        assert good(rccl.ncclCommCount(grown)) == RANKS
+        data = np.full(4, rank + 1, np.int32)
+
+        def add(to):
+            return rccl.ncclAllReduce(
+                address(data), address(data), 4, rccl.ncclDataType_t.ncclInt32, rccl.ncclRedOp_t.ncclSum, to, None
+            )
+
+        good(add(grown))
+        good(hip.hipStreamSynchronize(None))
+        assert (data == 6).all()
+        good(rccl.ncclCommSuspend(grown, 1))
+        assert add(grown)[0] == usage
+        good(rccl.ncclCommResume(grown))
+        assert rccl.ncclCommResume(grown)[0] == usage
+        good(add(grown))
+        good(hip.hipStreamSynchronize(None))
+        barrier.wait()
+        good(rccl.ncclCommRevoke(grown, 0))
+        assert rccl.ncclCommRevoke(grown, 0)[0] == rccl.ncclResult_t.ncclInvalidArgument
+        assert add(grown)[0] == usage
+        assert rccl.ncclCommFinalize(grown)[0] == usage
+        half = good(rccl.ncclCommSplit(grown, rank % 2, 0, None))
+        assert good(rccl.ncclCommCount(half)) == (2 if rank % 2 == 0 else 1)
+        for one in (half, grown, comm):
+            if one is not None:
+                good(rccl.ncclCommDestroy(one))
+
+    on_threads(body)
+
+
+def test_there_are_no_parameters(rccl):
+    handle = (ctypes.c_void_p * 1)()
+    assert rccl.ncclParamGetI32(ctypes.addressof(handle))[0] == rccl.ncclResult_t.ncclInvalidArgument

@@ -42,7 +42,12 @@ AllocationMap::iterator holder_of(uintptr_t address) {
 }
 
 // The budget is kept here and not left to the system, which would promise any amount and kill the process when it is
-// used.
+// used. With the runtime's mutex held.
+bool fits_budget(size_t bytes) {
+  const MemoryTable &table = memory();
+  return bytes <= table.bytes_total && table.bytes_allocated <= table.bytes_total - bytes;
+}
+
 hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags) {
   if (bytes == 0) {
     *pointer = nullptr;
@@ -50,7 +55,7 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
   }
   MemoryTable &table = memory();
   std::lock_guard<std::mutex> lock(runtime().mutex);
-  if (bytes > table.bytes_total || table.bytes_allocated > table.bytes_total - bytes) {
+  if (!fits_budget(bytes)) {
     return hipErrorOutOfMemory;
   }
   void *made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -102,7 +107,8 @@ void release(const void *pointer) {
 bool claim(const void *pointer, Allocation *found) {
   std::lock_guard<std::mutex> lock(runtime().mutex);
   const auto it = memory().allocations.find(address_of(pointer));
-  if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_being_freed) {
+  if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_adopted ||
+      it->second.is_being_freed) {
     return false;
   }
   it->second.is_being_freed = true;
@@ -180,13 +186,38 @@ bool is_range_valid(const void *pointer, size_t bytes) {
   return !find_allocation(pointer, &found) || bytes <= found.bytes - (address_of(pointer) - found.base);
 }
 
+hipError_t adopt_allocation(void *base, size_t bytes) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  if (!fits_budget(bytes)) {
+    return hipErrorOutOfMemory;
+  }
+  Allocation allocation;
+  allocation.base = address_of(base);
+  allocation.bytes = bytes;
+  allocation.device = current_device();
+  allocation.is_adopted = true;
+  memory().allocations[allocation.base] = allocation;
+  memory().bytes_allocated += bytes;
+  return hipSuccess;
+}
+
+void disown_allocation(const void *base) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  const auto it = memory().allocations.find(address_of(base));
+  if (it == memory().allocations.end() || !it->second.is_adopted) {
+    return;
+  }
+  memory().bytes_allocated -= it->second.bytes;
+  memory().allocations.erase(it);
+}
+
 void free_allocations_of(int device) {
   while (true) {
     void *pointer = nullptr;
     {
       std::lock_guard<std::mutex> lock(runtime().mutex);
       for (const auto &[base, allocation] : memory().allocations) {
-        if (allocation.device == device && allocation.kind != MemoryKind::registered) {
+        if (allocation.device == device && allocation.kind != MemoryKind::registered && !allocation.is_adopted) {
           pointer = reinterpret_cast<void *>(base);
           break;
         }

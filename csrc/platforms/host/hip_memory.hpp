@@ -19,6 +19,7 @@ struct Allocation {
   int device = 0;
   unsigned flags = 0;
   bool is_being_freed = false;  // hipFreeAsync has been called
+  bool is_adopted = false;      // another part of the platform gave it out, and frees it
 };
 
 // The allocation or registration that holds the address. False: memory of the process that HIP knows nothing about.
@@ -33,6 +34,10 @@ bool is_range_valid(const void *pointer, size_t bytes);
 // Whether bytes can be copied so, and the function that fills as a graph's node is to; false: it cannot.
 hipError_t check_copy(const void *dst, const void *src, size_t bytes, hipMemcpyKind kind);
 bool make_fill(const hipMemsetParams &params, std::function<void()> *fill);
+
+// Device memory that another part of the platform gives out: HIP knows it from here on, and until it is disowned.
+hipError_t adopt_allocation(void *base, size_t bytes);
+void disown_allocation(const void *base);
 
 // Frees what hipMalloc and its like gave out on the device, as hipDeviceReset does.
 void free_allocations_of(int device);

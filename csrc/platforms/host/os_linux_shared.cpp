@@ -6,6 +6,7 @@
 // does not inherit it, and unlike a process id it means the same in every pid namespace.
 #include "os_shared.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -22,6 +23,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <set>
+#include <utility>
 
 namespace rocpy_host {
 
@@ -35,15 +38,31 @@ timespec to_timespec(uint64_t nanoseconds) {
   return {static_cast<time_t>(nanoseconds / 1000000000), static_cast<long>(nanoseconds % 1000000000)};
 }
 
-socklen_t name_of(const SharedBlock::Key &key, sockaddr_un *address) {
+socklen_t abstract_name(const std::string &name, sockaddr_un *address) {
   std::memset(address, 0, sizeof *address);
   address->sun_family = AF_UNIX;
-  char *name = address->sun_path + 1;  // the zero before it makes the name abstract
-  int length = std::snprintf(name, sizeof address->sun_path - 1, "rocpy-rccl-");
-  for (unsigned char byte : key.bytes) {
-    length += std::snprintf(name + length, sizeof address->sun_path - 1 - static_cast<size_t>(length), "%02x", byte);
+  std::memcpy(address->sun_path + 1, name.data(), name.size());  // the zero before it makes the name abstract
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+std::string hexadecimal(const unsigned char *bytes, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", bytes[i]);
+    text += digits;
   }
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+  return text;
+}
+
+socklen_t name_of_block(const SharedBlock::Key &key, sockaddr_un *address) {
+  return abstract_name("rocpy-rccl-" + hexadecimal(key.bytes, sizeof key.bytes), address);
+}
+
+socklen_t name_of_mailbox(uint64_t number, sockaddr_un *address) {
+  unsigned char bytes[sizeof number];
+  std::memcpy(bytes, &number, sizeof number);
+  return abstract_name("rocpy-mailbox-" + hexadecimal(bytes, sizeof bytes), address);
 }
 
 // Only processes of the same user take part.
@@ -60,25 +79,25 @@ struct Message {
     header.msg_control = control;
     header.msg_controllen = sizeof control;
   }
-  char byte = 'm';
-  iovec part{&byte, 1};
+  Mailbox::Tag tag{};
+  iovec part{&tag, sizeof tag};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};
 };
 
-void send_descriptor(int connection, int descriptor) {
+bool send_descriptor(int connection, int descriptor, Mailbox::Tag tag = {}) {
   Message message;
+  message.tag = tag;
   cmsghdr *control = CMSG_FIRSTHDR(&message.header);
   control->cmsg_level = SOL_SOCKET;
   control->cmsg_type = SCM_RIGHTS;
   control->cmsg_len = CMSG_LEN(sizeof descriptor);
   std::memcpy(CMSG_DATA(control), &descriptor, sizeof descriptor);
-  // One that asked and went away is its own problem.
-  if (sendmsg(connection, &message.header, MSG_NOSIGNAL) < 0) return;
+  return sendmsg(connection, &message.header, MSG_NOSIGNAL) >= 0;
 }
 
 // -1: none came within the time, or the server went away.
-int receive_descriptor(int connection, uint64_t patience_ns) {
+int receive_descriptor(int connection, uint64_t patience_ns, Mailbox::Tag *tag = nullptr) {
   pollfd waiting{connection, POLLIN, 0};
   const timespec time = to_timespec(patience_ns);
   if (ppoll(&waiting, 1, &time, nullptr) != 1) return -1;
@@ -88,7 +107,18 @@ int receive_descriptor(int connection, uint64_t patience_ns) {
   if (control == nullptr || control->cmsg_type != SCM_RIGHTS) return -1;
   int descriptor;
   std::memcpy(&descriptor, CMSG_DATA(control), sizeof descriptor);
+  if (tag != nullptr) *tag = message.tag;
   return descriptor;
+}
+
+// Files of the blocks that this process takes part in.
+struct OwnFiles {
+  std::mutex mutex;
+  std::set<std::pair<dev_t, ino_t>> files;
+};
+OwnFiles &own_files() {
+  static auto *instance = new OwnFiles;
+  return *instance;
 }
 
 struct flock record(short type, unsigned index) {
@@ -170,7 +200,7 @@ std::unique_ptr<SharedBlock> SharedBlock::open(const Key &key, size_t bytes, uin
                                                std::string *problem) {
   std::unique_ptr<SharedBlock> block(new SharedBlock);
   sockaddr_un address;
-  const socklen_t length = name_of(key, &address);
+  const socklen_t length = name_of_block(key, &address);
   const uint64_t start = now_ns();
   while (block->memory_ < 0) {
     const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -215,6 +245,12 @@ std::unique_ptr<SharedBlock> SharedBlock::open(const Key &key, size_t bytes, uin
     *problem = system_text("fstat");
     return nullptr;
   }
+  {
+    OwnFiles &own = own_files();
+    std::lock_guard<std::mutex> lock(own.mutex);
+    own.files.insert({facts.st_dev, facts.st_ino});
+    block->is_own_ = true;
+  }
   block->bytes_ = static_cast<size_t>(facts.st_size);
   void *data = mmap(nullptr, block->bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, block->memory_, 0);
   if (data == MAP_FAILED) {
@@ -228,7 +264,14 @@ std::unique_ptr<SharedBlock> SharedBlock::open(const Key &key, size_t bytes, uin
 SharedBlock::~SharedBlock() {
   stop_serving();
   if (data_ != nullptr) munmap(data_, bytes_);
-  if (memory_ >= 0) close(memory_);
+  if (memory_ < 0) return;
+  struct stat facts{};
+  if (is_own_ && fstat(memory_, &facts) == 0) {
+    OwnFiles &own = own_files();
+    std::lock_guard<std::mutex> lock(own.mutex);
+    own.files.erase({facts.st_dev, facts.st_ino});
+  }
+  close(memory_);
 }
 
 void SharedBlock::serve(uint64_t nanoseconds) {
@@ -239,6 +282,7 @@ void SharedBlock::serve(uint64_t nanoseconds) {
   while (ppoll(&waiting, 1, &time, nullptr) == 1) {
     const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0) return;
+    // One that asked and went away is its own problem.
     if (is_same_user(connection)) send_descriptor(connection, memory_);
     close(connection);
     time = {0, 0};
@@ -259,6 +303,133 @@ bool SharedBlock::mark(unsigned index) {
 bool SharedBlock::is_marked_elsewhere(unsigned index) const {
   struct flock lock = record(F_WRLCK, index);
   return fcntl(memory_, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+namespace {
+
+// Calls back with each number that names an entry of a folder of /proc.
+template <class Body>
+void for_each_number(const std::string &folder, Body body) {
+  DIR *opened = opendir(folder.c_str());
+  if (opened == nullptr) return;
+  while (const dirent *entry = readdir(opened)) {
+    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') body(std::string(entry->d_name));
+  }
+  closedir(opened);
+}
+
+}  // namespace
+
+void visit_blocks_of_others(const std::function<void(std::unique_ptr<SharedBlock>)> &visit) {
+  std::set<std::pair<dev_t, ino_t>> seen;
+  OwnFiles &own = own_files();
+  std::lock_guard<std::mutex> lock(own.mutex);
+  for_each_number("/proc", [&](const std::string &pid) {
+    const std::string folder = "/proc/" + pid + "/fd";
+    for_each_number(folder, [&](const std::string &number) {
+      const std::string path = folder + "/" + number;
+      char target[64] = {};
+      struct stat facts{};
+      if (readlink(path.c_str(), target, sizeof target - 1) < 0 ||
+          std::strncmp(target, "/memfd:rocpy-rccl ", 18) != 0 || stat(path.c_str(), &facts) != 0 ||
+          own.files.count({facts.st_dev, facts.st_ino}) != 0 || !seen.insert({facts.st_dev, facts.st_ino}).second) {
+        return;
+      }
+      std::unique_ptr<SharedBlock> block(new SharedBlock);
+      block->memory_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      block->bytes_ = static_cast<size_t>(facts.st_size);
+      if (block->memory_ < 0) return;
+      void *data = mmap(nullptr, block->bytes_, PROT_READ, MAP_SHARED, block->memory_, 0);
+      if (data == MAP_FAILED) return;
+      block->data_ = data;
+      visit(std::move(block));
+    });
+  });
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::make(size_t bytes, std::string *problem) {
+  const int descriptor = memfd_create("rocpy-memory", MFD_CLOEXEC);
+  if (descriptor < 0 || ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
+    *problem = system_text("memfd of shared memory");
+    if (descriptor >= 0) close(descriptor);
+    return nullptr;
+  }
+  auto memory = map(descriptor, problem);
+  if (memory != nullptr) {
+    memory->descriptor_ = descriptor;
+  } else {
+    close(descriptor);
+  }
+  return memory;
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::take(int descriptor, std::string *problem) {
+  auto memory = map(descriptor, problem);
+  close(descriptor);
+  return memory;
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::map(int descriptor, std::string *problem) {
+  struct stat facts{};
+  if (fstat(descriptor, &facts) != 0) {
+    *problem = system_text("fstat");
+    return nullptr;
+  }
+  std::shared_ptr<SharedMemory> memory(new SharedMemory);
+  const auto bytes = static_cast<size_t>(facts.st_size);
+  void *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (data == MAP_FAILED) {
+    *problem = system_text("mmap of shared memory");
+    return nullptr;
+  }
+  memory->data_ = data;
+  memory->bytes_ = bytes;
+  return memory;
+}
+
+void SharedMemory::give_up_pages() { madvise(data_, bytes_, MADV_REMOVE); }
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::unique_ptr<Mailbox> Mailbox::open(uint64_t number, std::string *problem) {
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener >= 0) {
+    sockaddr_un address;
+    const socklen_t length = name_of_mailbox(number, &address);
+    if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(listener, 1024) == 0) {
+      return std::unique_ptr<Mailbox>(new Mailbox(listener));
+    }
+  }
+  *problem = system_text("socket");
+  if (listener >= 0) close(listener);
+  return nullptr;
+}
+
+Mailbox::~Mailbox() { close(listener_); }
+
+bool Mailbox::post(uint64_t number, int descriptor, Tag tag, std::string *problem) {
+  const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address;
+  const socklen_t length = name_of_mailbox(number, &address);
+  const bool is_posted = connection >= 0 && connect(connection, reinterpret_cast<sockaddr *>(&address), length) == 0 &&
+                         is_same_user(connection) && send_descriptor(connection, descriptor, tag);
+  if (!is_posted) *problem = system_text("socket of another rank");
+  if (connection >= 0) close(connection);
+  return is_posted;
+}
+
+int Mailbox::take(uint64_t nanoseconds, Tag *tag) {
+  pollfd waiting{listener_, POLLIN, 0};
+  const timespec time = to_timespec(nanoseconds);
+  if (ppoll(&waiting, 1, &time, nullptr) != 1) return -1;
+  const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (connection < 0) return -1;
+  const int descriptor = is_same_user(connection) ? receive_descriptor(connection, nanoseconds, tag) : -1;
+  close(connection);
+  return descriptor;
 }
 
 }  // namespace rocpy_host

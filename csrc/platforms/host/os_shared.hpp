@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -62,11 +63,59 @@ class SharedBlock {
 
  private:
   SharedBlock() = default;
+  friend void visit_blocks_of_others(const std::function<void(std::unique_ptr<SharedBlock>)> &visit);
   void *data_ = nullptr;
   size_t bytes_ = 0;
   int memory_ = -1, listener_ = -1;
-  bool is_maker_ = false;
+  bool is_maker_ = false, is_own_ = false;
   std::mutex serving_;
+};
+
+// The blocks of this user's processes in which this process has no part, each for reading as long as it is visited.
+// Meanwhile this process joins no block: letting go of one in which it has a part would take its mark away.
+void visit_blocks_of_others(const std::function<void(std::unique_ptr<SharedBlock>)> &visit);
+
+// Memory that this process can show to others, or that another process has shown to it.
+class SharedMemory {
+ public:
+  static std::shared_ptr<SharedMemory> make(size_t bytes, std::string *problem);
+  static std::shared_ptr<SharedMemory> take(int descriptor, std::string *problem);  // the descriptor is taken over
+  ~SharedMemory();
+  SharedMemory(const SharedMemory &) = delete;
+  SharedMemory &operator=(const SharedMemory &) = delete;
+
+  char *data() const { return static_cast<char *>(data_); }
+  size_t bytes() const { return bytes_; }
+  void give_up_pages();                           // now, whoever still sees it: all read zeros from here on
+  int descriptor() const { return descriptor_; }  // -1 for memory of another process
+
+ private:
+  SharedMemory() = default;
+  static std::shared_ptr<SharedMemory> map(int descriptor, std::string *problem);
+  void *data_ = nullptr;
+  size_t bytes_ = 0;
+  int descriptor_ = -1;
+};
+
+// Where other processes of this user leave descriptors of their memory. Its number, by which they know it, goes with
+// it.
+class Mailbox {
+ public:
+  struct Tag {
+    uint64_t from, memory;
+  };
+  static std::unique_ptr<Mailbox> open(uint64_t number, std::string *problem);
+  ~Mailbox();
+  Mailbox(const Mailbox &) = delete;
+  Mailbox &operator=(const Mailbox &) = delete;
+
+  // Leaves a descriptor in a mailbox, which does not have to be looked into first. False: `problem` says why.
+  static bool post(uint64_t number, int descriptor, Tag tag, std::string *problem);
+  int take(uint64_t nanoseconds, Tag *tag);  // -1: none came within the time
+
+ private:
+  explicit Mailbox(int listener) : listener_(listener) {}
+  int listener_;
 };
 
 }  // namespace rocpy_host

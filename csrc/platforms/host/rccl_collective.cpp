@@ -4,7 +4,8 @@
 //
 // What is put lies in a slot of shared memory, one of two in turn: who has arrived at step k + 1 has taken all of step
 // k, so the slot of step k is free in step k + 2. Between ranks of one process large operands stay where they are, and
-// a last step tells that all have read them.
+// a last step tells that all have read them; so do those of several processes that lie in registered memory on all
+// ranks.
 #include "rccl_comm.hpp"
 
 #include <algorithm>
@@ -43,8 +44,9 @@ class Run {
  private:
   bool is_root() const { return me_ == mine_.root; }
   const Signature &signature(int rank) { return comm_.other(rank).signatures[mine_.sequence & 1]; }
-  const char *sent_by(int rank) { return static_cast<const char *>(signature(rank).send); }
-  char *received_by(int rank) { return static_cast<char *>(signature(rank).recv); }
+  const char *sent_by(int rank) { return comm_.seen(rank, signature(rank).send, signature(rank).sent); }
+  char *received_by(int rank) { return comm_.seen(rank, signature(rank).recv, signature(rank).received); }
+  bool is_large() const { return count_ * size_ > small_bytes; }
   const char *send() const { return static_cast<const char *>(mine_.send); }
   char *recv() const { return static_cast<char *>(mine_.recv); }
 
@@ -56,10 +58,14 @@ class Run {
   const char *slot(int rank) { return comm_.segment->slot(parity_, rank); }
   bool step() { return is_first_ ? meet_and_agree() : comm_.meet(operation_); }
 
+  // Whether a large operation reads operands where they lie, and writes results too where `writes` says so: if all that
+  // takes part can be seen by all. False: failed.
+  bool choose(bool writes, bool *is_direct);
+
   // Reading what the others have in their own memory, then the step after which they may change it.
   template <class Body>
   bool directly(Body body) {
-    if (!meet_and_agree() || !comm_.begin_reading(operation_)) return false;
+    if ((is_first_ && !meet_and_agree()) || !comm_.begin_reading(operation_)) return false;
     body();
     comm_.end_reading();
     return comm_.meet(operation_);
@@ -114,8 +120,42 @@ bool Run::meet_and_agree() {
   return comm_.fail(failure);
 }
 
+bool Run::choose(bool writes, bool *is_direct) {
+  *is_direct = comm_.is_one_process && is_large();
+  if (comm_.is_one_process || !is_large()) return true;
+  const auto &shown = comm_.memories.shown;
+  mine_.sent.is_new = mine_.sent.memory != 0 && shown.count(mine_.sent.memory) == 0;
+  mine_.received.is_new = mine_.received.memory != 0 && shown.count(mine_.received.memory) == 0;
+  if (!meet_and_agree()) return false;
+  const bool one_sends = mine_.kind == Kind::broadcast || mine_.kind == Kind::scatter;
+  std::vector<std::pair<int, uint64_t>> awaited;
+  std::vector<Shown> own;
+  bool is_any_new = false;
+  const auto look_at = [&](int rank, const void *pointer, const Place &place) {
+    if (place.memory == 0) return false;
+    is_any_new = is_any_new || place.is_new != 0;
+    if (rank == me_ && place.is_new != 0) own.push_back(find_shared_memory(pointer, 1));
+    if (comm_.other(rank).process.load() != comm_.process && place.is_new != 0) awaited.push_back({rank, place.memory});
+    return true;
+  };
+  for (int r = 0; r < n_; ++r) {
+    const Signature &its = signature(r);
+    const bool sends = !one_sends || r == mine_.root;
+    const bool receives = writes && (mine_.root < 0 || r == mine_.root);
+    if ((sends && !look_at(r, its.send, its.sent)) || (receives && !look_at(r, its.recv, its.received))) return true;
+  }
+  *is_direct = true;
+  return !is_any_new || comm_.exchange(operation_, own, awaited);
+}
+
 bool Run::all_reduce_directly() {
   return directly([this] {
+    const char *sources[max_ranks];
+    char *targets[max_ranks];
+    for (int r = 0; r < n_; ++r) {
+      sources[r] = sent_by(r);
+      targets[r] = mine_.kind == Kind::all_reduce || r == mine_.root ? received_by(r) : nullptr;
+    }
     constexpr size_t block = 2048;
     alignas(64) char sums[block * 8];
     size_t low, high;
@@ -123,10 +163,9 @@ bool Run::all_reduce_directly() {
     for (size_t start = low; start < high; start += block) {
       const size_t length = std::min(block, high - start), offset = start * size_;
       const char *bias = static_cast<const char *>(mine_.bias);
-      reduce_from(sums, length, bias == nullptr ? nullptr : bias + offset, [&](int r) { return sent_by(r) + offset; });
+      reduce_from(sums, length, bias == nullptr ? nullptr : bias + offset, [&](int r) { return sources[r] + offset; });
       for (int r = 0; r < n_; ++r) {
-        if (mine_.kind == Kind::all_reduce || r == mine_.root)
-          std::memcpy(received_by(r) + offset, sums, length * size_);
+        if (targets[r] != nullptr) std::memcpy(targets[r] + offset, sums, length * size_);
       }
     }
   });
@@ -134,13 +173,15 @@ bool Run::all_reduce_directly() {
 
 bool Run::all_reduce_or_reduce() {
   const bool takes_result = mine_.kind == Kind::all_reduce || is_root();
-  if (count_ * size_ <= small_bytes) {
+  if (!is_large()) {
     copy(next_slot(), send(), count_ * size_);
     if (!step()) return false;
     if (takes_result) reduce_from(recv(), count_, mine_.bias, [this](int r) { return slot(r); });
     return true;
   }
-  if (comm_.is_one_process) return all_reduce_directly();
+  bool is_direct;
+  if (!choose(true, &is_direct)) return false;
+  if (is_direct) return all_reduce_directly();
   const size_t block = slot_bytes / size_;
   for (size_t start = 0; start < count_; start += block) {
     const size_t length = std::min(block, count_ - start);
@@ -161,7 +202,9 @@ bool Run::all_reduce_or_reduce() {
 }
 
 bool Run::reduce_scatter() {
-  if (comm_.is_one_process && count_ * size_ > small_bytes) {
+  bool is_direct;
+  if (!choose(false, &is_direct)) return false;
+  if (is_direct) {
     return directly(
         [this] { reduce_from(recv(), count_, nullptr, [this](int r) { return sent_by(r) + me_ * count_ * size_; }); });
   }
@@ -177,7 +220,9 @@ bool Run::reduce_scatter() {
 }
 
 bool Run::broadcast() {
-  if (comm_.is_one_process && count_ * size_ > small_bytes) {
+  bool is_direct;
+  if (!choose(false, &is_direct)) return false;
+  if (is_direct) {
     return directly([this] { copy(recv(), sent_by(mine_.root), count_ * size_); });
   }
   const size_t total = count_ * size_;
@@ -194,7 +239,9 @@ bool Run::broadcast() {
 bool Run::all_gather_or_gather() {
   const size_t total = count_ * size_;
   const bool takes_result = mine_.kind == Kind::all_gather || is_root();
-  if (comm_.is_one_process && total > small_bytes) {
+  bool is_direct;
+  if (!choose(false, &is_direct)) return false;
+  if (is_direct) {
     return directly([&] {
       for (int r = 0; takes_result && r < n_; ++r) copy(recv() + r * total, sent_by(r), total);
     });
@@ -210,7 +257,9 @@ bool Run::all_gather_or_gather() {
 
 bool Run::scatter() {
   const size_t total = count_ * size_;
-  if (comm_.is_one_process && total > small_bytes) {
+  bool is_direct;
+  if (!choose(false, &is_direct)) return false;
+  if (is_direct) {
     return directly([&] { copy(recv(), sent_by(mine_.root) + me_ * total, total); });
   }
   const size_t block = slot_bytes / n_ / 64 * 64;
@@ -226,7 +275,9 @@ bool Run::scatter() {
 
 bool Run::all_to_all() {
   const size_t total = count_ * size_;
-  if (comm_.is_one_process && total > small_bytes) {
+  bool is_direct;
+  if (!choose(false, &is_direct)) return false;
+  if (is_direct) {
     return directly([&] {
       for (int r = 0; r < n_; ++r) copy(recv() + r * total, sent_by(r) + me_ * total, total);
     });

@@ -71,10 +71,6 @@ ncclResult_t refuse(ncclResult_t code, const std::string &text) noexcept {
   return code;
 }
 
-void announce(Header &header, std::atomic<uint32_t> &word) {
-  if (header.sleepers.load() != 0) wake_word(&word);
-}
-
 std::shared_ptr<Communicator> find_communicator(ncclComm_t handle) {
   Table &all = table();
   std::lock_guard<std::mutex> lock(all.mutex);
@@ -108,6 +104,9 @@ std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_
     *code = refuse(ncclInvalidArgument, "comm is no communicator of this process, or was destroyed");
   } else if (communicator->pid != process_id()) {
     *code = refuse(ncclInvalidUsage, "the communicator was made before a fork and belongs to the parent process");
+  } else if (communicator->is_revoked.load()) {
+    *code =
+        refuse(ncclInvalidUsage, "the communicator was revoked: others can be made from it, and it can be destroyed");
   } else if (communicator->is_aborting.load()) {
     *code = refuse(ncclInvalidUsage, "the communicator was aborted");
   } else if (const int state = communicator->state.load(); state == ncclInProgress) {
@@ -116,8 +115,18 @@ std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_
     *code = refuse(static_cast<ncclResult_t>(state), communicator->failure().text);
   } else if (communicator->is_finalizing.load()) {
     *code = refuse(ncclInvalidUsage, "the communicator was finalized");
+  } else if (communicator->is_suspended.load()) {
+    *code = refuse(ncclInvalidUsage, "the communicator is suspended: call ncclCommResume first");
   }
   return *code == ncclSuccess ? communicator : nullptr;
+}
+
+std::shared_ptr<Communicator> find_parent(ncclComm_t handle, ncclResult_t *code) {
+  const auto communicator = find_communicator(handle);
+  const bool is_parent = communicator != nullptr && communicator->is_revoked.load() &&
+                         communicator->pid == process_id() && !communicator->is_finalizing.load();
+  *code = ncclSuccess;
+  return is_parent ? communicator : usable_communicator(handle, code);
 }
 
 Communicator::~Communicator() {
@@ -142,9 +151,17 @@ bool Communicator::fail(Failure failure) {
   RankState &mine = self();
   Presence present = Presence::present;
   mine.presence.compare_exchange_strong(present, is_aborting.load() ? Presence::aborted : Presence::failed);
+  rouse();
   // Those who read this rank's memory are let finish; who comes later sees that it has given up.
-  for (int r = 0; is_one_process && r < count; ++r) {
-    while (r != rank && other(r).is_reading.load() != 0) yield_processor();
+  // One of another process that was stopped or killed just then is not waited for.
+  const uint64_t start = now_ns();
+  for (int r = 0; r < count; ++r) {
+    const auto may_read = [&] {
+      constexpr uint64_t longest_ns = 100000000;
+      return r != rank && other(r).is_reading.load() != 0 &&
+             (other(r).process.load() == process || now_ns() - start < longest_ns);
+    };
+    while (may_read()) yield_processor();
   }
   return false;
 }
@@ -166,7 +183,7 @@ void Communicator::end_reading() { self().is_reading.store(0); }
 std::vector<int> Communicator::missing_at_step() {
   std::vector<int> missing;
   for (int r = 0; r < count; ++r) {
-    if (static_cast<int32_t>(other(r).step.load() - step) < 0) missing.push_back(r);
+    if (static_cast<int32_t>(other(r).step.word.load() - step) < 0) missing.push_back(r);
   }
   return missing;
 }
@@ -233,15 +250,34 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
 
 void Communicator::arrive() {
   RankState &mine = self();
-  mine.step.store(++step);
-  announce(segment->header(), mine.step);
+  mine.step.word.store(++step);
+  if (may_spin) return announce(mine.step);
+  Header &header = segment->header();
+  if (header.arrived.fetch_add(1) + 1 != step * static_cast<uint32_t>(count)) return;
+  header.released.word.store(step);
+  announce(header.released);
+}
+
+void Communicator::rouse() {
+  announce(self().step);
+  announce(segment->header().released);
+  for (int r = 0; r < count; ++r) announce(other(r).bell);
 }
 
 bool Communicator::wait_for_step(const Operation &operation) {
+  const auto missing = [this] { return missing_at_step(); };
+  const auto has_come = [this](const Bell &bell) {
+    return static_cast<int32_t>(bell.word.load(std::memory_order_acquire) - step) >= 0;
+  };
+  if (!may_spin) {
+    Bell &released = segment->header().released;
+    const auto ready = [&] { return has_come(released); };
+    return ready() || wait(released, operation, ready, missing);
+  }
   for (int i = 1; i < count; ++i) {
-    RankState &state = other((rank + i) % count);
-    const auto ready = [&] { return static_cast<int32_t>(state.step.load(std::memory_order_acquire) - step) >= 0; };
-    if (!ready() && !wait(state.step, operation, ready, [this] { return missing_at_step(); })) return false;
+    Bell &bell = other((rank + i) % count).step;
+    const auto ready = [&] { return has_come(bell); };
+    if (!ready() && !wait(bell, operation, ready, missing)) return false;
   }
   return true;
 }
@@ -297,8 +333,10 @@ ncclResult_t Communicator::join() {
     std::lock_guard<std::mutex> lock(mutex_);
     segment = joined;
   }
+  joined->describe(rank == 0 ? name : "");
   mine.process.store(process);
   mine.device.store(device);
+  mine.cpus.store(usable_cpus());
   mine.presence.store(Presence::present);
   Header &header = joined->header();
   const auto here = header.attached.fetch_add(1) + 1;
@@ -323,8 +361,11 @@ ncclResult_t Communicator::join() {
   }
   joined->close_entrance();
   is_one_process = true;
+  may_spin = true;
+  signals_used.assign(static_cast<size_t>(count), 0);
   for (int r = 0; r < count; ++r) {
     is_one_process = is_one_process && other(r).process.load() == process;
+    may_spin = may_spin && count <= other(r).cpus.load();
     for (int s = 0; s < r; ++s) {
       if (other(r).device.load() != other(s).device.load()) continue;
       return fail_join(ncclInvalidUsage,
@@ -334,7 +375,6 @@ ncclResult_t Communicator::join() {
                        {s, r});
     }
   }
-  may_spin = count <= usable_cpus();
   state.store(ncclSuccess);
   return ncclSuccess;
 }

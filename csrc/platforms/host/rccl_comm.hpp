@@ -16,7 +16,7 @@ ncclResult_t refuse(ncclResult_t code, const std::string &text) noexcept;
 
 // What went wrong with a communicator, for the rank that noticed it.
 struct Failure {
-  const char *kind = nullptr;  // "timeout", "remote", "mismatch", "aborted", "init"; null: nothing
+  const char *kind = nullptr;  // "timeout", "remote", "mismatch", "aborted", "init", "system"; null: nothing
   ncclResult_t code = ncclSuccess;
   std::string text;
   Kind operation = Kind::none;
@@ -34,6 +34,7 @@ struct Operation {
   uint64_t patience_ns = UINT64_MAX;
   // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
   std::shared_ptr<std::vector<uint64_t>> tables;
+  std::vector<std::shared_ptr<void>> kept;  // what lives until it is done
 };
 
 struct PreMultiplied {
@@ -60,7 +61,7 @@ class Communicator {
 
   // ncclInProgress while it is made; then ncclSuccess, or what it failed with.
   std::atomic<int> state{ncclInProgress};
-  std::atomic<bool> is_aborting{false}, is_finalizing{false}, is_revoked{false};
+  std::atomic<bool> is_aborting{false}, is_finalizing{false}, is_revoked{false}, is_suspended{false};
   std::atomic<uint64_t> patience_ns{UINT64_MAX};
 
   // Of the thread that calls.
@@ -72,6 +73,9 @@ class Communicator {
 
   // Of the thread that runs an operation; there is never more than one.
   uint32_t step = 0, put_count = 0;
+  std::vector<uint32_t> signals_used;  // of each rank's to this one, by waits that are over
+
+  Memories memories;
 
   // The memory, once it is joined; another thread may still be at that.
   std::shared_ptr<Segment> joined() {
@@ -88,15 +92,23 @@ class Communicator {
   // Arrives at the next step, and waits until all ranks have. False: failed.
   bool meet(const Operation &operation);
   void arrive();
+  void rouse();  // whoever sleeps looks whether this rank is still there
   bool wait_for_step(const Operation &operation);
 
   // Sleeps until `ready`, looking after the ranks that it waits for. False: failed.
   template <class Ready, class Missing>
-  bool wait(std::atomic<uint32_t> &word, const Operation &operation, Ready ready, Missing missing);
+  bool wait(Bell &bell, const Operation &operation, Ready ready, Missing missing);
 
   // Reading memory of all ranks of this process, or of one: not once it has given up, or is gone. False: failed.
   bool begin_reading(const Operation &operation, int owner = -1);
   void end_reading();
+
+  // Shows memory to the ranks of other processes, and waits for theirs, by owner and number. All ranks call it at the
+  // same time. False: failed.
+  bool exchange(const Operation &operation, const std::vector<Shown> &mine,
+                const std::vector<std::pair<int, uint64_t>> &awaited);
+  // Where this process sees another rank's memory.
+  char *seen(int owner, const void *pointer, const Place &place);
 
   bool fail(Failure failure);  // gives false; the first failure is kept
   Failure failure();
@@ -126,7 +138,7 @@ class Communicator {
 };
 
 template <class Ready, class Missing>
-bool Communicator::wait(std::atomic<uint32_t> &word, const Operation &operation, Ready ready, Missing missing) {
+bool Communicator::wait(Bell &bell, const Operation &operation, Ready ready, Missing missing) {
   constexpr int spins = 2000, yields = 20;
   constexpr uint64_t nap_ns = 20000000;
   if (may_spin) {
@@ -141,20 +153,16 @@ bool Communicator::wait(std::atomic<uint32_t> &word, const Operation &operation,
   }
   const uint64_t start = now_ns();
   uint64_t last_look = 0;
-  Header &header = segment->header();
   while (!ready()) {
-    header.sleepers.fetch_add(1);
-    const uint32_t seen = word.load();
-    if (!ready()) wait_on_word(&word, seen, nap_ns);
-    header.sleepers.fetch_sub(1);
+    bell.sleepers.fetch_add(1);
+    const uint32_t seen = bell.word.load();
+    if (!ready()) wait_on_word(&bell.word, seen, nap_ns);
+    bell.sleepers.fetch_sub(1);
     if (ready()) break;
     if (!look_after(operation, missing(), start, &last_look, ready)) return false;
   }
   return true;
 }
-
-// A rank's word has changed: wakes those who sleep on it.
-void announce(Header &header, std::atomic<uint32_t> &word);
 
 // Communicators by handle. A handle that was given back, or made up, is not found.
 std::shared_ptr<Communicator> find_communicator(ncclComm_t handle);
@@ -164,10 +172,15 @@ void retire_communicator(ncclComm_t handle);
 // A communicator that may be used now. Else the code to answer, and null.
 std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_t *code);
 
+// One that communicators may be made from: usable, or revoked.
+std::shared_ptr<Communicator> find_parent(ncclComm_t handle, ncclResult_t *code);
+
 // Carries out operations of one communicator in their order; transfers between pairs go on together after the rest.
 void carry_out(Communicator &communicator, std::vector<Operation> &operations);
 bool carry_out_collective(Communicator &communicator, Operation &operation);
 bool carry_out_transfers(Communicator &communicator, const std::vector<Operation *> &transfers);
+bool carry_out_put(Communicator &communicator, const Operation &operation);  // or a signal alone
+bool carry_out_wait(Communicator &communicator, const Operation &operation);
 
 // Groups. A call is given to the stream now, or with its group's end.
 ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream);

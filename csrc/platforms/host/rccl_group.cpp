@@ -54,6 +54,23 @@ bool drives_several(Communicator &communicator) {
   return false;
 }
 
+bool is_collective(Kind kind) {
+  return kind != Kind::send && kind != Kind::recv && kind != Kind::put && kind != Kind::signal &&
+         kind != Kind::wait_signal;
+}
+
+// Operands in registered memory are named so that other processes find them.
+void locate(const Communicator &communicator, Operation *operation) {
+  Signature &signature = operation->signature;
+  const Kind kind = signature.kind;
+  const size_t bytes = signature.count * bytes_of_type(signature.type);
+  if (communicator.memories.registrations.empty() || bytes <= small_bytes || !is_collective(kind)) return;
+  const bool is_cut = kind == Kind::reduce_scatter || kind == Kind::all_to_all || kind == Kind::scatter;
+  const size_t sent = is_cut ? bytes * static_cast<size_t>(communicator.count) : bytes;
+  signature.sent = communicator.memories.locate(signature.send, sent, &operation->kept);
+  signature.received = communicator.memories.locate(signature.recv, bytes, &operation->kept);
+}
+
 ncclResult_t launch(Unit &unit, bool is_alone) {
   Communicator &communicator = *unit.communicator;
   const OnDevice on_device(communicator.device);
@@ -72,9 +89,9 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
   const uint64_t patience = communicator.patience_ns.load();
   for (Operation &operation : unit.operations) {
     Signature &signature = operation.signature;
-    const bool is_transfer = signature.kind == Kind::send || signature.kind == Kind::recv;
-    signature.sequence = is_transfer ? ++communicator.transfer_count : ++communicator.sequence;
+    signature.sequence = is_collective(signature.kind) ? ++communicator.sequence : ++communicator.transfer_count;
     operation.patience_ns = patience == 0 ? UINT64_MAX : patience;
+    if (!communicator.is_one_process) locate(communicator, &operation);
   }
   const bool several = drives_several(communicator);
   const Point last = communicator.last;
@@ -186,7 +203,7 @@ ncclResult_t fail_group(ncclResult_t code) {
 
 void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
   ++communicator.running;
-  std::vector<Operation *> transfers;
+  std::vector<Operation *> transfers, waits;
   RankState &mine = communicator.self();
   const auto enter = [&](const Signature &signature) {
     mine.kind.store(signature.kind, std::memory_order_relaxed);
@@ -208,6 +225,14 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
       transfers.push_back(&operation);
       continue;
     }
+    if (kind == Kind::wait_signal) {
+      waits.push_back(&operation);
+      continue;
+    }
+    if (kind == Kind::put || kind == Kind::signal) {
+      is_good = carry_out_put(communicator, operation);
+      continue;
+    }
     enter(operation.signature);
     if (operation.device_scalar != nullptr) {
       std::memcpy(operation.signature.scale.bytes, operation.device_scalar, bytes_of_type(operation.signature.type));
@@ -219,6 +244,13 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
     enter(transfers.front()->signature);
     is_good = carry_out_transfers(communicator, transfers);
     if (is_good) mine.finished.store(mine.entered.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  // Last of a group: what they wait for may hang on its other calls.
+  for (Operation *operation : waits) {
+    if (!is_good) break;
+    enter(operation->signature);
+    is_good = carry_out_wait(communicator, *operation);
+    if (is_good) mine.finished.store(operation->signature.sequence, std::memory_order_relaxed);
   }
   --communicator.running;
 }

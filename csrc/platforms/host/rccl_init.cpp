@@ -157,8 +157,26 @@ SharedBlock::Key child_key(const SharedBlock::Key &parent, uint64_t number, uint
   return key;
 }
 
-ncclResult_t split(const std::shared_ptr<Communicator> &parent, int color, int key,
+// All ranks of a revoked communicator in one that works, for what is made from it.
+ncclResult_t replace(std::shared_ptr<Communicator> *revoked) {
+  Communicator &old = **revoked;
+  constexpr uint64_t whole = 0x776f6c65;
+  const auto key = child_key(old.key, ~uint64_t{old.child_count++}, whole);
+  auto made = make_communicator(old.count, old.rank, key, old.config);
+  made->device = old.device;
+  made->patience_ns = old.patience_ns.load() == 0 ? UINT64_MAX : old.patience_ns.load();
+  const ncclResult_t code = made->join();
+  *revoked = made;
+  return code;
+}
+
+ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
                    const std::shared_ptr<Communicator> &made) {
+  const auto asked = parent;
+  if (parent->is_revoked.load()) {
+    const ncclResult_t code = replace(&parent);
+    if (code != ncclSuccess) return code;
+  }
   Operation operation;
   operation.patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
   operation.signature.kind = Kind::split;
@@ -180,12 +198,41 @@ ncclResult_t split(const std::shared_ptr<Communicator> &parent, int color, int k
   if (!parent->meet(operation)) return static_cast<ncclResult_t>(parent->state.load());
   if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
   made->key = child_key(parent->key, operation.signature.sequence, static_cast<uint32_t>(color));
-  const uint64_t caller = parent->segment->caller(parent->rank).load();
+  const uint64_t caller = asked->segment->caller(asked->rank).load();
   made->patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
   const ncclResult_t code = made->join();
   made->patience_ns = made->is_blocking ? UINT64_MAX : 0;
   if (code == ncclSuccess) made->segment->caller(rank).store(caller, std::memory_order_relaxed);
   return code;
+}
+
+// The old ranks of a growing communicator learn the key from the one that was given the id.
+ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock::Key *key) {
+  Operation operation;
+  Signature &mine = operation.signature;
+  operation.patience_ns = parent.patience_ns.load() == 0 ? UINT64_MAX : parent.patience_ns.load();
+  mine.kind = Kind::grow;
+  mine.sequence = ++parent.sequence;
+  mine.color = id != nullptr;
+  if (id != nullptr) {
+    const ncclResult_t code = read_id(*id, key);
+    if (code != ncclSuccess) return code;
+    std::memcpy(&mine.sent.memory, key->bytes, 8);
+    std::memcpy(&mine.sent.offset, key->bytes + 8, 8);
+  }
+  parent.wait_for_work(false);
+  if (!carry_out_collective(parent, operation)) return static_cast<ncclResult_t>(parent.state.load());
+  int givers = 0;
+  for (int r = 0; r < parent.count; ++r) {
+    const Signature &its = parent.other(r).signatures[mine.sequence & 1];
+    if (its.color == 0) continue;
+    ++givers;
+    std::memcpy(key->bytes, &its.sent.memory, 8);
+    std::memcpy(key->bytes + 8, &its.sent.offset, 8);
+  }
+  if (!parent.meet(operation)) return static_cast<ncclResult_t>(parent.state.load());
+  if (givers == 1) return ncclSuccess;
+  return refuse(ncclInvalidArgument, std::to_string(givers) + " ranks gave a uniqueId, and just one must");
 }
 
 }  // namespace
@@ -263,10 +310,44 @@ ncclResult_t rocpy_host_ncclCommInitAll(ncclComm_t *comms, int count, const int 
   });
 }
 
+ncclResult_t rocpy_host_ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) {
+  ncclResult_t code;
+  return usable_communicator(comm, &code) == nullptr ? code : rocpy_host_ncclGetUniqueId(id);
+}
+
+ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t comm, int count, const ncclUniqueId *id, int rank, ncclComm_t *out,
+                                     ncclConfig_t *given) {
+  return fail_group(rccl_call([=]() -> ncclResult_t {
+    if (out == nullptr) return refuse(ncclInvalidArgument, "newcomm is NULL");
+    *out = nullptr;
+    if (in_group()) return refuse(ncclInvalidUsage, "the host platform grows communicators outside of groups");
+    if (comm == nullptr) {
+      if (id == nullptr || rank < 0) return refuse(ncclInvalidArgument, "a new rank needs a uniqueId and its number");
+      return initialise(out, count, rank, *id, given);
+    }
+    ncclResult_t code;
+    const auto parent = usable_communicator(comm, &code);
+    if (parent == nullptr) return code;
+    if (rank != -1 || count <= parent->count || count > max_ranks) {
+      return refuse(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(count) +
+                                             " ranks: an old rank passes -1, and there must be more than " +
+                                             std::to_string(parent->count) + " ranks");
+    }
+    ncclConfig_t config = parent->config;
+    SharedBlock::Key key{};
+    code = read_config(given, &config);
+    if (code == ncclSuccess) code = find_key(*parent, id, &key);
+    if (code != ncclSuccess) return code;
+    auto made = make_communicator(count, parent->rank, key, config);
+    made->device = parent->device;
+    return start(made, out);
+  }));
+}
+
 ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *given) {
   return fail_group(rccl_call([&] {
     ncclResult_t code;
-    const auto parent = usable_communicator(comm, &code);
+    const auto parent = find_parent(comm, &code);
     if (parent == nullptr) return code;
     if (out == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR))
       return refuse(ncclInvalidArgument, "newcomm is NULL, or color is negative");
@@ -313,7 +394,7 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
       return refuse(ncclInvalidArgument, "an excluded rank must not call ncclCommShrink");
     if (flags == NCCL_SHRINK_DEFAULT) {
       ncclResult_t code;
-      if (usable_communicator(comm, &code) == nullptr) return code;
+      if (find_parent(comm, &code) == nullptr) return code;
     } else if (parent->state.load() == ncclSuccess) {
       parent->fail({"aborted", ncclInvalidUsage, "work was aborted by ncclCommShrink", Kind::none, 0, {}, {}});
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// RCCL rows about a communicator that is there: what it is, its errors, its end; and the rows that the host platform
-// lacks.
+// RCCL rows about a communicator that is there: what it is, its errors, its end; and the rows about
+// parameters, of which the host platform has none.
 #include "rccl_comm.hpp"
 
 #include "exports.h"
@@ -34,16 +34,18 @@ void leave(const std::shared_ptr<Communicator> &communicator, Presence presence)
     while ((before == Presence::present || before == Presence::finalized) &&
            !mine.presence.compare_exchange_weak(before, presence)) {
     }
-    Header &header = communicator->segment->header();
-    announce(header, mine.step);
-    wake_word(&header.attached);
+    communicator->rouse();
+    wake_word(&communicator->segment->header().attached);
   }
   retire_communicator(communicator->handle);
 }
 
-ncclResult_t lacking(const char *function) {
-  return fail_group(refuse(ncclInvalidUsage, std::string("the host platform has no ") + function));
+// RCCL's parameters steer networks, channels and kernels: there are none here.
+ncclResult_t no_parameter(const char *key) {
+  if (key == nullptr) return refuse(ncclInvalidArgument, "key is NULL");
+  return refuse(ncclInvalidArgument, std::string("the host platform has no parameters, so not ") + key + " either");
 }
+ncclResult_t no_handle() { return refuse(ncclInvalidArgument, "handle is none that ncclParamBind gave"); }
 
 }  // namespace
 
@@ -149,10 +151,55 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
   });
 }
 
-ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t, int flags) {
-  return rccl_call([=] {
+ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
+  return rccl_call([=]() -> ncclResult_t {
     if (flags != NCCL_REVOKE_DEFAULT) return refuse(ncclInvalidArgument, "revokeFlags must be NCCL_REVOKE_DEFAULT");
-    return lacking("ncclCommRevoke");
+    const auto found = find_communicator(comm);
+    if (found != nullptr && (found->is_revoked.load() || found->is_finalizing.load()))
+      return refuse(ncclInvalidArgument, "the communicator was revoked or finalized already");
+    if (found == nullptr || found->pid != process_id() || found->state.load() == ncclInProgress)
+      return refuse(ncclInvalidArgument, "comm is no communicator of this process, or is not ready yet");
+    found->is_revoked = true;
+    found->is_aborting = true;
+    // What runs notices soon; what is still queued will find the communicator revoked.
+    while (found->running.load() != 0) yield_processor();
+    if (found->state.load() == ncclSuccess)
+      found->fail({"aborted", ncclInvalidUsage, "the communicator was revoked", Kind::none, 0, {}, {}});
+    return ncclSuccess;
+  });
+}
+
+// Nothing lies in a device's memory alone that could be given back meanwhile: the ranks share all of it. Calls are
+// refused as ever.
+ncclResult_t rocpy_host_ncclCommSuspend(ncclComm_t comm, int flags) {
+  return fail_group(rccl_call([=]() -> ncclResult_t {
+    ncclResult_t code;
+    const auto communicator = usable_communicator(comm, &code);
+    if (communicator == nullptr) return code;
+    if (flags != NCCL_SUSPEND_MEM) return refuse(ncclInvalidArgument, "flags must be NCCL_SUSPEND_MEM");
+    communicator->wait_for_work(false);
+    communicator->is_suspended = true;
+    return ncclSuccess;
+  }));
+}
+
+ncclResult_t rocpy_host_ncclCommResume(ncclComm_t comm) {
+  return fail_group(rccl_call([=]() -> ncclResult_t {
+    const auto communicator = find_communicator(comm);
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    if (!communicator->is_suspended.exchange(false))
+      return refuse(ncclInvalidUsage, "the communicator is not suspended");
+    return ncclSuccess;
+  }));
+}
+
+ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
+  if (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)
+    return refuse(ncclInvalidArgument, "stat is none of ncclCommMemStat_t");
+  return query(comm, value, [=](Communicator &communicator) -> uint64_t {
+    const auto segment = communicator.joined();
+    const bool is_kept = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
+    return is_kept && segment != nullptr ? segment->block().bytes() : 0;
   });
 }
 
@@ -165,90 +212,18 @@ ncclResult_t rocpy_host_rocpyExtCommSetPatience(ncclComm_t comm, uint64_t nanose
   });
 }
 
-// Memory for collectives is memory of the device here: all of it can be reached by every rank of the process.
-ncclResult_t rocpy_host_ncclMemAlloc(void **ptr, size_t size) {
-  if (ptr == nullptr) return refuse(ncclInvalidArgument, "ptr is NULL");
-  return rocpy_host_hipMalloc(ptr, size) == hipSuccess
-             ? ncclSuccess
-             : refuse(ncclUnhandledCudaError, "hipMalloc failed: out of memory");
-}
-
-ncclResult_t rocpy_host_ncclMemFree(void *ptr) {
-  return rocpy_host_hipFree(ptr) == hipSuccess ? ncclSuccess
-                                               : refuse(ncclInvalidArgument, "ptr is not of ncclMemAlloc");
-}
-
-// Registration is a hint, which the host platform has no use for: the handle is good for ncclCommDeregister alone.
-ncclResult_t rocpy_host_ncclCommRegister(ncclComm_t comm, void *buffer, size_t size, void **handle) {
-  return fail_group(rccl_call([=] {
-    ncclResult_t code;
-    if (usable_communicator(comm, &code) == nullptr) return code;
-    if (buffer == nullptr || size == 0 || handle == nullptr)
-      return refuse(ncclInvalidArgument, "buff or handle is NULL, or size is 0");
-    *handle = buffer;
-    return ncclSuccess;
-  }));
-}
-
-ncclResult_t rocpy_host_ncclCommDeregister(ncclComm_t comm, void *handle) {
-  return rccl_call([=] {
-    if (find_communicator(comm) == nullptr || handle == nullptr)
-      return refuse(ncclInvalidArgument, "comm or handle is wrong");
-    return ncclSuccess;
-  });
-}
-
-// Success with a NULL window is RCCL's way to say that windows are not supported.
-ncclResult_t rocpy_host_ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int) {
-  return fail_group(rccl_call([=] {
-    ncclResult_t code;
-    if (usable_communicator(comm, &code) == nullptr) return code;
-    if (buffer == nullptr || size == 0 || window == nullptr)
-      return refuse(ncclInvalidArgument, "buff or win is NULL, or size is 0");
-    *window = nullptr;
-    return ncclSuccess;
-  }));
-}
-
-ncclResult_t rocpy_host_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
-  if (find_communicator(comm) != nullptr && window == nullptr) return ncclSuccess;
-  return refuse(ncclInvalidArgument, "win is no window of this communicator");
-}
-
-ncclResult_t rocpy_host_ncclWinGetUserPtr(ncclComm_t, ncclWindow_t, void **) { return lacking("ncclWinGetUserPtr"); }
-ncclResult_t rocpy_host_ncclCommGetUniqueId(ncclComm_t, ncclUniqueId *) { return lacking("ncclCommGetUniqueId"); }
-ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t, int, const ncclUniqueId *, int, ncclComm_t *, ncclConfig_t *) {
-  return lacking("ncclCommGrow");
-}
-ncclResult_t rocpy_host_ncclCommSuspend(ncclComm_t, int) { return lacking("ncclCommSuspend"); }
-ncclResult_t rocpy_host_ncclCommResume(ncclComm_t) { return lacking("ncclCommResume"); }
-ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t, ncclCommMemStat_t, uint64_t *) {
-  return lacking("ncclCommMemStats");
-}
-ncclResult_t rocpy_host_ncclPutSignal(const void *, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int,
-                                      unsigned int, ncclComm_t, hipStream_t) {
-  return lacking("ncclPutSignal");
-}
-ncclResult_t rocpy_host_ncclSignal(int, int, int, unsigned int, ncclComm_t, hipStream_t) {
-  return lacking("ncclSignal");
-}
-ncclResult_t rocpy_host_ncclWaitSignal(int, ncclWaitSignalDesc_t *, ncclComm_t, hipStream_t) {
-  return lacking("ncclWaitSignal");
-}
-ncclResult_t rocpy_host_ncclParamBind(ncclParamHandle_t **, const char *) { return lacking("ncclParamBind"); }
-ncclResult_t rocpy_host_ncclParamGetI8(ncclParamHandle_t *, int8_t *) { return lacking("ncclParamGetI8"); }
-ncclResult_t rocpy_host_ncclParamGetI16(ncclParamHandle_t *, int16_t *) { return lacking("ncclParamGetI16"); }
-ncclResult_t rocpy_host_ncclParamGetI32(ncclParamHandle_t *, int32_t *) { return lacking("ncclParamGetI32"); }
-ncclResult_t rocpy_host_ncclParamGetI64(ncclParamHandle_t *, int64_t *) { return lacking("ncclParamGetI64"); }
-ncclResult_t rocpy_host_ncclParamGetU8(ncclParamHandle_t *, uint8_t *) { return lacking("ncclParamGetU8"); }
-ncclResult_t rocpy_host_ncclParamGetU16(ncclParamHandle_t *, uint16_t *) { return lacking("ncclParamGetU16"); }
-ncclResult_t rocpy_host_ncclParamGetU32(ncclParamHandle_t *, uint32_t *) { return lacking("ncclParamGetU32"); }
-ncclResult_t rocpy_host_ncclParamGetU64(ncclParamHandle_t *, uint64_t *) { return lacking("ncclParamGetU64"); }
-ncclResult_t rocpy_host_ncclParamGetStr(ncclParamHandle_t *, const char **) { return lacking("ncclParamGetStr"); }
-ncclResult_t rocpy_host_ncclParamGet(ncclParamHandle_t *, void *, int, int *) { return lacking("ncclParamGet"); }
-ncclResult_t rocpy_host_ncclParamGetParameter(const char *, const char **, int *) {
-  return lacking("ncclParamGetParameter");
-}
+ncclResult_t rocpy_host_ncclParamBind(ncclParamHandle_t **, const char *key) { return no_parameter(key); }
+ncclResult_t rocpy_host_ncclParamGetI8(ncclParamHandle_t *, int8_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetI16(ncclParamHandle_t *, int16_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetI32(ncclParamHandle_t *, int32_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetI64(ncclParamHandle_t *, int64_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetU8(ncclParamHandle_t *, uint8_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetU16(ncclParamHandle_t *, uint16_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetU32(ncclParamHandle_t *, uint32_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetU64(ncclParamHandle_t *, uint64_t *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetStr(ncclParamHandle_t *, const char **) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGet(ncclParamHandle_t *, void *, int, int *) { return no_handle(); }
+ncclResult_t rocpy_host_ncclParamGetParameter(const char *key, const char **, int *) { return no_parameter(key); }
 void rocpy_host_ncclParamDumpAll(void) {}
 
 // There are no parameters, and that is a complete list.

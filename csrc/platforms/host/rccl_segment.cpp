@@ -12,6 +12,8 @@ namespace rocpy_host {
 
 namespace {
 
+// Changes with the layout, so that versions of rocpy which do not know each other's see nothing.
+constexpr uint64_t format = 0x726f637079000002 ^ uint64_t { sizeof(RankState) } << 8;
 constexpr size_t page = 4096;
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -52,15 +54,20 @@ bool has_op(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce
 }  // namespace
 
 const char *name_of(Kind kind) {
-  static const char *const names[] = {"none",           "all_reduce", "reduce",       "broadcast", "all_gather",
-                                      "reduce_scatter", "all_to_all", "all_to_all_v", "gather",    "scatter",
-                                      "send",           "recv",       "split"};
+  static const char *const names[] = {
+      "none",       "all_reduce",   "reduce", "broadcast", "all_gather", "reduce_scatter",
+      "all_to_all", "all_to_all_v", "gather", "scatter",   "send",       "recv",
+      "split",      "grow",         "window", "put",       "signal",     "wait_signal"};
   return names[static_cast<uint32_t>(kind)];
 }
 
 const char *name_of(Presence presence) {
   static const char *const names[] = {"absent", "present", "failed", "finalized", "left", "aborted"};
   return names[static_cast<uint32_t>(presence)];
+}
+
+void announce(Bell &bell) {
+  if (bell.sleepers.load() != 0) wake_word(&bell.word);
 }
 
 bool agree(const Signature &a, const Signature &b) {
@@ -72,7 +79,8 @@ std::string text_of(const Signature &signature) {
   std::string text = name_of(signature.kind);
   if (signature.kind == Kind::none) return text;
   text += "(";
-  if (signature.kind == Kind::split) return text + "), number " + std::to_string(signature.sequence);
+  if (signature.kind == Kind::split || signature.kind == Kind::grow || signature.kind == Kind::window)
+    return text + "), number " + std::to_string(signature.sequence);
   if (signature.kind != Kind::all_to_all_v) text += "count=" + std::to_string(signature.count) + ", ";
   text += std::string("dtype=") + name_of_type(signature.type);
   if (has_op(signature.kind)) text += std::string(", op=") + name_of_op(signature.op);
@@ -117,6 +125,21 @@ std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank_cou
     at = at->second.expired() ? all.open.erase(at) : std::next(at);
   }
   return segment;
+}
+
+std::unique_ptr<Segment> Segment::view(std::unique_ptr<SharedBlock> block) {
+  if (block->bytes() < sizeof(Header)) return nullptr;
+  const Header &header = *static_cast<const Header *>(block->data());
+  const int count = header.rank_count.load();
+  if (header.format.load() != format || count < 1 || count > max_ranks || block->bytes() != Layout(count).total)
+    return nullptr;
+  return std::unique_ptr<Segment>(new Segment({}, std::move(block), count));
+}
+
+void Segment::describe(const std::string &name) {
+  header_->rank_count.store(rank_count_);
+  if (!name.empty()) std::snprintf(header_->name, sizeof header_->name, "%s", name.c_str());
+  header_->format.store(format);
 }
 
 void Segment::close_entrance() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "os_shared.hpp"
+#include "rccl_memory.hpp"
 #include "rccl_reduce.hpp"
 
 #include <atomic>
@@ -33,6 +34,11 @@ enum class Kind : uint32_t {
   send,
   recv,
   split,
+  grow,
+  window,
+  put,
+  signal,
+  wait_signal,
 };
 const char *name_of(Kind kind);
 
@@ -49,6 +55,8 @@ struct Signature {
   const void *send = nullptr;
   void *recv = nullptr;
   const void *bias = nullptr;
+  uint64_t extent = 0;   // bytes of a window
+  Place sent, received;  // where `send` and `recv` lie, between ranks of several processes
 };
 bool agree(const Signature &a, const Signature &b);
 std::string text_of(const Signature &signature);
@@ -56,21 +64,29 @@ std::string text_of(const Signature &signature);
 enum class Presence : uint32_t { absent, present, failed, finalized, left, aborted };
 const char *name_of(Presence presence);
 
+// A word that others sleep on, and how many do: who changes it wakes nobody in vain.
+struct alignas(64) Bell {
+  std::atomic<uint32_t> word{0}, sleepers{0};
+};
+void announce(Bell &bell);  // the word has changed
+
 struct alignas(64) RankState {
   std::atomic<int32_t> pid{0};  // 0: nobody has this rank
   std::atomic<uint64_t> process{0};
   std::atomic<int32_t> device{-1};
   std::atomic<Presence> presence{Presence::absent};
   std::atomic<uint32_t> is_reading{0};  // this rank reads memory that another rank owns
+  std::atomic<int32_t> cpus{0};         // that it may run on
+  std::atomic<uint64_t> mailbox{0};     // its number, once it has one
 
   // What it did last, for people.
   std::atomic<Kind> kind{Kind::none};
   std::atomic<int32_t> type{0}, op{0}, root{-1};
   std::atomic<uint64_t> count{0}, entered{0}, finished{0};
 
-  Signature signatures[2];                    // by the parity of the sequence number
-  alignas(64) std::atomic<uint32_t> step{0};  // counts arrivals; others wait on it
-  alignas(64) std::atomic<uint32_t> bell{0};  // rung when a message for, or room of, this rank comes up
+  Signature signatures[2];  // by the parity of the sequence number
+  Bell step;                // counts arrivals; others wait on it while ranks fit the processors
+  Bell bell;                // rung when a message for, or room of, this rank comes up
 };
 
 // Messages from one rank to another, two in flight.
@@ -84,12 +100,19 @@ struct alignas(64) Pair {
   std::atomic<uint32_t> sent{0};
   Message messages[2];
   alignas(64) std::atomic<uint32_t> taken{0};
+  std::atomic<uint32_t> signals{0};  // by the first to the second, ever
 };
 
 struct Header {
+  // What the memory is, for those who have no part in it; written before a rank is present.
+  std::atomic<uint64_t> format{0};
   std::atomic<int32_t> rank_count{0};
+  char name[64] = {};  // by rank 0
   alignas(64) std::atomic<uint32_t> attached{0};
-  alignas(64) std::atomic<uint32_t> sleepers{0};
+
+  // Of more ranks than processors: whoever arrives last wakes all others at once, each of them once in a step.
+  alignas(64) std::atomic<uint32_t> arrived{0};  // by all ranks, in all steps
+  Bell released;                                 // the last step that all have arrived at
 };
 
 // One process's view of the memory; its ranks share it.
@@ -98,6 +121,10 @@ class Segment {
   // Joins the memory of a key, or makes it. Null with `problem` set.
   static std::shared_ptr<Segment> join(const SharedBlock::Key &key, int rank_count, uint64_t patience_ns,
                                        std::string *problem);
+  // The memory of other processes' ranks, to look at. Null: it is none, or of another version.
+  static std::unique_ptr<Segment> view(std::unique_ptr<SharedBlock> block);
+  void describe(const std::string &name);  // for such views
+
   // All ranks are here: the key may be used for another communicator.
   void close_entrance();
 

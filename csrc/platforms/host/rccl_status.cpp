@@ -43,15 +43,15 @@ std::string of_failure(const Failure &failure) {
          ",\"signatures\":" + list_of(failure.signatures, quoted) + "}";
 }
 
-std::string of_rank(Communicator &communicator, int rank) {
-  RankState &state = communicator.other(rank);
+std::string of_rank(Segment &segment, int rank, uint64_t own_process) {
+  RankState &state = segment.rank(rank);
   const int pid = state.pid.load();
   const uint64_t entered = state.entered.load(), finished = state.finished.load();
   const bool is_busy = entered > finished;
   std::string process = "null";
   if (pid != 0) {
-    const bool is_ours = state.process.load() == communicator.process;
-    const bool is_alive = is_ours || communicator.segment->block().is_marked_elsewhere(static_cast<unsigned>(rank));
+    const bool is_ours = state.process.load() == own_process;
+    const bool is_alive = is_ours || segment.block().is_marked_elsewhere(static_cast<unsigned>(rank));
     const char now = is_ours ? 'R' : process_state(pid);
     process = is_alive ? now == 'T' ? "\"stopped\"" : "\"alive\"" : "\"dead\"";
   }
@@ -59,8 +59,14 @@ std::string of_rank(Communicator &communicator, int rank) {
          ",\"device\":" + std::to_string(state.device.load()) + ",\"state\":" + quoted(name_of(state.presence.load())) +
          ",\"op\":" + quoted(name_of(state.kind.load())) + ",\"seq\":" + std::to_string(entered) +
          ",\"busy\":" + (is_busy ? "true" : "false") + ",\"count\":" + std::to_string(state.count.load()) +
-         ",\"dtype\":" + quoted(name_of_type(state.type.load())) + ",\"step\":" + std::to_string(state.step.load()) +
-         "}";
+         ",\"dtype\":" + quoted(name_of_type(state.type.load())) +
+         ",\"step\":" + std::to_string(state.step.word.load()) + "}";
+}
+
+std::string of_ranks(Segment &segment, uint64_t own_process) {
+  std::string text = "[";
+  for (int r = 0; r < segment.rank_count(); ++r) text += (r == 0 ? "" : ",") + of_rank(segment, r, own_process);
+  return text + "]";
 }
 
 std::string describe(Communicator &communicator) {
@@ -70,14 +76,32 @@ std::string describe(Communicator &communicator) {
                       : state != ncclSuccess              ? "failed"
                       : communicator.is_finalizing.load() ? "finalized"
                                                           : "ready";
-  std::string ranks = "[";
-  if (const auto segment = communicator.joined()) {
-    for (int r = 0; r < communicator.count; ++r) ranks += (r == 0 ? "" : ",") + of_rank(communicator, r);
-  }
+  const auto segment = communicator.joined();
+  const std::string ranks = segment == nullptr ? "[]" : of_ranks(*segment, communicator.process);
   return "{\"name\":" + quoted(communicator.name) + ",\"rank\":" + std::to_string(communicator.rank) +
          ",\"nranks\":" + std::to_string(communicator.count) + ",\"device\":" + std::to_string(communicator.device) +
          ",\"state\":" + quoted(shown) + ",\"failure\":" + of_failure(communicator.failure()) + ",\"ranks\":" + ranks +
-         "]}";
+         "}";
+}
+
+std::string describe_machine() {
+  std::string text = "[";
+  visit_blocks_of_others([&](std::unique_ptr<SharedBlock> block) {
+    const auto segment = Segment::view(std::move(block));
+    if (segment == nullptr) return;
+    char name[sizeof Header::name];
+    std::memcpy(name, segment->header().name, sizeof name);
+    name[sizeof name - 1] = '\0';
+    text += text.size() > 1 ? "," : "";
+    text += "{\"name\":" + quoted(name) + ",\"nranks\":" + std::to_string(segment->rank_count()) +
+            ",\"ranks\":" + of_ranks(*segment, 0) + "}";
+  });
+  return text + "]";
+}
+
+void give(const std::string &text, char *json, size_t capacity, size_t *needed) {
+  *needed = text.size() + 1;
+  if (json != nullptr && capacity != 0) std::snprintf(json, capacity, "%s", text.c_str());
 }
 
 }  // namespace
@@ -91,9 +115,15 @@ ncclResult_t rocpy_host_rocpyExtCommStatus(ncclComm_t comm, char *json, size_t c
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr || needed == nullptr)
       return refuse(ncclInvalidArgument, "comm is no communicator, or needed is NULL");
-    const std::string text = describe(*communicator);
-    *needed = text.size() + 1;
-    if (json != nullptr && capacity != 0) std::snprintf(json, capacity, "%s", text.c_str());
+    give(describe(*communicator), json, capacity, needed);
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_rocpyExtMachineStatus(char *json, size_t capacity, size_t *needed) {
+  return rccl_call([=] {
+    if (needed == nullptr) return refuse(ncclInvalidArgument, "needed is NULL");
+    give(describe_machine(), json, capacity, needed);
     return ncclSuccess;
   });
 }

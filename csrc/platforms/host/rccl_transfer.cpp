@@ -31,9 +31,9 @@ class Exchange {
   }
 
   bool run() {
-    std::atomic<uint32_t> &bell = comm_.self().bell;
+    Bell &bell = comm_.self().bell;
     while (true) {
-      const uint32_t heard = bell.load();
+      const uint32_t heard = bell.word.load();
       bool is_moving = false, is_done = true;
       // Transfers with the same peer and direction match in their order: only the first may move.
       std::vector<bool> is_behind(2 * static_cast<size_t>(comm_.count));
@@ -50,7 +50,7 @@ class Exchange {
       }
       if (is_done) return true;
       if (is_moving) continue;
-      const auto rung = [&] { return bell.load(std::memory_order_acquire) != heard; };
+      const auto rung = [&] { return bell.word.load(std::memory_order_acquire) != heard; };
       if (!comm_.wait(bell, *first_waiting(), rung, [this] { return peers(); })) return false;
     }
   }
@@ -76,9 +76,9 @@ class Exchange {
   }
 
   void ring(int rank) {
-    std::atomic<uint32_t> &bell = comm_.other(rank).bell;
-    bell.fetch_add(1);
-    announce(comm_.segment->header(), bell);
+    Bell &bell = comm_.other(rank).bell;
+    bell.word.fetch_add(1);
+    announce(bell);
   }
 
   Step send(Transfer &transfer) {

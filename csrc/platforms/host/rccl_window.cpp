@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+// Windows: memory of all ranks that each of them sees; and what one rank does to another's without its help: put,
+// signal.
+#include "rccl_comm.hpp"
+
+#include "exports.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rocpy_host {
+
+namespace {
+
+constexpr uint64_t window_kind = uint64_t{'W'} << 56;
+
+ncclWindow_t handle_of(const Communicator &communicator, uint64_t number) {
+  return reinterpret_cast<ncclWindow_t>(window_kind | uint64_t{communicator.serial} << 24 | number);
+}
+
+std::shared_ptr<RankWindow> find_window(const Communicator &communicator, ncclWindow_t handle) {
+  const auto found = communicator.memories.windows.find(reinterpret_cast<uint64_t>(handle));
+  return found == communicator.memories.windows.end() ? nullptr : found->second;
+}
+
+struct Request {
+  void *buffer;
+  size_t bytes;
+  int flags;
+  uint64_t handle;
+};
+
+// All ranks call it. Without a window at the end, and success: some rank's memory cannot be shown to other processes.
+ncclResult_t open_window(const std::shared_ptr<Communicator> &communicator, const Request &request) {
+  Communicator &comm = *communicator;
+  Memories &memories = comm.memories;
+  Operation operation;
+  Signature &mine = operation.signature;
+  operation.patience_ns = comm.patience_ns.load() == 0 ? UINT64_MAX : comm.patience_ns.load();
+  const Shown shown = find_shared_memory(request.buffer, request.bytes);
+  mine.kind = Kind::window;
+  mine.root = request.flags;
+  mine.sequence = ++comm.sequence;
+  mine.send = request.buffer;
+  mine.extent = request.bytes;
+  mine.sent.memory = shown.number;
+  if (shown.memory != nullptr)
+    mine.sent.offset = static_cast<uint64_t>(static_cast<char *>(request.buffer) - shown.memory->data());
+  comm.wait_for_work(false);
+  mine.sent.is_new = memories.shown.count(shown.number) == 0;
+  if (!carry_out_collective(comm, operation)) return static_cast<ncclResult_t>(comm.state.load());
+  auto window = std::make_shared<RankWindow>();
+  std::vector<const void *> pointers;
+  std::vector<Place> places;
+  std::vector<std::pair<int, uint64_t>> awaited;
+  bool is_visible = true, is_any_new = false;
+  for (int r = 0; r < comm.count; ++r) {
+    const Signature &its = comm.other(r).signatures[mine.sequence & 1];
+    pointers.push_back(its.send);
+    places.push_back(its.sent);
+    window->bytes.push_back(its.extent);
+    is_visible = is_visible && (comm.is_one_process || its.sent.memory != 0);
+    is_any_new = is_any_new || its.sent.is_new != 0;
+    if (its.sent.is_new != 0 && comm.other(r).process.load() != comm.process) awaited.push_back({r, its.sent.memory});
+  }
+  // All have read the signatures before anybody goes on to write the next one.
+  if (!comm.meet(operation)) return static_cast<ncclResult_t>(comm.state.load());
+  if (!is_visible) return ncclSuccess;
+  if (!comm.is_one_process && is_any_new && !comm.exchange(operation, {shown}, awaited))
+    return static_cast<ncclResult_t>(comm.state.load());
+  for (int r = 0; r < comm.count; ++r) {
+    const void *pointer = pointers[static_cast<size_t>(r)];
+    const Place &place = places[static_cast<size_t>(r)];
+    const bool is_here = comm.other(r).process.load() == comm.process;
+    window->bases.push_back(comm.seen(r, pointer, place));
+    window->kept.push_back(is_here ? find_shared_memory(pointer, 1).memory : memories.mapped[{r, place.memory}]);
+  }
+  window->registration = ++memories.last_handle;
+  memories.registrations.push_back(
+      {window->registration, static_cast<const char *>(request.buffer), request.bytes, shown});
+  memories.windows[request.handle] = std::move(window);
+  return ncclSuccess;
+}
+
+ncclResult_t register_window(ncclComm_t handle, void *buffer, size_t bytes, ncclWindow_t *out, int flags) {
+  ncclResult_t code;
+  const auto communicator = usable_communicator(handle, &code);
+  if (communicator == nullptr) return code;
+  if (buffer == nullptr || bytes == 0 || out == nullptr)
+    return refuse(ncclInvalidArgument, "buff or win is NULL, or size is 0");
+  if (reinterpret_cast<uintptr_t>(buffer) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+    return refuse(ncclInvalidArgument, "buff is not aligned to 4096 bytes; ncclMemAlloc gives memory that is");
+  if ((flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
+    return refuse(ncclInvalidArgument, "winFlags " + std::to_string(flags) + " are unknown");
+  const ncclWindow_t window = handle_of(*communicator, ++communicator->memories.last_handle);
+  const Request request{buffer, bytes, flags, reinterpret_cast<uint64_t>(window)};
+  if (in_group()) {
+    // The result's address may be gone at the group's end: bindings give that of a temporary object.
+    *out = window;
+    return submit_job([=]() -> ncclResult_t {
+      const ncclResult_t opened = open_window(communicator, request);
+      if (opened != ncclSuccess || find_window(*communicator, window) != nullptr) return opened;
+      return refuse(ncclInvalidUsage, "a rank's memory is not of ncclMemAlloc: ranks of other processes cannot see it");
+    });
+  }
+  *out = nullptr;
+  code = open_window(communicator, request);
+  if (code == ncclSuccess && find_window(*communicator, window) != nullptr) *out = window;
+  return code;
+}
+
+template <class Body>
+ncclResult_t with_window(ncclComm_t comm, ncclWindow_t handle, Body body) {
+  return rccl_call([&]() -> ncclResult_t {
+    const auto communicator = find_communicator(comm);
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    const auto window = find_window(*communicator, handle);
+    if (window == nullptr) return refuse(ncclInvalidArgument, "win is no window of this communicator");
+    return body(*communicator, window);
+  });
+}
+
+ncclResult_t check_signal(const Communicator &communicator, int peer, int signal, int context, unsigned flags) {
+  if (peer < 0 || peer >= communicator.count)
+    return refuse(ncclInvalidArgument,
+                  "peer " + std::to_string(peer) + " is none of the " + std::to_string(communicator.count) + " ranks");
+  if (signal != 0 || context != 0 || flags != 0)
+    return refuse(ncclInvalidArgument, "sigIdx, ctx and flags must be 0, as in RCCL 2.30");
+  return ncclSuccess;
+}
+
+ncclResult_t put_call(Kind kind, const void *local, size_t count, int type, int peer, ncclWindow_t window,
+                      size_t offset, int signal, int context, unsigned flags, ncclComm_t comm, hipStream_t stream) {
+  return fail_group(rccl_call([&]() -> ncclResult_t {
+    ncclResult_t code;
+    const auto communicator = usable_communicator(comm, &code);
+    if (communicator == nullptr) return code;
+    code = check_signal(*communicator, peer, signal, context, flags);
+    if (code != ncclSuccess) return code;
+    Operation operation;
+    operation.peer = peer;
+    operation.signature.kind = kind;
+    operation.signature.type = type;
+    operation.signature.count = count;
+    if (kind == Kind::put) {
+      const auto target = find_window(*communicator, window);
+      if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is no window of this communicator");
+      const size_t bytes = count * bytes_of_type(type), room = target->bytes[static_cast<size_t>(peer)];
+      if (bytes_of_type(type) == 0 || count > size_t{1} << 48 || offset > room || bytes > room - offset)
+        return refuse(ncclInvalidArgument, "count elements at the offset are more than the " + std::to_string(room) +
+                                               " bytes of the peer's window, or the type is none of RCCL's");
+      const char *first = static_cast<const char *>(local);
+      const auto &windows = communicator->memories.windows;
+      const bool is_inside = std::any_of(windows.begin(), windows.end(), [&](const auto &one) {
+        const char *base = one.second->bases[static_cast<size_t>(communicator->rank)];
+        return first >= base && first + bytes <= base + one.second->bytes[static_cast<size_t>(communicator->rank)];
+      });
+      if (bytes != 0 && !is_inside)
+        return refuse(ncclInvalidArgument, "localbuff must lie in a window of this communicator");
+      operation.signature.send = local;
+      operation.signature.recv = target->bases[static_cast<size_t>(peer)] + offset;
+      operation.kept.push_back(target);
+    }
+    return submit(communicator, std::move(operation), stream);
+  }));
+}
+
+}  // namespace
+
+bool carry_out_put(Communicator &communicator, const Operation &operation) {
+  const Signature &signature = operation.signature;
+  if (signature.kind == Kind::put) {
+    if (!communicator.begin_reading(operation, operation.peer)) return false;
+    std::memmove(signature.recv, signature.send, signature.count * bytes_of_type(signature.type));
+    communicator.end_reading();
+  }
+  communicator.segment->pair(communicator.rank, operation.peer).signals.fetch_add(1);
+  Bell &bell = communicator.other(operation.peer).bell;
+  bell.word.fetch_add(1);
+  announce(bell);
+  return true;
+}
+
+bool carry_out_wait(Communicator &communicator, const Operation &operation) {
+  Bell &bell = communicator.self().bell;
+  const std::vector<uint64_t> &wanted = *operation.tables;  // pairs of a rank and its number of signals
+  const auto missing = [&] {
+    std::vector<int> found;
+    for (size_t i = 0; i < wanted.size(); i += 2) {
+      const auto from = static_cast<size_t>(wanted[i]);
+      const uint32_t came = communicator.segment->pair(static_cast<int>(from), communicator.rank).signals.load();
+      if (came - communicator.signals_used[from] < wanted[i + 1]) found.push_back(static_cast<int>(from));
+    }
+    return found;
+  };
+  while (true) {
+    const uint32_t heard = bell.word.load();
+    if (missing().empty()) break;
+    const auto rung = [&] { return bell.word.load(std::memory_order_acquire) != heard; };
+    if (!communicator.wait(bell, operation, rung, missing)) return false;
+  }
+  for (size_t i = 0; i < wanted.size(); i += 2)
+    communicator.signals_used[wanted[i]] += static_cast<uint32_t>(wanted[i + 1]);
+  return true;
+}
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+ncclResult_t rocpy_host_ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
+                                               int flags) {
+  return fail_group(rccl_call([=] { return register_window(comm, buffer, size, window, flags); }));
+}
+
+ncclResult_t rocpy_host_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &found) {
+    auto &all = communicator.memories.registrations;
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](const Registration &one) { return one.handle == found->registration; }),
+              all.end());
+    communicator.memories.windows.erase(reinterpret_cast<uint64_t>(window));
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void **ptr) {
+  if (ptr == nullptr) return refuse(ncclInvalidArgument, "outUserPtr is NULL");
+  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &found) {
+    *ptr = found->bases[static_cast<size_t>(communicator.rank)];
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_rocpyExtWinLeasePeer(ncclComm_t comm, ncclWindow_t window, int peer, void **ptr, size_t *bytes,
+                                             void **lease) {
+  if (ptr == nullptr || bytes == nullptr || lease == nullptr)
+    return refuse(ncclInvalidArgument, "ptr, bytes or lease is NULL");
+  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &found) {
+    const ncclResult_t code = check_signal(communicator, peer, 0, 0, 0);
+    if (code != ncclSuccess) return code;
+    const auto index = static_cast<size_t>(peer);
+    *lease = new std::shared_ptr<SharedMemory>(found->kept[index]);
+    *ptr = found->bases[index];
+    *bytes = found->bytes[index];
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_rocpyExtWinEndLease(void *lease) {
+  delete static_cast<std::shared_ptr<SharedMemory> *>(lease);
+  return ncclSuccess;
+}
+
+ncclResult_t rocpy_host_ncclPutSignal(const void *local, size_t count, ncclDataType_t type, int peer,
+                                      ncclWindow_t window, size_t offset, int signal, int context, unsigned int flags,
+                                      ncclComm_t comm, hipStream_t stream) {
+  return put_call(Kind::put, local, count, type, peer, window, offset, signal, context, flags, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclSignal(int peer, int signal, int context, unsigned int flags, ncclComm_t comm,
+                                   hipStream_t stream) {
+  return put_call(Kind::signal, nullptr, 0, ncclUint8, peer, nullptr, 0, signal, context, flags, comm, stream);
+}
+
+ncclResult_t rocpy_host_ncclWaitSignal(int count, ncclWaitSignalDesc_t *signals, ncclComm_t comm, hipStream_t stream) {
+  return fail_group(rccl_call([=]() -> ncclResult_t {
+    ncclResult_t code;
+    const auto communicator = usable_communicator(comm, &code);
+    if (communicator == nullptr) return code;
+    if (count < 1 || signals == nullptr) return refuse(ncclInvalidArgument, "signalDescs is NULL, or nDesc below 1");
+    Operation operation;
+    operation.signature.kind = Kind::wait_signal;
+    operation.tables = std::make_shared<std::vector<uint64_t>>();
+    for (int i = 0; i < count; ++i) {
+      code = check_signal(*communicator, signals[i].peer, signals[i].sigIdx, signals[i].ctx, 0);
+      if (code != ncclSuccess) return code;
+      if (signals[i].opCnt < 1) return refuse(ncclInvalidArgument, "opCnt must be 1 or more");
+      for (int j = 0; j < i; ++j) {
+        if (signals[j].peer == signals[i].peer)
+          return refuse(ncclInvalidArgument, "signalDescs names rank " + std::to_string(signals[i].peer) + " twice");
+      }
+      operation.tables->insert(operation.tables->end(),
+                               {static_cast<uint64_t>(signals[i].peer), static_cast<uint64_t>(signals[i].opCnt)});
+    }
+    return submit(communicator, std::move(operation), stream);
+  }));
+}
