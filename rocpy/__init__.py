@@ -9,9 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rocpy import _torch_hook, errors, platform
-from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, grouped_matmul, matmul, options
+from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
-from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,
@@ -31,6 +30,7 @@ from rocpy.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from rocpy import epilogues, tuning
+    from rocpy.blaslt import dequantize, dequantize_mx, grouped_matmul, quantize, quantize_mx
     from rocpy.epilogues import epilogue
 
 __all__ = [
@@ -71,12 +71,23 @@ __all__ = [
 _torch_hook.install()
 
 
+# Most programs never name them: their modules are imported when they are first named.
+_LATE = {
+    "dequantize": "blaslt",
+    "dequantize_mx": "blaslt",
+    "epilogue": "epilogues",
+    "grouped_matmul": "blaslt",
+    "quantize": "blaslt",
+    "quantize_mx": "blaslt",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("epilogues", "tuning"):  # most programs never name them
+    if name in ("epilogues", "tuning"):
         return importlib.import_module(f"rocpy.{name}")
-    if name == "epilogue":
-        globals()[name] = importlib.import_module("rocpy.epilogues").epilogue
-        return globals()[name]
+    if name in _LATE:
+        found = globals()[name] = getattr(importlib.import_module(f"rocpy.{_LATE[name]}"), name)
+        return found
     # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
     if name != "__version__":
         raise AttributeError(f"module 'rocpy' has no attribute {name!r}")
@@ -86,3 +97,7 @@ def __getattr__(name: str) -> Any:
         return version("rocpy")
     except PackageNotFoundError:  # a source tree that was never installed
         return "0+unknown"
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,12 +6,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocpy._operand import set_torch_dispatcher
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:  # importlib.abc brings in what reads packages' files, a tenth of the time of `import rocpy`
+    Loader = MetaPathFinder = object
 
 _COMPILER = "torch._dynamo"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"

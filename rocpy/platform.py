@@ -8,14 +8,16 @@ import json
 import os
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocpy import _core, _hip_python, _search
+from rocpy import _core
 from rocpy.errors import InvalidProblemError, LibraryError
 
+# What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rocpy import _search
 
 __all__ = [
     "DeviceInfo",
@@ -239,7 +241,7 @@ class Platform:
 
 def _host_directory() -> str:
     # Beside the extension module, not beside this file: after an editable install the two are in different folders.
-    return str(Path(_core.__file__).resolve().parent / "_host" / "lib")
+    return os.path.join(os.path.dirname(os.path.realpath(_core.__file__)), "_host", "lib")  # noqa: PTH118, PTH120
 
 
 def _checked(choice: str, source: str) -> str:
@@ -249,11 +251,13 @@ def _checked(choice: str, source: str) -> str:
 
 
 def _device_node() -> str | None:
-    return next((node for node in DEVICE_NODES if Path(node).exists()), None)
+    return next((node for node in DEVICE_NODES if os.path.exists(node)), None)  # noqa: PTH110
 
 
 def _load_amd() -> tuple[_search.Tree | None, list[str]]:
     """Load the first tree that serves. Gives it, or why each was refused."""
+    from rocpy import _search
+
     refusals: list[str] = []
     for tree in _search.rocm_trees(_host_directory()):
         outcome, reason = _core.load(tree.directories, need_device=True)
@@ -266,6 +270,8 @@ def _load_amd() -> tuple[_search.Tree | None, list[str]]:
 
 
 def _load_host() -> _search.Tree:
+    from rocpy import _search
+
     tree = _search.Tree("the package itself", (_host_directory(),))
     outcome, reason = _core.load(tree.directories)
     if outcome != "loaded":
@@ -309,6 +315,8 @@ def _libraries() -> dict[str, LibraryInfo]:
 
 
 def _select() -> Platform:
+    from rocpy import _hip_python, _search
+
     global _current
     with _lock:
         if _current is not None:
@@ -403,6 +411,10 @@ def available() -> tuple[str, ...]:
     >>> "host" in rocpy.platform.available()
     True
     """
+    from pathlib import Path
+
+    from rocpy import _search
+
     stems = [stem for library, stem in _core.library_files().items() if library not in OPTIONAL]
 
     def is_complete(directories: tuple[str, ...]) -> bool:

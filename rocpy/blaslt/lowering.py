@@ -24,7 +24,7 @@ ORDER_COLUMN = 0
 OPERANDS = ("a", "b", "c", "d", "bias", "aux", "scale_a", "scale_b")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Layout:
     """A matrix as ``hipblasLtMatrixLayoutCreate`` takes it: column-major, extents and strides in elements."""
 
@@ -34,7 +34,7 @@ class Layout:
     batch_stride: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Lowered:
     """A problem in the library's terms, or the operands that must be copied before it can be.
 
