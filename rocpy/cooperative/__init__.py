@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Block and warp primitives for kernels written in Python, which run on the CPU with no GPU."""
+"""Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
 
+from rocpy.cooperative._code_object import (
+    CodeObject,
+    KernelInfo,
+    compile,  # noqa: A004 - read as coop.compile
+)
 from rocpy.cooperative._combining import (
     exclusive_scan,
     exclusive_sum,
@@ -29,6 +34,7 @@ from rocpy.cooperative._device import (
     this_warp,
     threadIdx,
 )
+from rocpy.cooperative._device_library import headers
 from rocpy.cooperative._kernel import Kernel, jit
 from rocpy.cooperative._movement import (
     all,  # noqa: A004 - read as coop.all
@@ -61,7 +67,9 @@ from rocpy.cooperative._sorting import (
 )
 
 __all__ = [
+    "CodeObject",
     "Kernel",
+    "KernelInfo",
     "ThreadData",
     "adjacent_difference",
     "all",
@@ -72,6 +80,7 @@ __all__ = [
     "blockDim",
     "blockIdx",
     "broadcast",
+    "compile",
     "discontinuity",
     "exchange",
     "exclusive_scan",
@@ -79,6 +88,7 @@ __all__ = [
     "grid",
     "gridDim",
     "gridsize",
+    "headers",
     "histogram",
     "inclusive_scan",
     "inclusive_sum",

@@ -35,21 +35,21 @@ def device_function(function: Any, *, debug: bool) -> Any:
 def _dispatcher(function: Any, debug: bool) -> Any:
     pipeline = numba_lowering.CHECKED if debug else numba_lowering.PLAIN
     return numba.njit(error_model="numpy", nogil=True, boundscheck=debug, pipeline_class=pipeline)(
-        with_device_functions(function, debug=debug)
+        with_device_functions(function, functools.partial(device_function, debug=debug))
     )
 
 
-def with_device_functions(function: Any, *, debug: bool) -> Any:
-    """Return a copy of a function in which the Python functions it names are compiled ones."""
+def with_device_functions(function: Any, compiled: Any) -> Any:
+    """Return a copy of a function in which the Python functions it names are what `compiled` makes of them."""
     names = names_of(function.__code__)
     world = dict(function.__globals__)
     for name in names:
         value = world.get(name)
         if _is_plain(value):
-            world[name] = device_function(_plain(value), debug=debug)
+            world[name] = compiled(_plain(value))
     closure = function.__closure__
     if closure:
-        closure = tuple(_cell(cell, debug=debug) for cell in closure)
+        closure = tuple(_cell(cell, compiled) for cell in closure)
     copy = python_types.FunctionType(function.__code__, world, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__module__ = function.__module__
@@ -70,7 +70,7 @@ def names_of(code: Any) -> set[str]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, _kernel.Kernel):
         return True
-    return isinstance(value, python_types.FunctionType) and not value.__module__.startswith(
+    return isinstance(value, python_types.FunctionType) and not (value.__module__ or "").startswith(
         ("rocpy.", "numba.", "numpy.")
     )
 
@@ -79,12 +79,12 @@ def _plain(value: Any) -> Any:
     return value.function if isinstance(value, _kernel.Kernel) else value
 
 
-def _cell(cell: Any, *, debug: bool) -> Any:
+def _cell(cell: Any, compiled: Any) -> Any:
     try:
         value = cell.cell_contents
     except ValueError:  # not bound yet
         return cell
-    return python_types.CellType(device_function(_plain(value), debug=debug)) if _is_plain(value) else cell
+    return python_types.CellType(compiled(_plain(value))) if _is_plain(value) else cell
 
 
 @typeof_impl.register(_kernel.Kernel)
@@ -131,7 +131,7 @@ def fingerprint_of(function: Any) -> str:  # noqa: C901 - the same
             seen.add(id(value))
             digest.update(value.__qualname__.encode())
             add_code(value.__code__)
-            if value.__module__.startswith(("numpy", "numba")):
+            if (value.__module__ or "").startswith(("numpy", "numba")):
                 return
             add(value.__defaults__)
             for name in sorted(names_of(value.__code__)):

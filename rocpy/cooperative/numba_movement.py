@@ -17,9 +17,11 @@ from rocpy.cooperative.numba_runtime import (
     debugging,
     group_rank,
     group_size,
+    meet,
     open_slots,
     poison,
     release,
+    settled,
 )
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
@@ -27,14 +29,7 @@ _ALGORITHMS = ("direct", "striped", "vectorize", "transpose", "warp_transpose")
 _COLLECTIVE = ("transpose", "warp_transpose")
 
 
-@register_jitable
-def meet(group: Any) -> None:
-    """Wait until every slot is written."""
-    if arrive(group):
-        release(group)
-
-
-_SOURCES = {
+SOURCES = {
     "up": lambda rank, distance, size: rank - distance,
     "down": lambda rank, distance, size: rank + distance,
     "offset": lambda rank, distance, size: rank + distance,
@@ -47,8 +42,8 @@ _SOURCES = {
 @builds("shuffle")
 def _build_shuffle(call: Call) -> Plan:
     dtype, _ = call.payload()
-    mode = call.one_of("mode", _SOURCES)
-    source_of = register_jitable(_SOURCES[mode])
+    mode = call.one_of("mode", SOURCES)
+    source_of = register_jitable(SOURCES[mode])
     call.integer("distance")
 
     def function(group: Any, value: Any, distance: Any) -> Any:
@@ -100,6 +95,7 @@ def _build_vote(call: Call) -> Plan:
                 found += slots[i]
             slots[0] = found == group_size(group) if every else found > 0
             release(group)
+        settled(group)
         return slots[0] != 0
 
     return Plan(function, {"group": call.group, "value": types.boolean}, types.boolean)

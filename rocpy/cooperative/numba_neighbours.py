@@ -9,9 +9,19 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
-from rocpy.cooperative.numba_movement import meet, same_kind
+from rocpy.cooperative.numba_movement import same_kind
 from rocpy.cooperative.numba_primitives import Call, Plan, builds, item_getter, plain, with_constants
-from rocpy.cooperative.numba_runtime import arrive, debugging, group_rank, group_size, open_slots, poison, release
+from rocpy.cooperative.numba_runtime import (
+    arrive,
+    debugging,
+    group_rank,
+    group_size,
+    meet,
+    open_slots,
+    poison,
+    release,
+    settled,
+)
 from rocpy.cooperative.numba_sort import Room
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
@@ -189,6 +199,7 @@ def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Any
             for i in range(1, size * each):
                 ends[i] += ends[i - 1]
             release(group)
+        settled(group)
         return slots
 
     @register_jitable
@@ -308,6 +319,7 @@ def _build_histogram(call: Call) -> Plan:
             for i in range(counters):
                 slots[counters + slots[i]] += 1
             release(group)
+        settled(group)
         for k in range(own):
             out[k] = slots[counters + k * size + rank]
 

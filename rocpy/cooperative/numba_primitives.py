@@ -16,6 +16,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin, register_jitable
 
 from rocpy.cooperative import _combining, _movement, _neighbours, _sorting
+from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative._primitives import PRIMITIVES, Primitive
 from rocpy.cooperative.numba_runtime import GroupType
 from rocpy.cooperative.numba_types import ThreadDataType, first_element, own_copy, refuse, stack_array
@@ -147,6 +148,8 @@ class Plan:
 
 Builder = Callable[[Call], Plan]
 BUILDERS: dict[str, Builder] = {}
+# Functions of a plan that give the function for AMD GPUs, with the same parameters; None, as no entry: the CPU's own.
+DEVICE: dict[str, Callable[[Plan], Callable[..., Any] | None]] = {}
 
 
 def builds(*names: str) -> Callable[[Builder], Builder]:
@@ -201,17 +204,27 @@ def resolve(name: str, ordered: tuple[types.Type, ...], omitted: tuple[str, ...]
     defaults = {each: parameters[each].default for each in omitted}
     plan = BUILDERS[name](Call(primitive, dict(zip(parameters, ordered, strict=True)), defaults))
     key = Implementation(primitive, plan, tuple(parameters))
-    lower_builtin(key, *ordered)(_codegen(plan, key.names))
+    lower_builtin(key, *ordered)(_codegen(key))
     return key
 
 
-def _codegen(plan: Plan, names: tuple[str, ...]) -> Callable[..., Any]:
+@functools.lru_cache(maxsize=4096)
+def _device_function(key: Implementation) -> Callable[..., Any]:
+    """Return what a GPU runs in place of the plan's function: its own form of it, or the same."""
+    make = DEVICE.get(key.primitive.name)
+    return (make(key.plan) if make else None) or key.plan.function
+
+
+def _codegen(key: Implementation) -> Callable[..., Any]:
+    plan, names = key.plan, key.names
+
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         outputs = [stack_array(context, builder, each, (each.count,)) for each in plan.outputs]
         given = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
         values = [context.cast(builder, *given[name], wanted) for name, wanted in plan.parameters.items()]
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
-        own = context.compile_internal(builder, plan.function, inner, [*values, *outputs])
+        function = _device_function(key) if runtime.on_device(builder) else plan.function
+        own = context.compile_internal(builder, function, inner, [*values, *outputs])
         parts = outputs
         if plan.single:
             parts = [first_element(context, builder, *pair) for pair in zip(plan.outputs, outputs, strict=True)]

@@ -14,7 +14,16 @@ from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
 from rocpy.cooperative.numba_primitives import Call, Plan, builds, plain
-from rocpy.cooperative.numba_runtime import arrive, debugging, group_rank, group_size, open_slots, poison, release
+from rocpy.cooperative.numba_runtime import (
+    arrive,
+    debugging,
+    group_rank,
+    group_size,
+    open_slots,
+    poison,
+    release,
+    settled,
+)
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
 _NAMES = {"sum": "+", "min": "min", "max": "max"}
@@ -75,6 +84,7 @@ def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, ever
         if arrive(group):
             tree(slots, 0, valid)
             release(group)
+        settled(group)
         if everyone or rank == 0 or not debugging():
             return slots[0]
         return poison(dtype)
@@ -100,6 +110,7 @@ def _build_batched(call: Call) -> Plan:
             for k in range(count):
                 tree(slots, k * size, size)
             release(group)
+        settled(group)
         for k in range(count):
             batch = k if everyone else rank + k * size
             if batch < count:

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.extending import intrinsic, register_model
+from numba.extending import intrinsic, register_jitable, register_model
 
 from rocpy.cooperative import _simt
 
@@ -18,6 +18,8 @@ for _name, _address in _simt.symbols().items():
 
 VOID, I8, I16, I32, I64 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
 BYTES = I8.as_pointer()
+TRIPLE = "amdgcn-amd-amdhsa"
+LDS = 3  # address space of shared memory on AMD GPUs
 
 _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
     "rocpy_simt_current": (BYTES, ()),
@@ -73,9 +75,22 @@ class _GroupModel(models.PrimitiveModel):
         super().__init__(manager, group, I32)
 
 
+def on_device(builder: ir.IRBuilder) -> bool:
+    """Return whether the code is for an AMD GPU."""
+    return builder.module.triple == TRIPLE
+
+
+def device_call(builder: ir.IRBuilder, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+    """Call a function of the device library."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
 def call(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
-    """Call a function of the runtime."""
+    """Call a function of the runtime; the device library's, which has no states, in code for AMD GPUs."""
     result, parameters = _FUNCTIONS[name]
+    if on_device(builder):
+        return device_call(builder, name.replace("_simt_", "_device_"), result, *arguments[1:])
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, parameters), name)
     function.attributes.add("nounwind")
     if name == "rocpy_simt_current":
@@ -85,12 +100,16 @@ def call(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
 
 
 def current(builder: ir.IRBuilder) -> ir.Value:
-    """Return the state of the running thread."""
+    """Return the state of the running thread; nothing on an AMD GPU."""
+    if on_device(builder):
+        return ir.Constant(BYTES, None)
     return call(builder, "rocpy_simt_current")
 
 
 def load_word(builder: ir.IRBuilder, index: int) -> ir.Value:
     """Return a 32-bit word of the running thread's state."""
+    if on_device(builder):
+        return device_call(builder, "rocpy_device_word", I32, I32(index))
     words = builder.bitcast(current(builder), I32.as_pointer())
     return builder.load(builder.gep(words, [I32(index)]))
 
@@ -98,6 +117,28 @@ def load_word(builder: ir.IRBuilder, index: int) -> ir.Value:
 def field(builder: ir.IRBuilder, offset: int, type_: ir.Type) -> ir.Value:
     """Return a pointer to what lies at an offset of the running thread's state."""
     return builder.bitcast(builder.gep(current(builder), [I32(offset)]), type_.as_pointer())
+
+
+def dynamic_shared(builder: ir.IRBuilder) -> tuple[ir.Value, ir.Value]:
+    """Return the block's dynamic shared memory, and its bytes."""
+    pointer = call(builder, "rocpy_simt_dynamic_shared", current(builder))
+    if on_device(builder):
+        return pointer, device_call(builder, "rocpy_device_dynamic_shared_bytes", I64)
+    return pointer, builder.load(field(builder, DYNAMIC_SHARED_OFFSET, I64))
+
+
+def lds(builder: ir.IRBuilder, name: str, size: int, *, external: bool = False) -> ir.Value:
+    """Return shared memory of the block of an AMD GPU; what is external gets its place when the kernel is whole."""
+    module = builder.module
+    if not external:
+        name = module.get_unique_name(name)
+    variable = module.globals.get(name)
+    if variable is None:
+        variable = ir.GlobalVariable(module, ir.ArrayType(I8, size), name, addrspace=LDS)
+        if not external:
+            variable.linkage, variable.initializer = "internal", ir.Constant(variable.type.pointee, ir.Undefined)
+            variable.align = 16
+    return builder.addrspacecast(variable, BYTES)
 
 
 def dtype_of(argument: Any) -> Any:
@@ -174,16 +215,20 @@ def group_size(_typing: Any, group: Any) -> Any:
     return types.int64(group), codegen
 
 
-@intrinsic
+@intrinsic(prefer_literal=True)
 def open_slots(_typing: Any, group: Any, dtype: Any, count: Any) -> Any:
     """Begin a collective: return the group's slots, `count` elements for each thread, thread after thread."""
     result = types.Array(dtype_of(dtype), 1, "C")
+    literal = getattr(count, "literal_value", None)
 
     def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         width, _, each = arguments
         state = current(builder)
         size = context.get_abi_sizeof(context.get_data_type(result.dtype))
-        pointer = call(builder, "rocpy_simt_slots", state, width, builder.mul(each, I64(size)))
+        if on_device(builder):
+            pointer = _device_slots(builder, group, width, size * literal)
+        else:
+            pointer = call(builder, "rocpy_simt_slots", state, width, builder.mul(each, I64(size)))
         if group is BLOCK:
             threads = load_word(builder, WORDS["size"])
         else:
@@ -191,6 +236,16 @@ def open_slots(_typing: Any, group: Any, dtype: Any, count: Any) -> Any:
         return array_at(context, builder, result, pointer, [builder.mul(builder.sext(threads, I64), each)])
 
     return result(group, dtype, types.int64), codegen
+
+
+def _device_slots(builder: ir.IRBuilder, group: GroupType, width: ir.Value, each: int) -> ir.Value:
+    """Return the group's part of the block's slots, of `each` bytes a thread, when all may write there."""
+    call(builder, "rocpy_simt_barrier", current(builder), width)
+    pointer = lds(builder, f"rocpy_slots_{each}", 0, external=True)
+    if group is BLOCK:
+        return pointer
+    first = builder.and_(load_word(builder, WORDS["rank"]), builder.not_(builder.sub(width, I32(1))))
+    return builder.gep(pointer, [builder.mul(builder.sext(first, I64), I64(each))])
 
 
 @intrinsic
@@ -213,6 +268,12 @@ def arrive(_typing: Any, group: Any) -> Any:
     """Wait for the group; True in the one thread that sees every slot while the others still wait."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        if on_device(builder):  # the others wait in `settled`
+            call(builder, "rocpy_simt_barrier", current(builder), arguments[0])
+            rank = load_word(builder, WORDS["rank"])
+            if group is WARP:
+                rank = builder.and_(rank, builder.sub(arguments[0], I32(1)))
+            return builder.icmp_signed("==", rank, I32(0))
         leads = call(builder, "rocpy_simt_arrive", current(builder), arguments[0])
         return builder.icmp_signed("!=", leads, I32(0))
 
@@ -221,10 +282,72 @@ def arrive(_typing: Any, group: Any) -> Any:
 
 @intrinsic
 def release(_typing: Any, group: Any) -> Any:
-    """Let the others go on; called by the thread for which `arrive` was True."""
+    """Let the others go on; called by the thread for which `arrive` was True, and followed by `settled` in all."""
 
     def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        call(builder, "rocpy_simt_release", current(builder), arguments[0])
+        if not on_device(builder):
+            call(builder, "rocpy_simt_release", current(builder), arguments[0])
+        return context.get_dummy_value()
+
+    return types.none(group), codegen
+
+
+@intrinsic
+def settled(_typing: Any, group: Any) -> Any:
+    """Wait, on a GPU, for the thread that was first released; on the CPU the others wait in `arrive`."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        if on_device(builder):
+            call(builder, "rocpy_simt_barrier", current(builder), arguments[0])
+        return context.get_dummy_value()
+
+    return types.none(group), codegen
+
+
+@intrinsic
+def arrive_to_share(_typing: Any, group: Any) -> Any:
+    """Wait for the group; True where `arrive` is on the CPU, and in every thread of a GPU's group: see `share`."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        if on_device(builder):
+            call(builder, "rocpy_simt_barrier", current(builder), arguments[0])
+            return ir.Constant(ir.IntType(1), 1)
+        leads = call(builder, "rocpy_simt_arrive", current(builder), arguments[0])
+        return builder.icmp_signed("!=", leads, I32(0))
+
+    return types.boolean(group), codegen
+
+
+@intrinsic
+def on_gpu(_typing: Any) -> Any:
+    """Return whether this is compiled for a GPU."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return ir.Constant(ir.IntType(1), int(on_device(builder)))
+
+    return types.boolean(), codegen
+
+
+@register_jitable
+def share(group: Any) -> Any:
+    """Return the first number and the step of a thread's share of work on slots: all of it on the CPU."""
+    if on_gpu():
+        return group_rank(group), group_size(group)
+    return 0, 1
+
+
+@intrinsic
+def meet(_typing: Any, group: Any) -> Any:
+    """Wait until every slot is written."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        state, width = current(builder), arguments[0]
+        if on_device(builder):
+            call(builder, "rocpy_simt_barrier", state, width)
+        else:
+            leads = builder.icmp_signed("!=", call(builder, "rocpy_simt_arrive", state, width), I32(0))
+            with builder.if_then(leads):
+                call(builder, "rocpy_simt_release", state, width)
         return context.get_dummy_value()
 
     return types.none(group), codegen

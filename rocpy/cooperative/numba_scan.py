@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 from rocpy.cooperative import numba_operators as operators
 from rocpy.cooperative.numba_primitives import Call, Plan, builds, plain, with_constants
 from rocpy.cooperative.numba_reduce import make_put
-from rocpy.cooperative.numba_runtime import arrive, group_rank, group_size, open_slots, release
+from rocpy.cooperative.numba_runtime import arrive, group_rank, group_size, open_slots, release, settled
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
 ROW = 16
@@ -126,6 +126,7 @@ def _function(  # noqa: C901 - the forms of one function
             elif has_start:
                 slots[size] = cast(neutral)
             release(group)
+        settled(group)
         return slots
 
     known = begins or has_start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sorts, ranks and top-k: the thread that sees every key orders their numbers, then each takes what is its own."""
+"""Sorts, ranks and top-k: keys are numbered in order, by one thread of the CPU or all of a GPU; each takes its own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from rocpy.cooperative.numba_runtime import (
     I16,
     I32,
     I64,
-    arrive,
+    arrive_to_share,
     debugging,
     group_rank,
     group_size,
+    on_gpu,
     open_slots,
     poison,
     release,
+    settled,
+    share,
     view_as,
 )
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
@@ -33,7 +36,21 @@ FEW = 32  # up to so many are kept in order while all are looked at
 def make_sort(before: Any) -> Any:
     """Return a function that orders the numbers 0 to n - 1 by what they stand for; equal ones keep their order."""
 
-    def sort(keys: Any, order: Any, spare: Any, n: int, low: Any, mask: Any) -> None:
+    @register_jitable
+    def count(keys: Any, order: Any, n: int, low: Any, mask: Any, work: Any) -> None:
+        for i in range(work[0], n, work[1]):
+            own, place = keys[i], 0
+            for j in range(n):
+                if j > i:
+                    place += before(keys[j], own, low, mask)
+                elif j < i:
+                    place += not before(own, keys[j], low, mask)
+            order[place] = i
+
+    def sort(keys: Any, order: Any, spare: Any, n: int, low: Any, mask: Any, work: Any) -> None:
+        if on_gpu():  # each thread counts what comes before its own: as many steps as there are keys
+            count(keys, order, n, low, mask, work)
+            return
         for i in range(n):
             order[i] = i
         source, target = order, spare
@@ -61,9 +78,9 @@ def make_select(before: Any) -> Any:
     """Return a function that orders the first k of the numbers 0 to n - 1 by what they stand for."""
     sort = make_sort(before)
 
-    def select(keys: Any, order: Any, spare: Any, n: int, k: int) -> None:
-        if k > FEW:
-            sort(keys, order, spare, n, 0, 0)
+    def select(keys: Any, order: Any, spare: Any, n: int, k: int, work: Any) -> None:
+        if k > FEW or on_gpu():
+            sort(keys, order, spare, n, 0, 0, work)
             return
         held = 0
         for i in range(n if k > 0 else 0):
@@ -131,7 +148,12 @@ def descending(dtype: types.Type) -> Any:
 @intrinsic
 def bits_of(_typing: Any, key: Any) -> Any:
     """Return a key as an unsigned integer of the same order."""
-    words: dict[int, Any] = {8: (I8, types.uint8), 16: (I16, types.uint16), 32: (I32, types.uint32), 64: (I64, types.uint64)}
+    words: dict[int, Any] = {
+        8: (I8, types.uint8),
+        16: (I16, types.uint16),
+        32: (I32, types.uint32),
+        64: (I64, types.uint64),
+    }
     if isinstance(key, types.Boolean):
         return types.uint8(key), lambda _context, builder, _signature, arguments: builder.zext(arguments[0], I8)
     word, result = words[key.bitwidth]
@@ -214,9 +236,18 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
     @register_jitable
     def settle(group: Any, slots: Any, first: int, second: int) -> None:
         size = group_size(group)
-        if arrive(group):
-            ordering(keys_in(slots, size), order_in(slots, size), spare_in(slots, size), size * each, first, second)
+        if arrive_to_share(group):
+            ordering(
+                keys_in(slots, size),
+                order_in(slots, size),
+                spare_in(slots, size),
+                size * each,
+                first,
+                second,
+                share(group),
+            )
             release(group)
+        settled(group)
 
     take = _taker(group_items=each, read=read, order_in=order_in, defined=defined)
     take_keys = take(keys_in, dtype)
@@ -282,9 +313,9 @@ def _build_merge(call: Call) -> Plan:
     sort = make_sort(before)
 
     @register_jitable
-    def ordering(keys: Any, order: Any, spare: Any, n: int, valid: int, _unused: int) -> None:
+    def ordering(keys: Any, order: Any, spare: Any, n: int, valid: int, _unused: int, work: Any) -> None:
         limit = min(max(valid, 0), n)
-        sort(keys, order, spare, limit, 0, 0)
+        sort(keys, order, spare, limit, 0, 0, work)
         for i in range(limit, n):
             order[i] = i
 
@@ -305,7 +336,7 @@ def _radix(call: Call) -> tuple[Any, bool, dict[str, int]]:
     complaint = f"coop.{call.name}: bits are from begin_bit up to end_bit, at most {bits}"
 
     @register_jitable
-    def ordering(keys: Any, order: Any, spare: Any, n: int, begin: int, end: int) -> None:
+    def ordering(keys: Any, order: Any, spare: Any, n: int, begin: int, end: int, work: Any) -> None:
         if begin < 0 or end < begin or end > bits:
             raise IndexError(complaint)
         mask = (types.uint64(1) << types.uint64(end - begin)) - types.uint64(1)
@@ -313,7 +344,7 @@ def _radix(call: Call) -> tuple[Any, bool, dict[str, int]]:
             mask = ~types.uint64(0)
         if begin == end:
             begin = 0
-        sort(keys, order, spare, n, types.uint64(begin), mask)
+        sort(keys, order, spare, n, types.uint64(begin), mask, work)
 
     return ordering, falling, {"begin_bit": 0, "end_bit": bits}
 
@@ -339,11 +370,14 @@ def _build_rank(call: Call) -> Plan:
         held, order, places = keys_in(slots, size), order_in(slots, size), spare_in(slots, size)
         for k in range(each):
             held[rank * each + k] = get(keys, k)
-        if arrive(group):
-            ordering(held, order, places, size * each, begin, end)
-            for i in range(size * each):
+        if arrive_to_share(group):
+            work = share(group)
+            ordering(held, order, places, size * each, begin, end, work)
+            settled(group)
+            for i in range(work[0], size * each, work[1]):
                 places[order[i]] = i
             release(group)
+        settled(group)
         for k in range(each):
             out[k] = places[rank * each + k]
 
@@ -370,7 +404,7 @@ def _build_topk(call: Call) -> Plan:
         return max(min(k, valid, n), 0)
 
     @register_jitable
-    def ordering(keys: Any, order: Any, spare: Any, n: int, k: int, valid: int) -> None:
-        select(keys, order, spare, max(min(valid, n), 0), defined(n, k, valid))
+    def ordering(keys: Any, order: Any, spare: Any, n: int, k: int, valid: int, work: Any) -> None:
+        select(keys, order, spare, max(min(valid, n), 0), defined(n, k, valid), work)
 
     return _plan(call, {"k": 0, "valid_items": 2**62}, ordering, defined, {"greatest": greatest})

@@ -315,16 +315,19 @@ def _shared(_typing: Any, shape: Any, dtype: Any) -> Any:
     def codegen(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
         size = context.get_abi_sizeof(context.get_data_type(result.dtype))
         if extents == (0,):
-            pointer = call(builder, "rocpy_simt_dynamic_shared", current(builder))
-            total = builder.load(runtime.field(builder, runtime.DYNAMIC_SHARED_OFFSET, I64))
+            pointer, total = runtime.dynamic_shared(builder)
             return runtime.array_at(context, builder, result, pointer, [builder.sdiv(total, I64(size))])
+        count = 1
+        for extent in extents:
+            count *= extent
+        if runtime.on_device(builder):
+            return runtime.array_at(
+                context, builder, result, runtime.lds(builder, "rocpy_shared", count * size), extents
+            )
         # The address of this variable is the array's name: unique, and the same in each thread.
         key = cgutils.add_global_variable(builder.module, I64, builder.module.get_unique_name("rocpy_shared"))
         key.linkage = "internal"
         key.initializer = I64(0)
-        count = 1
-        for extent in extents:
-            count *= extent
         pointer = call(builder, "rocpy_simt_shared", current(builder), builder.bitcast(key, BYTES), I64(count * size))
         return runtime.array_at(context, builder, result, pointer, extents)
 

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+// Block and warp primitives for AMD GPUs: reductions, scans, votes, moves, memory. Includes nothing but its own parts,
+// so that hipRTC, hipcc and clang take it alike. All threads of a group must call a primitive together.
+//
+// Order of operands. A reduction combines neighbours, then neighbours of those: with n values, value i + d goes to
+// value i for d = 1, 2, 4 ... where i is a multiple of 2d and i + d < n. A scan doubles distances within rows of 16,
+// then joins pairs of rows, pairs of those, and so on. Neither depends on the size of a wave, and the CPU runtime does
+// the same: floats agree bit for bit.
+#pragma once
+
+#include "rocpy_coop_lanes.h"
+
+namespace rocpy {
+
+namespace detail {
+
+constexpr unsigned power_of_two(unsigned n) {
+  unsigned power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+// LDS for one value of each wave, or of each thread. One variable for each type and number: primitives end with a
+// barrier, so that the next one may use it again.
+template <class T, unsigned Count>
+ROCPY_DEVICE T *shared_slots() {
+  ROCPY_SHARED alignas(16) static unsigned char storage[Count * sizeof(T)];
+  return reinterpret_cast<T *>(storage);
+}
+
+template <unsigned X, unsigned Y, unsigned Z>
+constexpr unsigned warps_of() {
+  return X == 0 ? kMostWarps : (X * Y * Z + kWarp - 1) / kWarp;
+}
+
+ROCPY_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
+ROCPY_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / kWarp); }
+
+}  // namespace detail
+
+// What a scan gives each thread. `before` is the inclusive result of the thread to the left, and means nothing in rank
+// 0.
+template <class T>
+struct Scanned {
+  T inclusive;
+  T before;
+  T total;
+};
+
+// ---- warps: aligned runs of `width` lanes, a power of two ----
+
+// The result is that of the first `valid` ranks. Defined in every thread.
+template <class T, class Op>
+ROCPY_DEVICE T warp_reduce(Warp warp, T value, Op op, unsigned valid) {
+  const unsigned rank = warp.rank();
+  value = lanes::reduce(value, rank, warp.width, valid, false, op);
+  return warp.width == kWarp ? lanes::from_first(value) : lanes::from(value, lanes::own() & ~(warp.width - 1));
+}
+
+template <class T, unsigned Width = kWarp, class Op>
+ROCPY_DEVICE T warp_reduce(T value, Op op) {
+  const unsigned lane = lanes::own();
+  value = lanes::reduce(value, lane & (Width - 1), Width, Width, true, op);
+  return Width == kWarp ? lanes::from_first(value) : lanes::from(value, lane & ~(Width - 1));
+}
+
+template <class T, class Op>
+ROCPY_DEVICE Scanned<T> warp_scan(Warp warp, T value, Op op, unsigned size) {
+  const unsigned lane = lanes::own();
+  Scanned<T> scanned;
+  scanned.inclusive = lanes::scan(value, lane, warp.width, op);
+  scanned.before = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
+  scanned.total = lanes::from(scanned.inclusive, (lane & ~(warp.width - 1)) + size - 1);
+  return scanned;
+}
+
+template <class T, unsigned Width = kWarp, class Op>
+ROCPY_DEVICE T warp_inclusive_scan(T value, Op op) {
+  return lanes::scan(value, lanes::own(), Width, op);
+}
+
+template <class T, unsigned Width = kWarp, class Op>
+ROCPY_DEVICE T warp_exclusive_scan(T value, Op op, T initial) {
+  const Scanned<T> scanned = warp_scan(Warp{Width}, value, op, Width);
+  const T before = op(initial, scanned.before);
+  return (lanes::own() & (Width - 1)) ? before : initial;
+}
+
+// Bit r belongs to rank r of the warp.
+ROCPY_DEVICE unsigned long long warp_ballot(Warp warp, bool condition) {
+  const unsigned long long mask = lanes::ballot(condition);
+  const unsigned first = lanes::own() & ~(warp.width - 1);
+  return warp.width == 64 ? mask : (mask >> first) & ((1ull << warp.width) - 1);
+}
+
+// Ranks of the warp whose value is the thread's own. One turn for each different value of the wave.
+template <class T>
+ROCPY_DEVICE unsigned long long warp_match(Warp warp, T value) {
+  unsigned long long mine = 0;
+  bool open = true;
+  while (open) {
+    const T first = lanes::from_first(value);
+    const bool same = value == first;
+    const unsigned long long mask = lanes::ballot(same);
+    if (same) mine = mask;
+    open = !same && value == value;
+  }
+  // Lanes leave the loop with those that share their value, wherever in the wave they are: cut the warp's part out.
+  const unsigned first = lanes::own() & ~(warp.width - 1);
+  return warp.width == 64 ? mine : (mine >> first) & ((1ull << warp.width) - 1);
+}
+
+// A source outside the warp gives the thread its own value.
+template <class T>
+ROCPY_DEVICE T warp_shuffle(Warp warp, T value, long long source, unsigned size) {
+  const unsigned lane = lanes::own();
+  const bool inside = source >= 0 && source < static_cast<long long>(size);
+  return lanes::from(value, inside ? (lane & ~(warp.width - 1)) + static_cast<unsigned>(source) : lane);
+}
+
+// ---- blocks; extents of zero mean those of the launch ----
+
+// The result is that of the first `valid` ranks. Defined in every thread.
+template <class T, unsigned X = 0, unsigned Y = 1, unsigned Z = 1, class Op>
+ROCPY_DEVICE T block_reduce(T value, Op op, unsigned valid) {
+  using Threads = Block<X, Y, Z>;
+  constexpr unsigned slots = detail::warps_of<X, Y, Z>();
+  const unsigned lane = lanes::own(), warp = detail::warp_of(Threads::rank());
+  const unsigned left = valid > warp * kWarp ? valid - warp * kWarp : 0;
+  if (left >= kWarp) {
+    value = lanes::reduce(value, lane, kWarp, kWarp, true, op);
+  } else {
+    value = lanes::reduce(value, lane, kWarp, left, false, op);
+  }
+  if (slots > 1 && Threads::size() > kWarp) {
+    T *shared = detail::shared_slots<T, slots>();
+    if (lane == 0) shared[warp] = value;
+    barrier();
+    const unsigned count = (valid + kWarp - 1) / kWarp;
+    value = shared[lane < count ? lane : 0];
+    value = lanes::reduce(value, lane, detail::power_of_two(slots), count, false, op);
+    barrier();
+  }
+  return lanes::from_first(value);
+}
+
+template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1, class Op>
+ROCPY_DEVICE T block_reduce(T value, Op op) {
+  return block_reduce<T, X, Y, Z>(value, op, Block<X, Y, Z>::size());
+}
+
+template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1>
+ROCPY_DEVICE T block_sum(T value) {
+  return block_reduce<T, X, Y, Z>(value, Plus{});
+}
+
+template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1>
+ROCPY_DEVICE T block_min(T value) {
+  return block_reduce<T, X, Y, Z>(value, Min{});
+}
+
+template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1>
+ROCPY_DEVICE T block_max(T value) {
+  return block_reduce<T, X, Y, Z>(value, Max{});
+}
+
+// Joins the waves' scans. At level k, a wave with bit k set takes what the 2^k waves to its left end with.
+template <class T, unsigned X = 0, unsigned Y = 1, unsigned Z = 1, class Op>
+ROCPY_DEVICE Scanned<T> block_scan(T value, Op op) {
+  using Threads = Block<X, Y, Z>;
+  constexpr unsigned slots = detail::warps_of<X, Y, Z>();
+  const unsigned size = Threads::size(), lane = lanes::own(), warp = detail::warp_of(Threads::rank());
+  Scanned<T> scanned;
+  scanned.inclusive = lanes::scan(value, lane, kWarp, op);
+  if (slots == 1 || size <= kWarp) {
+    scanned.before = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
+    scanned.total = lanes::from_uniform(scanned.inclusive, size - 1);
+    return scanned;
+  }
+  T *shared = detail::shared_slots<T, slots>();
+  const unsigned warps = (size + kWarp - 1) / kWarp;
+  if (lane == detail::smaller(kWarp, size - warp * kWarp) - 1) shared[warp] = scanned.inclusive;
+  barrier();
+  T ends = shared[lane < warps ? lane : 0];
+  barrier();
+  const unsigned previous = warp == 0 ? 0 : warp - 1, last = warps - 1;
+  T before = lanes::from_uniform(ends, previous);
+  scanned.total = lanes::from_uniform(ends, last);
+#pragma unroll
+  for (unsigned level = 0; (1u << level) < slots; ++level) {
+    // Lane g << level holds what the g-th run of 2^level waves ends with.
+    if (warp >> level & 1)
+      scanned.inclusive = op(lanes::from_uniform(ends, ((warp >> level) - 1) << level), scanned.inclusive);
+    if (previous >> level & 1) before = op(lanes::from_uniform(ends, ((previous >> level) - 1) << level), before);
+    if (last >> level & 1) {
+      scanned.total = op(lanes::from_uniform(ends, ((last >> level) - 1) << level), scanned.total);
+    }
+    const T right = level == 0   ? lanes::down<1>(ends)
+                    : level == 1 ? lanes::down<2>(ends)
+                    : level == 2 ? lanes::down<4>(ends)
+                                 : lanes::down<8>(ends);
+    if (lane + (1u << level) < warps) ends = op(ends, right);
+  }
+  const T neighbour = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
+  scanned.before = lane == 0 ? before : neighbour;
+  return scanned;
+}
+
+template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1, class Op>
+ROCPY_DEVICE T block_inclusive_scan(T value, Op op) {
+  return block_scan<T, X, Y, Z>(value, op).inclusive;
+}
+
+template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1, class Op>
+ROCPY_DEVICE T block_exclusive_scan(T value, Op op, T initial) {
+  const Scanned<T> scanned = block_scan<T, X, Y, Z>(value, op);
+  const T before = op(initial, scanned.before);
+  return Block<X, Y, Z>::rank() == 0 ? initial : before;
+}
+
+ROCPY_DEVICE bool block_any(bool condition) { return block_reduce<int>(condition, Or{}, Block<>::size()) != 0; }
+ROCPY_DEVICE bool block_all(bool condition) { return block_reduce<int>(condition, And{}, Block<>::size()) != 0; }
+
+// The value of one thread, in every thread.
+template <class T>
+ROCPY_DEVICE T block_broadcast(T value, unsigned source, unsigned rank) {
+  T *shared = detail::shared_slots<T, 1>();
+  if (rank == source) *shared = value;
+  barrier();
+  const T taken = *shared;
+  barrier();
+  return taken;
+}
+
+// A source outside the block gives the thread its own value. LDS for a value of each thread.
+template <class T, unsigned Threads = COOP_MOST_THREADS>
+ROCPY_DEVICE T block_shuffle(T value, long long source, unsigned rank, unsigned size) {
+  T *shared = detail::shared_slots<T, Threads>();
+  shared[rank] = value;
+  barrier();
+  const bool inside = source >= 0 && source < static_cast<long long>(size);
+  const T taken = shared[inside ? static_cast<unsigned>(source) : rank];
+  barrier();
+  return taken;
+}
+
+}  // namespace rocpy

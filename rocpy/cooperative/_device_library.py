@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""The device library: headers for raw kernels, and what zig's clang and linker make for kernels written in Python."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
+
+# Architectures that code is made for, with the lanes of their waves.
+ARCHITECTURES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "gfx1250": 32}
+_HEADERS = ("rocpy_coop.h", "rocpy_coop_lanes.h", "rocpy_coop_math.h", "rocpy_coop_python.h")
+_OPTIONS = (
+    "-std=c++17",
+    "-O2",
+    "-nogpuinc",
+    "-nogpulib",
+    "-mcode-object-version=5",
+    "-ffp-contract=off",
+    "-fno-exceptions",
+    "-fuse-cuid=none",
+)
+
+
+@functools.cache
+def headers() -> dict[str, str]:
+    """Return the device library as texts by name: what a hipRTC program is given as in-memory headers.
+
+    Returns
+    -------
+    dict of str to str
+        ``rocpy_coop.h``, which a kernel includes, and what it includes in turn. They need nothing else.
+
+    Examples
+    --------
+    >>> from rocpy import cooperative as coop
+    >>> "block_reduce" in coop.headers()["rocpy_coop.h"]
+    True
+    """
+    return {name: (header_folder() / name).read_text(encoding="utf-8") for name in _HEADERS}
+
+
+@functools.cache
+def header_folder() -> Path:
+    """Return where the headers lie: in the wheel beside this file, in a source tree in csrc/device."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "include", here.parents[1] / "csrc" / "device"):
+        if (folder / _HEADERS[0]).is_file():
+            return folder
+    raise LibraryError(f"{_HEADERS[0]} is not where rocpy was installed, {here}: install rocpy again")
+
+
+def wave_size(arch: str) -> int:
+    """Return the lanes of an architecture's waves.
+
+    Parameters
+    ----------
+    arch
+        Name as in ``gfx942``.
+    """
+    try:
+        return ARCHITECTURES[arch]
+    except (KeyError, TypeError):
+        raise InvalidProblemError(f"arch is {arch!r}; code is made for {', '.join(ARCHITECTURES)}") from None
+
+
+def shared_limit_bytes(arch: str) -> int:
+    """Return the most shared memory that a block may have.
+
+    Parameters
+    ----------
+    arch
+        Architecture.
+    """
+    return {"gfx950": 163840, "gfx1250": 327680}.get(arch, 65536)
+
+
+@functools.cache
+def zig() -> str:
+    """Return the path of zig, whose clang compiles the device library and whose lld links."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or not found.submodule_search_locations:
+        raise UnsupportedError(
+            "code for AMD GPUs is compiled and linked by ziglang, which is not installed: "
+            "pip install 'rocpy[cooperative]'"
+        )
+    return str(Path(next(iter(found.submodule_search_locations))) / "zig")
+
+
+@functools.cache
+def _toolchain() -> str:
+    """Return what results depend on beside their source: the headers and the version of the compiler."""
+    from importlib import metadata
+
+    digest = hashlib.sha256(metadata.version("ziglang").encode())
+    for text in headers().values():
+        digest.update(text.encode())
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Return where compiled code is kept."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / "cooperative"
+
+
+def kept(key: str, suffix: str) -> bytes | None:
+    """Return what was kept under a key, or None."""
+    try:
+        return (cache_folder() / f"{key}{suffix}").read_bytes()
+    except OSError:
+        return None
+
+
+def keep(key: str, suffix: str, content: bytes) -> None:
+    """Keep a result; a folder that cannot be written is no error."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(folder / f"{key}{suffix}")
+    except OSError:
+        return
+
+
+def key_of(*parts: str) -> str:
+    """Return the name that a result is kept under: a hash of all it depends on."""
+    return hashlib.sha256("\0".join((_toolchain(), *parts)).encode()).hexdigest()[:40]
+
+
+def bitcode(source: str, arch: str) -> bytes:
+    """Compile C++ that includes the device library into bitcode, or take it from the cache.
+
+    Parameters
+    ----------
+    source
+        Text of the C++ file.
+    arch
+        Architecture.
+    """
+    key = key_of(source, arch)
+    found = kept(key, ".bc")
+    if found is None:
+        with tempfile.TemporaryDirectory(prefix="rocpy-") as folder:
+            path = Path(folder)
+            (path / "library.hip").write_text(source, encoding="utf-8")
+            command = [zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS]
+            command += ["-fgpu-rdc", "-emit-llvm", "-c", "-I", str(header_folder()), "-o", "library.bc", "library.hip"]
+            _run(command, path, "the device library cannot be compiled")
+            found = (path / "library.bc").read_bytes()
+        keep(key, ".bc", found)
+    return found
+
+
+def link(objects: Sequence[bytes]) -> bytes:
+    """Link relocatable objects into a code object, which HIP loads.
+
+    Parameters
+    ----------
+    objects
+        ELF files for one architecture.
+    """
+    with tempfile.TemporaryDirectory(prefix="rocpy-") as folder:
+        path = Path(folder)
+        names = [f"{i}.o" for i in range(len(objects))]
+        for name, content in zip(names, objects, strict=True):
+            (path / name).write_bytes(content)
+        options = ["-shared", "-m", "elf64_amdgpu", "--no-undefined", "-o", "code.hsaco"]
+        _run([zig(), "ld.lld", *options, *names], path, "the kernel cannot be linked")
+        return (path / "code.hsaco").read_bytes()
+
+
+def _run(command: Iterable[str], folder: Path, complaint: str) -> None:
+    done = subprocess.run(list(command), cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LibraryError(f"{complaint}: {done.stderr.strip() or f'status {done.returncode}'}")

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Functions of the device library, as kernels call them: each use is instantiated in C++ under a name of its own."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typing import signature as make_signature
+from numba.extending import intrinsic
+
+from rocpy.cooperative.numba_operators import Operator
+from rocpy.cooperative.numba_runtime import BYTES, I64, VOID, device_call
+
+_SOURCES: dict[str, str] = {}
+_numbers = itertools.count()
+_USED = re.compile(r"rocpy_coop_\w+")
+_FUNCTORS = {"+": "Plus", "*": "Times", "min": "Min", "max": "Max", "&": "And", "|": "Or", "^": "Xor"}
+_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
+
+
+def source_for(text: str) -> str:
+    """Return the C++ of the functions that a kernel's modules call."""
+    return "\n".join(_SOURCES[name] for name in sorted(set(_USED.findall(text))))
+
+
+def _cpp_type(context: Any, dtype: types.Type) -> str:
+    if isinstance(dtype, types.Integer):
+        return f"{'signed' if dtype.signed else 'unsigned'} {_INTEGERS[dtype.bitwidth]}"
+    if dtype in (types.float32, types.float64):
+        return "float" if dtype == types.float32 else "double"
+    data = context.get_data_type(dtype)
+    return f"rocpy::python::Bytes<{context.get_abi_sizeof(data)}, {min(16, context.get_abi_alignment(data))}>"
+
+
+def _word(cpp_type: str) -> str:
+    return re.sub(r"\W+", "_", cpp_type.replace("rocpy::python::", "")).strip("_")
+
+
+@functools.cache
+def _operator_number(_operator: Operator, _dtype: types.Type) -> int:
+    return next(_numbers)
+
+
+def _operator(context: Any, builder: Any, chosen: Operator, dtype: types.Type, cpp_type: str) -> tuple[str, str, str]:
+    """Return the word, the C++ expression and the declaration of an operator; define it, if Python does."""
+    if chosen.name in _FUNCTORS and isinstance(dtype, (types.Integer, types.Float)):
+        functor = _FUNCTORS[chosen.name]
+        return functor, f"rocpy::{functor}{{}}", ""
+    name = f"rocpy_operator_{_operator_number(chosen, dtype)}"
+    if name not in builder.module.globals:
+        function = ir.Function(builder.module, ir.FunctionType(VOID, [BYTES] * 3), name)
+        function.linkage = "linkonce_odr"
+        body = ir.IRBuilder(function.append_basic_block())
+        model = context.data_model_manager[dtype]
+        pointers = [body.bitcast(each, model.get_data_type().as_pointer()) for each in function.args]
+        operands = [model.load_from_data_pointer(body, each) for each in pointers[1:]]
+        signature = make_signature(dtype, dtype, dtype)
+        compiled = context.compile_subroutine(body, chosen.combine, signature)
+        _, result = context.call_internal_no_propagate(body, compiled.fndesc, signature, operands)
+        body.store(model.as_data(body, result), pointers[0])
+        body.ret_void()
+    declared = (
+        f'extern "C" __attribute__((device)) void {name}({cpp_type} *, const {cpp_type} *, const {cpp_type} *);\n'
+    )
+    return name, f"rocpy::python::Operator<{cpp_type}, {name}>{{}}", declared
+
+
+def _in_memory(context: Any, builder: Any, dtype: types.Type, value: Any = None) -> Any:
+    """Return a place for an element in the frame, with the value in it."""
+    model = context.data_model_manager[dtype]
+    place = cgutils.alloca_once(builder, model.get_data_type())
+    if value is not None:
+        builder.store(model.as_data(builder, value), place)
+    return place
+
+
+def _value_at(context: Any, builder: Any, dtype: types.Type, place: Any) -> Any:
+    return context.data_model_manager[dtype].load_from_data_pointer(builder, place)
+
+
+def _call(builder: Any, name: str, text: str, *arguments: Any) -> None:
+    _SOURCES[name] = text
+    passed = [builder.bitcast(each, BYTES) if isinstance(each.type, ir.PointerType) else each for each in arguments]
+    device_call(builder, name, VOID, *passed)
+
+
+@functools.cache
+def reduce_in_group(dtype: types.Type, chosen: Operator) -> Any:
+    """Return a function of group, value and number of ranks: their combination, in every thread."""
+
+    @intrinsic
+    def function(_typing: Any, group: Any, value: Any, valid: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = _cpp_type(context, dtype)
+            word, expression, declared = _operator(context, builder, chosen, dtype, kind)
+            name = f"rocpy_coop_reduce_{_word(kind)}_{word}"
+            text = f"{declared}ROCPY_PYTHON void {name}({kind} *value, int width, long long valid) {{"
+            text += f" rocpy::python::reduce(value, width, valid, {expression}); }}"
+            place = _in_memory(context, builder, dtype, arguments[1])
+            _call(builder, name, text, place, arguments[0], arguments[2])
+            return _value_at(context, builder, dtype, place)
+
+        return dtype(group, dtype, types.int64), codegen
+
+    return function
+
+
+@functools.cache
+def scan_in_group(dtype: types.Type, chosen: Operator) -> Any:
+    """Return a function of group and value: the inclusive scan, that of the rank before, the combination of all."""
+
+    @intrinsic
+    def function(_typing: Any, group: Any, value: Any) -> Any:
+        result = types.UniTuple(dtype, 3)
+
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = _cpp_type(context, dtype)
+            word, expression, declared = _operator(context, builder, chosen, dtype, kind)
+            name = f"rocpy_coop_scan_{_word(kind)}_{word}"
+            text = f"{declared}ROCPY_PYTHON void {name}({kind} *value, {kind} *before, {kind} *total, int width) {{"
+            text += f" rocpy::python::scan(value, before, total, width, {expression}); }}"
+            places = [_in_memory(context, builder, dtype, value) for value in (arguments[1], None, None)]
+            _call(builder, name, text, *places, arguments[0])
+            return context.make_tuple(builder, result, [_value_at(context, builder, dtype, each) for each in places])
+
+        return result(group, dtype), codegen
+
+    return function
+
+
+@functools.cache
+def move_in_group(what: str, dtype: types.Type) -> Any:
+    """Return a function of group, value and a rank: that rank's value. `what` is ``shuffle`` or ``broadcast``."""
+
+    @intrinsic
+    def function(_typing: Any, group: Any, value: Any, source: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = _cpp_type(context, dtype)
+            name = f"rocpy_coop_{what}_{_word(kind)}"
+            text = f"ROCPY_PYTHON void {name}({kind} *value, int width, long long source) {{"
+            text += f" rocpy::python::{what}(value, width, source); }}"
+            place = _in_memory(context, builder, dtype, arguments[1])
+            _call(builder, name, text, place, arguments[0], arguments[2])
+            return _value_at(context, builder, dtype, place)
+
+        return dtype(group, dtype, types.int64), codegen
+
+    return function
+
+
+@functools.cache
+def match_in_warp(dtype: types.Type) -> Any:
+    """Return a function of group and value: the mask of the ranks whose value is the thread's own."""
+
+    @intrinsic
+    def function(_typing: Any, group: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = _cpp_type(context, dtype)
+            name = f"rocpy_coop_match_{_word(kind)}"
+            text = f"ROCPY_PYTHON void {name}(const {kind} *value, unsigned long long *mask, int width) {{"
+            text += " *mask = rocpy::warp_match(rocpy::python::warp(width), *value); }"
+            mask = cgutils.alloca_once(builder, I64)
+            _call(builder, name, text, _in_memory(context, builder, dtype, arguments[1]), mask, arguments[0])
+            return builder.load(mask)
+
+        return types.uint64(group, dtype), codegen
+
+    return function
+
+
+def _vote(name: str, result: types.Type, llvm_type: Any) -> Any:
+    @intrinsic
+    def function(_typing: Any, group: Any, condition: Any) -> Any:
+        def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return device_call(builder, f"rocpy_device_{name}", llvm_type, *arguments)
+
+        return result(group, types.boolean), codegen
+
+    return function
+
+
+any_in_group = _vote("any", types.boolean, ir.IntType(1))
+all_in_group = _vote("all", types.boolean, ir.IntType(1))
+ballot_in_warp = _vote("ballot", types.uint64, I64)

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: MIT
+"""From a kernel in Python to a code object for AMD GPUs: compile, link with the device library, optimise, emit."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from llvmlite import ir
+from numba.core import cgutils, errors, sigutils, types
+from numba.np import arrayobj
+
+from rocpy.cooperative import _device_library, numba_amdgpu, numba_amdgpu_library, numba_amdgpu_primitives, numba_launch
+from rocpy.cooperative.numba_amdgpu import GLOBAL
+from rocpy.cooperative.numba_runtime import BYTES, I8, I64
+from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError
+
+_ = numba_amdgpu_primitives  # registers what GPUs run
+_lock = threading.RLock()
+_ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
+_SLOTS = re.compile(r"rocpy_slots_(\d+)")
+_HEADER = '#define COOP_MOST_THREADS {threads}\n#include "rocpy_coop_python.h"\n{functions}'
+_SHARED = re.compile(r"^@\S+ = .*addrspace\(3\) global \[(\d+) x i8\]", re.MULTILINE)
+# Intrinsics that LLVM makes calls of, to a library that GPUs lack.
+_LIBRARY_CALL = re.compile(
+    r"llvm\.(?:(?:exp|exp2|exp10|log|log2|log10|sin|cos|sincos|pow|powi)\.f64|(?:pow|powi)\.f32"
+    r"|(?:tan|asin|acos|atan|atan2|sinh|cosh|tanh)\.)"
+)
+# Functions that LLVM has no instructions for, by what they are for.
+_NOTES = {
+    "NRT_": "allocates memory, which a thread of a GPU cannot: use coop.local.array or coop.shared.array",
+    "numba_": "calls into Numba's runtime, which is the CPU's",
+    "Py": "calls into Python",
+}
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A kernel as a code object, and the steps on the way."""
+
+    code: bytes
+    llvm: str
+    assembly: str
+    arguments: tuple[tuple[str, str], ...]
+
+
+@functools.cache
+def device_function(function: Any) -> Any:
+    """Return the dispatcher of a Python function that kernels on AMD GPUs call."""
+    return numba_amdgpu.AMDGPUDispatcher(
+        numba_launch.with_device_functions(function, device_function), targetoptions={"nopython": True}
+    )
+
+
+def types_of(kernel: Any, signature: Any) -> tuple[Any, ...]:
+    """Return the types of a kernel's arguments."""
+    try:
+        arguments, result = sigutils.normalize_signature(signature)
+    except (TypeError, NameError, SyntaxError, AttributeError, errors.NumbaError) as error:
+        raise InvalidProblemError(
+            f"signature: {signature!r} cannot be read: {error}; write it as 'void(float32[:,:],float32[:])'"
+        ) from None
+    if result not in (None, types.none):
+        raise InvalidProblemError(
+            f"signature: {signature!r} returns {result}; a kernel returns nothing, write void(...)"
+        )
+    count = kernel.function.__code__.co_argcount
+    if len(arguments) != count:
+        raise InvalidProblemError(
+            f"signature: {signature!r} has {len(arguments)} arguments, kernel {kernel.name} {count}"
+        )
+    return tuple(arguments)
+
+
+@functools.cache
+def _own_code() -> str:
+    """Return a hash of this package's files, which results on disk depend on."""
+    digest = hashlib.sha256(f"{numba.__version__} {llvm.llvm_version_info}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def fingerprint_of(function: Any) -> str:
+    """Return a hash of all that a function's code for a GPU depends on, but for types and architecture."""
+    return numba_launch.fingerprint_of(function) + _own_code()
+
+
+def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: int) -> Linked:
+    """Compile a kernel for one architecture.
+
+    Parameters
+    ----------
+    kernel
+        Of ``coop.jit``.
+    arguments
+        Types of its arguments, as `types_of` gives them.
+    arch
+        Architecture.
+    threads
+        Most threads of a block.
+    """
+    with _lock:
+        compiled = _front_end(kernel, arguments)
+        modules = [*compiled.library.all_modules(), _entry(kernel, compiled, arguments, threads)]
+        text = "\n".join(modules)
+        slots = max((int(each) for each in _SLOTS.findall(text)), default=0) * threads
+        modules.append(f"@rocpy_slots = addrspace(3) global [{max(slots, 1)} x i8] undef, align 16\n")
+        source = _HEADER.format(threads=threads, functions=numba_amdgpu_library.source_for(text))
+        linked = llvm.parse_bitcode(_device_library.bitcode(source, arch))
+        for each in modules:
+            linked.link_in(_parsed(each))
+        _optimise(linked, arch, kernel.name)
+        listing = str(linked)
+        _refuse_undefined(kernel, linked, arch)
+        _refuse_too_much(kernel, listing, arch)
+        machine = numba_amdgpu.machine(arch)
+        assembly, compiled_object = machine.emit_assembly(linked.clone()), machine.emit_object(linked)
+        described = tuple((name, str(type_)) for name, type_ in zip(_names(kernel), arguments, strict=True))
+        return Linked(_device_library.link([compiled_object]), listing, assembly, described)
+
+
+def _names(kernel: Any) -> tuple[str, ...]:
+    code = kernel.function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _front_end(kernel: Any, arguments: tuple[Any, ...]) -> Any:
+    dispatcher = device_function(kernel.function)
+    try:
+        dispatcher.compile(arguments)
+    except (errors.NumbaError, AttributeError, NameError) as error:
+        shown = ", ".join(f"{name}: {type_}" for name, type_ in zip(_names(kernel), arguments, strict=True))
+        code = kernel.function.__code__
+        reason, line = numba_launch.explain(str(error), code.co_filename)
+        place = f"{code.co_filename}:{line or code.co_firstlineno}"
+        raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})") from error
+    compiled = dispatcher.overloads[arguments]
+    if compiled.signature.return_type is not types.none:
+        raise KernelTypeError(
+            f"kernel {kernel.name}: a kernel returns nothing, but this returns {compiled.signature.return_type}: "
+            "write results into an array"
+        )
+    return compiled
+
+
+class _Parameters:
+    """The flat arguments of a kernel, and Numba's values made of them.
+
+    An array is its address, its extents and its strides in bytes, each of 8 bytes; a number is itself, a complex number
+    two of them, a tuple its members.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.types: list[Any] = []
+
+    def add(self, type_: Any) -> Any:
+        """Add an argument; return a function of a builder and of all flat arguments that gives its value."""
+        context, at = self._context, len(self.types)
+        if isinstance(type_, types.BaseTuple):
+            members = [self.add(each) for each in type_]
+            return lambda builder, flat: context.make_tuple(builder, type_, [make(builder, flat) for make in members])
+        if isinstance(type_, types.Array):
+            self.types += [ir.PointerType(I8, GLOBAL)] + [I64] * (2 * type_.ndim)
+            return lambda builder, flat: self._array(builder, type_, flat[at : at + 1 + 2 * type_.ndim])
+        if isinstance(type_, types.Complex):
+            self.types += [context.get_value_type(type_.underlying_float)] * 2
+
+            def number(builder: Any, flat: Any) -> Any:
+                value = context.make_complex(builder, type_)
+                value.real, value.imag = flat[at : at + 2]
+                return value._getvalue()
+
+            return number
+        if isinstance(type_, (types.Number, types.Boolean)):
+            self.types.append(context.get_data_type(type_))
+            model = context.data_model_manager[type_]
+            return lambda builder, flat: model.from_data(builder, flat[at])
+        raise InvalidProblemError(
+            f"signature: {type_} cannot be an argument of a kernel; arrays, numbers and tuples can"
+        )
+
+    def _array(self, builder: Any, type_: Any, flat: Any) -> Any:
+        array = arrayobj.make_array(type_)(self._context, builder)
+        intp = self._context.get_value_type(types.intp)
+        pointer = builder.addrspacecast(flat[0], BYTES)
+        shape, strides = list(flat[1 : 1 + type_.ndim]), list(flat[1 + type_.ndim :])
+        size = self._context.get_abi_sizeof(self._context.get_data_type(type_.dtype))
+        if type_.layout == "C" and type_.ndim:
+            strides[-1] = intp(size)
+        if type_.layout == "F" and type_.ndim:
+            strides[0] = intp(size)
+        arrayobj.populate_array(
+            array,
+            data=builder.bitcast(pointer, array.data.type),
+            shape=cgutils.pack_array(builder, shape, intp),
+            strides=cgutils.pack_array(builder, strides, intp),
+            itemsize=intp(size),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+
+def _entry(kernel: Any, compiled: Any, arguments: tuple[Any, ...], threads: int) -> str:
+    """Return a module with the kernel itself: it takes flat arguments and calls what Numba compiled."""
+    context = numba_amdgpu.target.target_context
+    library = context.codegen().create_library(f"{kernel.name}.entry")
+    module = library.create_ir_module(kernel.name)
+    parameters = _Parameters(context)
+    makers = [parameters.add(type_) for type_ in arguments]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), parameters.types), kernel.name)
+    function.calling_convention = "amdgpu_kernel"
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    values = [make(builder, function.args) for make in makers]
+    with context.push_code_library(library):
+        callee = context.declare_function(module, compiled.fndesc)
+        context.call_conv.call_function(builder, callee, types.none, arguments, values)
+    builder.ret_void()
+    group = f'"amdgpu-flat-work-group-size"="1,{threads}" "uniform-work-group-size"="true"'
+    head, brace, body = str(module).partition("\n{")
+    return f"{head} #0{brace}{body}\nattributes #0 = {{ {group} }}\n"
+
+
+def _parsed(text: str) -> Any:
+    """Parse a module of Numba's: its stack variables lie in the thread's private memory."""
+    text = _ALLOCA.sub(
+        r"\1\2\3.private\4 = alloca \5, addrspace(5)\n\1\2\3\4 = addrspacecast ptr addrspace(5) \2\3.private\4 to ptr",
+        text,
+    )
+    text = _SLOTS.sub("rocpy_slots", text)
+    return llvm.parse_assembly(text)
+
+
+def _refuse_undefined(kernel: Any, module: Any, arch: str) -> None:
+    """Refuse what the kernel calls and no GPU has: LLVM would end the process. What is unused has gone by now."""
+    declared = [each.name for each in module.functions if each.is_declaration]
+    names = [name for name in declared if not name.startswith("llvm.") or _LIBRARY_CALL.match(name)]
+    if not names:
+        return
+    for start, note in _NOTES.items():
+        if names[0].startswith(start):
+            raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: it {note} ({names[0]})")
+    raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: AMD GPUs have no {', '.join(names)}")
+
+
+def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:
+    used = sum((int(each) + 15) // 16 * 16 for each in _SHARED.findall(listing))
+    limit = _device_library.shared_limit_bytes(arch)
+    if used > limit:
+        raise OutOfMemoryError(
+            f"kernel {kernel.name} needs {used} bytes of shared memory, and a block has {limit} on {arch}: make "
+            "shared arrays smaller, or compile for fewer threads="
+        )
+
+
+def _optimise(module: Any, arch: str, name: str) -> None:
+    for function in module.functions:
+        if function.is_declaration or function.name == name:
+            continue
+        function.linkage = "internal"
+        function.add_function_attribute("alwaysinline")
+    for variable in module.global_variables:
+        if not variable.is_declaration and not variable.name.startswith("llvm."):
+            variable.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(numba_amdgpu.machine(arch), options)
+    builder.getModulePassManager().run(module, builder)

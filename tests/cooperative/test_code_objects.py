@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""Kernels compiled for AMD GPUs with no GPU: what the code holds, what it needs, and what is refused."""
+
+import importlib.util
+import math
+import re
+
+import numpy as np
+import pytest
+from device_kernels import BY_DPP, CALLS, make
+
+from rocpy import cooperative as coop
+from rocpy.cooperative import _code_object, _device_library
+from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, LibraryError, OutOfMemoryError
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ziglang") is None, reason="no compiler and linker for AMD GPUs: pip install ziglang"
+)
+SIGNATURE = "void({0}[::1],{0}[::1],int64)"
+DPP = re.compile(r"row_sh[lr]:")
+
+
+def compiled(name, arch, dtype="float32", width=0, threads=256):
+    return coop.compile(make(name, dtype, width), SIGNATURE.format(dtype), arch, threads=threads)
+
+
+def check(name, arch, dtype="float32", width=0):
+    code = compiled(name, arch, dtype, width)
+    assert code.info.scratch_bytes == 0, code.info
+    assert code.info.wave_size == _device_library.ARCHITECTURES[arch]
+    assert "s_swappc" not in code.assembly
+    assert code.code[:4] == b"\x7fELF"
+    if name in BY_DPP:
+        assert len(DPP.findall(code.assembly)) >= 4, code.assembly
+    return code
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_primitive(name):
+    check(name, "gfx942")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [0, 16, 32])
+@pytest.mark.parametrize("arch", _device_library.ARCHITECTURES)
+@pytest.mark.parametrize("name", CALLS)
+def test_primitive_everywhere(name, arch, width):
+    check(name, arch, width=width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "float64"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("name", ["sum", "max", "inclusive_sum", "scan_items", "shuffle", "topk_max_keys", "exchange"])
+def test_primitive_of_type(name, arch, dtype):
+    check(name, arch, dtype)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100", "gfx1201"])
+def test_other_architectures(arch):
+    check("sum", arch)
+    check("scan_items", arch)
+
+
+@pytest.mark.parametrize(("arch", "waves"), [("gfx942", 4), ("gfx1201", 8)])
+def test_shared_memory_is_what_the_waves_of_a_block_need(arch, waves):
+    own = 4  # the kernel's own shared array, where it is used
+    assert compiled("sum", arch).info.lds_bytes == 4 * waves
+    assert compiled("sum", arch, "float64").info.lds_bytes == 8 * waves
+    assert compiled("scan_prefix", arch).info.lds_bytes == 4 * waves + own + (16 - own) + 4
+    assert compiled("sum", arch, width=16).info.lds_bytes == 0
+    assert compiled("exchange", arch).info.lds_bytes == 256 * 4 * 4
+    assert compiled("shuffle", arch, threads=128).info.lds_bytes == 128 * 4
+
+
+def test_additions_are_fused_with_the_moves_between_lanes():
+    assert len(re.findall(r"v_add_f32_dpp .* row_shl:", compiled("sum", "gfx942").assembly)) >= 4
+
+
+def test_the_same_kernel_gives_the_same_code():
+    kernel, signature = make("sum"), SIGNATURE.format("float32")
+    assert coop.compile(kernel, signature, cache=False).code == coop.compile(kernel, signature, cache=False).code
+
+
+def test_results_are_kept_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(_device_library, "cache_folder", lambda: tmp_path)
+    kernel, signature = make("broadcast"), SIGNATURE.format("float32")
+    first = coop.compile(kernel, signature)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".bc", ".kernel"}
+    monkeypatch.setattr(_device_library, "link", None)  # nothing is linked again
+    assert coop.compile(kernel, signature) == first
+
+
+def test_arguments_are_described():
+    code = compiled("sum", "gfx942")
+    assert [name for name, _ in code.arguments] == ["x", "out", "n"]
+    # Address, extent and stride of two arrays, and a number; what a launch adds comes behind.
+    offsets = [each[".offset"] for each in _code_object.metadata(code.code)["amdhsa.kernels"][0][".args"]]
+    assert offsets[:8] == [0, 8, 16, 24, 32, 40, 48, 56]
+    assert _code_object.metadata(code.code)["amdhsa.target"] == "amdgcn-amd-amdhsa--gfx942"
+
+
+def test_threads_bound_the_block():
+    assert compiled("sum", "gfx942", threads=128).info.most_threads == 128
+
+
+@coop.jit
+def softmax(x, out):
+    """Softmax of the rows, a block each."""
+    block = coop.this_block()
+    row, first, step = coop.blockIdx.x, coop.threadIdx.x, coop.blockDim.x
+    top = np.float32(-np.inf)
+    for j in range(first, x.shape[1], step):
+        top = max(top, x[row, j])
+    top = coop.max(block, top, all=True)
+    total = np.float32(0)
+    for j in range(first, x.shape[1], step):
+        total += np.float32(math.exp(x[row, j] - top))
+    total = coop.sum(block, total, all=True)
+    for j in range(first, x.shape[1], step):
+        out[row, j] = np.float32(math.exp(x[row, j] - top)) / total
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_softmax(arch):
+    code = coop.compile(softmax, "void(float32[:,::1],float32[:,::1])", arch)
+    assert code.info.scratch_bytes == 0
+    assert "v_exp_f32" in code.assembly
+
+
+@coop.jit
+def with_gamma(x, out):
+    out[coop.threadIdx.x] = math.gamma(x[coop.threadIdx.x])
+
+
+@coop.jit
+def allocating(x, out):
+    held = np.zeros(5, np.float32)
+    out[0] = held[coop.threadIdx.x]
+
+
+@coop.jit
+def returning(x, out):
+    return x[0]
+
+
+@coop.jit
+def much_shared(x, out):
+    held = coop.shared.array(20000, np.float32)
+    held[coop.threadIdx.x] = x[coop.threadIdx.x]
+    coop.syncthreads()
+    out[coop.threadIdx.x] = held[coop.threadIdx.x ^ 1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "told"),
+    [
+        (with_gamma, KernelTypeError, "gamma"),
+        (allocating, KernelTypeError, "no zeros"),
+        (returning, KernelTypeError, "returns nothing"),
+        (much_shared, OutOfMemoryError, "much_shared"),
+    ],
+)
+def test_what_a_gpu_cannot_do_is_refused(kernel, error, told):
+    with pytest.raises(error, match=told):
+        coop.compile(kernel, "void(float32[::1],float32[::1])", cache=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [
+        ({"signature": "void(float32[::1])"}, InvalidProblemError, "has 1 arguments"),
+        ({"signature": "void(no_type)"}, InvalidProblemError, "cannot be read"),
+        ({"signature": "int32(float32[::1],float32[::1])"}, InvalidProblemError, "returns nothing"),
+        ({"arch": "gfx9999"}, InvalidProblemError, "gfx942"),
+        ({"threads": 2000}, InvalidProblemError, "1024"),
+        ({"kernel": math.sqrt}, InvalidOperandError, "coop.jit"),
+    ],
+)
+def test_mistakes_are_named(given, error, told):
+    call = {"kernel": with_gamma, "signature": "void(float32[::1],float32[::1])", "arch": "gfx942"} | given
+    with pytest.raises(error, match=re.escape(told)):
+        coop.compile(**call)
+
+
+def test_a_type_error_names_the_line():
+    @coop.jit
+    def wrong(x, out):
+        out[0] = coop.sum(coop.this_block(), x)
+
+    with pytest.raises(KernelTypeError, match=r"pass one element.*test_code_objects.py:\d+"):
+        coop.compile(wrong, "void(float32[::1],float32[::1])")
+
+
+def test_what_is_no_code_object_is_told():
+    with pytest.raises(LibraryError, match="no code object"):
+        _code_object.metadata(b"nothing of the kind")
+
+
+def test_headers_compile_by_themselves(tmp_path):
+    """As hipRTC would: the headers alone, and a kernel that uses them."""
+    source = """#include "rocpy_coop.h"
+extern "C" __attribute__((global)) void total(const float *x, float *out) {
+  const unsigned rank = rocpy::Block<256>::rank();
+  const float sum = rocpy::block_sum<float, 256>(x[rank]);
+  const float before = rocpy::block_exclusive_scan<float, 256>(x[rank], rocpy::Plus{}, 0.0f);
+  out[rank] = sum + before + rocpy::warp_reduce<float, 16>(x[rank], rocpy::Max{});
+}
+"""
+    code = _device_library.bitcode(source, "gfx942")
+    assert code[:2] == b"BC"
+    assert set(coop.headers()) >= {"rocpy_coop.h", "rocpy_coop_lanes.h"}
+    for text in coop.headers().values():
+        assert not re.search(r"#include\s*<", text)
