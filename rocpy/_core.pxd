@@ -10,6 +10,7 @@ cdef extern from "status.hpp" namespace "rocpy" nogil:
         hip
         hipblaslt
         rccl
+        hiprtc
 
     cdef cppclass Status:
         Status()

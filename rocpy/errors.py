@@ -256,6 +256,7 @@ _CLASS_OF_STATUS: dict[tuple[str, int], type[_CallError]] = {
     ("hipblaslt", 2): OutOfMemoryError,  # HIPBLAS_STATUS_ALLOC_FAILED
     ("hipblaslt", 7): UnsupportedError,  # HIPBLAS_STATUS_NOT_SUPPORTED
     ("hipblaslt", 8): UnsupportedError,  # HIPBLAS_STATUS_ARCH_MISMATCH
+    ("hiprtc", 1): OutOfMemoryError,  # HIPRTC_ERROR_OUT_OF_MEMORY
     ("rccl", 2): RcclSystemError,  # ncclSystemError
     ("rccl", 3): RcclInternalError,  # ncclInternalError
     ("rccl", 4): InvalidArgumentError,  # ncclInvalidArgument

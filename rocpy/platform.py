@@ -35,7 +35,7 @@ __all__ = [
 
 CHOICES = ("auto", "amd", "host")
 # A platform serves without these libraries: what needs them says so.
-OPTIONAL = ("rccl",)
+OPTIONAL = ("rccl", "hiprtc")
 # An AMD device of this machine shows as one of these: the kernel driver's node on Linux, the paravirtual GPU under WSL.
 DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
 
@@ -135,7 +135,7 @@ class LibraryInfo:
     Attributes
     ----------
     name
-        Its name in rocpy: ``"hip"``, ``"hipblaslt"``, ``"rccl"``.
+        Its name in rocpy: ``"hip"``, ``"hipblaslt"``, ``"rccl"``, ``"hiprtc"``.
     path
         The file that is mapped.
     version
@@ -226,7 +226,7 @@ class Platform:
 
     @property
     def libraries(self) -> dict[str, LibraryInfo]:
-        """The libraries, by name; RCCL only where there is one.
+        """The libraries, by name; RCCL and hipRTC only where there is one.
 
         The first read makes a handle of those that tell their version to a handle alone.
         """
@@ -300,7 +300,7 @@ def _choose(choice: str) -> tuple[str, _search.Tree, str]:
 def _version_text(name: str, version: int, file_version: str) -> str:
     if not version:
         return file_version
-    if name == "hip":
+    if name in ("hip", "hiprtc"):
         return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
     if name == "rccl":
         return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
     from generate_abi import Row
 
-HEADERS = ("types_hip.h", "types_hip_attributes.h", "types_hipblaslt.h", "types_rccl.h", "types_extension.h")
-STATUS_TYPES = ("hipError_t", "hipblasStatus_t", "ncclResult_t")
+HEADERS = (
+    "types_hip.h", "types_hip_attributes.h", "types_hipblaslt.h", "types_rccl.h", "types_hiprtc.h", "types_extension.h",
+)  # fmt: skip
+STATUS_TYPES = ("hipError_t", "hipblasStatus_t", "ncclResult_t", "hiprtcResult")
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import abi_pxd
 
 ABI = Path(__file__).resolve().parent.parent / "csrc" / "abi"
-DEFINITIONS = ("hip.def", "hipblaslt.def", "rccl.def", "extension.def")
+DEFINITIONS = ("hip.def", "hipblaslt.def", "rccl.def", "hiprtc.def", "extension.def")
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ROW = re.compile(r"ROCPY_FUNCTION\(\s*(\w+)\s*,\s*([^,]+?)\s*,\s*(\w+)\s*,\s*\((.*?)\)\s*,\s*(\d+)\s*\)", re.DOTALL)
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     library : str
-        Which library exports it: ``hip``, ``hipblaslt`` or ``rccl``.
+        Which library exports it: ``hip``, ``hipblaslt``, ``rccl`` or ``hiprtc``.
     result : str
         Type of the result, as C has it.
     name : str

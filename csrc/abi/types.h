@@ -6,6 +6,7 @@
 #include "types_hip.h"
 #include "types_hip_attributes.h"
 #include "types_hipblaslt.h"
+#include "types_hiprtc.h"
 #include "types_rccl.h"
 
 #include "types_extension.h"

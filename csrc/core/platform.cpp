@@ -41,14 +41,17 @@ std::string rccl_version_text(int version) {
          std::to_string(version % 100);
 }
 
-bool is_optional(Library library) { return library == Library::rccl; }
+bool is_optional(Library library) { return library == Library::rccl || library == Library::hiprtc; }
+
+// hipRTC is part of HIP, whose releases its rows name.
+bool counts_as_hip(Library library) { return library == Library::hip || library == Library::hiprtc; }
 
 // Which version a user needs: HIP's rows count major * 10000 + minor * 100, the others as their libraries do.
 std::string since_text(Library library, const char *function) {
   for (int i = 0; i < row_count(); ++i) {
     const Row &row = row_at(i);
     if (row.optional || row.library != library || std::strcmp(row.function, function) != 0) continue;
-    if (library == Library::hip) {
+    if (counts_as_hip(library)) {
       return "; HIP " + std::to_string(row.since / 10000) + "." + std::to_string(row.since / 100 % 100) + " has it";
     }
     std::string version = library == Library::rccl ? rccl_version_text(row.since) : hipblaslt_version_text(row.since);
@@ -279,9 +282,13 @@ Attempt load_platform(const Tree &tree) {
   }
   fill_table(lookup, &handles);
   for (LibraryFacts &fact : found) fact.missing = missing(fact.library);
-  // RCCL tells its version without a handle.
+  // RCCL and hipRTC tell their versions without a handle.
   LibraryFacts &rccl = found[static_cast<int>(Library::rccl)];
   if (rccl.absence.empty() && table.ncclGetVersion(&rccl.version) != ncclSuccess) rccl.version = 0;
+  LibraryFacts &hiprtc = found[static_cast<int>(Library::hiprtc)];
+  int major = 0, minor = 0;
+  if (hiprtc.absence.empty() && table.hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS)
+    hiprtc.version = major * 10000000 + minor * 100000;
   facts = std::move(found);
   open_handles = handles;
   attempt.outcome = Outcome::loaded;
@@ -332,7 +339,10 @@ std::string missing_text(Library library, const char *function) {
     text += ", HIP " + hip_version_text(fact.version) + ",";
   } else if (fact.version) {
     text += ", version " +
-            (library == Library::rccl ? rccl_version_text(fact.version) : hipblaslt_version_text(fact.version)) + ",";
+            (library == Library::rccl     ? rccl_version_text(fact.version)
+             : library == Library::hiprtc ? hip_version_text(fact.version)
+                                          : hipblaslt_version_text(fact.version)) +
+            ",";
   } else {
     text += fact.file_version.empty() ? ", of unknown version," : ", version " + fact.file_version + ",";
   }

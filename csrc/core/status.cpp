@@ -92,6 +92,8 @@ const char *status_name(Library library, int32_t code) noexcept {
       return hipblaslt_status_name(code);
     case Library::rccl:
       return rccl_status_name(code);
+    case Library::hiprtc:  // its texts are the names
+      return has("hiprtcGetErrorString") ? table.hiprtcGetErrorString(static_cast<hiprtcResult>(code)) : nullptr;
   }
   return nullptr;
 }
@@ -101,6 +103,7 @@ const char *status_text(Library library, int32_t code) noexcept {
     case Library::hip:
       return has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code)) : nullptr;
     case Library::hipblaslt:
+    case Library::hiprtc:
       return nullptr;
     case Library::rccl: {
       // The last error's text says more than the code's, but it is one buffer of the process, and stays there.

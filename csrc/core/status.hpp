@@ -11,7 +11,8 @@
 #define ROCPY_LIBRARIES(LIBRARY)                                \
   LIBRARY(hip, "amdhip64", hipErrorNotSupported)                \
   LIBRARY(hipblaslt, "hipblaslt", HIPBLAS_STATUS_NOT_SUPPORTED) \
-  LIBRARY(rccl, "rccl", ncclInvalidUsage)
+  LIBRARY(rccl, "rccl", ncclInvalidUsage)                       \
+  LIBRARY(hiprtc, "hiprtc", HIPRTC_ERROR_INTERNAL_ERROR)
 
 namespace rocpy {
 

@@ -24,6 +24,10 @@ constexpr ncclResult_t refusal<ncclResult_t>() {
   return ncclInvalidUsage;
 }
 template <>
+constexpr hiprtcResult refusal<hiprtcResult>() {
+  return HIPRTC_ERROR_INTERNAL_ERROR;  // it has no code for what it lacks
+}
+template <>
 constexpr void refusal<void>() {}
 template <>
 constexpr const char *refusal<const char *>() {

@@ -6,32 +6,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rocpy.blaslt import _choice, _custom
-from rocpy.blaslt._custom_fused import fused_of, fused_product
-from rocpy.blaslt._custom_plan import CustomMatmul, finish
+from rocpy.blaslt._custom_plan import CustomMatmul
+from rocpy.blaslt._custom_ways import Call, Kept
 from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt.stateful import Matmul
 
 __all__ = ["product"]
 
 # Ways by what decides them, the one used last at the end.
-_KEPT: OrderedDict[Any, _Kept] = OrderedDict()
+_KEPT: OrderedDict[Any, tuple[_custom.Bound, Kept]] = OrderedDict()
 _MOST = 512
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """How products of some kind are computed."""
-
-    lowering: str
-    bound: _custom.Bound
-    form: Any
-    rest: Any
-    dtype: str
 
 
 def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
@@ -59,35 +49,14 @@ def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -
                 _KEPT[key] = kept
                 if len(_KEPT) > _MOST:
                     _KEPT.popitem(last=False)
-    outs = _custom.check_out(out, kept.bound)
-    stream = arguments["stream"]
-    if kept.lowering == "fused":
-        results = fused_product(
-            kept.rest, a, b, c, inputs, (arguments["alpha"], arguments["beta"]), arguments, outs, arguments["options"],
-            stream,
-        )  # fmt: skip
-        return results[0] if kept.bound.resolved.expression.single else results
-    given = _custom.native_operands(kept.form, inputs, c, arguments["alpha"], arguments["beta"])
-    base = run(
-        a,
-        b,
-        given.pop("c"),
-        **given,
-        **_custom.native_settings(kept.form),
-        dtype=kept.dtype,
-        compute=arguments["compute"],
-        options=arguments["options"],
-        stream=stream,
-        out=outs[0] if kept.lowering == "native" else None,
-        **{name: arguments[name] for name in ("scale_a", "scale_b", "scale_c", "scale_d")},
-    )
-    if kept.lowering == "native":
-        return base if kept.bound.resolved.expression.single else (base,)
-    results = finish(kept.rest, base, inputs, kept.bound, outs, stream)
-    return results[0] if kept.bound.resolved.expression.single else results
+    bound, way = kept
+    outs = _custom.check_out(out, bound)
+    results = way.product(Call(run, a, b, c, inputs, outs, arguments))
+    return results[0] if bound.resolved.expression.single else results
 
 
-def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> _Kept:
+def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> tuple[_custom.Bound, Kept]:
+    """Return how products of some kind are computed."""
     with CustomMatmul(a, b, c, **arguments) as planned:
         if _choice.measures(_choice.key_word()):
             passed = {
@@ -95,9 +64,7 @@ def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> _Kept:
             }
             _choice.measure(planned.launched, planned.options, (a, b, c, None, None, None), passed)
         planned.plan()
-        way = planned.way
-        rest = fused_of(planned.bound) if way.lowering == "fused" else way.rest
-        return _Kept(way.lowering, planned.bound, way.form, rest, way.dtype)
+        return planned.bound, planned.kept
 
 
 def _key(epilogue: Any, inputs: dict[str, Any], a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> Any:
@@ -129,6 +96,7 @@ def _signature(x: Any) -> Any:
     if type(x).__name__ == "Weight":
         return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
     try:
-        return type(x), tuple(x.shape), str(x.dtype)
+        where = "" if type(x) is np.ndarray else str(getattr(x, "device", ""))
+        return type(x), tuple(x.shape), str(x.dtype), where
     except (AttributeError, TypeError):
         return _UNKNOWN

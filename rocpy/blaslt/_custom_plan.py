@@ -1,180 +1,32 @@
 # SPDX-License-Identifier: MIT
-"""Matmul with an epilogue of the user's: one planned product for each way to compute it, and what is done after it."""
+"""Matmul with an epilogue of the user's: a planned product for each way to compute it, and the choice among them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from rocpy import platform
-from rocpy._operand import TorchLayerRequired, resolve_stream
-from rocpy.blaslt import _choice, _custom, _policy
+from rocpy._operand import TorchLayerRequired
+from rocpy.blaslt import _choice, _custom
 from rocpy.blaslt import algorithms as _algorithms
-from rocpy.blaslt._custom_fused import fused_algorithms, fused_of, fused_product
+from rocpy.blaslt._custom_ways import WAYS, Kept, Way
 from rocpy.blaslt._options import Options, resolve_options
 from rocpy.blaslt.algorithms import Algorithm
-from rocpy.blaslt.call import Settle
 from rocpy.blaslt.lowering import lower, with_copies
 from rocpy.blaslt.problem import Problem
 from rocpy.blaslt.stateful import REQUESTED, Matmul
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 
-__all__ = ["CustomMatmul", "finish"]
-
-
-class _Way:
-    """One lowering: the product that it begins with, and what is left of the expression."""
-
-    lowering = ""
-    because = ""
-
-    def __init__(self, owner: CustomMatmul, form: Any, rest: Any, dtype: str) -> None:
-        self.form, self.rest = form, rest
-        self.inner = Matmul(
-            owner.operands["a"],
-            owner.operands["b"],
-            **_custom.native_operands(form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta),
-            **_custom.native_settings(form),
-            dtype=dtype,
-            options=dataclasses.replace(owner.chosen_options, fallback="error"),
-            stream=owner.given_stream,
-            **owner.settings,
-        )
-
-    @property
-    def dtype(self) -> str:
-        """Type of the product that it begins with."""
-        return self.inner.problem.dtype
-
-    def close(self) -> None:
-        """Give back the plan."""
-        self.inner.close()
-
-    def release(self) -> None:
-        """Let go of the operands."""
-        self.inner.release_operands()
-
-    def plan(self, requested: int) -> list[Algorithm]:
-        """Return the algorithms of the product, as ways to compute the whole."""
-        return self.inner.plan(max_algorithms=requested)
-
-    def reset(self, owner: CustomMatmul) -> None:
-        """Take the owner's operands as they are now."""
-        made = _custom.native_operands(self.form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta)
-        given = {"a": owner.operands["a"], "b": owner.operands["b"], **made}
-        self.inner.reset_operands(**{name: value for name, value in given.items() if value is not None})
-
-    def execute(self, owner: CustomMatmul, place: int | None, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
-        """Return the results."""
-        return (self.inner.execute(algorithm=place, out=outs[0], stream=stream),)
-
-
-class _Native(_Way):
-    lowering = "native"
-
-    def __init__(self, owner: CustomMatmul) -> None:
-        form = _custom.whole_form(owner.bound)
-        if form is None:
-            raise UnsupportedError(f"epilogue {owner.epilogue_name!r} is none of the library's own")
-        super().__init__(owner, form, None, owner.bound.out_types[0])
-        self.because = f"it is the library's epilogue {form.epilogue}"
-
-
-class _Fused(_Way):
-    lowering = "fused"
-    because = "a tile program applies it to the product while that is in cache"
-
-    def __init__(self, owner: CustomMatmul) -> None:
-        self.form = self.rest = None
-        self.owner = owner
-        self.fused = fused_of(owner.bound)
-
-    @property
-    def dtype(self) -> str:
-        return self.fused.dtype
-
-    def plan(self, requested: int) -> list[Algorithm]:
-        own = self.owner
-        a, b, c = (own.operands[name] for name in ("a", "b", "c"))
-        return fused_algorithms(self.fused, a, b, c, own.inputs, own.settings, own.chosen_options, requested)
-
-    def reset(self, owner: CustomMatmul) -> None:
-        self.owner = owner
-
-    def close(self) -> None:
-        pass
-
-    release = close
-
-    def execute(self, owner: CustomMatmul, place: int | None, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
-        return fused_product(
-            self.fused, a, b, c, owner.inputs, (owner.alpha, owner.beta),
-            owner.settings, outs, owner.chosen_options, stream, place or 0,
-        )  # fmt: skip
-
-
-class _Unfused(_Way):
-    lowering = "unfused"
-
-    def __init__(self, owner: CustomMatmul) -> None:
-        from rocpy.epilogues._match import NativeForm
-
-        bound = owner.bound
-        if owner.chosen_options.fallback == "error":
-            raise UnsupportedError(
-                f"epilogue {owner.epilogue_name!r}: the {platform.current().name} platform computes it in no way but a "
-                "product followed by the framework's own operations, and options(fallback='error') forbids that"
-            )
-        _custom.check_promise(bound, owner.chosen_options)
-        form, rest = _custom.nearest_form(bound)
-        dtype = _custom.base_type(bound)
-        try:
-            super().__init__(owner, form, rest, dtype)
-            self.inner.plan(max_algorithms=1)
-        except UnsupportedError:
-            super().__init__(owner, NativeForm(), bound.resolved.expression, dtype)
-        self.because = (
-            f"epilogue {self.form.epilogue} in {self.inner.problem.dtype}, then the framework's own operations"
-        )
-
-    def execute(self, owner: CustomMatmul, place: int | None, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        base = self.inner.execute(algorithm=place, stream=stream)
-        return finish(self.rest, base, owner.inputs, owner.bound, outs, stream)
-
-
-def finish(
-    rest: Any, base: Any, inputs: Mapping[str, Any], bound: _custom.Bound, outs: tuple[Any, ...], stream: Any
-) -> tuple[Any, ...]:
-    """Return the results of what is left of an expression after the product, written where the user wants them."""
-    from rocpy.epilogues._evaluate import evaluate
-
-    settle = None if stream is None else Settle(resolve_stream(stream, base))
-    if settle is not None:
-        settle()  # the framework's operations do not follow the order of a stream that the user gave
-    results = evaluate(rest, base, inputs, str(base.dtype).removeprefix("torch."), bound.out_types)
-    if settle is not None:
-        settle()
-    made = []
-    for result, out in zip(results, outs, strict=True):
-        if out is not None:
-            _policy.assign(out, result)
-        made.append(result if out is None else out)
-    return tuple(made)
-
-
-_WAYS: tuple[Callable[[CustomMatmul], _Way], ...] = (_Native, _Fused, _Unfused)
-# Of the ways to compose it, the pass over the result weighs more than the product's algorithm.
-_COMPOSED = 4
+__all__ = ["CustomMatmul"]
 
 
 class CustomMatmul(Matmul):
     """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_plain", "_problem", "_ways", "alpha", "beta", "bound", "chosen_options", "epilogue",
-        "given_stream", "inputs", "numbers", "operands", "settings",
+        "_closed", "_places", "_plain", "_problem", "_ways", "absent", "alpha", "beta", "bound", "chosen_options",
+        "epilogue", "given_stream", "inputs", "numbers", "operands", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -206,9 +58,10 @@ class CustomMatmul(Matmul):
         self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
         _custom.check_tensors(self.inputs)
         self.operands = {"a": a, "b": b, "c": c}
-        self._ways: dict[str, _Way] = {}
+        self._ways: dict[str, Way] = {}
         self._bind(dtype)
         self._places: dict[int, tuple[str, int]] = {}
+        self.absent: dict[str, str] = {}
         self._closed = False
 
     def _bind(self, dtype: Any) -> None:
@@ -249,24 +102,25 @@ class CustomMatmul(Matmul):
         if not isinstance(max_algorithms, int) or max_algorithms < 1:
             raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
         self._close_ways()
-        refusals: list[RocpyError] = []
+        refusal: RocpyError | None = None
         found: list[Algorithm] = []
-        for kind in _WAYS:
+        for kind in WAYS:
             try:
                 way = kind(self)
                 offered = way.plan(max_algorithms)
             except TorchLayerRequired:
                 raise
             except (UnsupportedError, InvalidProblemError) as error:
-                refusals.append(error)
+                refusal = error
+                self.absent[kind.label] = str(error)
                 continue
-            self._ways[way.lowering] = way
-            for place, one in enumerate(offered if way.lowering != "unfused" else offered[:_COMPOSED]):
+            self._ways[way.label] = way
+            for place, one in enumerate(offered):
                 name = one.name if way.lowering == "native" else f"{one.name} ({way.lowering})"
-                self._places[len(found)] = (way.lowering, place)
+                self._places[len(found)] = (way.label, place)
                 found.append(dataclasses.replace(one, name=name, lowering=way.lowering, rank=len(found)))
-        if not self._ways:
-            raise refusals[-1]
+        if refusal is not None and not self._ways:
+            raise refusal
         self.found = self._tuned(found)
         if algorithms is not None:
             chosen = [self._find(one) for one in algorithms]
@@ -276,7 +130,7 @@ class CustomMatmul(Matmul):
 
     def _tuned(self, found: list[Algorithm]) -> list[Algorithm]:
         """Put what was measured to be the fastest first."""
-        device = self._device
+        device = self.device_index
         problem = self.launched
         place, source = _choice.choose(problem, self.chosen_options, device, found) if found else (0, "")
         if source == "tuned":
@@ -285,14 +139,15 @@ class CustomMatmul(Matmul):
         return found
 
     @property
-    def _device(self) -> int:
+    def device_index(self) -> int:
+        """Number of the device that it runs on."""
         from rocpy.tuning._timing import place
 
         a = self._plain.given["a"]
         return int(place(getattr(a, "memory", a) if type(a).__name__ == "Packed" else a, self.given_stream)[0])
 
     def _find(self, algorithm: Any) -> Algorithm:
-        found = _algorithms.find(algorithm, self.algorithms, self._device)
+        found = _algorithms.find(algorithm, self.algorithms, self.device_index)
         if found is None:
             raise _algorithms.missing(algorithm, self.algorithms)
         return found
@@ -317,12 +172,9 @@ class CustomMatmul(Matmul):
         if not self._ways:
             self.plan()
         outs = _custom.check_out(out, self.bound)
-        chosen = self.algorithm if algorithm is None else self._find(algorithm)
-        lowering, place = next(iter(self._ways)), None
-        if chosen is not None:
-            lowering, place = self._places[chosen.rank]
+        label, place = self._chosen if algorithm is None else self._places[self._find(algorithm).rank]
         stream = self.given_stream if stream is None else stream
-        results = self._ways[lowering].execute(self, place, outs, stream)
+        results = self._ways[label].execute(self, place, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
     def reset_operands(
@@ -408,10 +260,24 @@ class CustomMatmul(Matmul):
     # ---- what it says ----
 
     @property
-    def way(self) -> _Way:
+    def way(self) -> Way:
         """The way that execute() takes by itself."""
+        return self._ways[self._chosen[0]]
+
+    @property
+    def kept(self) -> Kept:
+        """How the function form computes the same."""
+        label, place = self._chosen
+        return self._ways[label].kept(place)
+
+    @property
+    def _chosen(self) -> tuple[str, int]:
         chosen = self.algorithm
-        return self._ways[next(iter(self._ways)) if chosen is None else self._places[chosen.rank][0]]
+        return (next(iter(self._ways)), 0) if chosen is None else self._places[chosen.rank]
+
+    def _prepare(self) -> None:
+        for way in self._ways.values():
+            way.prepare()
 
     @property
     def why(self) -> str:
@@ -477,7 +343,7 @@ class CustomMatmul(Matmul):
     def _close_ways(self) -> None:
         for way in self._ways.values():
             way.close()
-        self._ways, self._places, self.found = {}, {}, None
+        self._ways, self._places, self.absent, self.found = {}, {}, {}, None
 
     def close(self) -> None:
         """Give back the plans and the operands. Closing twice is harmless."""

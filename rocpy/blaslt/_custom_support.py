@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rocpy import dtypes
 from rocpy.blaslt import _custom
 from rocpy.blaslt._custom_fused import fused_of
+from rocpy.blaslt._custom_generated import generated_of
+from rocpy.blaslt._custom_triton import TritonProduct, check
 from rocpy.blaslt._options import Options
 from rocpy.blaslt.problem import OperandInfo, Problem
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
+from rocpy.runtime.device import Device
 
 if TYPE_CHECKING:
-    from rocpy.epilogues import CustomEpilogue
+    from rocpy.epilogues import CustomEpilogue, Expression
+    from rocpy.epilogues._match import NativeForm
 
 __all__ = ["custom_answer", "input_infos"]
 
@@ -49,35 +53,76 @@ def input_infos(epilogue: CustomEpilogue, kinds: Mapping[str, Any] | None, plain
 
 
 def custom_answer(
-    epilogue: CustomEpilogue, kinds: Mapping[str, Any] | None, plain: Problem, options: Options, ask: Callable[..., Any]
+    expression: Expression,
+    inputs: Mapping[str, OperandInfo],
+    plain: Problem,
+    options: Options,
+    ask: Callable[..., Any],
+    device: int | None,
 ) -> Any:
     """Return the answer for a product with an epilogue of the user's; ``ask`` gives that of a plain problem."""
-    bound = _custom.bind(epilogue.expression, plain, input_infos(epilogue, kinds, plain))
+    bound = _custom.bind(expression, plain, inputs)
     problem = _custom.problem_of(bound)
-    form, infos = _custom.whole_form(bound), dict(bound.inputs)
+    strict = replace(options, fallback="error")
+    form = _custom.whole_form(bound)
     if form is not None:
-        native = replace(
-            plain,
-            epilogue=form.epilogue,
-            bias=infos.get(form.bias),
-            c=infos.get(form.c, plain.c),
-            clamp=form.clamp,
-            dtype=bound.out_types[0],
-        )
-        answer = ask(native, replace(options, fallback="error"))
+        answer = ask(_native(bound, form, bound.out_types[0]), strict)
         if answer:
             return replace(answer, problem=problem, reasons=[])
-    base = ask(plain, replace(options, fallback="error"))
-    try:
-        fused_of(bound)
-        return replace(base, problem=problem, lowering="fused" if base else "", reasons=base.reasons)
-    except UnsupportedError as error:
-        reason = str(error)
+    base = ask(plain, strict)
+    reasons: list[str] = []
+    ways = (
+        ("tile programs", "fused", lambda: fused_of(bound) and base),
+        ("Triton", "fused", lambda: _by_triton(bound, options, base, device)),
+        ("generated kernels", "native+kernel", lambda: _with_kernel(bound, strict, ask, device)),
+    )
+    for label, lowering, attempt in ways:
+        try:
+            answer = attempt()
+        except (UnsupportedError, LibraryError) as error:
+            reasons.append(f"{label}: {error}")
+            continue
+        shown = reasons if lowering == "native+kernel" else []
+        return replace(answer, problem=problem, lowering=lowering if answer else "", reasons=[*shown, *answer.reasons])
     if options.fallback == "error":
-        return replace(
-            base, problem=problem, lowering="", algorithms=0,
-            reasons=[f"{reason}; options(fallback='error') forbids composing it of the framework's operations"],
-        )  # fmt: skip
+        reasons.append("options(fallback='error') forbids composing it of the framework's operations")
+        return replace(base, problem=problem, lowering="", algorithms=0, reasons=reasons)
     _custom.check_promise(bound, options)
     base = ask(plain, options)
-    return replace(base, problem=problem, lowering="unfused" if base else "", reasons=[reason, *base.reasons])
+    return replace(base, problem=problem, lowering="unfused" if base else "", reasons=[*reasons, *base.reasons])
+
+
+def _native(bound: _custom.Bound, form: NativeForm, dtype: str) -> Problem:
+    """Return the problem of a product with one of the library's own epilogues."""
+    infos, plain = dict(bound.inputs), bound.problem
+    return replace(
+        plain,
+        epilogue=form.epilogue,
+        bias=infos.get(form.bias),
+        c=infos.get(form.c, plain.c),
+        clamp=form.clamp,
+        dtype=dtype,
+    )
+
+
+def _device(device: int | None) -> int:
+    return Device.current().index if device is None else device
+
+
+def _by_triton(bound: _custom.Bound, options: Options, base: Any, device: int | None) -> Any:
+    check(bound, options)
+    made = TritonProduct(bound, _device(device))
+    letters = "".join("n" if info.strides[-1] == 1 else "t" for info in (bound.problem.a, bound.problem.b))
+    made.kernel(made.tiles[0], letters, aligned=True)
+    return replace(base, algorithms=len(made.tiles))
+
+
+def _with_kernel(bound: _custom.Bound, strict: Options, ask: Callable[..., Any], device: int | None) -> Any:
+    form, rest = _custom.nearest_form(bound)
+    dtype = _custom.base_type(bound)
+    answer = ask(_native(bound, form, dtype), strict)
+    if not answer:
+        rest = bound.resolved.expression
+        answer = ask(replace(bound.problem, dtype=dtype), strict)
+    generated_of(bound, rest, dtype, _device(device))
+    return answer

@@ -337,6 +337,8 @@ class Explanation:
         Whether b is a packed :class:`rocpy.Weight`.
     unfused
         Why the product is not fused and what is done instead; empty where it is.
+    absent
+        Of a custom epilogue: the ways that there are not, each with the reason.
 
     Examples
     --------
@@ -355,6 +357,7 @@ class Explanation:
     copies: tuple[str, ...]
     packed: bool
     unfused: str = ""
+    absent: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         """Return one line for each fact."""
@@ -371,6 +374,7 @@ class Explanation:
             ]
         if self.unfused:
             lines.append(f"because    {self.unfused}")
+        lines += [f"not        {way}: {reason}" for way, reason in self.absent]
         measured = "" if algorithm is None or algorithm.elapsed_ms is None else f", {algorithm.elapsed_ms:.4g} ms"
         lines.append(f"chosen by  {self.source}{measured}")
         if self.packed:
@@ -451,6 +455,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
             copies=_copied_names(product),
             packed=product.packed,
             unfused=_why(product),
+            absent=tuple(product.absent.items()) if product.problem.expression else (),
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy.blaslt import _fallback, _launch
 from rocpy.blaslt._custom import is_custom, refuse_inputs
-from rocpy.blaslt._custom_support import custom_answer
+from rocpy.blaslt._custom_support import custom_answer, input_infos
 from rocpy.blaslt._options import Options, options, resolve_options
 from rocpy.blaslt._policy import COPY_BITS, clamp_bounds, copy_refused
 from rocpy.blaslt._product_types import bias_types, find_family
@@ -46,7 +46,7 @@ class Support:
     reasons
         Why there is no such product, or, where there is one all the same, why the library does not fuse it.
     lowering
-        ``"native"``, ``"fused"``, ``"unfused"``, or ``""`` where there is none.
+        ``"native"``, ``"fused"``, ``"native+kernel"``, ``"unfused"``, or ``""`` where there is none.
     algorithms
         How many algorithms the platform's heuristic offered, 32 at most; 0 for an empty result too.
     copies
@@ -205,11 +205,24 @@ def supported(
     if custom is None:
         return _ask(problem, chosen, packed, device)
     try:
-        answer: Support = custom_answer(
-            custom, epilogue_inputs, problem, chosen, lambda one, how: _ask(one, how, packed, device)
-        )
+        infos = input_infos(custom, epilogue_inputs, problem)
+        return _ask_custom(custom.expression, infos, problem, chosen, packed, device)
     except UnsupportedError as error:
         return Support(problem, platform.current().name, [str(error)], "", 0)
+
+
+def _ask_custom(
+    expression: Any,
+    infos: Mapping[str, OperandInfo],
+    plain: Problem,
+    options: Options,
+    packed: bool,
+    device: int | None,
+) -> Support:
+    """Ask about a problem with an epilogue of the user's."""
+    answer: Support = custom_answer(
+        expression, infos, plain, options, lambda one, how: _ask(one, how, packed, device), device
+    )
     return answer
 
 
@@ -294,6 +307,13 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None) -
     """Ask the platform about a problem that is well formed."""
     name = platform.current().name
     try:
+        if problem.expression:
+            from rocpy.epilogues import Expression
+
+            plain = replace(problem, expression="", inputs=())
+            return _ask_custom(
+                Expression.from_json(problem.expression), dict(problem.inputs), plain, options, packed, device
+            )
         return _answer(problem, options, name, packed or problem.b.packed, device)
     except UnsupportedError as error:
         return Support(problem, name, [str(error)], "", 0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rocpy.epilogues._evaluate import evaluate
-from rocpy.epilogues._expression import Expression
+from rocpy.epilogues._expression import Builder, Expression
 from rocpy.epilogues._gradient import Gradient, gradient_of
 from rocpy.epilogues._trace import trace
 from rocpy.errors import InvalidProblemError
@@ -43,11 +43,14 @@ class CustomEpilogue:
     5.0
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_function", "expression", "text")
+    __slots__ = ("__dict__", "__weakref__", "_function", "biased", "expression", "text")
 
     def __init__(self, expression: Expression, function: Callable[..., Any] | None = None) -> None:
         self.expression = expression
         self.text = expression.to_json()  # what operators and problems carry
+        # Of the product and a bias, for a layer that has one. Made here: torch's compiler cannot follow the making.
+        taken = "bias" in expression.inputs
+        self.biased: CustomEpilogue = self if taken else CustomEpilogue(_with_bias(expression))
         self._function = function
         if function is not None:
             functools.update_wrapper(self, function)
@@ -198,6 +201,15 @@ class CustomEpilogue:
     def __reduce__(self) -> Any:
         """Pickle by the expression."""
         return CustomEpilogue.from_json, (self.to_json(),)
+
+
+def _with_bias(expression: Expression) -> Expression:
+    """Return an expression of the product plus an input ``bias``."""
+    builder = Builder((*expression.inputs, "bias"))
+    x = builder.op("add", builder.x(), builder.input("bias"))
+    places = builder.copy(expression, lambda node: x if node.op == "x" else None)
+    outputs = [places[place] for place in expression.outputs]
+    return builder.finish(outputs, expression.single, expression.defaults, expression.name)
 
 
 def epilogue(function: Callable[..., Any]) -> CustomEpilogue:

@@ -7,12 +7,11 @@ import functools
 import math
 from dataclasses import dataclass
 
-from rocpy.epilogues._expression import Node
 from rocpy.epilogues._resolve import Resolved
 from rocpy.epilogues._types import category
 from rocpy.errors import UnsupportedError
 
-__all__ = ["HipKernel", "kernel_source"]
+__all__ = ["HipKernel", "block_threads", "kernel_source"]
 
 # How a type lies in memory, how it is read as a float, and how a float is stored in it.
 _TYPES = {
@@ -22,8 +21,14 @@ _TYPES = {
     "int8": ("signed char", "(float)({})", "(signed char)to_whole({}, -128.0f, 127.0f)"),
     "int32": ("int", "(float)({})", "(int)to_whole({}, -2147483648.0f, 2147483520.0f)"),
     "uint8": ("unsigned char", "(float)({})", ""),
-    "bool": ("unsigned char", "(float)({})", ""),
+    "bool": ("unsigned char", "(float)(({}) != 0)", "({}) != 0.0f"),
+    "float8_e4m3fn": ("unsigned char", "", "to_float8({}, 3, 7, 0x7e, 0x7f)"),
+    "float8_e5m2": ("unsigned char", "", "to_float8({}, 2, 15, 0x7b, 0x7e)"),
+    "float8_e4m3fnuz": ("unsigned char", "", "to_float8({}, 3, 8, 0x7f, 0x80)"),
+    "float8_e5m2fnuz": ("unsigned char", "", "to_float8({}, 2, 16, 0x7f, 0x80)"),
 }
+# Threads of a block: its threads take one column each, a block one row.
+_MOST_THREADS = 256
 _CALLS = {
     "exp": "__builtin_expf({})", "log": "__builtin_logf({})", "sqrt": "__builtin_sqrtf({})",
     "rsqrt": "1.0f / __builtin_sqrtf({})", "abs": "__builtin_fabsf({})", "floor": "__builtin_floorf({})",
@@ -60,11 +65,12 @@ def _number(value: float) -> str:
 
 _PRELUDE = f"""
 #ifndef EPILOGUE_ON_THE_CPU
-#define KERNEL extern "C" __attribute__((global))
+#define KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, {_MOST_THREADS})))
 #define DEVICE static inline __attribute__((device))
-#define BLOCK ((long long)__builtin_amdgcn_workgroup_id_x() * __builtin_amdgcn_workgroup_size_x())
-#define FIRST (BLOCK + __builtin_amdgcn_workitem_id_x())
-#define STEP ((long long)__builtin_amdgcn_grid_size_x())
+#define BLOCK_X __builtin_amdgcn_workgroup_id_x()
+#define BLOCK_Y __builtin_amdgcn_workgroup_id_y()
+#define BLOCK_Z __builtin_amdgcn_workgroup_id_z()
+#define THREAD __builtin_amdgcn_workitem_id_x()
 #endif
 DEVICE float from_bfloat16(unsigned short x) {{ return __builtin_bit_cast(float, (unsigned)x << 16); }}
 DEVICE unsigned short to_bfloat16(float x) {{
@@ -76,6 +82,17 @@ DEVICE float lesser(float x, float y) {{ return x != x || x < y ? x : y; }}
 DEVICE float greater(float x, float y) {{ return x != x || x > y ? x : y; }}
 DEVICE float to_whole(float x, float low, float high) {{
   return x != x ? 0.0f : lesser(greater(__builtin_rintf(x), low), high);
+}}
+DEVICE unsigned char to_float8(float x, int fraction, int bias, unsigned largest, unsigned nan) {{
+  unsigned bits = __builtin_bit_cast(unsigned, x), sign = bits >> 31 << 7;
+  int least = 1 - bias, exponent = (int)(bits >> 23 & 0xff) - 127;
+  if (x != x) return (unsigned char)(nan == 0x80 ? nan : nan | sign);
+  if (exponent > 30) return (unsigned char)(largest | sign);
+  if (exponent < least) exponent = least;
+  float units = __builtin_fabsf(x) * __builtin_bit_cast(float, (unsigned)(127 + fraction - exponent) << 23);
+  unsigned code = (unsigned)__builtin_rintf(units) + ((unsigned)(exponent - least) << fraction);
+  if (code > largest) code = largest;
+  return (unsigned char)(code == 0 && nan == 0x80 ? 0 : code | sign);
 }}
 DEVICE float tanh_of(float x) {{
   float t = x * x;
@@ -115,87 +132,161 @@ class HipKernel:
         Of the kernel: HIP C++ for hipRTC or clang, with no header.
     inputs
         Names of the inputs.
+    threads
+        Threads of a block.
 
     Notes
     -----
-    Arguments: ``x``, dense, float32; for each input its memory and its steps from row to row and from column to column,
-    in elements, 0 where it repeats; the results; then the numbers of rows (batch entries one below the other) and of
-    columns.
+    Arguments: ``x``, dense; for each input its memory and its steps from batch entry to batch entry, from row to row
+    and from column to column, in elements, 0 where it repeats; the results, dense; then as 64-bit numbers the extents
+    batch, rows and columns of the results, and how many batch entries and rows the grid has blocks for.
     """
 
     name: str
     source: str
     inputs: tuple[str, ...]
+    threads: int
+
+    def grid(self, batch: int, rows: int, columns: int) -> tuple[int, int, int]:
+        """Return the blocks of a launch for the results' extents."""
+        return -(-columns // self.threads), min(rows, _MOST_BLOCKS), min(batch, _MOST_BLOCKS)
+
+
+# Extents of a grid beyond the first.
+_MOST_BLOCKS = 65535
+
+
+def block_threads(columns: int) -> int:
+    """Return how many threads a block has for results of so many columns."""
+    return min(_MOST_THREADS, 64 * max(1, -(-columns // 64)))
 
 
 @functools.lru_cache(maxsize=256)
-def kernel_source(resolved: Resolved, name: str = "rocpy_epilogue") -> HipKernel:
-    """Return the kernel that applies a resolved expression to a product in float32.
+def kernel_source(
+    resolved: Resolved, name: str = "rocpy_epilogue", x_type: str = "float32", threads: int = _MOST_THREADS
+) -> HipKernel:
+    """Return the kernel that applies a resolved expression to a product.
+
+    Parameters
+    ----------
+    resolved
+        The expression.
+    name
+        The kernel's name.
+    x_type
+        Type of the product in memory.
+    threads
+        Threads of a block.
 
     Raises
     ------
     UnsupportedError
-        If it computes in another type, reads or gives one that kernels do not, or takes every second column.
+        If it computes in another type than float32, or reads or gives one that kernels do not.
     """
     expression = resolved.expression
     if resolved.compute != "float32":
-        raise UnsupportedError(f"epilogue {expression.name!r}: generated kernels compute in float32")
-    types = dict(resolved.inputs)
-    arguments, body = ["const float *x"], []
+        raise UnsupportedError(
+            f"epilogue {expression.name!r}: generated kernels compute in float32, and it computes in "
+            f"{resolved.compute or 'several types'}"
+        )
     names = expression.used_inputs
+    halves = expression.halves
+    halved = any(half is not None and half for half in (halves[place] for place in expression.outputs))
+    if any(bool(halves[place]) != halved for place in expression.outputs):
+        raise UnsupportedError(f"epilogue {expression.name!r}: its results differ in width")
+    writer = _Writer(resolved, names, x_type)
+    values = [writer.value(place, "column") for place in expression.outputs]
+    arguments = [f"const {_type(x_type, 'the product', read=True)[0]} *x"]
     for place, one in enumerate(names):
-        c_type = _type(types[one][0], f"input {one}")[0]
-        arguments.append(f"const {c_type} *in{place}, long long rows{place}, long long columns{place}")
-    for place, dtype in enumerate(resolved.out_types):
-        if not _type(dtype, "a result")[2]:
-            raise UnsupportedError(f"a result is {dtype}, which generated kernels do not give")
-        arguments.append(f"{_TYPES[dtype][0]} *out{place}")
-    arguments.append("long long rows, long long columns")
-    for place, node in enumerate(expression.nodes):
-        body.append(f"    float v{place} = {_value(node, resolved, names)};")
-    for number, place in enumerate(expression.outputs):
-        body.append(f"    out{number}[i] = {_TYPES[resolved.out_types[number]][2].format(f'v{place}')};")
+        c_type = writer.held(one)[0]
+        arguments.append(
+            f"const {c_type} *in{place}, long long batches{place}, long long rows{place}, long long columns{place}"
+        )
+    stores = []
+    for place, (dtype, value) in enumerate(zip(resolved.out_types, values, strict=True)):
+        c_type, _, store = _type(dtype, "a result", read=False)
+        arguments.append(f"{c_type} *out{place}")
+        stores.append(f"out{place}[i] = {store.format(value)};")
+    arguments.append("long long batches, long long rows, long long columns, long long batch_step, long long row_step")
     source = "\n".join(
         [
             _PRELUDE.strip(),
             f"// {expression}",
             f"KERNEL void {name}({', '.join(arguments)}) {{",
-            "  for (long long i = FIRST; i < rows * columns; i += STEP) {",
-            "    long long row = i / columns, column = i % columns;",
-            "    (void)row; (void)column;",
-            *body,
+            f"  long long column = (long long)BLOCK_X * {threads} + THREAD, width = columns{' * 2' if halved else ''};",
+            "  if (column >= columns) return;",
+            "  for (long long batch = BLOCK_Z; batch < batches; batch += batch_step) {",
+            "    for (long long row = BLOCK_Y; row < rows; row += row_step) {",
+            "      long long line = batch * rows + row, i = line * columns + column;",
+            *(f"      {one}" for one in [*writer.lines, *stores]),
+            "    }",
             "  }",
             "}",
             "",
         ]
     )
-    return HipKernel(name, source, names)
+    return HipKernel(name, source, names, threads)
 
 
-def _type(dtype: str, what: str) -> tuple[str, str, str]:
-    if dtype not in _TYPES:
-        raise UnsupportedError(f"{what} is {dtype}, which generated kernels do not have")
-    return _TYPES[dtype]
+def _type(dtype: str, what: str, *, read: bool) -> tuple[str, str, str]:
+    found = _TYPES.get(dtype, ("", "", ""))
+    if not found[1 if read else 2]:
+        verb = "read" if read else "give"
+        raise UnsupportedError(f"{what} is {dtype}, which generated kernels do not {verb}")
+    return found
 
 
-def _value(node: Node, resolved: Resolved, names: tuple[str, ...]) -> str:
-    if node.op == "x":
-        return "x[i]"
-    if node.op == "const":
-        return _number(float(node.value))
-    if node.op == "input":
-        place = names.index(node.value)
-        read = _type(dict(resolved.inputs)[node.value][0], node.value)[1]
-        return read.format(f"in{place}[row * rows{place} + column * columns{place}]")
-    args = [f"v{arg}" for arg in node.args]
-    if node.op == "cast":
-        if category(node.value) == 2 and node.value in _TYPES:
-            _, read, store = _TYPES[node.value]
-            return read.format(store.format(args[0]))
-        if node.value in ("int8", "int32"):
-            low, high = (-128.0, 127.0) if node.value == "int8" else (-2147483648.0, 2147483520.0)
-            return f"lesser(greater(__builtin_truncf({args[0]}), {_number(low)}), {_number(high)})"
-        raise UnsupportedError(f"a cast to {node.value}: generated kernels have none")
-    if node.op not in _CALLS:
-        raise UnsupportedError(f"{node.op}: generated kernels take elements in their places")
-    return _CALLS[node.op].format(*args)
+class _Writer:
+    """Writes values down, each once for each column that it is asked for: a pick reads another one than its own."""
+
+    def __init__(self, resolved: Resolved, names: tuple[str, ...], x_type: str) -> None:
+        self.nodes = resolved.expression.nodes
+        self.names = names
+        self.x_read = _type(x_type, "the product", read=True)[1]
+        self.types = dict(resolved.inputs)
+        self.lines: list[str] = []
+        self._made: dict[tuple[int, str], str] = {}
+
+    def held(self, name: str) -> tuple[str, str, str]:
+        """Return how an input lies in memory."""
+        return _type(self.types[name][0], f"input {name}", read=True)
+
+    def value(self, place: int, column: str) -> str:
+        """Return the variable of a node's value in a column."""
+        key = (place, column)
+        if key not in self._made:
+            text = self._text(place, column)
+            name = f"v{len(self._made)}"
+            self.lines.append(f"float {name} = {text};")
+            self._made[key] = name
+        return self._made[key]
+
+    def _text(self, place: int, column: str) -> str:
+        node = self.nodes[place]
+        if node.op == "x":
+            return self.x_read.format(f"x[line * width + {column}]")
+        if node.op == "const":
+            return _number(float(node.value))
+        if node.op == "input":
+            own = self.names.index(node.value)
+            place_of = f"batch * batches{own} + row * rows{own} + ({column}) * columns{own}"
+            return self.held(node.value)[1].format(f"in{own}[{place_of}]")
+        if node.op == "pick":
+            return self.value(node.args[0], f"(2 * {column} + {node.value})")
+        if node.op == "interleave":
+            even, odd = (self.value(arg, f"({column} >> 1)") for arg in node.args)
+            return f"({column} & 1) ? {odd} : {even}"
+        args = [self.value(arg, column) for arg in node.args]
+        if node.op == "cast":
+            return _cast(node.value, args[0])
+        return _CALLS[node.op].format(*args)
+
+
+def _cast(dtype: str, value: str) -> str:
+    if category(dtype) == 2 and dtype in _TYPES and _TYPES[dtype][1]:
+        _, read, store = _TYPES[dtype]
+        return read.format(store.format(value))
+    if dtype in ("int8", "int32"):
+        low, high = (-128.0, 127.0) if dtype == "int8" else (-2147483648.0, 2147483520.0)
+        return f"lesser(greater(__builtin_truncf({value}), {_number(low)}), {_number(high)})"
+    raise UnsupportedError(f"a cast to {dtype}: generated kernels have none")

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import linecache
-import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from rocpy.epilogues._resolve import Resolved, resolve
 from rocpy.epilogues._triton_source import INPUT_KINDS, KernelText, kernel_text
 from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, name_of
 from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.runtime import _kept
 
 __all__ = ["ARCHITECTURES", "FusedKernel", "Tile", "compile_kernel", "tiles"]
 
@@ -40,7 +40,7 @@ ARCHITECTURES = {
 }
 _SCRATCH = re.compile(r"\.private_segment_fixed_size: (\d+)")
 # Counts changes of the text or of the record that make kept kernels useless.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,7 @@ def compile_kernel(
     inputs: Mapping[str, Any] | None = None,
     tile: Tile | None = None,
     even_k: bool = True,
+    aligned: bool = True,
     contraction: bool = True,
     folder: Path | None = None,
 ) -> FusedKernel:
@@ -211,6 +212,8 @@ def compile_kernel(
         Tile sizes; the first of :func:`tiles` for a large product by default.
     even_k
         Whether K is a multiple of the tile's.
+    aligned
+        Whether all memory begins at a multiple of 16 bytes, and rows of a and b at one of 16 elements.
     contraction
         Whether a product and a sum may become one fused operation; ``TRITON_DEFAULT_FP_FUSION`` has no say.
     folder
@@ -242,15 +245,32 @@ def compile_kernel(
         raise InvalidProblemError(f"layout={layout!r}; it must be two letters of 'n' and 't', for a and for b")
     kernel = text_of(epilogue, name_of(dtype), layout, inputs or {})
     tile = tiles(4096, 4096, arch, name_of(dtype))[0] if tile is None else tile
+    return compile_text(kernel, arch, tile=tile, even_k=even_k, aligned=aligned, contraction=contraction, folder=folder)
+
+
+def compile_text(
+    kernel: KernelText,
+    arch: str,
+    *,
+    tile: Tile,
+    even_k: bool,
+    aligned: bool = True,
+    contraction: bool = True,
+    folder: Path | None = None,
+) -> FusedKernel:
+    """Return the code object of a kernel's text, compiled now or before; parameters as of :func:`compile_kernel`."""
     options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": contraction}
     constants = {"BM": tile.m, "BN": tile.n, "BK": tile.k, "GROUP": tile.group, "EVEN_K": even_k}
-    key = _key(kernel, arch, options, constants)
-    folder = _folder() if folder is None else folder
-    kept = _read(folder / f"{key}.json")
-    if kept is None:
-        kept = _compile(kernel, arch, options, constants, tile)
-        _write(folder / f"{key}.json", kept)
-    return kept
+    key = _key(kernel, arch, options, constants, aligned)
+    folder = _kept.folder() if folder is None else folder
+    version = _version()
+    # Without Triton one that any version made will do.
+    paths = [folder / f"{key}-{version}.json"] if version else sorted(folder.glob(f"{key}-*.json"), reverse=True)
+    found = next((made for made in map(_read, paths) if made is not None), None)
+    if found is None:
+        found = _compile(kernel, arch, options, constants, aligned, tile)
+        _kept.write(paths[0], dataclasses.asdict(found))
+    return found
 
 
 def _version() -> str:
@@ -262,20 +282,19 @@ def _version() -> str:
     return ""
 
 
-def _key(kernel: KernelText, arch: str, options: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
+def _key(kernel: KernelText, arch: str, options: Mapping[str, Any], constants: Mapping[str, Any], aligned: bool) -> str:
     signature = [dataclasses.astuple(argument) for argument in kernel.arguments]
-    record = [_FORMAT, kernel.text, signature, arch, sorted(options.items()), sorted(constants.items()), _version()]
+    record = [_FORMAT, kernel.text, signature, arch, sorted(options.items()), sorted(constants.items()), aligned]
     return hashlib.sha256(json.dumps(record).encode()).hexdigest()[:32]
 
 
-def _folder() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / "kernels"
-
-
 def _compile(
-    kernel: KernelText, arch: str, options: Mapping[str, Any], constants: Mapping[str, Any], tile: Tile
+    kernel: KernelText,
+    arch: str,
+    options: Mapping[str, Any],
+    constants: Mapping[str, Any],
+    aligned: bool,
+    tile: Tile,
 ) -> FusedKernel:
     try:
         import triton
@@ -289,13 +308,13 @@ def _compile(
     function = triton.jit(python_function(kernel))
     signature = {argument.name: argument.signature for argument in kernel.arguments}
     signature |= dict.fromkeys(constants, "constexpr")
-    # Pointers from an allocator, and strides of rows that begin where vectors of 16 bytes may.
-    aligned = {
+    # Where vectors of 16 bytes may begin.
+    divisible = {
         (place,): [["tt.divisibility", 16]]
         for place, argument in enumerate(kernel.arguments)
-        if argument.kind == "pointer" or (argument.kind == "stride" and argument.of in ("a", "b"))
+        if aligned and (argument.kind == "pointer" or (argument.kind == "stride" and argument.of in ("a", "b")))
     }
-    source = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=aligned)
+    source = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=divisible)
     with tempfile.TemporaryDirectory(prefix="rocpy-triton-") as scratch, _cached_in(scratch):
         made = triton.compile(source, target=GPUTarget("hip", arch, ARCHITECTURES[arch]), options=dict(options))
     return FusedKernel(
@@ -323,27 +342,15 @@ def _cached_in(folder: str) -> Any:
 
 def _read(path: Path) -> FusedKernel | None:
     """Return a kept kernel; ``None`` where there is none, or none that can be read."""
+    data = _kept.read(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        data["code"] = bytes.fromhex(data["code"])
+        if data is None:
+            return None
         data["tile"] = Tile(**data["tile"])
         data["arguments"] = tuple((name, kind) for name, kind in data["arguments"])
         return FusedKernel(**data)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         return None
-
-
-def _write(path: Path, kernel: FusedKernel) -> None:
-    """Keep a kernel; a folder that cannot be written keeps nothing."""
-    data = dataclasses.asdict(kernel)
-    data["code"] = kernel.code.hex()
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=path.stem, suffix=".tmp", delete=False
-        ) as file:
-            json.dump(data, file)
-        os.replace(file.name, path)  # noqa: PTH105 (both are names of files)
 
 
 def interpret(
@@ -385,7 +392,8 @@ def interpret(
     layout = "".join("n" if x.stride(-1) == 1 else "t" for x in (a, b))
     kernel = text_of(epilogue, dtype, layout, described)
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    arrays = {"a": a, "b": b, **inputs, **{f"out{number}": out for number, out in enumerate(outs)}}
+    arrays = {"a": a, "b": b} | {f"in_{name}": value for name, value in inputs.items()}
+    arrays |= {f"out{number}": out for number, out in enumerate(outs)}
     values: list[Any] = []
     for argument in kernel.arguments:
         if argument.kind in ("pointer", "number"):

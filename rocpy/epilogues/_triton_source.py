@@ -50,7 +50,7 @@ class Argument:
     signature
         Its type in Triton's signatures.
     of
-        What it belongs to: ``a``, ``b``, an input's name, ``out0``.
+        What it belongs to: ``a``, ``b``, ``out0``, or an input, whose name follows ``in_``.
     """
 
     name: str
@@ -156,8 +156,8 @@ class _Body:
             return f"tl.full({self._shape(half)}, 0, tl.{_language_type(dtype, name)}) + in_{name}"
         where = {
             "row": f"in_{name} + {columns}[None, :]",
-            "column": f"in_{name} + (rm * s_{name})[:, None]",
-            "full": f"in_{name} + (rm * s_{name})[:, None] + {columns}[None, :]",
+            "column": f"in_{name} + (rm * s_in_{name})[:, None]",
+            "full": f"in_{name} + (rm * s_in_{name})[:, None] + {columns}[None, :]",
             "scalar": f"in_{name}",
         }[kind]
         loaded = f"tl.load({where})"
@@ -359,15 +359,15 @@ def kernel_text(resolved: Resolved, operand: str, layout: str, kinds: dict[str, 
         _language_type(dtype, name)
         if rank == NUMBER:
             own = {"bool": "i1", "int64": "i64"}.get(dtype, "fp32")
-            arguments.append(Argument(f"in_{name}", "number", own, name))
+            arguments.append(Argument(f"in_{name}", "number", own, f"in_{name}"))
             continue
         # numpy and torch keep truth values in bytes.
         signature = "u8" if dtype == "bool" else _TYPES[dtype][1]
-        arguments.append(Argument(f"in_{name}", "pointer", f"*{signature}", name))
+        arguments.append(Argument(f"in_{name}", "pointer", f"*{signature}", f"in_{name}"))
         if kinds[name] in ("column", "full"):
-            strides.append(Argument(f"s_{name}", "stride", "i32", name))
-        batches.append(Argument(f"batch_{name}", "batch", "i64", name))
-        shifts.append(f"    in_{name} += batch * batch_{name}")
+            strides.append(Argument(f"s_in_{name}", "stride", "i32", f"in_{name}"))
+        batches.append(Argument(f"batch_in_{name}", "batch", "i64", f"in_{name}"))
+        shifts.append(f"    in_{name} += batch * batch_in_{name}")
     halves = expression.halves
     stores = []
     for number, (place, dtype) in enumerate(zip(expression.outputs, resolved.out_types, strict=True)):

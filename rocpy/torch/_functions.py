@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from rocpy._torch_operand import route
+from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.torch import _operators
 from rocpy.torch._autograd import apply_linear
+from rocpy.torch._custom_layers import check_epilogue, custom_linear
 from rocpy.torch._dispatch import dispatched_matmul
 from rocpy.torch._kernels import linear_forward
 from rocpy.torch._lowering import Activation, find_activation
+
+if TYPE_CHECKING:
+    from rocpy.epilogues import CustomEpilogue
 
 __all__ = ["linear", "matmul", "run_linear"]
 
@@ -37,9 +43,10 @@ def linear(
     input: Tensor,  # noqa: A002  (torch's name for it)
     weight: Tensor,
     bias: Tensor | None = None,
-    activation: str | None = None,
+    activation: str | CustomEpilogue | None = None,
     *,
     approximate: str = "none",
+    epilogue_inputs: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Return ``activation(input @ weight.T + bias)``, computed as one product where the library has the activation.
 
@@ -52,9 +59,13 @@ def linear(
     bias
         Length N.
     activation
-        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``.
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``; or an epilogue of :func:`rocpy.epilogue`, a
+        function of ``input @ weight.T + bias`` and of its inputs. One that takes a ``bias`` itself is given the
+        layer's.
     approximate
         Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
+    epilogue_inputs
+        What such an epilogue takes, by name.
 
     Returns
     -------
@@ -78,11 +89,20 @@ def linear(
 
     Examples
     --------
-    >>> import torch, rocpy.torch as rt
+    >>> import torch, rocpy, rocpy.torch as rt
     >>> x, weight = torch.ones(1, 2), torch.tensor([[1.0, 2.0], [-3.0, 0.0]])
     >>> rt.linear(x, weight, activation="relu")
     tensor([[3., 0.]])
+    >>> scaled = rocpy.epilogue(lambda x, scale: torch.tanh(x) * scale)
+    >>> rt.linear(x, 0 * weight, torch.ones(2), activation=scaled, epilogue_inputs={"scale": torch.zeros(2)})
+    tensor([[0., 0.]])
     """
+    if activation is not None and not isinstance(activation, str) and is_custom(activation):
+        check_epilogue(activation, approximate)
+        result: Tensor = custom_linear(input, weight, bias, activation, epilogue_inputs)
+        return result
+    if epilogue_inputs is not None:
+        refuse_inputs(activation)
     return run_linear(input, weight, bias, find_activation(activation, approximate))
 
 

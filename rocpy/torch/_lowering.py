@@ -170,6 +170,8 @@ def find_activation(activation: str | None, approximate: str = "none") -> Activa
         return ACTIVATIONS[_PUBLIC[key]]
     except (KeyError, TypeError):
         pass
+    if callable(activation):
+        raise InvalidProblemError("activation: a plain function; decorate it with @rocpy.epilogue")
     if key[0] is not None and (key[0], "none") not in _PUBLIC:
         names = ", ".join(repr(name) for name, approximate in _PUBLIC if approximate == "none")
         raise InvalidProblemError(f"activation={activation!r}; it may be one of {names}")

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.torch import _packed
 from rocpy.torch._blocks import gated, run_mlp
+from rocpy.torch._custom_blocks import custom_mlp, takes
+from rocpy.torch._custom_layers import check_epilogue, custom_layer
 from rocpy.torch._functions import run_linear
 from rocpy.torch._lowering import Activation, find_activation
+
+if TYPE_CHECKING:
+    from rocpy.epilogues import CustomEpilogue
 
 __all__ = ["MLP", "GatedMLP", "Linear", "is_bare", "run_layer"]
 
@@ -26,7 +32,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     bias
         Whether there is one.
     activation
-        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``.
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``; or an epilogue of :func:`rocpy.epilogue`, as for
+        :func:`rocpy.torch.linear`, whose inputs the call takes by name.
     approximate
         Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
     pack
@@ -48,6 +55,10 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     Linear(in_features=4, out_features=8, bias=True, activation=gelu, approximate=tanh)
     >>> layer(torch.ones(2, 4)).shape
     torch.Size([2, 8])
+    >>> import rocpy
+    >>> capped = rt.Linear(4, 8, activation=rocpy.epilogue(lambda x, residual: torch.tanh(x) + residual))
+    >>> capped(torch.ones(2, 4), residual=torch.ones(2, 8)).shape
+    torch.Size([2, 8])
     """
 
     def __init__(
@@ -55,7 +66,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         in_features: int,
         out_features: int,
         bias: bool = True,
-        activation: str | None = None,
+        activation: str | CustomEpilogue | None = None,
         *,
         approximate: str = "none",
         pack: bool = True,
@@ -63,13 +74,18 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        self._row = find_activation(activation, approximate)
+        self._row = _row_of(activation, approximate)
         self.activation = activation
         self.approximate = approximate
         self.pack = pack
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
+    def forward(self, input: Tensor, **epilogue_inputs: Any) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``activation(input @ weight.T + bias)``."""
+        if self._row is None:
+            result: Tensor = custom_layer(self, input, epilogue_inputs)
+            return result
+        if epilogue_inputs:
+            refuse_inputs(self.activation)
         # Straight from the table, which is where attribute access ends up, slowly; a parametrized weight is not in it.
         table = self._parameters
         weight = table["weight"] if "weight" in table else self.weight  # noqa: SIM401
@@ -88,7 +104,7 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         """Return the parameters as ``torch.nn.Linear`` does, and the activation."""
         text = super().extra_repr()
         if self.activation is not None:
-            text += f", activation={self.activation}"
+            text += f", activation={self.activation if self._row is not None else self.activation.name}"
         if self.approximate != "none":
             text += f", approximate={self.approximate}"
         return text
@@ -101,7 +117,15 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._row = find_activation(self.activation, self.approximate)
+        self._row = _row_of(self.activation, self.approximate)
+
+
+def _row_of(activation: Any, approximate: str) -> Activation | None:
+    """Return the row of an activation by name; ``None`` for an epilogue of the user's."""
+    if activation is not None and not isinstance(activation, str) and is_custom(activation):
+        check_epilogue(activation, approximate)
+        return None
+    return find_activation(activation, approximate)
 
 
 class MLP(torch.nn.Module):  # type: ignore[misc]
@@ -136,7 +160,7 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         in_features: int,
         hidden_features: int,
         out_features: int | None = None,
-        activation: str | None = "gelu",
+        activation: str | CustomEpilogue | None = "gelu",
         *,
         approximate: str = "none",
         bias: bool = True,
@@ -155,7 +179,11 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         first, second = self.fc1, self.fc2
         exact = type(first) is type(second) is Linear
         if torch.is_grad_enabled() and exact and is_bare(first) and is_bare(second) and second.activation is None:
-            return run_mlp(input, first.weight, first.bias, second.weight, second.bias, first._row)
+            layers = first.weight, first.bias, second.weight, second.bias
+            if first._row is not None:
+                return run_mlp(input, *layers, first._row)
+            if takes(first.activation):
+                return custom_mlp(input, *layers, first.activation)
         return second(first(input))
 
 

@@ -14,7 +14,7 @@ from rocpy.blaslt.weight import Weight
 from rocpy.torch._counters import count, watched
 from rocpy.torch._lowering import Activation
 
-__all__ = ["ATTRIBUTE", "forget", "product"]
+__all__ = ["ATTRIBUTE", "forget", "product", "weight_of"]
 
 ATTRIBUTE = "_rocpy_packed"
 
@@ -24,8 +24,8 @@ def forget(module: torch.nn.Module) -> None:
     module.__dict__.pop(ATTRIBUTE, None)
 
 
-def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Any:
-    """Return the layer's result by its packed weight, packing it first if need be; ``None`` where that is no use."""
+def weight_of(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Weight | None:
+    """Return a layer's weight packed, now or before; ``None`` where that is no use."""
     if torch.compiler.is_compiling() or type(weight) is not torch.nn.Parameter or route(x, weight, bias) != 1:
         return None
     kept = module.__dict__.get(ATTRIBUTE)
@@ -35,11 +35,20 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
         # A new one each time: another thread may still compute with the old.
         kept = (weight, weight._version, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
         module.__dict__[ATTRIBUTE] = kept
+    packed: Weight = kept[3]
+    return packed
+
+
+def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Any:
+    """Return the layer's result by its packed weight; ``None`` where that is no use."""
+    packed = weight_of(module, x, weight, bias)
+    if packed is None:
+        return None
     epilogues = activation.fused
     name = epilogues.plain if bias is None else epilogues.bias
     if watched:
         active = activation.saves != ""
         count(layers=1, packed=1, activations=active, fused=active and name is not None)
     if name is not None:
-        return matmul(x, kept[3], epilogue=name, bias=bias)
-    return activation.in_place(matmul(x, kept[3], epilogue="default" if bias is None else "bias", bias=bias))
+        return matmul(x, packed, epilogue=name, bias=bias)
+    return activation.in_place(matmul(x, packed, epilogue="default" if bias is None else "bias", bias=bias))

@@ -117,6 +117,7 @@ def tune(
                 if resident is not product:
                     scratch.callback(resident.close)
                     resident.plan(max_algorithms=max_algorithms)
+                resident._prepare()
                 measure = scratch.enter_context(_trials(resident, device, stream))
             progress = scratch.enter_context(_progress_bar(str(problem)))
             verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
@@ -140,8 +141,8 @@ def _place(product: Matmul) -> tuple[int, int]:
 
 def _resident(product: Matmul) -> Matmul:
     """Return a product to measure in this one's place: itself, unless each of its executions copies operands."""
-    if product.prototype is None and not product.copies:
-        return product
+    if product.problem.expression or (product.prototype is None and not product.copies):
+        return product  # each way to compute a custom epilogue has its own copies
     from rocpy.blaslt.stateful import Matmul
 
     given = dict(product.given)

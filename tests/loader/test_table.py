@@ -12,14 +12,15 @@ result['error'] = failure(lambda: Buffer(64))
 
 def test_every_row_is_found_in_a_whole_tree(machine):
     machine.add_gpu()
-    tree(machine.folder / "opt/rocm/lib", label="opt", rccl="librccl.so")
+    tree(machine.folder / "opt/rocm/lib", label="opt", rccl="librccl.so", hiprtc="libhiprtc.so")
     found = machine.run("""
     result.update(facts())
     from rocpy import _core
     result["rows"] = [row for row in _core.functions() if not row[3] and not _core.has(row[1])]
     """)
-    assert found["missing"] == {"hip": [], "hipblaslt": [], "rccl": []}
+    assert found["missing"] == {"hip": [], "hipblaslt": [], "rccl": [], "hiprtc": []}
     assert found["versions"]["rccl"] == "2.30.4"
+    assert found["versions"]["hiprtc"] == "7.2.0"
     assert found["rows"] == []
 
 

@@ -33,6 +33,7 @@ BODIES = {
     "hipGetErrorName": 'return error == hipErrorOutOfMemory ? "hipErrorOutOfMemory" : LABEL;',
     "hipGetErrorString": 'return error == hipErrorOutOfMemory ? "out of memory" : LABEL;',
     "hipblasLtCreate": "static int object; *handle = &object; return HIPBLAS_STATUS_SUCCESS;",
+    "hiprtcVersion": "*major = 7; *minor = 2; return HIPRTC_SUCCESS;",
     "ncclGetVersion": "*version = 23004; return ncclSuccess;",
     "hipblasLtGetVersion": "*version = 100401; return HIPBLAS_STATUS_SUCCESS;",
 }
@@ -101,6 +102,7 @@ def tree(
     hip: str = "libamdhip64.so",
     hipblaslt: str | None = "libhipblaslt.so",
     rccl: str | None = None,
+    hiprtc: str | None = None,
     link: bool = False,
 ) -> Path:
     """Put fake libraries into a folder.
@@ -115,7 +117,7 @@ def tree(
         What its HIP answers.
     without
         Functions that it lacks.
-    hip, hipblaslt, rccl
+    hip, hipblaslt, rccl, hiprtc
         File names; no such library for ``None``.
     link
         Whether hipBLASLt names the HIP runtime as a library that it needs, as AMD's does.
@@ -138,6 +140,8 @@ def tree(
         )
     if rccl:
         shutil.copy(_compiled("rccl", label, version, devices, without, "librccl.so.1", ""), lib / rccl)
+    if hiprtc:
+        shutil.copy(_compiled("hiprtc", label, version, devices, without, "libhiprtc.so.7", ""), lib / hiprtc)
     return lib
 
 

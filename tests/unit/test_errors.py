@@ -103,13 +103,15 @@ def test_class_of_a_status(library, status, wanted):
 
 
 def test_the_table_names_statuses_that_exist():
-    headers = ("types_hip.h", "types_hipblaslt.h", "types_rccl.h")
+    headers = ("types_hip.h", "types_hipblaslt.h", "types_rccl.h", "types_hiprtc.h")
     text = "\n".join(Path(generate_abi.ABI, name).read_text() for name in headers)
-    values = re.findall(r"\b(hipError\w+|HIPBLAS_STATUS_\w+|nccl\w+) = (\d+)", text)
+    values = re.findall(r"\b(hipError\w+|HIPBLAS_STATUS_\w+|nccl\w+|HIPRTC_\w+) = (\d+)", text)
     numbers = {name: int(number) for name, number in values}
     source = Path(errors.__file__).read_text()
     rows = re.findall(r'\("(\w+)", (\d+)\): \w+,  # (\w+)', source)
     assert len(rows) == len(errors._CLASS_OF_STATUS)
     for library, number, name in rows:
         assert numbers[name] == int(number), name
-        assert name.startswith({"hip": "hipError", "hipblaslt": "HIPBLAS_STATUS_", "rccl": "nccl"}[library])
+        assert name.startswith(
+            {"hip": "hipError", "hipblaslt": "HIPBLAS_STATUS_", "rccl": "nccl", "hiprtc": "HIPRTC_"}[library]
+        )

@@ -38,6 +38,7 @@ const Window &choose() {
 int presented_hip() { return window().hip / 1000; }
 int presented_hipblaslt() { return window().hipblaslt; }
 int presented_rccl() { return window().rccl; }
+int presented_hiprtc() { return presented_hip(); }  // none is there; its rows count as HIP's
 
 constexpr struct {
   const char *name;

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""Layers whose activation is an epilogue of the user's: forward, gradients, compiled, packed, saved."""
+
+import copy
+import io
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import rocpy
+import rocpy.torch as rt
+
+pytestmark = pytest.mark.torch
+
+F = torch.nn.functional
+
+
+@rocpy.epilogue
+def softcap_residual(x, residual):
+    return torch.tanh(x / 4.0) * 4.0 + residual
+
+
+@rocpy.epilogue
+def own_bias(x, bias):
+    return F.silu(x + bias) * 0.5
+
+
+squared_relu = rocpy.epilogue(lambda x: torch.square(torch.relu(x)))
+
+
+def tensors(*shapes, dtype=torch.float64, grad=True):
+    generator = torch.Generator().manual_seed(7)
+    made = [torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes]
+    return [one.requires_grad_(grad) for one in made]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_linear(grad):
+    x, w, b, r = tensors((3, 4, 6), (8, 6), (8,), (3, 4, 8), dtype=torch.float32, grad=grad)
+    y = rt.linear(x, w, b, activation=softcap_residual, epilogue_inputs={"residual": r})
+    torch.testing.assert_close(y, torch.tanh(F.linear(x, w, b) / 4) * 4 + r)
+    y = rt.linear(x, w, activation=softcap_residual, epilogue_inputs={"residual": r})
+    torch.testing.assert_close(y, torch.tanh(F.linear(x, w) / 4) * 4 + r)
+    torch.testing.assert_close(rt.linear(x, w, b, activation=own_bias), F.silu(F.linear(x, w, b)) * 0.5)
+    torch.testing.assert_close(rt.linear(x, w, b, activation=squared_relu), torch.relu(F.linear(x, w, b)) ** 2)
+
+
+def test_gradients():
+    x, w, b, r = tensors((5, 6), (4, 6), (4,), (5, 4))
+
+    def layer(x, w, b, r):
+        return rt.linear(x, w, b, activation=softcap_residual, epilogue_inputs={"residual": r})
+
+    assert torch.autograd.gradcheck(layer, (x, w, b, r))
+    assert torch.autograd.gradgradcheck(layer, (x, w, b, r))
+    assert torch.autograd.gradcheck(lambda x, w, b: rt.linear(x, w, b, activation=own_bias), (x, w, b))
+
+
+def test_layer_trains_and_is_saved():
+    layer = rt.Linear(6, 8, activation=softcap_residual)
+    plain = torch.nn.Linear(6, 8)
+    plain.load_state_dict(layer.state_dict())
+    x, r = tensors((5, 6), (5, 8), dtype=torch.float32)
+    layer(x, residual=r).square().sum().backward()
+    found = [one.grad.clone() for one in (x, r, layer.weight, layer.bias)]
+    x.grad = r.grad = None
+    (torch.tanh(plain(x) / 4) * 4 + r).square().sum().backward()
+    for ours, theirs in zip(found, (x.grad, r.grad, plain.weight.grad, plain.bias.grad), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert "softcap_residual" in repr(layer)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(other(x, residual=r), layer(x, residual=r))
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+
+
+def test_packed_in_eval_mode():
+    layer = rt.Linear(32, 16, activation=own_bias).eval()
+    (x,) = tensors((5, 32), dtype=torch.float32, grad=False)
+    with torch.no_grad():
+        first = layer(x)
+        torch.testing.assert_close(first, F.silu(F.linear(x, layer.weight, layer.bias)) * 0.5)
+        layer.weight.mul_(2)
+        torch.testing.assert_close(layer(x), F.silu(F.linear(x, layer.weight, layer.bias)) * 0.5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_mlp_trains(bias):
+    mlp = rt.MLP(6, 16, 5, activation=squared_relu, bias=bias, dtype=torch.float64)
+    (x,) = tensors((3, 4, 6))
+    fc1, fc2 = mlp.fc1, mlp.fc2
+
+    def reference(x):
+        return F.linear(torch.relu(F.linear(x, fc1.weight, fc1.bias)) ** 2, fc2.weight, fc2.bias)
+
+    with rt.counters() as counted:
+        mlp(x).square().sum().backward()
+    assert counted.fused_gradients >= 1
+    leaves = [x, *mlp.parameters()]
+    found = [one.grad.clone() for one in leaves]
+    for one in leaves:
+        one.grad = None
+    reference(x).square().sum().backward()
+    for ours, theirs in zip(found, leaves, strict=True):
+        torch.testing.assert_close(ours, theirs.grad)
+    parameters = {name: one.detach().clone().requires_grad_() for name, one in mlp.named_parameters()}
+
+    def function(x, *values):
+        return torch.func.functional_call(mlp, dict(zip(parameters, values, strict=True)), x)
+
+    assert torch.autograd.gradcheck(function, (x, *parameters.values()))
+    assert torch.autograd.gradgradcheck(function, (x, *parameters.values()))
+    with torch.no_grad():
+        torch.testing.assert_close(mlp(x), reference(x))
+
+
+def test_operators():
+    x, w1, b1, w2, b2 = tensors((4, 6), (8, 6), (8,), (5, 8), (5,), dtype=torch.float32)
+    text = squared_relu.biased.text
+    torch.library.opcheck(torch.ops.rocpy.custom_mlp.default, (x, w1, b1, w2, b2, text))
+
+
+@pytest.mark.slow
+def test_compiled():
+    layer = rt.Linear(6, 8, activation=softcap_residual)
+    mlp = rt.MLP(8, 16, activation=squared_relu)
+    x, r = tensors((5, 6), (5, 8), dtype=torch.float32)
+
+    def model(x, r):
+        return mlp(layer(x, residual=r)) + rt.linear(x, layer.weight, layer.bias, activation=own_bias)
+
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    compiled(x, r).sum().backward()
+    found = [one.grad.clone() for one in (x, r, layer.weight, mlp.fc1.weight, mlp.fc1.bias)]
+    x.grad = r.grad = None
+    layer.zero_grad()
+    mlp.zero_grad()
+    expected = model(x, r)
+    torch.testing.assert_close(compiled(x, r), expected)
+    expected.sum().backward()
+    for ours, theirs in zip(found, (x, r, layer.weight, mlp.fc1.weight, mlp.fc1.bias), strict=True):
+        torch.testing.assert_close(ours, theirs.grad)
+
+
+def test_autocast():
+    layer = rt.Linear(6, 8, activation=own_bias)
+    (x,) = tensors((5, 6), dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16
+    y.sum().backward()
+    assert x.grad.dtype == torch.float32
+
+
+def test_mistakes():
+    x, w, b, r = tensors((5, 6), (8, 6), (8,), (5, 8), dtype=torch.float32, grad=False)
+    with pytest.raises(rocpy.InvalidProblemError, match="needs 'residual'"):
+        rt.linear(x, w, b, activation=softcap_residual)
+    with pytest.raises(rocpy.InvalidProblemError, match="'bias' is the layer's own"):
+        rt.linear(x, w, b, activation=own_bias, epilogue_inputs={"bias": b})
+    with pytest.raises(rocpy.InvalidProblemError, match="needs 'bias'"):
+        rt.linear(x, w, activation=own_bias)
+    with pytest.raises(rocpy.InvalidProblemError, match="epilogue_inputs"):
+        rt.linear(x, w, b, activation="relu", epilogue_inputs={"residual": r})
+    with pytest.raises(rocpy.InvalidProblemError, match="decorate it"):
+        rt.linear(x, w, b, activation=torch.relu)
+    with pytest.raises(rocpy.InvalidProblemError, match="2 results"):
+        rt.Linear(6, 8, activation=rocpy.epilogue(lambda x: (x * 2, x * 3)))
+    with pytest.raises(rocpy.InvalidProblemError, match="approximate"):
+        rt.Linear(6, 8, activation=own_bias, approximate="tanh")
+    with pytest.raises(rocpy.InvalidProblemError, match="epilogue_inputs"):
+        rt.Linear(6, 8)(x, residual=r)
+    with pytest.raises(rocpy.InvalidProblemError, match="residual"):
+        rt.Linear(6, 8, activation=softcap_residual)(x, residual=r[:, :3])
