@@ -71,8 +71,8 @@ def custom_answer(
             return replace(answer, problem=problem, reasons=[])
     base = ask(plain, strict)
     reasons: list[str] = []
-    ways = (
-        ("tile programs", "fused", lambda: fused_of(bound) and base),
+    ways: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+        ("tile programs", "fused", lambda: (fused_of(bound), base)[1]),
         ("Triton", "fused", lambda: _by_triton(bound, options, base, device)),
         ("generated kernels", "native+kernel", lambda: _with_kernel(bound, strict, ask, device)),
     )

@@ -455,7 +455,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
             copies=_copied_names(product),
             packed=product.packed,
             unfused=_why(product),
-            absent=tuple(product.absent.items()) if product.problem.expression else (),
+            absent=tuple(getattr(product, "absent", {}).items()),
         )
 
 

@@ -97,7 +97,9 @@ def linear(
     >>> rt.linear(x, 0 * weight, torch.ones(2), activation=scaled, epilogue_inputs={"scale": torch.zeros(2)})
     tensor([[0., 0.]])
     """
-    if activation is not None and not isinstance(activation, str) and is_custom(activation):
+    if not isinstance(activation, str | None):
+        if not is_custom(activation):
+            find_activation(activation, approximate)  # says what it may be
         check_epilogue(activation, approximate)
         result: Tensor = custom_linear(input, weight, bias, activation, epilogue_inputs)
         return result

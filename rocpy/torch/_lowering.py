@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -157,7 +158,7 @@ _PUBLIC[("gelu", "tanh")] = "gelu_tanh"
 _ALIASES = {"swish": "silu", "identity": "none"}
 
 
-def find_activation(activation: str | None, approximate: str = "none") -> Activation:
+def find_activation(activation: Any, approximate: str = "none") -> Activation:
     """Return the row of an activation as users name it.
 
     Raises

@@ -104,7 +104,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         """Return the parameters as ``torch.nn.Linear`` does, and the activation."""
         text = super().extra_repr()
         if self.activation is not None:
-            text += f", activation={self.activation if self._row is not None else self.activation.name}"
+            name = getattr(self.activation, "name", self.activation)
+            text += f", activation={name}"
         if self.approximate != "none":
             text += f", approximate={self.approximate}"
         return text

@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 import rocpy
-import rocpy.torch as rt
+
+torch = pytest.importorskip("torch")
+rt = pytest.importorskip("rocpy.torch")
 
 pytestmark = pytest.mark.torch
 
