@@ -15,6 +15,7 @@ from rocpy.blaslt.algorithms import Algorithm
 from rocpy.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from rocpy.epilogues._resolve import Resolved
     from rocpy.epilogues._tile import Code
 
 __all__ = ["Fused", "fused_algorithms", "fused_of", "fused_product"]
@@ -33,16 +34,16 @@ class Fused:
     alpha
         Factor of the product.
     dtype
-        Type of the first result.
-    outputs
-        Types of all results.
+        Type of the result that is the product's.
+    lead
+        Which of the results that is: the first whose type such a product has.
     """
 
     code: Code
     bias: str
     alpha: float
     dtype: str
-    outputs: tuple[str, ...]
+    lead: int
 
 
 @functools.lru_cache(maxsize=512)
@@ -60,9 +61,12 @@ def fused_of(bound: _custom.Bound) -> Fused:
     if not _program.available():
         raise UnsupportedError(f"the {platform.current().name} platform runs no tile programs")
     resolved, problem = bound.resolved, bound.problem
-    dtype = resolved.out_types[0]
-    if dtype not in RESULT_TYPES.get(problem.a.dtype, ()) or (problem.c is not None and problem.c.dtype != dtype):
-        raise UnsupportedError(f"epilogue {resolved.expression.name!r}: a {problem.a.dtype} product gives no {dtype}")
+    given = RESULT_TYPES.get(problem.a.dtype, ()) if problem.c is None else (problem.c.dtype,)
+    lead = next((place for place, dtype in enumerate(resolved.out_types) if dtype in given), None)
+    if lead is None:
+        raise UnsupportedError(
+            f"epilogue {resolved.expression.name!r}: a {problem.a.dtype} product gives no {resolved.out_types[0]}"
+        )
     bias, alpha = "", 1.0
     if resolved.expression.halved:
         # Inputs of a program have one element for two columns: one that goes with both is the product's bias.
@@ -74,7 +78,16 @@ def fused_of(bound: _custom.Bound) -> Fused:
             resolved = replace(
                 left, out_types=bound.out_types, inputs=_read(left.expression.used_inputs, resolved.inputs)
             )
-    return Fused(encode(resolved), bias, alpha, dtype, bound.out_types)
+    return Fused(encode(_led(resolved, lead)), bias, alpha, bound.out_types[lead], lead)
+
+
+def _led(resolved: Resolved, lead: int) -> Resolved:
+    """Return an expression with one of its results before the others."""
+    if lead == 0:
+        return resolved
+    types, places = resolved.out_types, resolved.expression.outputs
+    expression = replace(resolved.expression, outputs=(places[lead], *places[:lead], *places[lead + 1 :]))
+    return replace(resolved, expression=expression, out_types=(types[lead], *types[:lead], *types[lead + 1 :]))
 
 
 def _read(names: tuple[str, ...], inputs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
@@ -125,11 +138,12 @@ def fused_product(
     results = _tile.product(
         a, b, c, **_arguments(fused, inputs, b, settings), alpha=alpha if fused.alpha == 1 else alpha * fused.alpha,
         beta=(1.0 if beta is None else beta) * fused.alpha if c is not None and fused.alpha != 1 else beta,
-        out=outs[0], options=options, stream=stream, rank=rank,
+        out=outs[fused.lead], options=options, stream=stream, rank=rank,
     )  # fmt: skip
-    made = list(results)
+    first, *others = results
+    made = [*others[: fused.lead], first, *others[fused.lead :]]
     for place, out in enumerate(outs):
-        if place and out is not None:
+        if place != fused.lead and out is not None:
             _policy.assign(out, made[place])
             made[place] = out
     return tuple(made)

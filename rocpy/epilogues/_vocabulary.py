@@ -13,8 +13,8 @@ __all__ = ["LISTED", "MEANINGS"]
 
 LISTED = (
     "arithmetic, comparisons, & | ~, where, minimum, maximum, abs, exp, log, sqrt, rsqrt, square, reciprocal, pow with "
-    "a whole or half exponent, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, clamp, clip, round, "
-    "floor, ceil, casts"
+    "a whole or half exponent, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, hardsigmoid, "
+    "hardswish, clamp, clip, round, floor, ceil, masked_fill, addcmul, lerp, casts"
 )
 # Powers up to this one are products; beyond it a chain of them says little about precision.
 _HIGHEST_POWER = 16
@@ -64,6 +64,26 @@ def _hardtanh(write: Any, input: Any, min_val: float = -1.0, max_val: float = 1.
 
 def _leaky_relu(write: Any, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002, ARG001
     return write.op("where", write.op("gt", input, 0), input, write.op("mul", input, negative_slope))
+
+
+def _hardsigmoid(write: Any, input: Any, inplace: bool = False) -> Any:  # noqa: A002, ARG001
+    return write.op("div", write.op("clamp", write.op("add", input, 3), 0, 6), 6)
+
+
+def _hardswish(write: Any, input: Any, inplace: bool = False) -> Any:  # noqa: A002, ARG001
+    return write.op("div", write.op("mul", input, write.op("clamp", write.op("add", input, 3), 0, 6)), 6)
+
+
+def _masked_fill(write: Any, input: Any, mask: Any, value: Any) -> Any:  # noqa: A002
+    return write.op("where", mask, value, input)
+
+
+def _addcmul(write: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:  # noqa: A002
+    return _add(write, input, write.op("mul", tensor1, tensor2), alpha=value)
+
+
+def _lerp(write: Any, input: Any, end: Any, weight: Any) -> Any:  # noqa: A002
+    return write.op("add", input, write.op("mul", write.op("sub", end, input), weight))
 
 
 def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
@@ -149,6 +169,11 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "relu6": lambda write, input, inplace=False: write.op("clamp", input, 0, 6),  # noqa: A006, ARG005
     "hardtanh": _hardtanh,
     "leaky_relu": _leaky_relu,
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": _hardswish,
+    "masked_fill": _masked_fill,
+    "addcmul": _addcmul,
+    "lerp": _lerp,
     "clamp": _clamp,
     "clamp_min": _clamp,
     "clamp_max": lambda write, input, max: _clamp(write, input, None, max),  # noqa: A006

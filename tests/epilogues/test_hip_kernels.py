@@ -196,6 +196,34 @@ def test_a_code_object_has_one_kernel(tmp_path, arch):
 
 
 @needs_clang
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_code_objects_run_on_the_emulator(tmp_path, rng, arch):
+    amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions")
+    shapes = {"row": (70,), "column": (3, 1), "full": (2, 3, 70), "scalar": ()}
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    x = (3 * rng.standard_normal((2, 3, 70))).astype(np.float32)
+    drawn = draw(8, seed=3)
+    code = _code.code_object(together([one for *_, one in drawn]), "k", arch, using=_code.clang(), folder=tmp_path)
+    for _names, epilogue, kernel in drawn:
+        inputs = [arrays[name] for name in kernel.inputs]
+        out = np.full(x.shape, np.nan, np.float32)
+        arguments = [x]
+        for array in inputs:
+            wide = np.broadcast_to(array, x.shape)
+            arguments += [array, *(np.int64(step // array.itemsize) for step in wide.strides)]
+        grid = kernel.grid(*x.shape)
+        extents = map(np.int64, (*x.shape, grid[2], grid[1]))
+        amdgpu.run(code, kernel.name, grid, kernel.threads, *arguments, out, *extents)
+        ((value, error),) = expressions.bounded(
+            epilogue.expression, x.astype(np.float64), 0.0, dict(zip(kernel.inputs, inputs, strict=True))
+        )
+        known = np.isfinite(error)
+        bound = np.where(known, error + 0.5 * ulp(np.abs(value) + np.where(known, error, 0), np.float32), 1.0)
+        found = compare(np.where(known, out, 0), np.where(known, value, 0), bound)
+        assert found.ok, f"{found.message}\n{epilogue}"
+
+
+@needs_clang
 def test_what_does_not_compile_is_said(tmp_path):
     with pytest.raises(rocpy.LibraryError, match="k.hip does not compile"):
         _code.code_object("this is no program", "k", "gfx942", using=_code.clang(), folder=tmp_path)

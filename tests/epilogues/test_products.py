@@ -349,3 +349,23 @@ def test_promises(arrays, reproducible):
         options={"reproducible": reproducible},
     )  # fmt: skip
     np.testing.assert_allclose(d, np.maximum(arrays["a"] @ arrays["b"], 0) * arrays["bias"], rtol=1e-5, atol=1e-5)
+
+
+def test_the_result_of_the_products_own_type_may_come_second(rng):
+    import ml_dtypes
+
+    def quantised(x, scale):
+        y = np.maximum(x, 0)
+        return (y * scale).astype("float8_e4m3fn"), y, (y * 2).astype("int8")
+
+    f = rocpy.epilogue(quantised)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((6, 5), (5, 8)))
+    inputs = {"scale": np.float32(0.5)}
+    y = np.maximum(a @ b, 0)
+    wanted = (y * 0.5).astype(ml_dtypes.float8_e4m3fn), y, np.clip(2 * y, -128, 127).astype(np.int8)
+    assert rocpy.explain(a, b, epilogue=f, epilogue_inputs=inputs).algorithm.lowering == "fused"
+    outs = tuple(np.empty_like(one) for one in wanted)
+    found = rocpy.matmul(a, b, epilogue=f, epilogue_inputs=inputs, out=outs)
+    for got, out, want in zip(found, outs, wanted, strict=True):
+        assert got is out
+        np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))

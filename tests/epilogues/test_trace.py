@@ -72,6 +72,11 @@ def test_functions_of_torch(torch):
     assert text_of(lambda x: torch.clamp(x, min=0, max=6).to(torch.int8)) == "clamp(x, 0, 6).to(int8)"
     assert text_of(lambda x: F.relu6(x)) == "clamp(x, 0, 6)"
     assert text_of(lambda x: F.leaky_relu(x, 0.1)) == "where(x > 0, x, x * 0.1)"
+    assert text_of(lambda x: F.hardswish(x)) == "x * clamp(x + 3, 0, 6) / 6"
+    assert text_of(lambda x: F.hardsigmoid(x)) == "clamp(x + 3, 0, 6) / 6"
+    assert text_of(lambda x, y: x.masked_fill(~y, -1.0)) == "where(~y, -1.0, x)"
+    assert text_of(lambda x, y: torch.addcmul(y, x, y, value=0.5)) == "y + x * y * 0.5"
+    assert text_of(lambda x, y: torch.lerp(y, x, 0.5)) == "y + (x - y) * 0.5"
     assert text_of(lambda x: torch.tensor(2.0) - x) == "2.0 - x"
     assert (
         text_of(lambda x: torch.where(x > 0, x.float(), -x).bfloat16())
