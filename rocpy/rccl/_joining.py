@@ -121,7 +121,7 @@ class Joining(Collectives):
             As for `from_env`.
         """
         deadline = monotonic() + timeout_s
-        facts = _bootstrap.LaunchFacts(rank, nranks, rank, "store")
+        facts = _bootstrap.LaunchFacts(rank, nranks, None, "store")
         board = StoreBoard(store, prefix)
         met = _bootstrap.meet_on_board(board, facts, deadline, _library.make_unique_id, _bootstrap.introduction())
         return cls._take_part(met, device, deadline, timeout_s, name)
@@ -162,7 +162,7 @@ class Joining(Collectives):
         """
         from rocpy.rccl._carried import MpiCarrier, choose_carrier
 
-        facts = _bootstrap.LaunchFacts(comm.Get_rank(), comm.Get_size(), 0, "mpi4py")
+        facts = _bootstrap.LaunchFacts(comm.Get_rank(), comm.Get_size(), None, "mpi4py")
         deadline = monotonic() + timeout_s
         met = _bootstrap.meet_on_board(
             MpiBoard(comm), facts, deadline, _library.make_unique_id, _bootstrap.introduction(), any_machine=True
@@ -212,7 +212,7 @@ class Joining(Collectives):
         if distributed is None or not distributed.is_initialized():
             raise InvalidArgumentError("group: torch.distributed is not initialised; call init_process_group first")
         chosen = distributed.group.WORLD if group is None else group
-        facts = _bootstrap.LaunchFacts(distributed.get_rank(chosen), distributed.get_world_size(chosen), 0, "torch")
+        facts = _bootstrap.LaunchFacts(distributed.get_rank(chosen), distributed.get_world_size(chosen), None, "torch")
         deadline = monotonic() + timeout_s
         met = _bootstrap.meet_on_board(
             StoreBoard(distributed.distributed_c10d._get_process_group_store(chosen), f"{chosen.group_name}/"),
