@@ -202,10 +202,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks/bench_collectives.py")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
     parser.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="for other benchmarks; here each rank has one")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="as other benchmarks have it; a rank has one")
     parser.add_argument("--only", default="", help="only groups whose name contains this")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--mpiexec", nargs="+", default=None, help="programs that start MPI; by default the one on PATH")
+    parser.add_argument("--mpiexec", nargs="+", default=None, help="what starts MPI; by default that on PATH")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--with-mpi", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -233,10 +233,12 @@ def main() -> int:
         calls = 100 if arguments.quick else SMALL_CALLS
         taken = [max(distributed.run_processes(small, SMALL_RANKS, calls, timeout_s=120.0)) for _ in range(2)]
         print(f"{calls} operations of {SMALL_RANKS} ranks: {min(taken):.2f} s")
-        rows += make_rows(case, {"rocpy": [seconds / calls * 1e6 for seconds in taken]}, calls, context, ranks=SMALL_RANKS)
+        samples = {"rocpy": [seconds / calls * 1e6 for seconds in taken]}
+        rows += make_rows(case, samples, calls, context, ranks=SMALL_RANKS)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        document = {"benchmark": "collectives", "quick": arguments.quick, "peak_gflops": {}, "notes": notes, "rows": rows}
+        document = {"benchmark": "collectives", "quick": arguments.quick, "peak_gflops": {}, "notes": notes}
+        document["rows"] = rows
         arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -61,6 +61,19 @@ def test_minilm_agrees_with_torch():
     )
 
 
+@pytest.mark.slow
+@pytest.mark.torch
+def test_program_of_the_batch_script_trains_under_torchrun():
+    script = ROOT / "examples" / "slurm" / "train.py"
+    text = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, script, "--steps", 12)
+    assert "2 ranks on" in text
+
+
+def test_batch_script_is_shell():
+    script = ROOT / "examples" / "slurm" / "train.sbatch"
+    assert subprocess.run(["bash", "-n", script], capture_output=True, text=True).stderr == ""
+
+
 @needs_model
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4])

@@ -25,7 +25,7 @@ def _root(
 
 def application() -> typer.Typer:
     """Return the application with every command of this installation."""
-    from rocpy.cli import bench, demo, doctor, info, tune
+    from rocpy.cli import bench, demo, doctor, info, rccl, tune
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_root)
@@ -34,4 +34,5 @@ def application() -> typer.Typer:
     app.command("demo")(demo.demo)
     app.command("bench")(bench.bench)
     app.add_typer(tune.application(), name="tune")
+    app.add_typer(rccl.application(), name="rccl")
     return app

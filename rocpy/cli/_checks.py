@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -33,20 +33,22 @@ class Check:
 CHECKS: list[Check] = []
 
 
-def check(level: int) -> Callable[[Callable[[Machine], Iterator[Finding]]], Callable[[Machine], Iterator[Finding]]]:
-    """Register the function as a check; its name, with blanks, is what the user reads."""
+def check(
+    level: int, checks: list[Check] = CHECKS
+) -> Callable[[Callable[[Machine], Iterator[Finding]]], Callable[[Machine], Iterator[Finding]]]:
+    """Register the function as a check, the doctor's if no other list is given; its name is what the user reads."""
 
     def register(function: Callable[[Machine], Iterator[Finding]]) -> Callable[[Machine], Iterator[Finding]]:
-        CHECKS.append(Check(function.__name__.replace("_", " "), level, function))
+        checks.append(Check(function.__name__.replace("_", " "), level, function))
         return function
 
     return register
 
 
-def examine(machine: Machine, level: int) -> list[dict[str, str | int]]:
+def examine(machine: Machine, level: int, checks: Sequence[Check] = CHECKS) -> list[dict[str, str | int]]:
     """Run the checks up to a level and return their findings as rows."""
     rows: list[dict[str, str | int]] = []
-    for item in sorted(CHECKS, key=lambda item: item.level):
+    for item in sorted(checks, key=lambda item: item.level):
         if item.level <= level:
             rows += [{"check": item.name, "level": item.level, **asdict(finding)} for finding in item.run(machine)]
     return rows

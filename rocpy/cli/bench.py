@@ -25,6 +25,7 @@ NAMES = (
     "import",
     "torch",
     "jax",
+    "collectives",
 )
 
 

@@ -17,6 +17,7 @@ from rocpy.errors import (
 from rocpy.rccl._carried import CarriedCommunicator
 from rocpy.rccl._communicator import Communicator, UniqueId, status
 from rocpy.rccl._group import group
+from rocpy.rccl._ras import diagnose, machine_status
 from rocpy.rccl._window import Window
 from rocpy.rccl._work import Work
 from rocpy.rccl.communicator import PreMulSum
@@ -36,6 +37,8 @@ __all__ = [
     "UniqueId",
     "Window",
     "Work",
+    "diagnose",
     "group",
+    "machine_status",
     "status",
 ]

@@ -21,6 +21,7 @@ from rocpy.errors import (
     UnsupportedError,
 )
 from rocpy.rccl._shapes import result_shape
+from rocpy.rccl._types import numpy_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CarriedCommunicator", "Carrier", "MpiCarrier", "TorchCarrier", "choose_carrier"]
 
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
 OPERATORS = ("sum", "prod", "max", "min", "avg")
 
 
@@ -67,13 +69,23 @@ class MpiCarrier:
     def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
         """Start a nonblocking operation of MPI's."""
         operator = {"sum": self._mpi.SUM, "prod": self._mpi.PROD, "max": self._mpi.MAX, "min": self._mpi.MIN}.get(op)
-        comm = self._comm
-        # MPI knows no float16 and no types of ml_dtypes: what only moves goes as bytes.
         given: Any
         target: Any
         given, target = (None if array is None else array.reshape(-1) for array in (x, out))
-        if kind not in ("all_reduce", "reduce", "reduce_scatter"):
+        if given is not None and target is not None and np.may_share_memory(given, target):
+            given = given.copy()  # MPI takes no aliases
+        # MPI knows no float16 and no types of ml_dtypes: sums of them are computed in float32, and what only moves goes
+        # as bytes.
+        if kind in REDUCTIONS and given.dtype.itemsize < 4 and given.dtype.kind not in "iu":
+            wide = None if target is None else np.empty(target.shape, np.float32)
+            request, _ = self.start(kind, given.astype(np.float32), wide, op, root)
+            return request, (lambda: None if wide is None else target.__setitem__(..., wide.astype(target.dtype)))
+        if kind not in REDUCTIONS:
             given, target = (None if array is None else array.view(np.uint8) for array in (given, target))
+        return self._begin(kind, given, target, operator, root), None
+
+    def _begin(self, kind: str, given: Any, target: Any, operator: Any, root: int) -> Any:
+        comm = self._comm
         if kind == "all_reduce":
             return comm.Iallreduce(given, target, operator)
         if kind == "reduce":
@@ -97,8 +109,13 @@ class MpiCarrier:
         return comm.Irecv(target, root)
 
     def test(self, request: Any) -> bool:
-        """Let MPI move, and tell."""
-        return bool(request.Test())
+        """Let MPI move, tell, and finish what is through."""
+        started, finish = request
+        if not started.Test():
+            return False
+        if finish is not None:
+            finish()
+        return True
 
 
 class TorchCarrier:
@@ -120,9 +137,7 @@ class TorchCarrier:
         if array is None:
             return None
         row = array.reshape(-1)
-        if array.dtype.name == "bfloat16":
-            return self._torch.from_numpy(row.view(np.int16)).view(self._torch.bfloat16)
-        return self._torch.from_numpy(row)
+        return _tensor_of(row)
 
     def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
         """Start an operation of the group's."""
@@ -134,7 +149,7 @@ class TorchCarrier:
             "max": dist.ReduceOp.MAX,
             "min": dist.ReduceOp.MIN,
         }
-        if kind in ("all_reduce", "reduce", "reduce_scatter"):
+        if kind in REDUCTIONS:
             # torch reduces in place, and gloo scatters no sums: the whole is reduced, and cut.
             whole = given.clone()
             work = dist.all_reduce(whole, op=operators[op], group=group, async_op=True)
@@ -222,7 +237,7 @@ class CarriedCommunicator:
         return out if out is not None else _as_kind_of(x, target)
 
     def _array(self, x: Any, name: str) -> Any:
-        view = x.detach().numpy() if type(x).__module__.startswith("torch") else np.asarray(x)
+        view = _numpy_of(x, name) if type(x).__module__.startswith("torch") else np.asarray(x)
         if not view.flags.c_contiguous:
             raise InvalidOperandError(f"{name}: is not C-contiguous; pass a contiguous copy")
         return view
@@ -346,11 +361,24 @@ class CarriedCommunicator:
         return f"rocpy.rccl.CarriedCommunicator(rank={self.rank}, nranks={self.nranks}, transport={self.transport!r})"
 
 
+def _numpy_of(tensor: Any, name: str) -> Any:
+    torch = sys.modules["torch"]
+    if tensor.device.type != "cpu":
+        raise InvalidOperandError(f"{name}: is on {tensor.device}; this communicator takes CPU memory")
+    if tensor.dtype == torch.bfloat16:
+        return tensor.detach().view(torch.int16).numpy().view(numpy_type("bfloat16"))
+    return tensor.detach().numpy()
+
+
+def _tensor_of(array: Any) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
 def _as_kind_of(x: Any, made: Any) -> Any:
-    if type(x).__module__.startswith("torch"):
-        torch = sys.modules["torch"]
-        return torch.from_numpy(made)
-    return made
+    return _tensor_of(made) if type(x).__module__.startswith("torch") else made
 
 
 def choose_carrier(

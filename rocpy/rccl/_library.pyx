@@ -6,6 +6,8 @@ from abi cimport ncclComm_t
 from libc.limits cimport INT_MIN
 from libc.string cimport memset
 
+from rocpy._core import has
+
 cdef int UNSET = INT_MIN
 
 
@@ -46,6 +48,23 @@ def group_end():
     with nogil:
         code = <int>abi.slot_ncclGroupEnd()
     return (0 if code == <int>abi.ncclInProgress else code), ("" if code == 0 else last_text(NULL))
+
+
+def machine_text():
+    """What the platform knows of the communicators of this user's other processes, as JSON; empty where it knows nothing."""
+    cdef size_t needed = 0
+    cdef bytearray text
+    cdef char* at
+    library_version()  # chooses the platform
+    if not has("rocpyExtMachineStatus"):
+        return ""
+    abi.rocpyExtMachineStatus(NULL, 0, &needed)
+    # There may be more communicators a moment later.
+    needed += 65536
+    text = bytearray(needed)
+    at = text
+    abi.rocpyExtMachineStatus(at, needed, &needed)
+    return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
 
 
 cdef abi.ncclConfig_t nonblocking_config(const char* name) noexcept:

@@ -183,3 +183,47 @@ def objects(rank, size, path):
     dist.barrier()
     dist.destroy_process_group()
     return [entry["rank"] for entry in gathered], told, ones.tolist(), received.tolist()
+
+
+def far_apart(rank, size, path):
+    """Ranks that think they are on machines of their own."""
+    import warnings
+
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+
+    import rocpy
+    from rocpy import rccl
+    from rocpy.rccl import _bootstrap
+
+    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
+    with rccl.Communicator.from_torch() as comm:
+        near = comm.all_reduce(np.ones(2)).tolist(), type(comm).__name__
+    own = _bootstrap.introduction
+    _bootstrap.introduction = lambda: own() | {"machine": f"m{rank}", "host": f"host{rank}"}
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            comm = rccl.Communicator.from_torch(timeout_s=20)
+        x = torch.arange(4.0).reshape(2, 2) + rank
+        half = torch.ones(3, dtype=torch.bfloat16)
+        results = [
+            comm.all_reduce(x).tolist(),
+            comm.all_reduce(half, op="prod").tolist(),
+            comm.reduce_scatter(x).tolist(),
+            comm.all_gather(x).shape,
+            comm.all_to_all(x).tolist(),
+            comm.broadcast(x, root=1).tolist(),
+        ]
+        told = [str(warning.message) for warning in caught if issubclass(warning.category, rocpy.RocpyWarning)]
+        kind = type(comm).__name__, comm.transport
+        comm.close()
+        try:
+            rccl.Communicator.from_torch(carrier="rccl")
+        except rccl.InvalidArgumentError as error:
+            refused = str(error)
+    finally:
+        _bootstrap.introduction = own
+    dist.destroy_process_group()
+    return near, kind, told, results, refused

@@ -214,6 +214,10 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
     mine.finished.store(signature.sequence - 1, std::memory_order_relaxed);
     mine.entered.store(signature.sequence, std::memory_order_relaxed);
   };
+  const auto tally = [&](Kind kind) {
+    std::atomic<uint64_t> &calls = mine.calls[static_cast<size_t>(kind)];
+    calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  };
   bool is_good = communicator.state.load() == ncclSuccess;
   if (is_good && communicator.is_aborting.load()) {
     is_good = communicator.fail({"aborted", ncclInvalidUsage, "the communicator was aborted", Kind::none, 0, {}, {}});
@@ -221,6 +225,7 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
   for (Operation &operation : operations) {
     const Kind kind = operation.signature.kind;
     if (!is_good) break;
+    tally(kind);
     if (kind == Kind::send || kind == Kind::recv) {
       transfers.push_back(&operation);
       continue;

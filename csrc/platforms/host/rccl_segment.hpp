@@ -40,6 +40,7 @@ enum class Kind : uint32_t {
   signal,
   wait_signal,
 };
+constexpr size_t kind_count = static_cast<size_t>(Kind::wait_signal) + 1;
 const char *name_of(Kind kind);
 
 // What a rank's call asks for. Those of one step must agree in all ranks.
@@ -83,6 +84,7 @@ struct alignas(64) RankState {
   std::atomic<Kind> kind{Kind::none};
   std::atomic<int32_t> type{0}, op{0}, root{-1};
   std::atomic<uint64_t> count{0}, entered{0}, finished{0};
+  std::atomic<uint64_t> calls[kind_count] = {};  // ever begun, by kind; written by this rank alone
 
   Signature signatures[2];  // by the parity of the sequence number
   Bell step;                // counts arrivals; others wait on it while ranks fit the processors

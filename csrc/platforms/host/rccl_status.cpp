@@ -55,12 +55,18 @@ std::string of_rank(Segment &segment, int rank, uint64_t own_process) {
     const char now = is_ours ? 'R' : process_state(pid);
     process = is_alive ? now == 'T' ? "\"stopped\"" : "\"alive\"" : "\"dead\"";
   }
+  std::string calls;
+  for (size_t kind = 1; kind < kind_count; ++kind) {
+    const uint64_t count = state.calls[kind].load(std::memory_order_relaxed);
+    if (count == 0) continue;
+    calls += (calls.empty() ? "" : ",") + quoted(name_of(static_cast<Kind>(kind))) + ":" + std::to_string(count);
+  }
   return "{\"rank\":" + std::to_string(rank) + ",\"pid\":" + std::to_string(pid) + ",\"process\":" + process +
          ",\"device\":" + std::to_string(state.device.load()) + ",\"state\":" + quoted(name_of(state.presence.load())) +
          ",\"op\":" + quoted(name_of(state.kind.load())) + ",\"seq\":" + std::to_string(entered) +
          ",\"busy\":" + (is_busy ? "true" : "false") + ",\"count\":" + std::to_string(state.count.load()) +
          ",\"dtype\":" + quoted(name_of_type(state.type.load())) +
-         ",\"step\":" + std::to_string(state.step.word.load()) + "}";
+         ",\"step\":" + std::to_string(state.step.word.load()) + ",\"calls\":{" + calls + "}}";
 }
 
 std::string of_ranks(Segment &segment, uint64_t own_process) {
