@@ -9,6 +9,13 @@
 
 #define ROCPY_PYTHON extern "C" __attribute__((device)) __attribute__((always_inline))
 
+// A function of rocpy_coop_math.h under the names that kernels call it by.
+#define ROCPY_PYTHON_MATH(name)                                                    \
+  ROCPY_PYTHON double rocpy_math_##name(double x) { return rocpy::math::name(x); } \
+  ROCPY_PYTHON float rocpy_math_##name##f(float x) {                               \
+    return static_cast<float>(rocpy::math::name(static_cast<double>(x)));          \
+  }
+
 namespace rocpy::python {
 
 ROCPY_DEVICE unsigned extent(unsigned axis) {
@@ -144,3 +151,5 @@ ROCPY_PYTHON bool rocpy_device_any(int width, bool condition) {
 ROCPY_PYTHON bool rocpy_device_all(int width, bool condition) {
   return width == 0 ? rocpy::block_all(condition) : rocpy::warp_ballot(rocpy::python::warp(width), !condition) == 0;
 }
+
+ROCPY_PYTHON float rocpy_math_powf(float x, float y) { return rocpy::math::pow(x, y); }

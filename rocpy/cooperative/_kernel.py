@@ -29,6 +29,7 @@ from rocpy.errors import (
 MOST_THREADS = 1024  # of a block, on every AMD GPU
 SHARED_LIMIT_BYTES = 65536  # of a block, on every AMD GPU but gfx950
 MOST_BLOCKS = 2**31 - 1
+_ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
 _lock = threading.RLock()
 
 
@@ -36,8 +37,8 @@ class Kernel:
     """A Python function that runs once for each thread of a grid. Made by `jit`.
 
     ``kernel[grid, block](*arguments)`` launches it, ``kernel[grid, block, stream, shared_bytes](*arguments)`` on a
-    stream and with dynamic shared memory. Grid and block are numbers or tuples of up to three. Results are there when
-    the call returns.
+    stream and with dynamic shared memory. Grid and block are numbers or tuples of up to three. On the CPU results are
+    there when the call returns; arrays on an AMD GPU make it run there, in the order of the stream.
 
     Attributes
     ----------
@@ -76,6 +77,7 @@ class Kernel:
         }
         self._launcher: Any = None
         self._launches: dict[Any, Launch] = {}
+        self._loaded: dict[Any, Any] = {}  # on devices, by types, device and threads
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -120,7 +122,17 @@ def _adapter() -> Any:
 
 
 class Launch:
-    """A kernel with its grid and block; called with the kernel's arguments."""
+    """A kernel with its grid and block; called with the kernel's arguments.
+
+    Attributes
+    ----------
+    grid, block
+        Three extents each.
+    stream
+        As given, or None.
+    shared_bytes
+        Dynamic shared memory of a block.
+    """
 
     def __init__(self, kernel: Kernel, configuration: Any) -> None:
         parts = configuration if isinstance(configuration, tuple) else (configuration,)
@@ -152,6 +164,7 @@ class Launch:
                 f"kernel {kernel.name}: {shared!r} bytes of dynamic shared memory; "
                 f"from 0 to {SHARED_LIMIT_BYTES} are possible"
             )
+        self.grid, self.block, self.shared_bytes = grid, block, int(shared)
         self._empty = 0 in grid
         self._config = _simt.Config(grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings)
         self._address = self._config.address
@@ -159,6 +172,11 @@ class Launch:
     def __call__(self, *arguments: Any) -> None:
         """Run the grid on the arguments, to its end."""
         kernel = self._kernel
+        if not _ON_CPU.issuperset(map(type, arguments)) and (index := _device_of(arguments)) is not None:
+            _check_count(kernel, len(arguments))
+            if not self._empty:
+                _on_device().launch(kernel, self, arguments, index)
+            return
         launcher = kernel.launcher
         if self.stream is not None:
             _wait_for(self.stream)
@@ -169,6 +187,17 @@ class Launch:
         error = launcher(self._address, *values)
         if error:
             _raise(kernel, _simt.take_error(error))
+
+
+def _on_device() -> Any:
+    from rocpy.cooperative import _on_device
+
+    return _on_device
+
+
+def _device_of(arguments: tuple[Any, ...]) -> int | None:
+    index: int | None = _on_device().device_of(arguments)
+    return index
 
 
 def _check_count(kernel: Kernel, count: int) -> None:
@@ -232,7 +261,7 @@ def _value_of(kernel: Kernel, index: int, argument: Any) -> Any:
 def _from_torch(kernel: Kernel, name: str, tensor: Any) -> np.ndarray:
     if tensor.device.type != "cpu":
         raise UnsupportedError(
-            f"kernel {kernel.name}: {name} is on {tensor.device}; kernels run on the CPU, pass {name}.cpu()"
+            f"kernel {kernel.name}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()"
         )
     if tensor.requires_grad:
         raise InvalidOperandError(

@@ -23,9 +23,32 @@ _FUNCTORS = {"+": "Plus", "*": "Times", "min": "Min", "max": "Max", "&": "And", 
 _INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
 
 
+# Functions of numbers: those that the device library has, of both types or of doubles alone, and LLVM's own.
+_OF_BOTH = "erf|expm1|log1p|sinh|cosh|tanh|tan|sin|cos"
+_OF_DOUBLES = "exp|exp2|log|log2|log10"
+_LIBRARY = (
+    (re.compile(rf'@"?(?:llvm\.)?({_OF_BOTH})(?:\.f64)?"?(?=\()'), r"@rocpy_math_\1"),
+    (re.compile(rf'@"?(?:llvm\.({_OF_BOTH})\.f32|({_OF_BOTH})f)"?(?=\()'), r"@rocpy_math_\1\2f"),
+    (re.compile(rf'@"?(?:llvm\.({_OF_DOUBLES})\.f64|({_OF_DOUBLES}))"?(?=\()'), r"@rocpy_math_\1\2"),
+    (re.compile(r'@"?(?:llvm\.pow\.f32|powf)"?(?=\()'), "@rocpy_math_powf"),
+    (re.compile(r'@"(sqrt|floor|ceil|trunc)"(?=\()'), r"@llvm.\1.f64"),
+    (re.compile(r'@"(sqrt|floor|ceil|trunc)f"(?=\()'), r"@llvm.\1.f32"),
+    (re.compile(rf'@"?(?:llvm\.)?({_OF_DOUBLES})f"?(?=\()'), r"@llvm.\1.f32"),
+)
+_MATH_USED = re.compile(rf"@rocpy_math_({_OF_BOTH}|{_OF_DOUBLES})f?\(")
+
+
+def with_library_names(text: str) -> str:
+    """Return a module in which functions of numbers have the names of LLVM's intrinsics or of the device library."""
+    for pattern, name in _LIBRARY:
+        text = pattern.sub(name, text)
+    return text
+
+
 def source_for(text: str) -> str:
     """Return the C++ of the functions that a kernel's modules call."""
-    return "\n".join(_SOURCES[name] for name in sorted(set(_USED.findall(text))))
+    lines = [f"ROCPY_PYTHON_MATH({name})" for name in sorted(set(_MATH_USED.findall(text)))]
+    return "\n".join(lines + [_SOURCES[name] for name in sorted(set(_USED.findall(text)))])
 
 
 def _cpp_type(context: Any, dtype: types.Type) -> str:

@@ -109,7 +109,10 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
     """
     with _lock:
         compiled = _front_end(kernel, arguments)
-        modules = [*compiled.library.all_modules(), _entry(kernel, compiled, arguments, threads)]
+        modules = [
+            *map(numba_amdgpu_library.with_library_names, compiled.library.all_modules()),
+            _entry(kernel, compiled, arguments, threads),
+        ]
         text = "\n".join(modules)
         slots = max((int(each) for each in _SLOTS.findall(text)), default=0) * threads
         modules.append(f"@rocpy_slots = addrspace(3) global [{max(slots, 1)} x i8] undef, align 16\n")

@@ -152,6 +152,20 @@ def much_shared(x, out):
     out[coop.threadIdx.x] = held[coop.threadIdx.x ^ 1]
 
 
+@coop.jit
+def with_functions(x, out):
+    i = coop.threadIdx.x
+    out[i] = math.exp(x[i]) + np.log(x[i]) * math.sqrt(x[i]) - math.sin(x[i]) + math.tanh(x[i]) / math.erf(x[i])
+    out[i] += math.floor(x[i]) + math.fabs(x[i]) + math.log1p(x[i])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_numbers(dtype):
+    code = coop.compile(with_functions, f"void({dtype}[::1],{dtype}[::1])")
+    assert code.info.scratch_bytes == 0
+    assert "s_swappc" not in code.assembly
+
+
 @pytest.mark.parametrize(
     ("kernel", "error", "told"),
     [

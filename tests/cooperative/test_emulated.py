@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""Code objects of the primitives, run by the emulator of AMD's instructions, give the bits of the CPU."""
+
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+from device_kernels import CALLS, make
+
+from rocpy import cooperative as coop
+
+amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ziglang") is None, reason="no compiler and linker for AMD GPUs: pip install ziglang"
+)
+WARP_SIZES = {"gfx942": 64, "gfx1201": 32}
+FEW = ("sum", "exclusive_scan", "scan_items", "load", "shuffle", "broadcast", "ballot", "topk_max_keys", "histogram")
+
+
+def values(dtype, count, seed):
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0, 20, count, dtype=dtype)
+    x = np.round(rng.standard_normal(count) * 8).astype(dtype) / 7  # some are equal
+    x[::17] = -0.0
+    return x.astype(dtype)
+
+
+def flat(array):
+    return (array, *array.shape, *array.strides)
+
+
+def compare(name, arch, dtype="float32", width=0, threads=200, blocks=2):
+    kernel = make(name, dtype, width, WARP_SIZES[arch])
+    x, n = values(dtype, 4 * threads * blocks, threads + width), threads * 4 - 3 if name in ("load", "store") else 11
+    expected, seen = np.zeros_like(x), np.zeros_like(x)
+    kernel[blocks, threads](x, expected, n)
+    room = 64 * math.ceil(threads / 64)
+    code = coop.compile(kernel, f"void({dtype}[::1],{dtype}[::1],int64)", arch, threads=room)
+    amdgpu.run(code.code, code.name, blocks, threads, *flat(x), *flat(seen), n)
+    differ = np.flatnonzero(seen.view(np.uint8) != expected.view(np.uint8)) // x.itemsize
+    assert not differ.size, (differ[:8], seen[differ[:8]], expected[differ[:8]])
+
+
+@pytest.mark.parametrize("arch", WARP_SIZES)
+@pytest.mark.parametrize("name", FEW)
+def test_primitive(name, arch):
+    compare(name, arch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [0, 8, 32])
+@pytest.mark.parametrize("threads", [1, 30, 64, 100, 256, 1000])
+@pytest.mark.parametrize("arch", WARP_SIZES)
+@pytest.mark.parametrize("name", CALLS)
+def test_every_primitive(name, arch, threads, width):
+    if threads * (width or threads) < 12:
+        pytest.skip("the kernels take a value of rank 2, and five of the keys")
+    compare(name, arch, width=width, threads=threads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "float64"])
+@pytest.mark.parametrize("arch", WARP_SIZES)
+@pytest.mark.parametrize("name", ["sum", "max", "reduce", "scan_items", "shuffle", "exchange", "merge_sort_keys"])
+def test_types(name, arch, dtype):
+    compare(name, arch, dtype)
+
+
+@coop.jit
+def functions(x, out):
+    i = coop.threadIdx.x
+    out[0, i] = math.exp(x[i])
+    out[1, i] = math.log(x[i])
+    out[2, i] = math.sin(x[i])
+    out[3, i] = math.tanh(x[i])
+    out[4, i] = math.erf(x[i])
+    out[5, i] = math.sqrt(x[i])
+    out[6, i] = math.log1p(x[i])
+    out[7, i] = math.cos(x[i])
+
+
+@pytest.mark.parametrize("arch", WARP_SIZES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_numbers(arch, dtype):
+    x = np.random.default_rng(5).uniform(0.01, 8, 64).astype(dtype)
+    out = np.zeros((8, 64), dtype)
+    code = coop.compile(functions, f"void({dtype}[::1],{dtype}[:,::1])", arch, threads=64)
+    amdgpu.run(code.code, code.name, 1, 64, *flat(x), *flat(out))
+    wide = x.astype(np.longdouble)
+    expected = [np.exp(wide), np.log(wide), np.sin(wide), np.tanh(wide), [math.erf(v) for v in x], np.sqrt(wide)]
+    expected += [np.log1p(wide), np.cos(wide)]
+    for seen, wanted in zip(out, expected, strict=True):
+        error = np.abs(seen - np.asarray(wanted, np.longdouble))
+        assert (error <= 14 * np.spacing(np.abs(np.asarray(wanted)).astype(dtype))).all(), error.max()
