@@ -23,8 +23,8 @@ constexpr unsigned power_of_two(unsigned n) {
 // LDS for one value of each wave, or of each thread. One variable for each type and number: primitives end with a
 // barrier, so that the next one may use it again.
 template <class T, unsigned Count>
-ROCPY_DEVICE T *shared_slots() {
-  ROCPY_SHARED alignas(16) static unsigned char storage[Count * sizeof(T)];
+COOP_DEVICE T *shared_slots() {
+  COOP_SHARED alignas(16) static unsigned char storage[Count * sizeof(T)];
   return reinterpret_cast<T *>(storage);
 }
 
@@ -33,8 +33,8 @@ constexpr unsigned warps_of() {
   return X == 0 ? kMostWarps : (X * Y * Z + kWarp - 1) / kWarp;
 }
 
-ROCPY_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
-ROCPY_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / kWarp); }
+COOP_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
+COOP_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / kWarp); }
 
 }  // namespace detail
 
@@ -51,21 +51,21 @@ struct Scanned {
 
 // The result is that of the first `valid` ranks. Defined in every thread.
 template <class T, class Op>
-ROCPY_DEVICE T warp_reduce(Warp warp, T value, Op op, unsigned valid) {
+COOP_DEVICE T warp_reduce(Warp warp, T value, Op op, unsigned valid) {
   const unsigned rank = warp.rank();
   value = lanes::reduce(value, rank, warp.width, valid, false, op);
   return warp.width == kWarp ? lanes::from_first(value) : lanes::from(value, lanes::own() & ~(warp.width - 1));
 }
 
 template <class T, unsigned Width = kWarp, class Op>
-ROCPY_DEVICE T warp_reduce(T value, Op op) {
+COOP_DEVICE T warp_reduce(T value, Op op) {
   const unsigned lane = lanes::own();
   value = lanes::reduce(value, lane & (Width - 1), Width, Width, true, op);
   return Width == kWarp ? lanes::from_first(value) : lanes::from(value, lane & ~(Width - 1));
 }
 
 template <class T, class Op>
-ROCPY_DEVICE Scanned<T> warp_scan(Warp warp, T value, Op op, unsigned size) {
+COOP_DEVICE Scanned<T> warp_scan(Warp warp, T value, Op op, unsigned size) {
   const unsigned lane = lanes::own();
   Scanned<T> scanned;
   scanned.inclusive = lanes::scan(value, lane, warp.width, op);
@@ -75,19 +75,19 @@ ROCPY_DEVICE Scanned<T> warp_scan(Warp warp, T value, Op op, unsigned size) {
 }
 
 template <class T, unsigned Width = kWarp, class Op>
-ROCPY_DEVICE T warp_inclusive_scan(T value, Op op) {
+COOP_DEVICE T warp_inclusive_scan(T value, Op op) {
   return lanes::scan(value, lanes::own(), Width, op);
 }
 
 template <class T, unsigned Width = kWarp, class Op>
-ROCPY_DEVICE T warp_exclusive_scan(T value, Op op, T initial) {
+COOP_DEVICE T warp_exclusive_scan(T value, Op op, T initial) {
   const Scanned<T> scanned = warp_scan(Warp{Width}, value, op, Width);
   const T before = op(initial, scanned.before);
   return (lanes::own() & (Width - 1)) ? before : initial;
 }
 
 // Bit r belongs to rank r of the warp.
-ROCPY_DEVICE unsigned long long warp_ballot(Warp warp, bool condition) {
+COOP_DEVICE unsigned long long warp_ballot(Warp warp, bool condition) {
   const unsigned long long mask = lanes::ballot(condition);
   const unsigned first = lanes::own() & ~(warp.width - 1);
   return warp.width == 64 ? mask : (mask >> first) & ((1ull << warp.width) - 1);
@@ -95,7 +95,7 @@ ROCPY_DEVICE unsigned long long warp_ballot(Warp warp, bool condition) {
 
 // Ranks of the warp whose value is the thread's own. One turn for each different value of the wave.
 template <class T>
-ROCPY_DEVICE unsigned long long warp_match(Warp warp, T value) {
+COOP_DEVICE unsigned long long warp_match(Warp warp, T value) {
   unsigned long long mine = 0;
   bool open = true;
   while (open) {
@@ -112,7 +112,7 @@ ROCPY_DEVICE unsigned long long warp_match(Warp warp, T value) {
 
 // A source outside the warp gives the thread its own value.
 template <class T>
-ROCPY_DEVICE T warp_shuffle(Warp warp, T value, long long source, unsigned size) {
+COOP_DEVICE T warp_shuffle(Warp warp, T value, long long source, unsigned size) {
   const unsigned lane = lanes::own();
   const bool inside = source >= 0 && source < static_cast<long long>(size);
   return lanes::from(value, inside ? (lane & ~(warp.width - 1)) + static_cast<unsigned>(source) : lane);
@@ -122,7 +122,7 @@ ROCPY_DEVICE T warp_shuffle(Warp warp, T value, long long source, unsigned size)
 
 // The result is that of the first `valid` ranks. Defined in every thread.
 template <class T, unsigned X = 0, unsigned Y = 1, unsigned Z = 1, class Op>
-ROCPY_DEVICE T block_reduce(T value, Op op, unsigned valid) {
+COOP_DEVICE T block_reduce(T value, Op op, unsigned valid) {
   using Threads = Block<X, Y, Z>;
   constexpr unsigned slots = detail::warps_of<X, Y, Z>();
   const unsigned lane = lanes::own(), warp = detail::warp_of(Threads::rank());
@@ -145,28 +145,28 @@ ROCPY_DEVICE T block_reduce(T value, Op op, unsigned valid) {
 }
 
 template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1, class Op>
-ROCPY_DEVICE T block_reduce(T value, Op op) {
+COOP_DEVICE T block_reduce(T value, Op op) {
   return block_reduce<T, X, Y, Z>(value, op, Block<X, Y, Z>::size());
 }
 
 template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1>
-ROCPY_DEVICE T block_sum(T value) {
+COOP_DEVICE T block_sum(T value) {
   return block_reduce<T, X, Y, Z>(value, Plus{});
 }
 
 template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1>
-ROCPY_DEVICE T block_min(T value) {
+COOP_DEVICE T block_min(T value) {
   return block_reduce<T, X, Y, Z>(value, Min{});
 }
 
 template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1>
-ROCPY_DEVICE T block_max(T value) {
+COOP_DEVICE T block_max(T value) {
   return block_reduce<T, X, Y, Z>(value, Max{});
 }
 
 // Joins the waves' scans. At level k, a wave with bit k set takes what the 2^k waves to its left end with.
 template <class T, unsigned X = 0, unsigned Y = 1, unsigned Z = 1, class Op>
-ROCPY_DEVICE Scanned<T> block_scan(T value, Op op) {
+COOP_DEVICE Scanned<T> block_scan(T value, Op op) {
   using Threads = Block<X, Y, Z>;
   constexpr unsigned slots = detail::warps_of<X, Y, Z>();
   const unsigned size = Threads::size(), lane = lanes::own(), warp = detail::warp_of(Threads::rank());
@@ -207,23 +207,23 @@ ROCPY_DEVICE Scanned<T> block_scan(T value, Op op) {
 }
 
 template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1, class Op>
-ROCPY_DEVICE T block_inclusive_scan(T value, Op op) {
+COOP_DEVICE T block_inclusive_scan(T value, Op op) {
   return block_scan<T, X, Y, Z>(value, op).inclusive;
 }
 
 template <class T, unsigned X, unsigned Y = 1, unsigned Z = 1, class Op>
-ROCPY_DEVICE T block_exclusive_scan(T value, Op op, T initial) {
+COOP_DEVICE T block_exclusive_scan(T value, Op op, T initial) {
   const Scanned<T> scanned = block_scan<T, X, Y, Z>(value, op);
   const T before = op(initial, scanned.before);
   return Block<X, Y, Z>::rank() == 0 ? initial : before;
 }
 
-ROCPY_DEVICE bool block_any(bool condition) { return block_reduce<int>(condition, Or{}, Block<>::size()) != 0; }
-ROCPY_DEVICE bool block_all(bool condition) { return block_reduce<int>(condition, And{}, Block<>::size()) != 0; }
+COOP_DEVICE bool block_any(bool condition) { return block_reduce<int>(condition, Or{}, Block<>::size()) != 0; }
+COOP_DEVICE bool block_all(bool condition) { return block_reduce<int>(condition, And{}, Block<>::size()) != 0; }
 
 // The value of one thread, in every thread.
 template <class T>
-ROCPY_DEVICE T block_broadcast(T value, unsigned source, unsigned rank) {
+COOP_DEVICE T block_broadcast(T value, unsigned source, unsigned rank) {
   T *shared = detail::shared_slots<T, 1>();
   if (rank == source) *shared = value;
   barrier();
@@ -234,7 +234,7 @@ ROCPY_DEVICE T block_broadcast(T value, unsigned source, unsigned rank) {
 
 // A source outside the block gives the thread its own value. LDS for a value of each thread.
 template <class T, unsigned Threads = COOP_MOST_THREADS>
-ROCPY_DEVICE T block_shuffle(T value, long long source, unsigned rank, unsigned size) {
+COOP_DEVICE T block_shuffle(T value, long long source, unsigned rank, unsigned size) {
   T *shared = detail::shared_slots<T, Threads>();
   shared[rank] = value;
   barrier();

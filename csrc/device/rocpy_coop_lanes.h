@@ -3,8 +3,8 @@
 // builtins alone.
 #pragma once
 
-#define ROCPY_DEVICE __attribute__((device)) __attribute__((always_inline)) inline
-#define ROCPY_SHARED __attribute__((shared))
+#define COOP_DEVICE __attribute__((device)) __attribute__((always_inline)) inline
+#define COOP_SHARED __attribute__((shared))
 
 // Lanes of a wave: 64 on GCN and CDNA, 32 on RDNA unless the build says otherwise (-mwavefrontsize64).
 #ifndef COOP_WARP_SIZE
@@ -29,45 +29,45 @@ constexpr unsigned kMostWarps = (COOP_MOST_THREADS + kWarp - 1) / kWarp;
 // with one of the caller's: the bits are those of the CPU runtime.
 struct Plus {
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
 #pragma clang fp contract(off)
     return static_cast<T>(a + b);
   }
 };
 struct Times {
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
 #pragma clang fp contract(off)
     return static_cast<T>(a * b);
   }
 };
 struct Min {  // a NaN wins: it is the one value that differs from itself
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
     return (a < b || a != a) ? a : b;
   }
 };
 struct Max {
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
     return (a > b || a != a) ? a : b;
   }
 };
 struct And {
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
     return static_cast<T>(a & b);
   }
 };
 struct Or {
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
     return static_cast<T>(a | b);
   }
 };
 struct Xor {
   template <class T>
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
     return static_cast<T>(a ^ b);
   }
 };
@@ -76,7 +76,7 @@ namespace lanes {
 
 // Moves are made of 32-bit words: a value of any trivially copyable type is cut into them.
 template <class Move, class T>
-ROCPY_DEVICE T by_words(T value, Move move) {
+COOP_DEVICE T by_words(T value, Move move) {
   constexpr unsigned count = (sizeof(T) + 3) / 4;
   unsigned words[count] = {};
   __builtin_memcpy(words, &value, sizeof(T));
@@ -88,12 +88,12 @@ ROCPY_DEVICE T by_words(T value, Move move) {
 
 template <int Control>
 struct Dpp {  // lanes without a source get zero, so that the compiler may fuse the move with the operation that follows
-  ROCPY_DEVICE unsigned operator()(unsigned word) const {
+  COOP_DEVICE unsigned operator()(unsigned word) const {
     return __builtin_amdgcn_update_dpp(0, word, Control, 0xf, 0xf, true);
   }
 };
 struct FromOtherRow {  // lane i gets lane i ^ 16
-  ROCPY_DEVICE unsigned operator()(unsigned word) const {
+  COOP_DEVICE unsigned operator()(unsigned word) const {
 #if defined(__GFX9__) || !defined(__AMDGCN__)
     return __builtin_amdgcn_ds_swizzle(word, 0x401f);
 #else
@@ -103,42 +103,42 @@ struct FromOtherRow {  // lane i gets lane i ^ 16
 };
 struct FromLane {  // of each lane's own choice
   unsigned lane;
-  ROCPY_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_ds_bpermute(lane << 2, word); }
+  COOP_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_ds_bpermute(lane << 2, word); }
 };
 struct FromUniformLane {
   unsigned lane;
-  ROCPY_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_readlane(word, lane); }
+  COOP_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_readlane(word, lane); }
 };
 struct FromFirstLane {
-  ROCPY_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_readfirstlane(word); }
+  COOP_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_readfirstlane(word); }
 };
 
 template <int Distance, class T>
-ROCPY_DEVICE T down(T value) {  // within a row of 16: lane i gets lane i + Distance
+COOP_DEVICE T down(T value) {  // within a row of 16: lane i gets lane i + Distance
   return by_words(value, Dpp<0x100 + Distance>{});
 }
 template <int Distance, class T>
-ROCPY_DEVICE T up(T value) {  // within a row of 16: lane i gets lane i - Distance
+COOP_DEVICE T up(T value) {  // within a row of 16: lane i gets lane i - Distance
   return by_words(value, Dpp<0x110 + Distance>{});
 }
 template <class T>
-ROCPY_DEVICE T other_row(T value) {
+COOP_DEVICE T other_row(T value) {
   return by_words(value, FromOtherRow{});
 }
 template <class T>
-ROCPY_DEVICE T from(T value, unsigned lane) {
+COOP_DEVICE T from(T value, unsigned lane) {
   return by_words(value, FromLane{lane});
 }
 template <class T>
-ROCPY_DEVICE T from_uniform(T value, unsigned lane) {
+COOP_DEVICE T from_uniform(T value, unsigned lane) {
   return by_words(value, FromUniformLane{lane});
 }
 template <class T>
-ROCPY_DEVICE T from_first(T value) {
+COOP_DEVICE T from_first(T value) {
   return by_words(value, FromFirstLane{});
 }
 
-ROCPY_DEVICE unsigned own() {
+COOP_DEVICE unsigned own() {
 #if COOP_WARP_SIZE == 64
   return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
 #else
@@ -146,7 +146,7 @@ ROCPY_DEVICE unsigned own() {
 #endif
 }
 
-ROCPY_DEVICE unsigned long long ballot(bool condition) {
+COOP_DEVICE unsigned long long ballot(bool condition) {
 #if COOP_WARP_SIZE == 64
   return __builtin_amdgcn_ballot_w64(condition);
 #else
@@ -156,7 +156,7 @@ ROCPY_DEVICE unsigned long long ballot(bool condition) {
 
 // One step of a reduction: rank r combines with rank r + Distance, where that is below the limit.
 template <int Distance, class T, class Op>
-ROCPY_DEVICE T reduce_step(T value, T other, unsigned rank, unsigned limit, bool whole, Op op) {
+COOP_DEVICE T reduce_step(T value, T other, unsigned rank, unsigned limit, bool whole, Op op) {
   if (whole || rank + Distance < limit) value = op(value, other);
   return value;
 }
@@ -164,7 +164,7 @@ ROCPY_DEVICE T reduce_step(T value, T other, unsigned rank, unsigned limit, bool
 // Reduction of aligned runs of `width` lanes into the first lane of each: neighbours, then neighbours of those. `limit`
 // ranks of the run take part. Lanes that are no longer first of anything hold what nobody reads.
 template <class T, class Op>
-ROCPY_DEVICE T reduce(T value, unsigned rank, unsigned width, unsigned limit, bool whole, Op op) {
+COOP_DEVICE T reduce(T value, unsigned rank, unsigned width, unsigned limit, bool whole, Op op) {
   if (width > 1) value = reduce_step<1>(value, down<1>(value), rank, limit, whole, op);
   if (width > 2) value = reduce_step<2>(value, down<2>(value), rank, limit, whole, op);
   if (width > 4) value = reduce_step<4>(value, down<4>(value), rank, limit, whole, op);
@@ -177,7 +177,7 @@ ROCPY_DEVICE T reduce(T value, unsigned rank, unsigned width, unsigned limit, bo
 }
 
 template <int Distance, class T, class Op>
-ROCPY_DEVICE T scan_step(T value, unsigned row_rank, Op op) {
+COOP_DEVICE T scan_step(T value, unsigned row_rank, Op op) {
   const T left = up<Distance>(value);
   if (row_rank >= Distance) value = op(left, value);
   return value;
@@ -185,7 +185,7 @@ ROCPY_DEVICE T scan_step(T value, unsigned row_rank, Op op) {
 
 // Inclusive scan of aligned runs of `width` lanes: rows of 16 by doubling distances, then pairs of rows, of pairs.
 template <class T, class Op>
-ROCPY_DEVICE T scan(T value, unsigned lane, unsigned width, Op op) {
+COOP_DEVICE T scan(T value, unsigned lane, unsigned width, Op op) {
   const unsigned row_rank = lane & (width < 16 ? width - 1 : 15);
   if (width > 1) value = scan_step<1>(value, row_rank, op);
   if (width > 2) value = scan_step<2>(value, row_rank, op);
@@ -212,14 +212,14 @@ ROCPY_DEVICE T scan(T value, unsigned lane, unsigned width, Op op) {
 }  // namespace lanes
 
 // Waits for the block; what its threads wrote before, to any memory, is seen by all after.
-ROCPY_DEVICE void barrier() {
+COOP_DEVICE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
 // Lanes of a wave run together: only the compiler, and the memory's order, have to be told.
-ROCPY_DEVICE void warp_barrier() {
+COOP_DEVICE void warp_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
@@ -228,12 +228,12 @@ ROCPY_DEVICE void warp_barrier() {
 // A block whose extents the compiler knows, or, with zeros, reads when the kernel runs.
 template <unsigned X = 0, unsigned Y = 1, unsigned Z = 1>
 struct Block {
-  ROCPY_DEVICE static unsigned size() {
+  COOP_DEVICE static unsigned size() {
     if (X != 0) return X * Y * Z;
     return __builtin_amdgcn_workgroup_size_x() * __builtin_amdgcn_workgroup_size_y() *
            __builtin_amdgcn_workgroup_size_z();
   }
-  ROCPY_DEVICE static unsigned rank() {  // x fastest, as lanes are numbered
+  COOP_DEVICE static unsigned rank() {  // x fastest, as lanes are numbered
     const unsigned x = X != 0 ? X : __builtin_amdgcn_workgroup_size_x();
     const unsigned y = X != 0 ? Y : __builtin_amdgcn_workgroup_size_y();
     unsigned rank = __builtin_amdgcn_workitem_id_x();
@@ -245,8 +245,8 @@ struct Block {
 // An aligned run of lanes; the last one of a block may be short.
 struct Warp {
   unsigned width;
-  ROCPY_DEVICE unsigned rank() const { return lanes::own() & (width - 1); }
-  ROCPY_DEVICE unsigned size(unsigned block_rank, unsigned block_size) const {
+  COOP_DEVICE unsigned rank() const { return lanes::own() & (width - 1); }
+  COOP_DEVICE unsigned size(unsigned block_rank, unsigned block_size) const {
     const unsigned left = block_size - (block_rank & ~(width - 1));
     return left < width ? left : width;
   }

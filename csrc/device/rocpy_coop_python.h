@@ -7,18 +7,18 @@
 #include "rocpy_coop.h"
 #include "rocpy_coop_math.h"
 
-#define ROCPY_PYTHON extern "C" __attribute__((device)) __attribute__((always_inline))
+#define COOP_PYTHON extern "C" __attribute__((device)) __attribute__((always_inline))
 
 // A function of rocpy_coop_math.h under the names that kernels call it by.
-#define ROCPY_PYTHON_MATH(name)                                                    \
-  ROCPY_PYTHON double rocpy_math_##name(double x) { return rocpy::math::name(x); } \
-  ROCPY_PYTHON float rocpy_math_##name##f(float x) {                               \
-    return static_cast<float>(rocpy::math::name(static_cast<double>(x)));          \
+#define COOP_PYTHON_MATH(name)                                                    \
+  COOP_PYTHON double rocpy_math_##name(double x) { return rocpy::math::name(x); } \
+  COOP_PYTHON float rocpy_math_##name##f(float x) {                               \
+    return static_cast<float>(rocpy::math::name(static_cast<double>(x)));         \
   }
 
 namespace rocpy::python {
 
-ROCPY_DEVICE unsigned extent(unsigned axis) {
+COOP_DEVICE unsigned extent(unsigned axis) {
   return axis == 0   ? __builtin_amdgcn_workgroup_size_x()
          : axis == 1 ? __builtin_amdgcn_workgroup_size_y()
                      : __builtin_amdgcn_workgroup_size_z();
@@ -27,26 +27,26 @@ ROCPY_DEVICE unsigned extent(unsigned axis) {
 // What a launch puts behind the kernel's own arguments (code object version 5).
 constexpr unsigned kBlockCountWord = 0;
 constexpr unsigned kDynamicLdsWord = 30;
-ROCPY_DEVICE unsigned hidden(unsigned word) { return ((const unsigned *)__builtin_amdgcn_implicitarg_ptr())[word]; }
+COOP_DEVICE unsigned hidden(unsigned word) { return ((const unsigned *)__builtin_amdgcn_implicitarg_ptr())[word]; }
 
 extern "C" __attribute__((device)) __attribute__((shared)) unsigned char rocpy_device_dynamic[];
 
 // A warp of Python's: its width may be known only when the kernel runs.
-ROCPY_DEVICE Warp warp(unsigned width) { return Warp{width}; }
-ROCPY_DEVICE unsigned rank_in(unsigned width) { return width == 0 ? Block<>::rank() : warp(width).rank(); }
-ROCPY_DEVICE unsigned size_of(unsigned width) {
+COOP_DEVICE Warp warp(unsigned width) { return Warp{width}; }
+COOP_DEVICE unsigned rank_in(unsigned width) { return width == 0 ? Block<>::rank() : warp(width).rank(); }
+COOP_DEVICE unsigned size_of(unsigned width) {
   return width == 0 ? Block<>::size() : warp(width).size(Block<>::rank(), Block<>::size());
 }
 
 template <class T, class Op>
-ROCPY_DEVICE void reduce(T *value, int width, long long valid, Op op) {
+COOP_DEVICE void reduce(T *value, int width, long long valid, Op op) {
   const unsigned size = size_of(width);
   const unsigned limit = valid < 0 ? 0 : valid < static_cast<long long>(size) ? static_cast<unsigned>(valid) : size;
   *value = width == 0 ? block_reduce<T>(*value, op, limit) : warp_reduce(warp(width), *value, op, limit);
 }
 
 template <class T, class Op>
-ROCPY_DEVICE void scan(T *value, T *before, T *total, int width, Op op) {
+COOP_DEVICE void scan(T *value, T *before, T *total, int width, Op op) {
   const Scanned<T> scanned =
       width == 0 ? block_scan<T>(*value, op) : warp_scan(warp(width), *value, op, size_of(width));
   *value = scanned.inclusive;
@@ -55,7 +55,7 @@ ROCPY_DEVICE void scan(T *value, T *before, T *total, int width, Op op) {
 }
 
 template <class T>
-ROCPY_DEVICE void shuffle(T *value, int width, long long source) {
+COOP_DEVICE void shuffle(T *value, int width, long long source) {
   if (width == 0) {
     *value = block_shuffle<T>(*value, source, Block<>::rank(), Block<>::size());
   } else {
@@ -64,7 +64,7 @@ ROCPY_DEVICE void shuffle(T *value, int width, long long source) {
 }
 
 template <class T>
-ROCPY_DEVICE void broadcast(T *value, int width, long long source) {
+COOP_DEVICE void broadcast(T *value, int width, long long source) {
   if (width == 0) {
     *value = block_broadcast(*value, static_cast<unsigned>(source), Block<>::rank());
   } else {
@@ -75,7 +75,7 @@ ROCPY_DEVICE void broadcast(T *value, int width, long long source) {
 // An operator that Python defines: the compiled function is linked in and becomes part of the kernel.
 template <class T, void (*Function)(T *, const T *, const T *)>
 struct Operator {
-  ROCPY_DEVICE T operator()(T a, T b) const {
+  COOP_DEVICE T operator()(T a, T b) const {
     T result = a;
     Function(&result, &a, &b);
     return result;
@@ -91,7 +91,7 @@ struct alignas(Alignment) Bytes {
 }  // namespace rocpy::python
 
 // Words of rocpy_simt_state (csrc/simt/simt.h), by their number.
-ROCPY_PYTHON int rocpy_device_word(int word) {
+COOP_PYTHON int rocpy_device_word(int word) {
   switch (word) {
     case 0:
       return static_cast<int>(__builtin_amdgcn_workitem_id_x());
@@ -124,9 +124,9 @@ ROCPY_PYTHON int rocpy_device_word(int word) {
   }
 }
 
-ROCPY_PYTHON int rocpy_device_group_size(int width) { return static_cast<int>(rocpy::python::size_of(width)); }
+COOP_PYTHON int rocpy_device_group_size(int width) { return static_cast<int>(rocpy::python::size_of(width)); }
 
-ROCPY_PYTHON void rocpy_device_barrier(int width) {
+COOP_PYTHON void rocpy_device_barrier(int width) {
   if (width == 0) {
     rocpy::barrier();
   } else {
@@ -134,22 +134,22 @@ ROCPY_PYTHON void rocpy_device_barrier(int width) {
   }
 }
 
-ROCPY_PYTHON unsigned char *rocpy_device_dynamic_shared() { return rocpy::python::rocpy_device_dynamic; }
+COOP_PYTHON unsigned char *rocpy_device_dynamic_shared() { return rocpy::python::rocpy_device_dynamic; }
 
-ROCPY_PYTHON long long rocpy_device_dynamic_shared_bytes() {
+COOP_PYTHON long long rocpy_device_dynamic_shared_bytes() {
   return rocpy::python::hidden(rocpy::python::kDynamicLdsWord);
 }
 
-ROCPY_PYTHON unsigned long long rocpy_device_ballot(int width, bool condition) {
+COOP_PYTHON unsigned long long rocpy_device_ballot(int width, bool condition) {
   return rocpy::warp_ballot(rocpy::python::warp(width), condition);
 }
 
-ROCPY_PYTHON bool rocpy_device_any(int width, bool condition) {
+COOP_PYTHON bool rocpy_device_any(int width, bool condition) {
   return width == 0 ? rocpy::block_any(condition) : rocpy::warp_ballot(rocpy::python::warp(width), condition) != 0;
 }
 
-ROCPY_PYTHON bool rocpy_device_all(int width, bool condition) {
+COOP_PYTHON bool rocpy_device_all(int width, bool condition) {
   return width == 0 ? rocpy::block_all(condition) : rocpy::warp_ballot(rocpy::python::warp(width), !condition) == 0;
 }
 
-ROCPY_PYTHON float rocpy_math_powf(float x, float y) { return rocpy::math::pow(x, y); }
+COOP_PYTHON float rocpy_math_powf(float x, float y) { return rocpy::math::pow(x, y); }

@@ -47,7 +47,7 @@ def with_library_names(text: str) -> str:
 
 def source_for(text: str) -> str:
     """Return the C++ of the functions that a kernel's modules call."""
-    lines = [f"ROCPY_PYTHON_MATH({name})" for name in sorted(set(_MATH_USED.findall(text)))]
+    lines = [f"COOP_PYTHON_MATH({name})" for name in sorted(set(_MATH_USED.findall(text)))]
     return "\n".join(lines + [_SOURCES[name] for name in sorted(set(_USED.findall(text)))])
 
 
@@ -122,7 +122,7 @@ def reduce_in_group(dtype: types.Type, chosen: Operator) -> Any:
             kind = _cpp_type(context, dtype)
             word, expression, declared = _operator(context, builder, chosen, dtype, kind)
             name = f"rocpy_coop_reduce_{_word(kind)}_{word}"
-            text = f"{declared}ROCPY_PYTHON void {name}({kind} *value, int width, long long valid) {{"
+            text = f"{declared}COOP_PYTHON void {name}({kind} *value, int width, long long valid) {{"
             text += f" rocpy::python::reduce(value, width, valid, {expression}); }}"
             place = _in_memory(context, builder, dtype, arguments[1])
             _call(builder, name, text, place, arguments[0], arguments[2])
@@ -145,7 +145,7 @@ def scan_in_group(dtype: types.Type, chosen: Operator) -> Any:
             kind = _cpp_type(context, dtype)
             word, expression, declared = _operator(context, builder, chosen, dtype, kind)
             name = f"rocpy_coop_scan_{_word(kind)}_{word}"
-            text = f"{declared}ROCPY_PYTHON void {name}({kind} *value, {kind} *before, {kind} *total, int width) {{"
+            text = f"{declared}COOP_PYTHON void {name}({kind} *value, {kind} *before, {kind} *total, int width) {{"
             text += f" rocpy::python::scan(value, before, total, width, {expression}); }}"
             places = [_in_memory(context, builder, dtype, value) for value in (arguments[1], None, None)]
             _call(builder, name, text, *places, arguments[0])
@@ -165,7 +165,7 @@ def move_in_group(what: str, dtype: types.Type) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             kind = _cpp_type(context, dtype)
             name = f"rocpy_coop_{what}_{_word(kind)}"
-            text = f"ROCPY_PYTHON void {name}({kind} *value, int width, long long source) {{"
+            text = f"COOP_PYTHON void {name}({kind} *value, int width, long long source) {{"
             text += f" rocpy::python::{what}(value, width, source); }}"
             place = _in_memory(context, builder, dtype, arguments[1])
             _call(builder, name, text, place, arguments[0], arguments[2])
@@ -185,7 +185,7 @@ def match_in_warp(dtype: types.Type) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             kind = _cpp_type(context, dtype)
             name = f"rocpy_coop_match_{_word(kind)}"
-            text = f"ROCPY_PYTHON void {name}(const {kind} *value, unsigned long long *mask, int width) {{"
+            text = f"COOP_PYTHON void {name}(const {kind} *value, unsigned long long *mask, int width) {{"
             text += " *mask = rocpy::warp_match(rocpy::python::warp(width), *value); }"
             mask = cgutils.alloca_once(builder, I64)
             _call(builder, name, text, _in_memory(context, builder, dtype, arguments[1]), mask, arguments[0])
