@@ -139,14 +139,14 @@ def compile(  # noqa: A001 - read as coop.compile
     _device_library.wave_size(arch)
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
         raise InvalidProblemError(f"threads is {threads!r}; it must be from 1 to {MOST_THREADS}")
-    linker, msgpack = _linker(), _msgpack()
-    types = linker.types_of(kernel, signature)
-    key = _device_library.key_of("kernel", linker.fingerprint_of(kernel.function), str(types), arch, str(threads))
+    compiler, msgpack = linker(), _msgpack()
+    types = compiler.types_of(kernel, signature)
+    key = _device_library.key_of("kernel", compiler.fingerprint_of(kernel.function), str(types), arch, str(threads))
     kept = _device_library.kept(key, ".kernel") if cache else None
     if kept is not None:
         code, arguments, llvm, assembly = msgpack.unpackb(kept)
     else:
-        linked = linker.compile_kernel(kernel, types, arch, threads)
+        linked = compiler.compile_kernel(kernel, types, arch, threads)
         code, arguments, llvm, assembly = linked.code, linked.arguments, linked.llvm, linked.assembly
         if cache:
             _device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly)))
@@ -155,7 +155,8 @@ def compile(  # noqa: A001 - read as coop.compile
     return CodeObject(code, kernel.name, arch, named, info, llvm, assembly)
 
 
-def _linker() -> Any:
+def linker() -> Any:
+    """Return the module that compiles; importing it imports Numba."""
     from rocpy.cooperative import _kernel
 
     _kernel._adapter()  # tells how to install Numba, if it is not there

@@ -84,16 +84,13 @@ def _is_torch(argument: Any) -> bool:
 
 def _flatten(kernel: Kernel, name: str, argument: Any, index: int, flat: list[Any]) -> Any:
     """Add an argument to the flat ones, in the form that a code object takes; return its type."""
-    from numba.core import types
-
+    typed = _code_object.linker()
     if isinstance(argument, tuple):
         members = [_flatten(kernel, f"{name}[{i}]", each, index, flat) for i, each in enumerate(argument)]
-        return types.BaseTuple.from_types(members)
+        return typed.tuple_type(members)
     if isinstance(argument, (bool, int, float, complex, np.generic)):
-        from numba import typeof
-
         flat.append(argument)
-        return typeof(argument)
+        return typed.type_of(argument)
     where = device_of(argument)
     if where != index:
         raise InvalidOperandError(
@@ -102,10 +99,7 @@ def _flatten(kernel: Kernel, name: str, argument: Any, index: int, flat: list[An
         )
     shape, strides, dtype = _described(kernel, name, argument, flat)
     flat += [*shape, *strides]
-    contiguous = strides == _c_strides(shape, dtype.itemsize)
-    from numba.np import numpy_support
-
-    return types.Array(numpy_support.from_dtype(dtype), len(shape), "C" if contiguous else "A")
+    return typed.array_type(dtype, len(shape), contiguous=strides == _c_strides(shape, dtype.itemsize))
 
 
 def _described(kernel: Kernel, name: str, argument: Any, flat: list[Any]) -> tuple[list[int], list[int], np.dtype[Any]]:

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba.core import cgutils, errors, sigutils, types
-from numba.np import arrayobj
+from numba.np import arrayobj, numpy_support
 
 from rocpy.cooperative import _device_library, numba_amdgpu, numba_amdgpu_library, numba_amdgpu_primitives, numba_launch
 from rocpy.cooperative.numba_amdgpu import GLOBAL
@@ -77,6 +77,21 @@ def types_of(kernel: Any, signature: Any) -> tuple[Any, ...]:
             f"signature: {signature!r} has {len(arguments)} arguments, kernel {kernel.name} {count}"
         )
     return tuple(arguments)
+
+
+def type_of(value: Any) -> Any:
+    """Return the type of a number."""
+    return numba.typeof(value)
+
+
+def tuple_type(members: list[Any]) -> Any:
+    """Return the type of a tuple."""
+    return types.BaseTuple.from_types(members)
+
+
+def array_type(dtype: Any, ndim: int, *, contiguous: bool) -> Any:
+    """Return the type of an array in a device's memory."""
+    return types.Array(numpy_support.from_dtype(dtype), ndim, "C" if contiguous else "A")
 
 
 @functools.cache
