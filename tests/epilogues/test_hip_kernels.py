@@ -42,6 +42,13 @@ def draw(count, seed=0):
     return made
 
 
+def operands(rng, shape):
+    """A product, and inputs of each kind by name."""
+    shapes = {"row": shape[2:], "column": (shape[1], 1), "full": shape, "scalar": ()}
+    arrays = {name: rng.standard_normal(own).astype(np.float32) for name, own in shapes.items()}
+    return (3 * rng.standard_normal(shape)).astype(np.float32), arrays
+
+
 def together(kernels):
     """One source of several kernels: the helpers once."""
     first, *others = (kernel.source for kernel in kernels)
@@ -76,24 +83,25 @@ def call(library, kernel, x, inputs, outs, blocks=None):
     assert run((ctypes.c_uint * 3)(*grid), ctypes.c_uint(kernel.threads), pointers, None) == 0
 
 
+def check(epilogue, x, inputs, out):
+    """Compare a result in float32 with the expression on float64, where that is known to lie."""
+    ((value, error),) = expressions.bounded(epilogue.expression, x.astype(np.float64), 0.0, inputs)
+    known = np.isfinite(error)
+    bound = np.where(known, error + 0.5 * ulp(np.abs(value) + np.where(known, error, 0), np.float32), 1.0)
+    found = compare(np.where(known, out, 0), np.where(known, value, 0), bound)
+    assert found.ok, f"{found.message}\n{epilogue}"
+
+
 @needs_compiler
 def test_kernels_on_the_cpu(tmp_path, rng):
     drawn = draw(40)
     library = built(tmp_path, [kernel for *_, kernel in drawn])
-    shapes = {"row": (7,), "column": (5, 1), "full": (2, 5, 7), "scalar": ()}
-    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    x = (3 * rng.standard_normal((2, 5, 7))).astype(np.float32)
+    x, arrays = operands(rng, (2, 5, 7))
     for _names, epilogue, kernel in drawn:
         inputs = [arrays[name] for name in kernel.inputs]
         out = np.empty((2, 5, 7), np.float32)
         call(library, kernel, x, inputs, [out])
-        ((value, error),) = expressions.bounded(
-            epilogue.expression, x.astype(np.float64), 0.0, dict(zip(kernel.inputs, inputs, strict=True))
-        )
-        known = np.isfinite(error)
-        bound = np.where(known, error + 0.5 * ulp(np.abs(value) + np.where(known, error, 0), np.float32), 1.0)
-        found = compare(np.where(known, out, 0), np.where(known, value, 0), bound)
-        assert found.ok, f"{found.message}\n{epilogue}"
+        check(epilogue, x, dict(zip(kernel.inputs, inputs, strict=True)), out)
 
 
 @needs_compiler
@@ -199,9 +207,7 @@ def test_a_code_object_has_one_kernel(tmp_path, arch):
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 def test_code_objects_run_on_the_emulator(tmp_path, rng, arch):
     amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions")
-    shapes = {"row": (70,), "column": (3, 1), "full": (2, 3, 70), "scalar": ()}
-    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    x = (3 * rng.standard_normal((2, 3, 70))).astype(np.float32)
+    x, arrays = operands(rng, (2, 3, 70))
     drawn = draw(8, seed=3)
     code = _code.code_object(together([one for *_, one in drawn]), "k", arch, using=_code.clang(), folder=tmp_path)
     for _names, epilogue, kernel in drawn:
@@ -214,13 +220,7 @@ def test_code_objects_run_on_the_emulator(tmp_path, rng, arch):
         grid = kernel.grid(*x.shape)
         extents = map(np.int64, (*x.shape, grid[2], grid[1]))
         amdgpu.run(code, kernel.name, grid, kernel.threads, *arguments, out, *extents)
-        ((value, error),) = expressions.bounded(
-            epilogue.expression, x.astype(np.float64), 0.0, dict(zip(kernel.inputs, inputs, strict=True))
-        )
-        known = np.isfinite(error)
-        bound = np.where(known, error + 0.5 * ulp(np.abs(value) + np.where(known, error, 0), np.float32), 1.0)
-        found = compare(np.where(known, out, 0), np.where(known, value, 0), bound)
-        assert found.ok, f"{found.message}\n{epilogue}"
+        check(epilogue, x, dict(zip(kernel.inputs, inputs, strict=True)), out)
 
 
 @needs_clang
