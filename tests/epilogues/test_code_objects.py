@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Generated HIP kernels from the source to the launch, on a platform whose code objects run on the CPU."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import code_platform
 import pytest
 
@@ -118,6 +122,17 @@ def test_random_expressions(run):
 @pytest.mark.slow
 def test_many_random_expressions(run):
     run("SEED, COUNT = 1, 100\n" + RANDOM)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_holds_of_epilogues_holds_with_code_objects(tmp_path):
+    files = ["test_products.py", "test_ready.py", "test_gradients.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *files]
+    environment = code_platform.environment(tmp_path)
+    done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "rocpy_epilogue" in (tmp_path / "launches.log").read_text()
 
 
 def test_the_autotuner_chooses_among_the_ways(run, tmp_path):

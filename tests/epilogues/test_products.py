@@ -134,10 +134,9 @@ def test_other_wrong_arguments(arrays):
         rocpy.matmul(a, b, epilogue=lambda x: x, epilogue_inputs={})
     with pytest.raises(rocpy.InvalidProblemError, match="bool"):
         rocpy.matmul(a, b, epilogue=rocpy.epilogue(lambda x: x > 0))
+    whole = rocpy.epilogue(lambda x: (x * x).astype("int32") * x.astype("int32"))
     with pytest.raises(rocpy.UnsupportedError, match="fallback"):
-        rocpy.matmul(
-            a, b[:, :4], epilogue=rocpy.epilogue(lambda x: (x * x).astype(np.int8) * x), options={"fallback": "error"}
-        )
+        rocpy.matmul(a, b[:, :4], epilogue=whole, options={"fallback": "error"})
     with pytest.raises(rocpy.UnsupportedError, match="complex64"):
         rocpy.matmul(a.astype("c8"), b.astype("c8"), epilogue=rocpy.epilogue(lambda x: np.tanh(x)))
 
@@ -343,6 +342,8 @@ def test_tuning_chooses_among_the_ways(arrays, own_database):
 
 @pytest.mark.parametrize("reproducible", [True, "batch"])
 def test_promises(arrays, reproducible):
+    if not rocpy.blaslt.supported("float32", options={"reproducible": reproducible}):
+        pytest.skip("the platform does not promise it")
     exact = rocpy.epilogue(lambda x, bias: np.maximum(x, 0) * bias)
     d = rocpy.matmul(
         arrays["a"], arrays["b"], epilogue=exact, epilogue_inputs={"bias": arrays["bias"]},
@@ -363,7 +364,8 @@ def test_the_result_of_the_products_own_type_may_come_second(rng):
     inputs = {"scale": np.float32(0.5)}
     y = np.maximum(a @ b, 0)
     wanted = (y * 0.5).astype(ml_dtypes.float8_e4m3fn), y, np.clip(2 * y, -128, 127).astype(np.int8)
-    assert rocpy.explain(a, b, epilogue=f, epilogue_inputs=inputs).algorithm.lowering == "fused"
+    lowering = rocpy.explain(a, b, epilogue=f, epilogue_inputs=inputs).algorithm.lowering
+    assert lowering in ("fused", "native+kernel")
     outs = tuple(np.empty_like(one) for one in wanted)
     found = rocpy.matmul(a, b, epilogue=f, epilogue_inputs=inputs, out=outs)
     for got, out, want in zip(found, outs, wanted, strict=True):
