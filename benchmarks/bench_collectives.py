@@ -202,7 +202,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks/bench_collectives.py")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
     parser.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="as other benchmarks have it; a rank has one")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="ignored: a rank has one")
     parser.add_argument("--only", default="", help="only groups whose name contains this")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--mpiexec", nargs="+", default=None, help="what starts MPI; by default that on PATH")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +43,16 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for row in rows:
         made.add_row(*(_text(cell) for cell in row))
     return made
+
+
+def findings_table(title: str, findings: Iterable[Mapping[str, str | int]]) -> Table:
+    """Return what checks found, each with its fix."""
+    signs = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
+    rows = []
+    for row in findings:
+        seen = f"{row['seen']}\n-> {row['fix']}" if row["fix"] else row["seen"]
+        rows.append((signs[str(row["status"])], row["check"], seen))
+    return table(title, ("", "check", "seen"), rows)
 
 
 def _text(cell: object) -> str:

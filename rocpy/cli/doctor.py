@@ -12,9 +12,7 @@ import typer
 from rocpy.cli import _checks_platform, _checks_rocm, _checks_system  # noqa: F401  (they register their checks)
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
-from rocpy.cli._output import EXIT_PROBLEM, JsonFlag, console, errors, print_json, table
-
-SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
+from rocpy.cli._output import EXIT_PROBLEM, JsonFlag, console, errors, findings_table, print_json, table
 
 
 def doctor(
@@ -57,11 +55,7 @@ def failures(outcome: dict[str, Any]) -> int:
 
 
 def _show(findings: list[dict[str, str | int]]) -> None:
-    rows = []
-    for row in findings:
-        seen = f"{row['seen']}\n-> {row['fix']}" if row["fix"] else row["seen"]
-        rows.append((SIGNS[str(row["status"])], row["check"], seen))
-    console().print(table("doctor", ("", "check", "seen"), rows))
+    console().print(findings_table("doctor", findings))
     problems = sum(row["status"] == "problem" for row in findings)
     console().print(f"{len(findings)} findings, {problems} problem{'' if problems == 1 else 's'}")
 

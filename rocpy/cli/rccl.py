@@ -10,14 +10,22 @@ import typer
 
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
-from rocpy.cli._output import EXIT_NO_PLATFORM, EXIT_PROBLEM, JsonFlag, console, error_message, print_json, table
+from rocpy.cli._output import (
+    EXIT_NO_PLATFORM,
+    EXIT_PROBLEM,
+    JsonFlag,
+    console,
+    error_message,
+    findings_table,
+    print_json,
+    table,
+)
 from rocpy.errors import RcclError, RocpyError
 
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR.")
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout-s", help="How long to wait for an answer.")]
-SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
 
 def application() -> typer.Typer:
@@ -158,10 +166,6 @@ def check(
     if as_json:
         print_json({"findings": findings})
     else:
-        rows = []
-        for row in findings:
-            seen = f"{row['seen']}\n-> {row['fix']}" if row["fix"] else row["seen"]
-            rows.append((SIGNS[str(row["status"])], row["check"], seen))
-        console().print(table("rccl check", ("", "check", "seen"), rows))
+        console().print(findings_table("rccl check", findings))
     if any(row["status"] == "problem" for row in findings):
         raise typer.Exit(EXIT_PROBLEM)

@@ -23,9 +23,10 @@ def workers():
 def test_training_gives_gloos_losses(workers, tmp_path, kind):
     expected = workers(torch_ranks.train, kind, "gloo", str(tmp_path / "gloo"))
     found = workers(torch_ranks.train, kind, "rocpy", str(tmp_path / "rocpy"))
-    for (losses, count, name), (wanted, _, _) in zip(found, expected, strict=True):
+    for (losses, counts, name), (wanted, _, _) in zip(found, expected, strict=True):
         assert name == "rocpy"
-        assert count > 6
+        assert counts["all_reduce"] >= 6
+        assert kind == "ddp" or (counts["all_gather"] >= 6 and counts["reduce_scatter"] >= 6)
         # Two ranks: a sum has one order, so the bits are the same.
         assert losses == wanted
         assert losses[-1] < losses[0]

@@ -106,7 +106,7 @@ def without_gloo():
 
 
 def train(rank, size, kind, backend, path):
-    """Losses of a few steps, and how many operations the library counts."""
+    """Losses of a few steps, and how many operations of each kind the library counts."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -149,14 +149,14 @@ def train(rank, size, kind, backend, path):
             total = loss.detach().clone()
             dist.all_reduce(total, op=dist.ReduceOp.SUM)
             losses.append(total.item() / size)
-        count = 0
+        counts = {}
         if backend == "rocpy":
-            count = dist.group.WORLD.communicator.status()["ranks"][rank]["seq"]
+            counts = dist.group.WORLD.communicator.status()["ranks"][rank]["calls"]
         name = dist.get_backend()
         dist.destroy_process_group()
     finally:
         restore()
-    return losses, count, name
+    return losses, counts, name
 
 
 def objects(rank, size, path):
