@@ -33,8 +33,58 @@ constexpr unsigned warps_of() {
   return X == 0 ? kMostWarps : (X * Y * Z + kWarp - 1) / kWarp;
 }
 
+// Whether the block's last wave has fewer lanes than the block has waves, whose values they would hold.
+template <unsigned Known>
+COOP_DEVICE bool has_short_wave(unsigned size, unsigned waves) {
+  if (Known != 0 && Known % kWarp == 0) return false;
+  return size % kWarp != 0 && size % kWarp < waves;
+}
+
 COOP_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 COOP_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / kWarp); }
+
+// The waves' scans while they are joined: a thread's own, what the wave before and the last wave end with.
+template <class T>
+struct Joined {
+  T inclusive, before, total;
+};
+
+// One level: a wave with bit `Level` set takes what the 2^Level waves to its left end with.
+template <unsigned Level, class T, class Op, class LeftOf>
+COOP_DEVICE void join(Joined<T> &joined, unsigned warp, unsigned last, Op op, LeftOf left_of) {
+  const unsigned previous = warp == 0 ? 0 : warp - 1;
+  if (warp >> Level & 1) joined.inclusive = op(left_of((warp >> Level) - 1), joined.inclusive);
+  if (previous >> Level & 1) joined.before = op(left_of((previous >> Level) - 1), joined.before);
+  if (last >> Level & 1) joined.total = op(left_of((last >> Level) - 1), joined.total);
+}
+
+// Lane g << Level holds what the g-th run of 2^Level waves ends with.
+template <unsigned Level, unsigned Warps, class T, class Op>
+COOP_DEVICE void join_by_lanes(Joined<T> &joined, T ends, unsigned warp, unsigned last, unsigned lane, Op op) {
+  if constexpr ((1u << Level) < Warps) {
+    join<Level>(joined, warp, last, op, [&](unsigned run) { return lanes::from_uniform(ends, run << Level); });
+    if constexpr ((2u << Level) < Warps) {
+      const T right = lanes::down<(1 << Level)>(ends);
+      if (lane + (1u << Level) <= last) ends = op(ends, right);
+      join_by_lanes<Level + 1, Warps>(joined, ends, warp, last, lane, op);
+    }
+  }
+}
+
+// The same out of shared memory: element g << Level. The first wave, which has lanes enough, makes the next level.
+template <unsigned Level, unsigned Warps, class T, class Op>
+COOP_DEVICE void join_by_memory(Joined<T> &joined, T *ends, unsigned rank, unsigned warp, unsigned last, Op op) {
+  if constexpr ((1u << Level) < Warps) {
+    join<Level>(joined, warp, last, op, [&](unsigned run) { return ends[run << Level]; });
+    if constexpr ((2u << Level) < Warps) {
+      barrier();
+      const unsigned right = rank + (1u << Level);
+      if (rank % (2u << Level) == 0 && right <= last) ends[rank] = op(ends[rank], ends[right]);
+      barrier();
+      join_by_memory<Level + 1, Warps>(joined, ends, rank, warp, last, op);
+    }
+  }
+}
 
 }  // namespace detail
 
@@ -140,6 +190,12 @@ COOP_DEVICE T block_reduce(T value, Op op, unsigned valid) {
     value = shared[lane < count ? lane : 0];
     value = lanes::reduce(value, lane, detail::power_of_two(slots), count, false, op);
     barrier();
+    if (detail::has_short_wave<X * Y * Z>(Threads::size(), count)) {  // the first wave has lanes for all
+      if (warp == 0 && lane == 0) shared[0] = value;
+      barrier();
+      value = shared[0];
+      barrier();
+    }
   }
   return lanes::from_first(value);
 }
@@ -181,28 +237,18 @@ COOP_DEVICE Scanned<T> block_scan(T value, Op op) {
   const unsigned warps = (size + kWarp - 1) / kWarp;
   if (lane == detail::smaller(kWarp, size - warp * kWarp) - 1) shared[warp] = scanned.inclusive;
   barrier();
-  T ends = shared[lane < warps ? lane : 0];
-  barrier();
-  const unsigned previous = warp == 0 ? 0 : warp - 1, last = warps - 1;
-  T before = lanes::from_uniform(ends, previous);
-  scanned.total = lanes::from_uniform(ends, last);
-#pragma unroll
-  for (unsigned level = 0; (1u << level) < slots; ++level) {
-    // Lane g << level holds what the g-th run of 2^level waves ends with.
-    if (warp >> level & 1)
-      scanned.inclusive = op(lanes::from_uniform(ends, ((warp >> level) - 1) << level), scanned.inclusive);
-    if (previous >> level & 1) before = op(lanes::from_uniform(ends, ((previous >> level) - 1) << level), before);
-    if (last >> level & 1) {
-      scanned.total = op(lanes::from_uniform(ends, ((last >> level) - 1) << level), scanned.total);
-    }
-    const T right = level == 0   ? lanes::down<1>(ends)
-                    : level == 1 ? lanes::down<2>(ends)
-                    : level == 2 ? lanes::down<4>(ends)
-                                 : lanes::down<8>(ends);
-    if (lane + (1u << level) < warps) ends = op(ends, right);
+  const unsigned last = warps - 1;
+  detail::Joined<T> joined{scanned.inclusive, shared[warp == 0 ? 0 : warp - 1], shared[last]};
+  if (detail::has_short_wave<X * Y * Z>(size, warps)) {
+    detail::join_by_memory<0, slots>(joined, shared, Threads::rank(), warp, last, op);
+  } else {
+    detail::join_by_lanes<0, slots>(joined, shared[lane < warps ? lane : 0], warp, last, lane, op);
   }
+  barrier();
+  scanned.inclusive = joined.inclusive;
+  scanned.total = joined.total;
   const T neighbour = lanes::from(scanned.inclusive, (lane - 1) % kWarp);
-  scanned.before = lane == 0 ? before : neighbour;
+  scanned.before = lane == 0 ? joined.before : neighbour;
   return scanned;
 }
 

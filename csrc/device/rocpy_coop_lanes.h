@@ -80,6 +80,7 @@ COOP_DEVICE T by_words(T value, Move move) {
   constexpr unsigned count = (sizeof(T) + 3) / 4;
   unsigned words[count] = {};
   __builtin_memcpy(words, &value, sizeof(T));
+#pragma unroll
   for (unsigned i = 0; i < count; ++i) words[i] = move(words[i]);
   T moved = value;
   __builtin_memcpy(&moved, words, sizeof(T));

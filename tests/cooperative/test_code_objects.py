@@ -68,6 +68,7 @@ def test_shared_memory_is_what_the_waves_of_a_block_need(arch, waves):
     assert compiled("sum", arch).info.lds_bytes == 4 * waves
     assert compiled("sum", arch, "float64").info.lds_bytes == 8 * waves
     assert compiled("scan_prefix", arch).info.lds_bytes == 4 * waves + own + (16 - own) + 4
+    assert compiled("scan_total", arch).info.lds_bytes == 4 * waves
     assert compiled("sum", arch, width=16).info.lds_bytes == 0
     assert compiled("exchange", arch).info.lds_bytes == 256 * 4 * 4
     assert compiled("shuffle", arch, threads=128).info.lds_bytes == 128 * 4
