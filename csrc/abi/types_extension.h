@@ -3,6 +3,7 @@
 #ifndef ROCPY_ABI_TYPES_EXTENSION_H
 #define ROCPY_ABI_TYPES_EXTENSION_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Matrix order of an operand that rocpyExtPack made. Chosen far from hipBLASLt's own numbers (0, 1, 99-103). */
@@ -77,5 +78,28 @@ typedef struct rocpyExtProgram_t {
   const rocpyExtProgramOperand_t *inputs;
   const rocpyExtProgramOperand_t *outputs;
 } rocpyExtProgram_t;
+
+/* A kernel for an AMD GPU, run by a platform that emulates its instructions: rocpyExtEmulatorRun. */
+typedef struct rocpyExtEmulatorRange_t {
+  const void *address;
+  size_t bytes;
+  int32_t is_writable;
+  uint32_t reserved; /* 0 */
+} rocpyExtEmulatorRange_t;
+
+typedef struct rocpyExtEmulatorLaunch_t {
+  const void *image; /* a code object: an ELF file */
+  size_t image_bytes;
+  const char *kernel; /* as the code object names it */
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes; /* dynamic shared memory of a block */
+  uint32_t trace_lines;  /* instructions that the report lists */
+  const void *const *arguments;
+  const size_t *argument_bytes;
+  size_t argument_count;
+  const rocpyExtEmulatorRange_t *ranges; /* what the kernel may touch beside its own memory */
+  size_t range_count;
+  uint64_t most_instructions; /* 0: no limit */
+} rocpyExtEmulatorLaunch_t;
 
 #endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// The metadata of a code object: the part of MessagePack that describes kernels and their arguments.
+#include "code_object.hpp"
+
+#include <cstring>
+
+namespace rocpy_host::amdgpu {
+
+namespace {
+
+struct Value {
+  enum class Kind { none, number, text, list, map } kind = Kind::none;
+  uint64_t number = 0;
+  std::string text;
+  std::vector<Value> items;  // of a map: key, value, key, value ...
+
+  const Value *find(const char *key) const {
+    for (size_t k = 0; kind == Kind::map && k + 1 < items.size(); k += 2) {
+      if (items[k].text == key) {
+        return &items[k + 1];
+      }
+    }
+    return nullptr;
+  }
+  uint32_t number_at(const char *key) const {
+    const Value *found = find(key);
+    return found != nullptr ? static_cast<uint32_t>(found->number) : 0;
+  }
+  std::string text_at(const char *key) const {
+    const Value *found = find(key);
+    return found != nullptr ? found->text : std::string();
+  }
+};
+
+class Reader {
+ public:
+  Reader(const uint8_t *data, size_t bytes) : at_(data), end_(data + bytes) {}
+
+  Value read(int depth) {
+    Value made;
+    const uint64_t tag = take(1);
+    if (!ok_ || depth > 16) {
+      ok_ = false;
+      return made;
+    }
+    if (tag < 0x80 || tag >= 0xe0) {
+      number(&made, tag < 0x80 ? tag : tag | ~0xffull);
+    } else if (tag < 0x90) {
+      items(&made, Value::Kind::map, 2 * (tag & 15), depth);
+    } else if (tag < 0xa0) {
+      items(&made, Value::Kind::list, tag & 15, depth);
+    } else if (tag < 0xc0) {
+      text(&made, tag & 31);
+    } else {
+      tagged(&made, tag, depth);
+    }
+    return made;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  uint64_t take(unsigned bytes) {
+    uint64_t value = 0;
+    if (static_cast<size_t>(end_ - at_) < bytes) {
+      ok_ = false;
+      return 0;
+    }
+    for (unsigned k = 0; k < bytes; ++k) {
+      value = value << 8 | *at_++;
+    }
+    return value;
+  }
+
+  void number(Value *made, uint64_t value) {
+    made->kind = Value::Kind::number;
+    made->number = value;
+  }
+
+  void text(Value *made, uint64_t length) {
+    if (static_cast<uint64_t>(end_ - at_) < length) {
+      ok_ = false;
+      return;
+    }
+    made->kind = Value::Kind::text;
+    made->text.assign(reinterpret_cast<const char *>(at_), length);
+    at_ += length;
+  }
+
+  void items(Value *made, Value::Kind kind, uint64_t count, int depth) {
+    made->kind = kind;
+    for (uint64_t k = 0; k < count && ok_; ++k) {
+      made->items.push_back(read(depth + 1));
+    }
+  }
+
+  void tagged(Value *made, uint64_t tag, int depth) {
+    switch (tag) {
+      case 0xc0:
+        return;
+      case 0xc2:
+      case 0xc3:
+        return number(made, tag & 1);
+      case 0xc4:
+      case 0xc5:
+      case 0xc6:
+        return text(made, take(1u << (tag - 0xc4)));
+      case 0xca:
+      case 0xcb:
+        return number(made, take(tag == 0xca ? 4 : 8));
+      case 0xcc:
+      case 0xcd:
+      case 0xce:
+      case 0xcf:
+        return number(made, take(1u << (tag - 0xcc)));
+      case 0xd0:
+      case 0xd1:
+      case 0xd2:
+      case 0xd3:
+        return number(made, take(1u << (tag - 0xd0)));
+      case 0xd9:
+      case 0xda:
+      case 0xdb:
+        return text(made, take(1u << (tag - 0xd9)));
+      case 0xdc:
+      case 0xdd:
+        return items(made, Value::Kind::list, take(tag == 0xdc ? 2 : 4), depth);
+      case 0xde:
+      case 0xdf:
+        return items(made, Value::Kind::map, 2 * take(tag == 0xde ? 2 : 4), depth);
+      default:
+        ok_ = false;
+    }
+  }
+
+  const uint8_t *at_, *end_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+void read_metadata(const uint8_t *data, size_t bytes, std::map<std::string, Kernel> *kernels) {
+  Reader reader(data, bytes);
+  const Value root = reader.read(0);
+  const Value *list = root.find("amdhsa.kernels");
+  if (!reader.ok() || list == nullptr) {
+    return;
+  }
+  for (const Value &entry : list->items) {
+    std::string symbol = entry.text_at(".symbol");
+    if (symbol.size() > 3 && symbol.compare(symbol.size() - 3, 3, ".kd") == 0) {
+      symbol.resize(symbol.size() - 3);
+    }
+    const auto found = kernels->find(symbol);
+    if (found == kernels->end()) {
+      continue;
+    }
+    Kernel &kernel = found->second;
+    kernel.has_metadata = true;
+    kernel.argument_bytes = std::max(kernel.argument_bytes, entry.number_at(".kernarg_segment_size"));
+    if (const Value *arguments = entry.find(".args")) {
+      for (const Value &argument : arguments->items) {
+        Argument made;
+        made.offset = argument.number_at(".offset");
+        made.bytes = argument.number_at(".size");
+        made.kind = argument.text_at(".value_kind");
+        if (made.offset <= kernel.argument_bytes && made.bytes <= kernel.argument_bytes - made.offset) {
+          kernel.arguments.push_back(made);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace rocpy_host::amdgpu

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Vector loads and stores: FLAT, GLOBAL, SCRATCH and buffers.
+#include "address.hpp"
+#include "operands.hpp"
+
+namespace rocpy_host::amdgpu {
+
+namespace {
+
+enum class Place { whole, low, high };
+
+// Loads may overwrite their own address registers: all lanes are read before any is written.
+template <unsigned words>
+void load_words(Wave &w, const Instruction &i) {
+  uint32_t loaded[most_lanes][words] = {};
+  for_lanes(w.exec(), [&](int lane) {
+    if (const uint8_t *from = locate(w, i, lane, 4 * words, false)) {
+      std::memcpy(loaded[lane], from, 4 * words);
+    }
+  });
+  uint32_t *to = w.vectors(i.results[0], words);
+  for_lanes(w.exec(), [&](int lane) {
+    for (unsigned k = 0; k < words; ++k) {
+      to[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)] = loaded[lane][k];
+    }
+  });
+}
+
+template <class T, Place place>
+void load_small(Wave &w, const Instruction &i) {
+  T loaded[most_lanes] = {};
+  for_lanes(w.exec(), [&](int lane) {
+    if (const uint8_t *from = locate(w, i, lane, sizeof(T), false)) {
+      std::memcpy(&loaded[lane], from, sizeof(T));
+    }
+  });
+  uint32_t *to = w.vector(i.results[0]);
+  for_lanes(w.exec(), [&](int lane) {
+    const auto bits = static_cast<uint32_t>(static_cast<int32_t>(loaded[lane]));
+    to[lane] = place == Place::whole ? bits
+               : place == Place::low ? (to[lane] & 0xffff0000) | (bits & 0xffff)
+                                     : (to[lane] & 0xffff) | bits << 16;
+  });
+}
+
+template <unsigned words>
+void store_words(Wave &w, const Instruction &i) {
+  const uint32_t *from = w.vectors(i.sources[1], words);
+  for_lanes(w.exec(), [&](int lane) {
+    if (uint8_t *to = locate(w, i, lane, 4 * words, true)) {
+      for (unsigned k = 0; k < words; ++k) {
+        std::memcpy(to + 4 * k, &from[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)], 4);
+      }
+    }
+  });
+}
+
+template <class T, unsigned shift>
+void store_small(Wave &w, const Instruction &i) {
+  const uint32_t *from = w.vector(i.sources[1]);
+  for_lanes(w.exec(), [&](int lane) {
+    if (uint8_t *to = locate(w, i, lane, sizeof(T), true)) {
+      const auto value = static_cast<T>(from[lane] >> shift);
+      std::memcpy(to, &value, sizeof value);
+    }
+  });
+}
+
+struct Named {
+  const char *name;
+  Handler handler;
+};
+
+constexpr Named accesses[] = {
+    {"load_dword", load_words<1>},
+    {"load_b32", load_words<1>},
+    {"load_dwordx2", load_words<2>},
+    {"load_b64", load_words<2>},
+    {"load_dwordx3", load_words<3>},
+    {"load_b96", load_words<3>},
+    {"load_dwordx4", load_words<4>},
+    {"load_b128", load_words<4>},
+    {"load_ubyte", load_small<uint8_t, Place::whole>},
+    {"load_u8", load_small<uint8_t, Place::whole>},
+    {"load_sbyte", load_small<int8_t, Place::whole>},
+    {"load_i8", load_small<int8_t, Place::whole>},
+    {"load_ushort", load_small<uint16_t, Place::whole>},
+    {"load_u16", load_small<uint16_t, Place::whole>},
+    {"load_sshort", load_small<int16_t, Place::whole>},
+    {"load_i16", load_small<int16_t, Place::whole>},
+    {"load_ubyte_d16", load_small<uint8_t, Place::low>},
+    {"load_d16_u8", load_small<uint8_t, Place::low>},
+    {"load_ubyte_d16_hi", load_small<uint8_t, Place::high>},
+    {"load_d16_hi_u8", load_small<uint8_t, Place::high>},
+    {"load_sbyte_d16", load_small<int8_t, Place::low>},
+    {"load_d16_i8", load_small<int8_t, Place::low>},
+    {"load_sbyte_d16_hi", load_small<int8_t, Place::high>},
+    {"load_d16_hi_i8", load_small<int8_t, Place::high>},
+    {"load_short_d16", load_small<uint16_t, Place::low>},
+    {"load_d16_b16", load_small<uint16_t, Place::low>},
+    {"load_short_d16_hi", load_small<uint16_t, Place::high>},
+    {"load_d16_hi_b16", load_small<uint16_t, Place::high>},
+    {"store_dword", store_words<1>},
+    {"store_b32", store_words<1>},
+    {"store_dwordx2", store_words<2>},
+    {"store_b64", store_words<2>},
+    {"store_dwordx3", store_words<3>},
+    {"store_b96", store_words<3>},
+    {"store_dwordx4", store_words<4>},
+    {"store_b128", store_words<4>},
+    {"store_byte", store_small<uint8_t, 0>},
+    {"store_b8", store_small<uint8_t, 0>},
+    {"store_byte_d16_hi", store_small<uint8_t, 16>},
+    {"store_d16_hi_b8", store_small<uint8_t, 16>},
+    {"store_short", store_small<uint16_t, 0>},
+    {"store_b16", store_small<uint16_t, 0>},
+    {"store_short_d16_hi", store_small<uint16_t, 16>},
+    {"store_d16_hi_b16", store_small<uint16_t, 16>},
+};
+
+}  // namespace
+
+void add_memory(Handlers &handlers) {
+  for (const char *prefix : {"flat_", "global_", "scratch_", "buffer_"}) {
+    for (const Named &access : accesses) {
+      handlers.add(std::string(prefix) + access.name, access.handler);
+    }
+  }
+  // One memory and no caches: nothing to write back or to forget.
+  for (const char *name : {"global_inv", "global_wb", "global_wbinv", "buffer_wbl2", "buffer_inv", "buffer_wbinvl1",
+                           "buffer_wbinvl1_vol", "buffer_invl2", "buffer_gl0_inv", "buffer_gl1_inv"}) {
+    handlers.add(name, [](Wave &, const Instruction &) {});
+  }
+}
+
+}  // namespace rocpy_host::amdgpu
