@@ -86,6 +86,7 @@ docs: $(STAMPS)/package $(STAMPS)/test ## Run every example of README and docs; 
 	$(PY) tools/environment_table.py --check
 	$(PY) tools/readme_table.py --check
 	$(PY) tools/support_table.py --check
+	$(PY) tools/emulator_table.py --check
 	$(PY) -m pytest -q tests/test_docs.py $(ARGS)
 
 cpp: $(STAMPS)/build ## C++ tests
@@ -121,6 +122,7 @@ tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/environment_table.py
 	$(PY) tools/readme_table.py
 	$(PY) tools/support_table.py
+	$(PY) tools/emulator_table.py
 
 .PHONY: clean
 clean: ## Remove the environment and everything built

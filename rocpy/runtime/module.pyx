@@ -63,7 +63,7 @@ cdef class Module:
         Raises
         ------
         UnsupportedError
-            The code object has nothing for this device; on the host platform, which runs no GPU code, every one.
+            The code object has nothing for this device; on the host platform, nothing for an architecture that it emulates.
         LibraryError
             It is no code object.
         InvalidOperandError

@@ -104,7 +104,8 @@ def run(
 ) -> Report:
     """Run a kernel of a code object to its end, and say what it did.
 
-    It may touch the arrays among its arguments, `memory`, and its own shared and private memory; anything else stops it.
+    It may touch the arrays among its arguments, `memory`, and its own shared and private memory; anything else stops
+    it.
 
     Parameters
     ----------
@@ -205,7 +206,9 @@ def decode(architecture: str, code: bytes) -> list[tuple[int, int, str]]:
     >>> amdgpu.decode("gfx942", bytes.fromhex("01050002000081bf"))
     [(0, 4, 'v_add_f32_e32 v0, v1, v2'), (4, 4, 's_endpgm')]
     """
-    return [(one["offset"], one["bytes"], one["text"]) for one in json.loads(_emulator.decode(architecture, bytes(code)))]
+    return [
+        (one["offset"], one["bytes"], one["text"]) for one in json.loads(_emulator.decode(architecture, bytes(code)))
+    ]
 
 
 def opcodes() -> list[Opcode]:

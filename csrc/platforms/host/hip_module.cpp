@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about code objects: those for AMD GPUs are loaded and their kernels run on the emulator of amdgpu/, in
 // stream order.
-#include "amdgpu/emulator.hpp"
+#include "emulator.hpp"
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
 #include "runtime.hpp"

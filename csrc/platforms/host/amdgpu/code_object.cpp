@@ -65,7 +65,7 @@ class Loader {
       reason_ = "not an ELF file";
       return LoadError::not_a_code_object;
     }
-    if (header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_machine != machine_amdgpu) {
+    if (header_.e_machine != machine_amdgpu) {
       reason_ = "not an ELF file for AMD GPUs";
       return LoadError::not_a_code_object;
     }
@@ -73,8 +73,8 @@ class Loader {
       if ((header_.e_flags & 0xff) == machine.number) {
         made_->architecture_name = machine.name;
         find_architecture(machine.name, &made_->architecture);
-        if (header_.e_phentsize != sizeof(Elf64_Phdr)) {
-          reason_ = "program headers of another size";
+        if (header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_phentsize != sizeof(Elf64_Phdr)) {
+          reason_ = "not an ELF file of 64 bits";
           return LoadError::malformed;
         }
         return LoadError::none;

@@ -2,7 +2,7 @@
 // An AMD code object, loaded: its memory, its kernels, and what launching one takes.
 #pragma once
 
-#include "isa.hpp"
+#include "instruction.hpp"
 
 #include <map>
 #include <memory>

@@ -48,7 +48,16 @@ bool Decoder::family() {
 
 // ---- scalar ----
 
+// Registers and constants; the numbers between are reserved, or announce what only a first source may be.
+bool Decoder::is_operand(uint32_t field) const {
+  const bool is_register = field < 128 && !(is_gfx9() && field == 125);
+  const bool is_constant =
+      (field >= 128 && field <= 208) || (field >= 235 && field <= 238) || (field >= 240 && field <= 248);
+  return is_register || is_constant || (field >= 251 && field <= 253) || field >= code_literal;
+}
+
 uint16_t Decoder::scalar_source(uint32_t field) {
+  ok_ = ok_ && is_operand(field);
   if (field == code_literal) {
     made_.literal = word(1);
   }
@@ -152,7 +161,7 @@ bool Decoder::scalar_memory(uint32_t w) {
       made_.scalar_offset = register_offset;
     }
   }
-  made_.cache = static_cast<uint8_t>(is_gfx12() ? bits(w, 24, 20) : bits(w, 16, 13));
+  made_.cache = static_cast<uint8_t>(is_gfx12() ? bits(w, 22, 21) | bits(w, 24, 23) << 2 : bits(w, 16, 13));
   return true;
 }
 
@@ -168,6 +177,7 @@ uint16_t Decoder::short_register(uint32_t field, Type type, int position) {
 }
 
 uint16_t Decoder::vector_source(uint32_t field, size_t literal_at) {
+  ok_ = ok_ && is_operand(field);
   if (field == code_literal) {
     made_.literal = word(literal_at);
   }

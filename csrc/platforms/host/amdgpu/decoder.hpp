@@ -2,7 +2,7 @@
 // The decoder's state while it takes one instruction apart, for the sources of the decoder only.
 #pragma once
 
-#include "isa.hpp"
+#include "instruction.hpp"
 
 #include <string>
 
@@ -51,6 +51,7 @@ class Decoder {
   bool is_gfx12() const { return amdgpu::is_gfx12(arch_); }
 
   bool family();
+  bool is_operand(uint32_t field) const;
   uint16_t scalar_source(uint32_t field);
   void scalar_result(uint32_t field);
   bool scalar(uint32_t w);

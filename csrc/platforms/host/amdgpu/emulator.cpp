@@ -2,7 +2,7 @@
 // rocpy's own rows about the emulator, and what they share with HIP's module rows.
 #include "emulator.hpp"
 
-#include "../hip_call.hpp"
+#include "hip_call.hpp"
 
 #include <cinttypes>
 #include <cstdio>

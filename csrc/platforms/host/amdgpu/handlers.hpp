@@ -2,7 +2,7 @@
 // Which function executes an instruction, by its name; each source file of semantics adds its own.
 #pragma once
 
-#include "isa.hpp"
+#include "instruction.hpp"
 
 #include <string>
 #include <unordered_map>

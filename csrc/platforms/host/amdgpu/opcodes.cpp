@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The table of instructions: names, numbers and operand types of each architecture, and what executes them.
 #include "handlers.hpp"
-#include "isa.hpp"
+#include "instruction.hpp"
 
 #include <cstring>
 #include <stdexcept>

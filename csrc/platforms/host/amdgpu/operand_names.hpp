@@ -2,7 +2,7 @@
 // How operands are written in LLVM's assembler.
 #pragma once
 
-#include "isa.hpp"
+#include "instruction.hpp"
 
 #include <string>
 

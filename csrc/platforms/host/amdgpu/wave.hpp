@@ -2,7 +2,7 @@
 // The state of a wave and of the group that it belongs to, and access to registers.
 #pragma once
 
-#include "isa.hpp"
+#include "instruction.hpp"
 #include "memory.hpp"
 
 #include <cstdint>

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""The decoder against LLVM: what it prints, LLVM's assembler turns into the bytes that it was given."""
+
+import importlib.util
+import re
+
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("ziglang") is None:
+    pytest.skip("no assembler for AMD GPUs: pip install ziglang", allow_module_level=True)
+
+from amdgpu_code import ARCHITECTURES, compiled, encodings, text_section
+from amdgpu_kernels import KERNELS
+
+from rocpy.errors import UnsupportedError
+from rocpy.testing import amdgpu
+
+# Forms that the tables of instructions do not tell: modifiers, lanes, constants, cache policies.
+FORMS = """
+s_add_u32 s4, s5, 0x12345678
+s_mov_b64 s[4:5], 0.5
+s_mov_b32 m0, -16
+s_and_b64 vcc, exec, s[6:7]
+s_or_b64 s[10:11], ttmp[4:5], 64
+s_load_dwordx4 s[8:11], s[4:5], s7
+s_load_dword s8, s[4:5], -0x10
+s_load_b128 s[8:11], s[4:5], s7 offset:0x10
+s_setreg_imm32_b32 hwreg(1, 4, 4), 15
+s_getreg_b32 s3, hwreg(1, 0, 32)
+v_add_f32_e64 v1, -v2, |v3|
+v_add_f32_e64 v1, s2, -4.0 clamp
+v_mul_f32_e64 v1, v2, 0.15915494 mul:2
+v_mul_f32_e64 v1, v2, v3 div:2
+v_fma_f64 v[2:3], -v[4:5], |v[6:7]|, 2.0
+v_mov_b32_e32 v1, 0x3f9df3b6
+v_add_u32_dpp v1, v2, v3 quad_perm:[1,0,3,2] row_mask:0xa bank_mask:0x5
+v_add_f32_dpp v1, -v2, |v3| row_shr:4 row_mask:0xf bank_mask:0xf bound_ctrl:1
+v_mov_b32_dpp v1, v2 row_shl:15 row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_ror:3 row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_mirror row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_half_mirror row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_bcast:15 row_mask:0xa bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_bcast:31 row_mask:0xc bank_mask:0xf
+v_mov_b32_dpp v1, v2 wave_shr:1 row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_newbcast:5 row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 row_share:5 row_mask:0xf bank_mask:0xf fi:1
+v_mov_b32_dpp v1, v2 row_xmask:9 row_mask:0xf bank_mask:0xf
+v_mov_b32_dpp v1, v2 dpp8:[7,6,5,4,3,2,1,0]
+v_add_f32_e64_dpp v1, v2, v3 clamp row_shr:1 row_mask:0xf bank_mask:0xf
+v_add_u16_sdwa v1, v2, v3 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_3 src1_sel:WORD_0
+v_mov_b32_sdwa v1, sext(v2) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1
+v_cmp_eq_u32_sdwa s[6:7], v2, v3 src0_sel:WORD_1 src1_sel:DWORD
+v_pk_fma_f16 v1, v2, v3, v4 op_sel:[1,0,0] op_sel_hi:[0,1,1] neg_lo:[1,0,0] neg_hi:[0,1,0]
+v_pk_mul_f32 v[2:3], v[4:5], s[6:7] op_sel_hi:[1,0]
+v_fma_mix_f32 v1, v2, -v3, |v4| op_sel:[0,1,0] op_sel_hi:[0,1,0]
+v_fma_f16 v1, v2, v3, v4 op_sel:[1,0,0,1]
+ds_read2_b64 v[4:7], v1 offset0:3 offset1:7
+ds_load_2addr_stride64_b32 v[4:5], v1 offset0:3 offset1:7
+ds_read_b128 v[4:7], v1 offset:4096
+ds_swizzle_b32 v1, v2 offset:0x1e0
+ds_add_rtn_u32 v1, v2, v3 offset:8
+global_load_dwordx4 v[4:7], v[2:3], off offset:-16
+global_load_dword v4, v2, s[6:7] offset:64 sc0 nt sc1
+global_load_dword v4, v2, s[6:7] offset:64 glc slc
+global_load_b32 v4, v2, s[6:7] offset:64 th:TH_LOAD_NT scope:SCOPE_DEV
+global_atomic_add v1, v2, v3, s[6:7] sc0
+global_atomic_add_u32 v1, v2, v3, s[6:7] th:TH_ATOMIC_RETURN
+scratch_load_dword v1, v2, s3 offset:4
+scratch_load_dword v1, off, s3 offset:4
+scratch_store_b32 off, v1, s3 offset:4
+buffer_load_dword v1, v2, s[4:7], 0 offen offset:4092
+buffer_load_dwordx4 v[4:7], v[2:3], s[4:7], s3 idxen offen
+buffer_load_b32 v1, v2, s[4:7], null offen offset:16
+flat_store_dword v[2:3], v4 offset:8
+v_dual_add_f32 v0, v2, v3 :: v_dual_mul_f32 v1, s4, v5
+v_dual_fmaak_f32 v0, v2, v3, 0x42 :: v_dual_mov_b32 v1, 0x42
+v_dual_cndmask_b32 v0, v2, v3 :: v_dual_max_num_f32 v1, v4, v5
+v_mfma_f32_32x32x8_f16 a[0:15], v[2:3], v[4:5], a[0:15] cbsz:1 abid:1 blgp:1
+v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]
+v_wmma_f32_16x16x16_f16 v[0:7], v[8:11], v[12:15], v[0:7]
+v_readlane_b32 s3, v4, s5
+v_writelane_b32 v4, s3, m0
+v_permlanex16_b32 v1, v2, s3, s4 op_sel:[1,0]
+v_permlanex16_b32 v1, v2, -1, -1
+s_barrier_signal -1
+s_barrier_wait -1
+s_waitcnt vmcnt(0) lgkmcnt(0)
+s_wait_loadcnt 0x3
+""".strip().splitlines()
+
+
+# The assembler drops cache policies that an instruction has no use for.
+CACHE = re.compile(r" (glc|slc|dlc|scc|sc0|sc1|nt|th:\w+|scope:\w+)\b")
+
+
+def check(arch, pieces):
+    texts = [amdgpu.decode(arch, piece)[0] for piece in pieces]
+    again = encodings([text or "undecoded" for _, _, text in texts], arch)
+    for piece, (_, length, text), made in zip(pieces, texts, again, strict=True):
+        assert made is not None, f"{arch}: {piece[:length].hex()} is printed as {text!r}, which LLVM does not take"
+        assert made[:length] == piece[:length], (
+            f"{arch}: {piece[:length].hex()} is printed as {text!r}, which is {made[:length].hex()}"
+        )
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_forms(arch):
+    made = [code for code in encodings(FORMS, arch) if code is not None]
+    assert len(made) > 20
+    check(arch, made)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_compiled_code(arch, kernel):
+    text = text_section(compiled(KERNELS[kernel], arch))
+    found = amdgpu.decode(arch, text)
+    assert all(text for _, _, text in found), "an instruction of a compiled kernel is unknown"
+    assert sum(length for _, length, _ in found) == len(text)
+    check(arch, [text[offset : offset + length] for offset, length, _ in found])
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_instruction_is_one_of_llvm(arch):
+    """Random fields around every number of the tables: where both sides know the bytes, they agree."""
+    rng = np.random.default_rng(5)
+    pieces = []
+    for words in rng.integers(0, 1 << 32, (4000, 4), dtype=np.uint32):
+        piece = words.tobytes()
+        _, length, text = amdgpu.decode(arch, piece)[0]
+        if text:
+            pieces.append((piece, length, text))
+    assert len(pieces) > 500
+    again = encodings([text for _, _, text in pieces], arch)
+    taken = [(piece, length, text, made) for (piece, length, text), made in zip(pieces, again, strict=True) if made]
+    assert len(taken) > 200
+    names = [(CACHE.sub("", text), CACHE.sub("", amdgpu.decode(arch, made)[0][2])) for _, _, text, made in taken]
+    assert all(first == second for first, second in names), [pair for pair in names if pair[0] != pair[1]][:5]
+
+
+def test_what_is_no_code():
+    assert amdgpu.decode("gfx942", b"\xff" * 8) == [(0, 4, ""), (4, 4, "")]
+    assert amdgpu.decode("gfx942", b"") == []
+    with pytest.raises(UnsupportedError, match="NoBinaryForGpu"):
+        amdgpu.decode("gfx803", b"\0" * 4)
