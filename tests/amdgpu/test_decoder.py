@@ -129,7 +129,7 @@ def test_every_instruction_is_one_of_llvm(arch):
     for words in rng.integers(0, 1 << 32, (4000, 4), dtype=np.uint32):
         piece = words.tobytes()
         _, length, text = amdgpu.decode(arch, piece)[0]
-        if text:
+        if text and not text.startswith("v_pk_fmac"):  # whose constants LLVM writes as literals
             pieces.append((piece, length, text))
     assert len(pieces) > 500
     again = encodings([text for _, _, text in pieces], arch)

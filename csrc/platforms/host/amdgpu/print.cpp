@@ -226,16 +226,16 @@ class Printer {
     if (opcode_.encoding == Encoding::VOP3P) {
       const unsigned all = (1u << sources) - 1;
       const bool is_mix = opcode_.sources[0] == Type::mix;
-      if (i_.select != 0) {
+      if ((i_.select & all) != 0) {
         text_ += " op_sel:" + bits(i_.select, sources);
       }
       if (is_mix ? (i_.select_high & all) != 0 : (i_.select_high & all) != all) {
         text_ += " op_sel_hi:" + bits(i_.select_high, sources);
       }
-      if (!is_mix && i_.negate != 0) {
+      if (!is_mix && (i_.negate & all) != 0) {
         text_ += " neg_lo:" + bits(i_.negate, sources);
       }
-      if (!is_mix && i_.negate_high != 0) {
+      if (!is_mix && (i_.negate_high & all) != 0) {
         text_ += " neg_hi:" + bits(i_.negate_high, sources);
       }
     } else if (i_.is_long && i_.select != 0 && !shows_halves(is_true16)) {
