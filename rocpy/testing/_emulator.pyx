@@ -8,12 +8,13 @@ from abi cimport rocpyExtEmulatorLaunch_t, rocpyExtEmulatorRange_t
 from libc.stdint cimport uint32_t, uint64_t
 from libcpp.vector cimport vector
 
-from rocpy import _core
+from rocpy cimport _core
+from rocpy._core import has
 
 
 def _check():
     _core.ensure()
-    if not _core.has("rocpyExtEmulatorRun"):
+    if not has("rocpyExtEmulatorRun"):
         raise UnsupportedError("this platform emulates no AMD GPU; choose the host platform: ROCPY_PLATFORM=host")
 
 
