@@ -107,7 +107,7 @@ def generated_of(bound: _custom.Bound, rest: Expression, x_type: str, device: in
     Raises
     ------
     UnsupportedError
-        If the device runs no code objects, there is no compiler, or kernels do not compute it.
+        If it is no GPU of AMD's, there is no compiler, or kernels do not compute it.
     """
     arch = _code.device_arch(device)
     kernel = source_of(bound, rest, x_type)

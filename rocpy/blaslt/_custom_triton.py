@@ -93,7 +93,7 @@ class TritonProduct:
     Raises
     ------
     UnsupportedError
-        If the device runs no code objects, or the kernel has no such type.
+        If it is no GPU of AMD's that Triton knows, or the kernel has no such type.
     """
 
     def __init__(self, bound: _custom.Bound, device: int) -> None:

@@ -50,11 +50,11 @@ def device_arch(device: int) -> str:
     Raises
     ------
     UnsupportedError
-        If the device runs none.
+        If it is no GPU of AMD's.
     """
     arch = platform.current().devices[device].arch.partition(":")[0]
     if not arch.startswith("gfx"):
-        raise UnsupportedError(f"device {device} is {arch or 'nameless'}, which runs no code objects")
+        raise UnsupportedError(f"kernels are compiled for AMD's GPUs, and device {device} is {arch or 'nameless'}")
     return arch
 
 

@@ -33,6 +33,8 @@ KINDS = {"row": "row", "column": "column", "full": "full", "scalar": "scalar"}
 
 def run(epilogue, a, b, inputs, outs, *, kinds=KINDS, alpha=1.0):
     """Run a kernel in the interpreter on numpy arrays; returns numpy arrays like ``outs``."""
+    import torch  # noqa: F401
+
     described = {name: (kinds[name], inputs[name].dtype) for name in epilogue.expression.used_inputs}
     made = [to_torch(np.zeros(shape, dtype)) for shape, dtype in outs]
     with np.errstate(all="ignore"):
@@ -69,8 +71,6 @@ def problems(draw):
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(problem=problems())
 def test_random_expressions_in_the_interpreter(problem):
-    import torch  # noqa: F401
-
     text, names, seed, (dtype, input_dtype), layout, (m, n, k) = problem
     function = expressions.function_of(text, names)
     epilogue = rocpy.epilogue(function)
