@@ -14,7 +14,7 @@ TORCH ?= torch==2.13.0
 # Likewise for jax, of which pip fetches the CPU build.
 JAX ?= jax==0.10.2
 # What a user's program meets, and what depends on the platform's release and memory.
-PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat interop property threads torch tuning unit)
+PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
 # Passed to the command that a target runs: make test ARGS='-k matmul'.
 ARGS ?=
 
@@ -53,13 +53,17 @@ test-slow: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the slow tests 
 
 .PHONY: test-abi
 test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests on each older ROCm release that the host platform presents
-	$(PY) -m pytest tests/platform/test_abi_window.py $(ARGS)
+	$(PY) -m pytest -m "not slow" tests/platform/test_abi_window.py $(ARGS)
 	set -e; for release in 6.4 7.0 7.2; do echo "ROCPY_HOST_ABI=$$release"; \
 	  ROCPY_HOST_ABI=$$release $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS); done
 
 .PHONY: test-staging
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
 	ROCPY_HOST_STAGING=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)
+
+.PHONY: python-address
+python-address: $(STAMPS)/package $(STAMPS)/test ## Run the Python tests of products and communicators under the address sanitizer (ARGS names others)
+	tools/python_address.sh $(ARGS)
 
 .PHONY: fused
 fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run the tests of the fused lowering on AMD, which need Triton (1 GB) and no GPU

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What holds for every tier of the tests: those of absent frameworks, a time budget, a tuning database of their own."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(config, items):
         for item in waiting:
             item.add_marker(pytest.mark.skip(reason=reason))
         config.stash.setdefault(WAITING, []).append((len(waiting), reason))
+
+
+def pytest_collection_finish():
+    """Take what was imported and collected out of the collector's rounds: many tests ask for a full one."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):

@@ -23,7 +23,6 @@ function(_rocpy_install target package)
   endif()
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/${up}/_lib")
   target_link_libraries(${target} PRIVATE rocpy_core)
-  rocpy_sanitize(${target})
   install(TARGETS ${target} LIBRARY DESTINATION ${package})
 endfunction()
 

@@ -163,3 +163,5 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
 cdef int settle(hipStream_t c_stream) except -1
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
 cdef int refuse_capture(int after, str what, str do) except -1
+# The same before anything is copied, of a stream that the user gave.
+cdef int refuse_captured(object stream, str what, str do) except -1

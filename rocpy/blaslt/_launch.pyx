@@ -7,7 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
-from rocpy.runtime.stream cimport capture_of, captures, hold
+from rocpy.runtime.stream cimport capture_of, captures, handle_of, hold
 
 from rocpy import platform as _platform
 from rocpy.blaslt import _choice
@@ -423,6 +423,16 @@ cdef int refuse_capture(int after, str what, str do) except -1:
     if after == after_capture:
         raise UnsupportedError(f"stream: it is captured into a graph, and {what}, which no graph can hold; {do}")
     return 0
+
+
+cdef int refuse_captured(object stream, str what, str do) except -1:
+    cdef hipStream_t c_stream = NULL
+    cdef int device = 0
+    if stream is None or not captures:
+        return 0
+    handle_of(stream, &c_stream)
+    _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+    return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
 
 
 cdef int settle(hipStream_t c_stream) except -1:

@@ -16,7 +16,7 @@ from rocpy.blaslt._arguments cimport (
 )
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, plan_cache,
-    refuse_capture, release_context, settle,
+    refuse_capture, refuse_captured, release_context, settle,
 )
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
@@ -103,6 +103,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             owner = (<Packed>a).memory
     get_ready()
     if _staged and must_be_staged(a, (b, c, bias, aux)):
+        refuse_captured(stream, "operands in CPU memory are copied to the device", "move them there")
         return _staging.product(product_again, (a, b, c, bias, aux, out), staged_infos(a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
             given=given, algorithm=algorithm))

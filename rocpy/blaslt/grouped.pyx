@@ -14,8 +14,8 @@ from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_s
 from rocpy.blaslt._group_plans cimport add_settings, find
 from rocpy.blaslt._grouped cimport allocate, chosen_epilogue, finish, is_staged, packed
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, refuse_capture, release_context, scale_a as _SCALE_A,
-    scale_b as _SCALE_B,
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, refuse_capture, refuse_captured, release_context,
+    scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
 from rocpy.blaslt._scales cimport Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
@@ -112,6 +112,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     >>> [d.shape for d in rocpy.grouped_matmul([np.ones((2, 3)), np.ones((1, 4))], [np.ones((3, 5)), np.ones((4, 2))])]
     [(2, 5), (1, 2)]
     """
+    refuse_captured(stream, "grouped_matmul copies and chooses as it goes", "use rocpy.matmul for each group")
     try:
         if offsets is None:
             return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)

@@ -32,7 +32,13 @@ def plan_for(case, operands):
 
 def force_all(case, seen: set[str]) -> None:
     operands = make_operands(case)
-    mm, algorithms = plan_for(case, operands)
+    try:
+        mm, algorithms = plan_for(case, operands)
+    except rocpy.UnsupportedError:
+        # Releases differ in the types that they have; every one has these.
+        if case.dtype in case_list.DTYPES:
+            raise
+        return
     with mm:
         assert algorithms, "no algorithm"
         assert len({algorithm.id for algorithm in algorithms}) == len(algorithms)
@@ -51,7 +57,14 @@ def seen():
 
 @pytest.mark.parametrize("part", range(16))
 def test_each_algorithm_on_each_case_it_claims(part, seen):
-    for case in CHOSEN[part::16]:
+    for case in CHOSEN[part::32]:
+        force_all(case, seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(16, 32))
+def test_each_algorithm_on_the_other_cases_it_claims(part, seen):
+    for case in CHOSEN[part::32]:
         force_all(case, seen)
 
 
@@ -171,6 +184,8 @@ def test_bits_do_not_depend_on_the_thread_count(run_python):
 
 def test_results_repeat_bit_for_bit():
     for case in CHOSEN[::40]:
+        if not rocpy.blaslt.supported(case.dtype):
+            continue  # a type that this release has no products of
         operands = make_operands(case)
         positional, named = split(case, operands)
         outputs = [rocpy.matmul(*positional, **named) for _ in range(3)]

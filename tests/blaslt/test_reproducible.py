@@ -39,7 +39,10 @@ def bits(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-@pytest.mark.parametrize("epilogue", ["default", "bias", "gelu_bias", "gelu_aux_bias", "relu"])
+@pytest.mark.parametrize(
+    "epilogue",
+    ["default", "gelu_aux_bias", *(pytest.param(x, marks=pytest.mark.slow) for x in ("bias", "gelu_bias", "relu"))],
+)
 @pytest.mark.parametrize("packed", [False, True], ids=["array", "weight"])
 @pytest.mark.parametrize(("name", "result"), RESULTS)
 def test_a_row_does_not_depend_on_the_number_of_rows(name, result, packed, epilogue):

@@ -13,14 +13,12 @@ import pytest
 import rocpy
 
 HERE = Path(__file__).resolve().parent
-PARTS = (
+PARTS = ("test_explain.py", "test_plans.py", "test_scales.py")
+MORE_PARTS = (
     "test_complex.py",
-    "test_explain.py",
     "test_grouped.py",
     "test_mx.py",
     "test_out_dtype.py",
-    "test_plans.py",
-    "test_scales.py",
     "test_shapes.py",
     "test_shapes_bias.py",
     "test_supported.py",
@@ -28,12 +26,13 @@ PARTS = (
 
 
 @pytest.mark.skipif(not rocpy.platform.current().host_memory, reason="operands are copied in this run already")
-def test_part_of_the_folder_with_operands_that_must_be_copied():
+@pytest.mark.parametrize("parts", [PARTS, pytest.param(MORE_PARTS, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_part_of_the_folder_with_operands_that_must_be_copied(parts):
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not slow"]
-        + [str(HERE / part) for part in PARTS],
+        + [str(HERE / part) for part in parts],
         cwd=HERE.parent.parent,
         env={**os.environ, "ROCPY_HOST_STAGING": "1"},
         capture_output=True,
@@ -70,3 +69,33 @@ def test_a_conjugate_that_the_library_cannot_take_is_refused_where_copies_are(ru
         pytest.skip("this release of hipBLASLt has no complex products")
     for staging in (None, "1"):
         run_python(CONJUGATES, ROCPY_HOST_STAGING=staging)
+
+
+CAPTURED = """
+import numpy as np, rocpy
+a = np.ones((4, 3), np.float32)
+on_device = [rocpy.Buffer(shape, "float32") for shape in ((4, 3), (3, 5), (4, 5))]
+with rocpy.Stream(nonblocking=True) as stream:
+    with stream.capture() as graph:
+        for product, operands in ((rocpy.matmul, (a, a.T)), (rocpy.grouped_matmul, ([a], [a.T]))):
+            try:
+                product(*operands, stream=stream)
+            except rocpy.UnsupportedError as error:
+                assert "captured into a graph" in str(error), error
+            else:
+                raise SystemExit("operands in CPU memory were captured")
+        rocpy.matmul(on_device[0], on_device[1], out=on_device[2], stream=stream)
+    for value in (2, 3):
+        for operand in on_device[:2]:
+            operand.copy_from(np.full(operand.shape, value, np.float32))
+        graph.launch()
+        stream.synchronize()
+        assert (on_device[2].to_numpy() == 3 * value**2).all()
+    graph.close()
+"""
+
+
+def test_a_capture_takes_what_is_on_the_device_and_refuses_the_rest_unspoilt(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    run_python(CAPTURED, ROCPY_HOST_STAGING="1")

@@ -107,7 +107,7 @@ WORK = {
     "another_m": 5_000,
     "nvmath": 1_500,
     "weight": 10_000,
-    "function": 20_000,
+    "function": 10_000,
     "new_shape": 10_000,
     "copied": 10_000,
     "stream": 1_000,
@@ -127,7 +127,7 @@ def test_memory_stays_flat(run_python, name):
 
 @pytest.mark.torch
 def test_memory_stays_flat_with_torch(run_python):
-    run_python(program("torch_product", 20_000), timeout_s=120)
+    run_python(program("torch_product", 10_000), timeout_s=120)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def step(module, x):
     return [y.detach(), *(p.grad.clone() for p in module.parameters())]
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_five_batch_sizes_compile_once(backend):
     from torch._dynamo.testing import CompileCounterWithBackend
 

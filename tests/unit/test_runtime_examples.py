@@ -6,9 +6,13 @@ import importlib
 
 import pytest
 
+import rocpy
+
 
 @pytest.mark.parametrize("name", ["device", "event", "memory", "stream"])
 def test_examples_of_the_runtime(name):
+    if name == "stream" and not rocpy.platform.current().host_memory:
+        pytest.skip("an example captures arrays in CPU memory, which this device cannot use")
     check(importlib.import_module(f"rocpy.runtime.{name}"))
 
 
