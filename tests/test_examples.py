@@ -111,7 +111,18 @@ def test_example_with_transformers(name, options):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("name", ["overhead", "matmul", "epilogue", "grouped", "algorithms", "import"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "overhead",
+        "matmul",
+        "epilogue",
+        "grouped",
+        "algorithms",
+        "import",
+        pytest.param("collectives", marks=pytest.mark.slow),
+    ],
+)
 def test_benchmark_runs(name, tmp_path):
     path = tmp_path / f"{name}.json"
     text = run(ROOT / "benchmarks" / f"bench_{name}.py", "--quick", "--threads", 1, "--json", path)
