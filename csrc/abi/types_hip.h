@@ -160,6 +160,8 @@ typedef enum hipGraphNodeType {
   hipGraphNodeTypeEmpty = 5,
   hipGraphNodeTypeWaitEvent = 6,
   hipGraphNodeTypeEventRecord = 7,
+  hipGraphNodeTypeMemAlloc = 10,
+  hipGraphNodeTypeMemFree = 11,
 } hipGraphNodeType;
 
 typedef enum hipGraphInstantiateFlags {

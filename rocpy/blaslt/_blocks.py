@@ -52,8 +52,8 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     """Return an operand with neighbours along K adjacent in memory; of four and six bits packed."""
     from rocpy.blaslt._scales import Packed
 
-    if type(array).__name__ == "Weight":  # its own packing is not that of blocks
-        array = array.source if array.layout == "kn" else array.source.swapaxes(-1, -2)
+    if type(array).__name__ == "Weight":
+        return array.by_blocks() if are_blocks(array.scale) else along_k(matrix_of(array), name, options)
     if type(array).__name__ == "Packed" or not hasattr(array, "dtype"):
         return array
     right = name == "b"
@@ -79,6 +79,20 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     values = array.view(np.uint8)
     values = np.swapaxes(values, -1, -2) if right and array.ndim > 1 else values
     return Packed(pack(values, row.bits, name), row.name, right)
+
+
+def matrix_of(weight: Any) -> Any:
+    """Return the array that a Weight was made of, as b of a product."""
+    return weight.source if weight.layout == "kn" else weight.source.swapaxes(-1, -2)
+
+
+def of_weight(weight: Any) -> tuple[Any, Any]:
+    """Return the source of a Weight with scales by blocks as the library reads it, and its scales, dense along K."""
+    scale = weight.scale if weight.layout == "kn" else weight.scale.swapaxes(-1, -2)
+    if len(scale.shape) != 2:
+        raise InvalidProblemError(f"scale: shape {tuple(weight.scale.shape)}; that of a Weight has two axes, as w has")
+    b = _repacked(along_k(matrix_of(weight), "b", Options()), scale.shape[0] * BLOCK)
+    return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[Any, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt._blocks import dequantized
+from rocpy.blaslt._blocks import are_blocks, dequantized, matrix_of, of_weight
 from rocpy.blaslt._framework import Framework, framework_of, values
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import SCALES, assign
@@ -333,8 +333,8 @@ _SLOPES: dict[str, Callable[[Framework, Any], Any]] = {
 
 
 def _matrix_of(weight: Any) -> Any:
-    """Return a Weight's array as (K, N)."""
-    return weight.source if weight.layout == "kn" else weight.source.swapaxes(-1, -2)
+    """Return a Weight's array as (K, N), with scales by blocks as products take it."""
+    return of_weight(weight)[0] if are_blocks(weight.scale) else matrix_of(weight)
 
 
 def _buffer(array: np.ndarray[Any, Any]) -> Buffer:

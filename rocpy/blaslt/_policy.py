@@ -82,7 +82,7 @@ def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
 def all_scales(b: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the scales of a product with that of a Weight among them; ``None`` where there are none."""
     chosen = None if all(value is None or value is False for value in given) else given
-    scale = b.scale if type(b).__name__ == "Weight" else None
+    scale = b.factors if type(b).__name__ == "Weight" else None
     return chosen if scale is None else weight_scales(chosen, scale)
 
 

@@ -17,14 +17,15 @@ from rocpy.blaslt._launch cimport (
     plan_cache, release_context, settle,
 )
 from rocpy.blaslt._program cimport TileProgram, operand_type
-from rocpy.blaslt._scales cimport Scales, read_scales
+from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt.weight cimport Weight
 
-from rocpy import platform
+from rocpy.blaslt import _blocks
 from rocpy.blaslt import _options
 from rocpy.blaslt import _policy
+from rocpy.blaslt import _staging
 from rocpy.blaslt.problem import OperandInfo, dense_strides
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidProblemError
 
 # Algorithms that are asked for where one is to be found by its place.
 cdef int _LISTED = 64
@@ -45,6 +46,9 @@ cdef class Call:
     cdef int device, after
     cdef hipStream_t stream
     cdef tuple arrays  # a, b, c, bias
+    cdef object owner  # a, or the bytes that it is packed in: whose framework makes results
+    # What another call is to be made instead for: operands in CPU memory, and a bias for each row.
+    cdef bint staged, row_bias
 
     def __cinit__(self, TileProgram program not None, object a, object b, object c, object bias, tuple inputs, object alpha, object beta,
                   object dtype, object compute, tuple given, object options, object stream):
@@ -55,10 +59,13 @@ cdef class Call:
         self.dtype, self.compute = dtype, compute
         if len(inputs) != program.inputs:
             raise InvalidProblemError(f"inputs: {len(inputs)} arrays; the tile program reads {program.inputs}")
-        if type(b) is Weight and bias is not None:
-            b = _policy.unpacked(b, bias)
-        if not platform.current().host_memory and must_be_staged(a, (b, c, bias, *inputs)):
-            raise UnsupportedError("a tile program reads the device's memory, and operands are in CPU memory; copy them to the device")
+        self.row_bias = type(b) is Weight and bias is not None and _policy.unpacked(b, bias) is not b
+        if given is not None:
+            a, b = _blocks.prepare(a, b, given[0], given[1], self.options)
+        self.staged = _staging.has_own_memory() and must_be_staged(a, (b, c, bias))
+        if self.staged or self.row_bias:
+            return
+        self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.arrays = (a, b, c, bias)
         kept = parse_all(&self.operands, a, b, c, bias, None, None)
         inputs = tuple([seen_as(x, "uint8") if getattr(getattr(x, "dtype", None), "name", str(getattr(x, "dtype", ""))[6:]) == "bool" else x
@@ -69,6 +76,7 @@ cdef class Call:
         self.after = place_of(&self.operands.a, stream, &self.device, &self.stream)
         if given is not None:
             self.scales = read_scales(given, &self.operands.a, &self.operands.b, self.device)
+        self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
 
     cdef fill_key(self, PlanKey *key, int requested):
         cdef int64_t word
@@ -104,8 +112,6 @@ cdef class Call:
         problem = self.problem()
         if self.program.pairs and problem.n % 2:
             raise InvalidProblemError(f"{problem}: a tile program of pairs makes one column out of two, and N is odd")
-        if problem.column_bias:
-            raise UnsupportedError(f"{problem}: a bias for each row is an input of the tile program, of shape (M, 1)")
         shape = result_of(problem, self.program.pairs)
         beside = [beside_of(info(&self.extra[i]), problem, shape, i) for i in range(self.program.inputs)]
         beside += [beside_of(OperandInfo(shape, dense_strides(shape), name), problem, shape, -1) for name in self.program.outputs]
@@ -152,17 +158,19 @@ cdef class Call:
             to.ndim = call.result_ndim
             for place in range(to.ndim):
                 to.shape[place] = call.result_shape[place]
-            made = _operand.allocate(self.arrays[0], self.operands.a.provider, to)
+            made = _operand.allocate(self.owner, self.operands.a.provider, to)
             outputs.append(seen_as(made, "bool") if name == "bool" else made)
             pointers[count + i] = to.data
         held = (self.held, outputs)
-        result = execute(call, &self.operands.a, &self.operands.b, &self.operands.c, &self.operands.bias, &absent, &absent, self.arrays[0],
+        result = execute(call, &self.operands.a, &self.operands.b, &self.operands.c, &self.operands.bias, &absent, &absent, self.owner,
                          None, held, self.factors, self.scales, rank, self.device, self.stream, self.after, pointers)
         return (result, *outputs)
 
 
 cdef object seen_as(object array, str name):
-    """Return an array of bytes as one of another type of bytes."""
+    """Return an array of bytes as one of another type of bytes; a Buffer knows bytes alone."""
+    if not hasattr(array, "view"):
+        return array
     module = sys.modules.get(type(array).__module__.partition(".")[0])
     return array.view(getattr(module, name, name) if hasattr(module, "Tensor") else name)
 
@@ -195,6 +203,42 @@ cdef object beside_of(object given, object problem, tuple shape, int which):
     return OperandInfo(shape, steps, given.dtype)
 
 
+cdef TileProgram with_row_bias(TileProgram program):
+    """Return a program that begins by adding its last input, one more than it had, to the product."""
+    cdef int free = 0
+    for one in program.instructions:
+        for register in one[1:2 if one[0] == "CONSTANT" else None]:
+            if isinstance(register, int) and register >= free:
+                free = register + 1
+    cdef list code = [("INPUT", free, program.inputs)]
+    for one in program.instructions:
+        code.append(one)
+        if one[0] in ("VALUE", "PARTNER"):
+            code.append(("ADD", one[1], one[1], free))
+    return TileProgram(code, program.result, program.inputs + 1, program.outputs, pairs=program.pairs)
+
+
+cdef tuple staged_product(object a, object b, object c, TileProgram program, tuple inputs, object bias, object scales, object out, object options,
+                          object stream, dict arguments):
+    """Run a product on copies of its operands on the device, and bring its results back."""
+    resolved = _options.resolve_options(options)
+    _staging.check_allowed(resolved)
+    scales = _staging.upload_scales(scales)
+    blocks = scales is not None and (_blocks.are_blocks(scales[0]) or _blocks.are_blocks(scales[1]))
+    prepared = (a, b) if scales is None else _blocks.prepare(a, b, scales[0], scales[1], resolved)
+    like = getattr(prepared[0], "memory", prepared[0])
+    moved = [_staging.upload(x, name, blocks=blocks) for x, name in zip((*prepared, c, bias), ("a", "b", "c", "bias"))]
+    beside = tuple([_staging._moved(seen_as(x, "uint8") if str(getattr(x, "dtype", "")).endswith("bool") else x, f"inputs[{i}]", None)
+                    for i, x in enumerate(inputs)])
+    results = product(*moved[:3], program=program, inputs=beside, bias=moved[3], scales=scales, options=options, stream=stream, **arguments)
+    made = [_staging.download(x, like, stream) for x in results]
+    made[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(made[1:], program.outputs)]
+    if out is not None:
+        _policy.assign(out, made[0])
+        made[0] = out
+    return tuple(made)
+
+
 def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None, dtype=None, compute=None, scales=None, out=None, options=None,
             stream=None, rank=0):
     """Return ``program(alpha * a @ b + beta * c + bias)`` and the program's other outputs, in one pass.
@@ -202,7 +246,7 @@ def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None
     Parameters
     ----------
     a, b, c, alpha, beta, bias, dtype, compute, out, options, stream
-        As in :func:`rocpy.matmul`; ``bias`` of length N.
+        As in :func:`rocpy.matmul`.
     program
         A :class:`TileProgram`.
     inputs
@@ -238,6 +282,12 @@ def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None
     cdef Call made
     cdef int requested = _LISTED if rank else 1
     made = Call(program, a, b, c, bias, tuple(inputs), alpha, beta, dtype, compute, scales, options, stream)
+    if made.staged:
+        return staged_product(a, b, c, program, tuple(inputs), bias, scales, out, options, stream,
+                              dict(alpha=alpha, beta=beta, dtype=dtype, compute=compute, rank=rank))
+    if made.row_bias:
+        return product(a, b, c, program=with_row_bias(program), inputs=(*inputs, bias), alpha=alpha, beta=beta, dtype=dtype, compute=compute,
+                       scales=scales, out=out, options=options, stream=stream, rank=rank)
     made.fill_key(&key, requested)
     if key.fits():
         call = plan_cache().find(key)
@@ -274,6 +324,16 @@ def algorithms(a, b, c=None, *, program, inputs=(), bias=None, dtype=None, compu
     """
     cdef shared_ptr[CachedCall] call
     cdef Call made = Call(program, a, b, c, bias, tuple(inputs), 1.0, None, dtype, compute, scales, options, None)
+    if made.staged:
+        left, right = (a, b) if scales is None else _blocks.prepare(a, b, scales[0], scales[1], made.options)
+        a, b, c, bias = [_staging.upload(x, name) for x, name in zip((left, right, c, bias), ("a", "b", "c", "bias"))]
+        inputs = [_staging._moved(seen_as(x, "uint8") if str(getattr(x, "dtype", "")).endswith("bool") else x, "inputs", None) for x in inputs]
+        scales = _staging.upload_scales(scales)
+    if made.row_bias:
+        program, inputs, bias = with_row_bias(program), (*inputs, bias), None
+    if made.staged or made.row_bias:
+        return algorithms(a, b, c, program=program, inputs=inputs, bias=bias, dtype=dtype, compute=compute, scales=scales, options=options,
+                          requested=requested)
     call = made.plan(requested)
     if call.get().copies:
         a, b, c, bias = made.dense(call.get().copies)

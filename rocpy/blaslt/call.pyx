@@ -93,7 +93,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if bias is None and type(b) is Weight and _TAKES_BIAS[index]:
         bias = (<Weight>b).bias
     if type(b) is Weight and (<Weight>b).scale is not None and (given is None or len(given) == 5):
-        given = _policy.weight_scales(given, (<Weight>b).scale)
+        (<Weight>b).current()
+        given = _policy.weight_scales(given, (<Weight>b).factors)
     if bias is not None and type(b) is Weight:
         (<Weight>b).current()
         b = _policy.unpacked(b, bias)

@@ -177,7 +177,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             if vector_ is None and row.bias:
                 vector_ = (<Weight>right).bias
             if (<Weight>right).scale is not None:
-                given = _policy.weight_scales(given, (<Weight>right).scale)
+                given = _policy.weight_scales(given, (<Weight>right).factors)
         if given is not None and (are_blocks(given[0]) or are_blocks(given[1])):
             later.append(g)  # their operands are brought into the order that the library reads
             continue

@@ -176,7 +176,8 @@ def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:  # n
             copies.append("b")
     if problem.scale_a == "block32":
         # Both are read along K.
-        a_lies, b_lies = _as("row", a_shape, a_strides), _as("column", b_shape, b_strides)
+        a_lies = _as("row", a_shape, a_strides)
+        b_lies = b_lies if problem.b.packed else _as("column", b_shape, b_strides)
         copies += [x for x, lies in (("a", a_lies), ("b", b_lies)) if lies is None and x not in copies]
 
     c_matrix, c_batch, c_lies = d_matrix, d_batch, d_lies

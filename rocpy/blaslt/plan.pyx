@@ -228,6 +228,8 @@ cdef class Matmul(Planned):
                 _reset.check_all(self.problem, changes)
             if "aux" in changes:
                 changes["aux"] = sole_aux(changes["aux"])
+            if type(b) is Weight and scale_b is None:
+                scale_b = (<Weight>b).factors
             values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
             if values is not None:
                 changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)

@@ -194,7 +194,7 @@ def _of_type(x: Any, name: str, allowed: tuple[str, ...]) -> None:
     try:
         known = dtypes.lookup(x.dtype).name
     except InvalidOperandError:
-        known = str(x.dtype)
+        known = str(x.dtype).removeprefix("torch.")
     if known not in allowed:
         raise InvalidProblemError(f"{name}: {known}; it must be {', '.join(allowed)}: cast it")
 

@@ -12,14 +12,17 @@ cdef class Weight:
     cdef readonly object source
     cdef readonly object bias
     cdef readonly object scale
+    cdef readonly object factors  # the scale as products take it
     cdef readonly str layout
     cdef readonly bint packed
     cdef Operand operand
     cdef object kept  # owns the memory of operand when it is not ours
     cdef object version
+    cdef object prepared  # with scales by blocks and not packed: what products take
     cdef Block block  # what it is packed in, or None
     cdef int device
     cdef object __weakref__
 
     cdef int current(self) except -1
     cdef int load(self) except -1
+    cdef int load_blocks(self) except -1

@@ -9,10 +9,12 @@ from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
+from rocpy.blaslt._scales cimport Packed, parse_packed
 
 import warnings
 
 
+from rocpy.blaslt import _blocks
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _staging
@@ -45,13 +47,22 @@ cdef extern from *:
       return table.rocpyExtPackBytes(handle, static_cast<hipDataType>(type), compute_of(type), 32, 32, &bytes) == HIPBLAS_STATUS_SUCCESS;
     }
 
-    // Packs op(A), the m x k view of the weight that the library sees, into memory of the platform.
+    // Whether the platform keeps weights of a type and their scales by blocks packed.
+    bool packs_blocks(void *handle, int32_t type, int64_t n, int64_t k) {
+      size_t bytes = 0;
+      return table.rocpyExtPackBlocksBytes(handle, static_cast<hipDataType>(type), static_cast<uint64_t>(n), static_cast<uint64_t>(k),
+                                           &bytes) == HIPBLAS_STATUS_SUCCESS;
+    }
+
+    // Packs op(A), the m x k view of the weight that the library sees, into memory of the platform; with its scales if there are any.
     Status pack_weight(void *handle, hipStream_t stream, int32_t type, int32_t op, int64_t rows, int64_t columns, int64_t ld, const void *data,
-                       int64_t m, int64_t k, void **packed) {
+                       const void *scales, int64_t m, int64_t k, void **packed) {
       const hipblasComputeType_t compute = compute_of(type);
       const auto element = static_cast<hipDataType>(type);
+      const auto height = static_cast<uint64_t>(m), depth = static_cast<uint64_t>(k);
       size_t bytes = 0;
-      hipblasStatus_t status = table.rocpyExtPackBytes(handle, element, compute, static_cast<uint64_t>(m), static_cast<uint64_t>(k), &bytes);
+      hipblasStatus_t status = scales ? table.rocpyExtPackBlocksBytes(handle, element, height, depth, &bytes)
+                                      : table.rocpyExtPackBytes(handle, element, compute, height, depth, &bytes);
       if (status != HIPBLAS_STATUS_SUCCESS) return {Library::hipblaslt, status, "rocpyExtPackBytes"};
       hipError_t error = table.hipMalloc(packed, bytes);
       if (error != hipSuccess) return {Library::hip, error, "hipMalloc"};
@@ -59,8 +70,10 @@ cdef extern from *:
       status = table.hipblasLtMatrixLayoutCreate(&layout, element, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld);
       const char *function = "hipblasLtMatrixLayoutCreate";
       if (status == HIPBLAS_STATUS_SUCCESS) {
-        status = table.rocpyExtPack(handle, static_cast<hipblasOperation_t>(op), compute, data, layout, *packed, bytes, stream);
-        function = "rocpyExtPack";
+        const auto operation = static_cast<hipblasOperation_t>(op);
+        status = scales ? table.rocpyExtPackBlocks(handle, operation, data, layout, scales, *packed, bytes, stream)
+                        : table.rocpyExtPack(handle, operation, compute, data, layout, *packed, bytes, stream);
+        function = scales ? "rocpyExtPackBlocks" : "rocpyExtPack";
         table.hipblasLtMatrixLayoutDestroy(layout);
       }
       if (status == HIPBLAS_STATUS_SUCCESS) {
@@ -86,9 +99,10 @@ cdef extern from *:
     }
     }  // namespace
     """
-    Status pack_weight(void *handle, hipStream_t stream, int type, int op, long rows, long columns, long ld, const void *data, long m,
-                       long k, void **packed) nogil
+    Status pack_weight(void *handle, hipStream_t stream, int type, int op, long rows, long columns, long ld, const void *data,
+                       const void *scales, long m, long k, void **packed) nogil
     bint packs_type(void *handle, int type) nogil
+    bint packs_blocks(void *handle, int type, long n, long k) nogil
     Status free_weight(void *packed) nogil
     int current_device() nogil
 
@@ -117,6 +131,12 @@ cdef bint is_packable(const Operand *view) except? -1:
     return found
 
 
+cdef object versions_of(Weight weight):
+    """Return torch's version counters of what a weight is read from, None for other arrays."""
+    cdef object own = getattr(weight.source, "_version", None)
+    return own if own is None else (own, getattr(weight.scale, "_version", None))
+
+
 cdef class Block:
     """Memory that a weight is packed in."""
 
@@ -137,7 +157,8 @@ cdef class Weight:
     bias
         Length N; used by epilogues that take a bias when the call gives none.
     scale
-        ``scale_b`` of every product with it, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``.
+        ``scale_b`` of every product with it, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``. For MX formats
+        the scales that go with ``w``: ``(K / 32, N)``, or ``(N, K / 32)`` with ``layout="nk"``.
     layout
         ``"kn"`` or ``"nk"``.
 
@@ -150,12 +171,12 @@ cdef class Weight:
 
     Notes
     -----
-    A torch tensor that changes is noticed by its version counter and packed again. Other arrays are copied here; after changing one,
-    call :meth:`refresh`. Pickles as the arrays themselves.
+    A torch tensor that changes is noticed by its version counter and packed again; scales by blocks are packed with it. Other arrays are
+    copied here; after changing one, call :meth:`refresh`. Pickles as the arrays themselves.
 
     References
     ----------
-    ``rocpyExtPack`` where the platform has it; elsewhere the weight stays as it is.
+    ``rocpyExtPack`` and ``rocpyExtPackBlocks`` where the platform has them; elsewhere the weight stays as it is.
 
     Examples
     --------
@@ -208,8 +229,64 @@ cdef class Weight:
             weight, bias = weight.detach(), None if bias is None else bias.detach()
         return cls(weight, bias=bias, layout="nk")
 
+    cdef int load_blocks(self) except -1:
+        """Read a source that has scales by blocks: packed with them where the platform packs, else as the library reads both."""
+        cdef Operand view, seen
+        cdef StreamContext *context = NULL
+        cdef hipStream_t stream = NULL
+        cdef Status status
+        cdef void *packed = NULL
+        cdef bint packs = False
+        cdef int device
+        cdef object version = versions_of(self), kept, b, scales
+        b, scales = _blocks.of_weight(self)
+        if _staging.needed(b):
+            b = _staging.upload(b, "b", blocks=True)
+        kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
+        cdef long k = view.shape[0], n = view.shape[1], ld = max(1, view.strides[1] if n > 1 else k)
+        if tuple(scales.shape) != (k // 32, n) or k % 32:
+            raise InvalidProblemError(
+                f"scale: shape {tuple(self.scale.shape)} for a weight of K = {k} and N = {n} with layout={self.layout!r}; it must have one for "
+                "each 32 neighbours along K, and K must be a multiple of 32")
+        if has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
+            device = current_device() if view.device_type == _CPU else view.device_id
+            dense = scales.swapaxes(-1, -2)
+            if _staging.needed(dense):
+                dense = _staging.upload_scales((None, dense))[1]
+            _kept = _operand.parse(dense, "scale", &seen)
+            _operand.stream_of(None, &view, &stream)
+            with nogil:
+                status = borrow_context(device, stream, &context)
+                if status.ok():
+                    packs = packs_blocks(context.handle, view.type, n, k)
+                    if packs:
+                        # Lines along K: the library's A, transposed, in columns.
+                        status = pack_weight(context.handle, stream, view.type, 112, k, n, ld, view.data, seen.data, n, k, &packed)
+                    release_context(context)
+            _core.check(status)
+        if packs:
+            self.block = Block()
+            self.block.data = packed
+            self.device = device
+            view.data = packed
+            view.strides[0], view.strides[1] = n, 1
+            kept = b = None
+        self.packed = packs
+        self.kept = (kept, b)
+        self.prepared, self.factors = b, scales
+        self.version = version
+        memcpy(&self.operand, &view, sizeof(Operand))
+        return 0
+
+    def by_blocks(self):
+        """Return what a product with scales by blocks takes for it; for rocpy.blaslt._blocks."""
+        self.current()
+        return self if self.packed else self.prepared
+
     cdef int load(self) except -1:
         """Read the source: pack it where the platform packs, else take its memory or a copy of it."""
+        if _blocks.are_blocks(self.scale):
+            return self.load_blocks()
         cdef Operand view
         cdef StreamContext *context = NULL
         cdef hipStream_t stream = NULL
@@ -222,7 +299,7 @@ cdef class Weight:
             raise InvalidProblemError(f"w: shape {tuple([view.shape[i] for i in range(view.ndim)])}; a weight has two axes")
         if view.shape[0] > MAX_EXTENT or view.shape[1] > MAX_EXTENT:
             raise UnsupportedError(f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt takes extents up to {MAX_EXTENT}")
-        cdef object version = getattr(source, "_version", None)
+        cdef object version = versions_of(self)
         cdef bint ours = False
         if _staging.needed(source):
             source = _staging.upload(source, "w")
@@ -249,7 +326,7 @@ cdef class Weight:
                 if status.ok():
                     # The library's A is this matrix: row-major (K, N) is column-major n x k.
                     status = pack_weight(context.handle, stream, view.type, op, n if op == 111 else k, k if op == 111 else n, ld,
-                                         view.data, n, k, &packed)
+                                         view.data, NULL, n, k, &packed)
                     release_context(context)
             _core.check(status)
             self.block = Block()
@@ -260,6 +337,7 @@ cdef class Weight:
             kept = None
         self.packed = packs
         self.kept = kept
+        self.factors = self.scale
         self.version = version
         memcpy(&self.operand, &view, sizeof(Operand))
         return 0
@@ -268,7 +346,7 @@ cdef class Weight:
         """Make sure that the packed copy is that of the source as it is now."""
         if self.operand.ndim == 0:
             raise ClosedError("w: this Weight was closed")
-        if self.version is not None and self.source._version != self.version:
+        if self.version is not None and versions_of(self) != self.version:
             self.load()
         return 0
 
@@ -302,7 +380,7 @@ cdef class Weight:
     def close(self):
         """Free the packed copy. Closing twice is harmless; using the weight afterwards raises ClosedError."""
         self.operand.ndim = 0
-        self.kept = None
+        self.kept = self.prepared = None
         self.block = None
 
     def __enter__(self):

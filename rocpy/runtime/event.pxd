@@ -3,12 +3,9 @@
 
 from abi cimport hipEvent_t
 
+from rocpy.runtime._owner cimport Owner
 
-cdef class Event:
+
+cdef class Event(Owner):
     cdef hipEvent_t c_event
-    cdef readonly int device_index
     cdef readonly bint timing
-    cdef bint closed
-    cdef int generation
-    cdef object __weakref__
-    cdef int check(self) except -1

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Event: a mark in a stream, to wait for and to measure time between."""
 
-import warnings
-
-from rocpy.errors import ClosedError, InvalidProblemError, RocpyWarning
+from rocpy.errors import InvalidProblemError
 
 cimport abi
 
 from rocpy.runtime cimport device as _device
+from rocpy.runtime._owner cimport Owner
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 
-cdef class Event:
-    """A mark in a stream (hipEventCreateWithFlags).
+cdef class Event(Owner):
+    """A mark in a stream (hipEventCreateWithFlags, hipEventDestroy).
 
     Parameters
     ----------
@@ -41,7 +40,6 @@ cdef class Event:
 
     def __cinit__(self):
         self.c_event = NULL
-        self.closed = True
 
     def __init__(self, *, timing=True, device=None):
         self.device_index = _device.index_of(device)
@@ -51,14 +49,10 @@ cdef class Event:
             abi.hipEventCreateWithFlags(&self.c_event, abi.hipEventDefault if timing else abi.hipEventDisableTiming)
         finally:
             _device.leave(previous)
-        self.closed = False
-        self.generation = _device.generation
+        self.opened()
 
-    cdef int check(self) except -1:
-        if self.closed:
-            raise ClosedError("this Event has been closed")
-        if self.generation != _device.generation:
-            raise ClosedError("this Event was made before a fork and belongs to the parent process; make a new one here")
+    cdef int give_back(self) except -1:
+        abi.hipEventDestroy(self.c_event)
         return 0
 
     @property
@@ -66,16 +60,6 @@ cdef class Event:
         """The ``hipEvent_t`` as a number."""
         self.check()
         return <size_t>self.c_event
-
-    @property
-    def device(self):
-        """Its Device."""
-        return _device.Device(self.device_index)
-
-    @property
-    def is_closed(self):
-        """Whether `close` has been called."""
-        return self.closed
 
     def synchronize(self):
         """Wait until the work before the event is done (hipEventSynchronize); at once if it was never recorded."""
@@ -121,27 +105,6 @@ cdef class Event:
             raise InvalidProblemError("elapsed_ms: both events must take the time; make them with timing=True")
         abi.hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
         return elapsed
-
-    def close(self):
-        """Give the event back (hipEventDestroy); calling it again does nothing."""
-        if self.closed:
-            return
-        self.closed = True
-        if self.generation == _device.generation:
-            abi.hipEventDestroy(self.c_event)
-
-    def __enter__(self):
-        self.check()
-        return self
-
-    def __exit__(self, *details):
-        self.close()
-
-    def __del__(self):
-        try:
-            self.close()
-        except Exception as error:
-            warnings.warn(f"an Event could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
 
     def __repr__(self):
         state = "closed" if self.closed else f"handle={<size_t>self.c_event:#x}"

@@ -5,16 +5,15 @@ from typing import Self
 
 from typing_extensions import disjoint_base
 
+from rocpy.runtime._owner import Owner
 from rocpy.runtime.stream import Stream
 from rocpy.typing import StreamLike
 
 @disjoint_base
-class Graph:
+class Graph(Owner):
     def __init__(self, stream: Stream, mode: str = "thread_local") -> None: ...
     @property
     def handle(self) -> int: ...
-    @property
-    def is_closed(self) -> bool: ...
     @property
     def is_captured(self) -> bool: ...
     @property
@@ -25,4 +24,3 @@ class Graph:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
-    def __del__(self) -> None: ...

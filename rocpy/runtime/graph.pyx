@@ -3,7 +3,7 @@
 
 import warnings
 
-from rocpy.errors import ClosedError, InvalidProblemError, RocpyError, RocpyWarning
+from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning
 
 from libcpp.vector cimport vector
 
@@ -13,6 +13,7 @@ from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime cimport stream as _stream
+from rocpy.runtime._owner cimport Owner
 from rocpy.runtime.stream cimport Capturing, Stream
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
@@ -42,8 +43,8 @@ cdef class _Lent:
                 warnings.warn("a workspace of a Graph could not be freed; it is leaked", RocpyWarning, stacklevel=1)
 
 
-cdef class Graph:
-    """Work of a stream, captured once and launched many times (hipGraphInstantiate, hipGraphLaunch).
+cdef class Graph(Owner):
+    """Work of a stream, captured once and launched many times (hipGraphInstantiate, hipGraphLaunch, hipGraphExecDestroy).
 
     Made by :meth:`rocpy.Stream.capture`. In the ``with`` block nothing runs: what is given to the stream, and to streams that wait for its
     events and that it waits for in the end, becomes the graph. Each launch then reads the operands as they are at that time and writes the
@@ -75,10 +76,10 @@ cdef class Graph:
     """
 
     cdef Stream stream
-    cdef int mode, generation
+    cdef int mode
     cdef abi.hipGraph_t c_graph
     cdef abi.hipGraphExec_t c_exec
-    cdef bint capturing, closed
+    cdef bint capturing
     cdef unsigned long long number
     cdef list objects
     cdef _Lent lent
@@ -86,21 +87,19 @@ cdef class Graph:
     def __cinit__(self):
         self.c_graph = NULL
         self.c_exec = NULL
-        self.capturing = self.closed = False
+        self.capturing = False
 
     def __init__(self, Stream stream not None, mode="thread_local"):
         if mode not in _MODES:
             raise InvalidProblemError(f"mode: got {mode!r}, expected one of {', '.join(_MODES)}")
         stream.check()
         self.stream = stream
+        self.device_index = stream.device_index
         self.mode = _MODES.index(mode)
-        self.generation = _device.generation
+        self.opened()
 
     cdef int check(self) except -1:
-        if self.closed:
-            raise ClosedError("this Graph has been closed")
-        if self.generation != _device.generation:
-            raise ClosedError("this Graph was made before a fork and belongs to the parent process; capture it again here")
+        Owner.check(self)
         if self.c_exec == NULL:
             raise RocpyError("this Graph has captured nothing yet; use `with stream.capture() as graph:` and launch it after the block")
         return 0
@@ -135,11 +134,9 @@ cdef class Graph:
                 self.lent.contexts.push_back(address)
                 end_lending(<StreamContext*><size_t>address)
         if discard:
-            if abi.slot_hipStreamEndCapture(self.stream.c_stream, &self.c_graph) == 0:
-                abi.hipGraphDestroy(self.c_graph)
-            else:
+            if abi.slot_hipStreamEndCapture(self.stream.c_stream, &self.c_graph) != 0:
                 abi.slot_hipGetLastError()
-            self.c_graph = NULL
+                self.c_graph = NULL
             self.let_go()
             return 0
         try:
@@ -152,7 +149,7 @@ cdef class Graph:
         return 0
 
     cdef int let_go(self) except -1:
-        self.closed = True
+        Owner.close(self)
         self.objects = self.lent = None
         return 0
 
@@ -165,11 +162,6 @@ cdef class Graph:
         """The ``hipGraphExec_t`` as a number."""
         self.check()
         return <size_t>self.c_exec
-
-    @property
-    def is_closed(self):
-        """Whether `close` has been called, or the capture failed."""
-        return self.closed
 
     @property
     def is_captured(self):
@@ -201,7 +193,7 @@ cdef class Graph:
         cdef int device
         cdef Capturing capturing
         self.check()
-        device = self.stream.device_index
+        device = self.device_index
         if stream is None:
             self.stream.check()
             c_stream = self.stream.c_stream
@@ -219,26 +211,21 @@ cdef class Graph:
             _stream.hold(c_stream, device, (self.objects, self.lent))
 
     def close(self):
-        """Give the graph back (hipGraphExecDestroy, hipGraphDestroy). What was launched is still done; calling it again does nothing."""
-        cdef abi.hipGraph_t c_graph = self.c_graph
-        cdef abi.hipGraphExec_t c_exec = self.c_exec
+        """Give the graph back. What was launched is still done; calling it again does nothing."""
         if self.capturing:
             raise RocpyError("this Graph is being captured; leave its with block first")
+        self.let_go()
+
+    cdef int give_back(self) except -1:
+        cdef abi.hipGraph_t c_graph = self.c_graph
+        cdef abi.hipGraphExec_t c_exec = self.c_exec
         self.c_graph = NULL
         self.c_exec = NULL
-        self.let_go()
-        if self.generation == _device.generation:
-            if c_exec != NULL:
-                abi.hipGraphExecDestroy(c_exec)
-            if c_graph != NULL:
-                abi.hipGraphDestroy(c_graph)
-
-    def __del__(self):
-        try:
-            if not self.capturing:
-                self.close()
-        except Exception as error:
-            warnings.warn(f"a Graph could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+        if c_exec != NULL:
+            abi.hipGraphExecDestroy(c_exec)
+        if c_graph != NULL:
+            abi.hipGraphDestroy(c_graph)
+        return 0
 
     def __repr__(self):
         if self.closed:

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
 
-import warnings
-
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime._kernel_arguments import extents, pack
 
 from libcpp.vector cimport vector
@@ -14,11 +12,12 @@ from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime cimport stream as _stream
+from rocpy.runtime._owner cimport Owner
 from rocpy.runtime.stream cimport Capturing
 
 
-cdef class Module:
-    """A code object, loaded on a device (hipModuleLoadData); made by :meth:`from_code`.
+cdef class Module(Owner):
+    """A code object, loaded on a device (hipModuleLoadData, hipModuleUnload); made by :meth:`from_code`.
 
     Attributes
     ----------
@@ -36,13 +35,9 @@ cdef class Module:
     """
 
     cdef abi.hipModule_t c_module
-    cdef readonly int device_index
-    cdef bint closed
-    cdef int generation
 
     def __cinit__(self):
         self.c_module = NULL
-        self.closed = True
 
     @staticmethod
     def from_code(code, *, device=None):
@@ -82,15 +77,11 @@ cdef class Module:
             abi.hipModuleLoadData(&made.c_module, <const char*>image)
         finally:
             _device.leave(previous)
-        made.closed = False
-        made.generation = _device.generation
+        made.opened()
         return made
 
-    cdef int check(self) except -1:
-        if self.closed:
-            raise ClosedError("this Module has been closed; load it with Module.from_code()")
-        if self.generation != _device.generation:
-            raise ClosedError("this Module was loaded before a fork and belongs to the parent process; load it again here")
+    cdef int give_back(self) except -1:
+        abi.hipModuleUnload(self.c_module)
         return 0
 
     @property
@@ -98,11 +89,6 @@ cdef class Module:
         """The ``hipModule_t`` as a number."""
         self.check()
         return <size_t>self.c_module
-
-    @property
-    def is_closed(self):
-        """Whether `close` has been called."""
-        return self.closed
 
     def kernel(self, name):
         """Return a kernel of the code (hipModuleGetFunction).
@@ -124,27 +110,6 @@ cdef class Module:
         made.module = self
         made.name = name
         return made
-
-    def close(self):
-        """Unload the code (hipModuleUnload); calling it again does nothing."""
-        if self.closed:
-            return
-        self.closed = True
-        if self.generation == _device.generation:
-            abi.hipModuleUnload(self.c_module)
-
-    def __enter__(self):
-        self.check()
-        return self
-
-    def __exit__(self, *details):
-        self.close()
-
-    def __del__(self):
-        try:
-            self.close()
-        except Exception as error:
-            warnings.warn(f"a Module could not be unloaded: {error}", RocpyWarning, stacklevel=1)
 
     def __repr__(self):
         return f"rocpy.Module(device={self.device_index}{', closed' if self.closed else ''})"

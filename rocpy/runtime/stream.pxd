@@ -3,14 +3,11 @@
 
 from abi cimport hipStream_t
 
+from rocpy.runtime._owner cimport Owner
 
-cdef class Stream:
+
+cdef class Stream(Owner):
     cdef hipStream_t c_stream
-    cdef readonly int device_index
-    cdef bint closed
-    cdef int generation
-    cdef object __weakref__
-    cdef int check(self) except -1
 
 
 # What the capture of a stream into a rocpy.Graph keeps: objects that the graph's launches use, and what the streams were lent.

@@ -7,10 +7,9 @@ and its result here until an event after it is done. They are dropped under the 
 
 import atexit
 import os
-import warnings
 from collections import deque
 
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError, UnsupportedError
 
 cimport abi
 from abi cimport hipEvent_t, hipStream_t
@@ -18,6 +17,7 @@ from cpython.ref cimport Py_INCREF
 
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
+from rocpy.runtime._owner cimport Owner
 from rocpy.runtime.event cimport Event
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
@@ -206,8 +206,8 @@ cdef int handle_of(object stream, hipStream_t* out) except -1:
     return 0
 
 
-cdef class Stream:
-    """An in-order queue of work on a device (hipStreamCreateWithPriority).
+cdef class Stream(Owner):
+    """An in-order queue of work on a device (hipStreamCreateWithPriority, hipStreamDestroy). After `close` its work is still done.
 
     Parameters
     ----------
@@ -241,7 +241,6 @@ cdef class Stream:
 
     def __cinit__(self):
         self.c_stream = NULL
-        self.closed = True
 
     def __init__(self, device=0, *, nonblocking=False, priority=0):
         if not isinstance(priority, int) or not -(1 << 31) <= priority < 1 << 31:
@@ -252,14 +251,12 @@ cdef class Stream:
             abi.hipStreamCreateWithPriority(&self.c_stream, abi.hipStreamNonBlocking if nonblocking else abi.hipStreamDefault, priority)
         finally:
             _device.leave(previous)
-        self.closed = False
-        self.generation = _device.generation
+        self.opened()
 
-    cdef int check(self) except -1:
-        if self.closed:
-            raise ClosedError("this Stream has been closed")
-        if self.generation != _device.generation:
-            raise ClosedError("this Stream was made before a fork and belongs to the parent process; make a new one here")
+    cdef int give_back(self) except -1:
+        with nogil:
+            forget_stream(self.c_stream)
+        abi.hipStreamDestroy(self.c_stream)
         return 0
 
     @property
@@ -267,16 +264,6 @@ cdef class Stream:
         """The ``hipStream_t`` as a number."""
         self.check()
         return <size_t>self.c_stream
-
-    @property
-    def device(self):
-        """The Device it runs on."""
-        return _device.Device(self.device_index)
-
-    @property
-    def is_closed(self):
-        """Whether `close` has been called."""
-        return self.closed
 
     @property
     def nonblocking(self):
@@ -385,32 +372,9 @@ cdef class Stream:
 
         return Graph(self, mode)
 
-    def close(self):
-        """Give the stream back (hipStreamDestroy). Work in it is still done; calling it again does nothing."""
-        if self.closed:
-            return
-        self.closed = True
-        if self.generation == _device.generation:
-            with nogil:
-                forget_stream(self.c_stream)
-            abi.hipStreamDestroy(self.c_stream)
-
     def __cuda_stream__(self):
         """Version and handle, as other libraries ask for them."""
         return (0, self.handle)
-
-    def __enter__(self):
-        self.check()
-        return self
-
-    def __exit__(self, *details):
-        self.close()
-
-    def __del__(self):
-        try:
-            self.close()
-        except Exception as error:
-            warnings.warn(f"a Stream could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
 
     def __repr__(self):
         state = "closed" if self.closed else f"handle={<size_t>self.c_stream:#x}"

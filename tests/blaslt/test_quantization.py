@@ -265,3 +265,11 @@ def test_blocks_of_nothing(shape, axis):
     values, scales = rocpy.quantize_mx(np.zeros(shape), "float4_e2m1fn", axis)
     assert values.shape == shape
     assert rocpy.dequantize_mx(values, scales, axis=axis).shape == shape
+
+
+@pytest.mark.torch
+def test_torch_scales_may_be_bytes(rng, torch):
+    values, scales = rocpy.quantize_mx(torch.from_numpy(rng.standard_normal((2, 64))))
+    torch.testing.assert_close(
+        rocpy.dequantize_mx(values, scales.view(torch.uint8)), rocpy.dequantize_mx(values, scales)
+    )

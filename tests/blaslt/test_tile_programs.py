@@ -241,3 +241,52 @@ def test_what_no_platform_runs():
         product(a, b, program=SILU_RESIDUAL, inputs=(a, draw(3, 3, 4)))
     with pytest.raises(rocpy.InvalidProblemError, match="rank=99"):
         product(a, b, program=TWICE, rank=99)
+
+
+# ---- operands that are brought into another form first ----
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (2, 6, 1)])
+def test_a_bias_for_each_row(shape):
+    a, b, bias, row, residual = draw(1, 2, 6, 9), draw(2, 9, 34), draw(3, *shape), draw(4, 34), draw(5, 6, 34)
+    wanted = silu(a.astype(np.float64) @ b.astype(np.float64) + bias + row) + residual
+    for right in (b, rocpy.Weight(b)):
+        (seen,) = product(a, right, program=SILU_RESIDUAL, inputs=(row, residual), bias=bias)
+        near(seen, wanted, 9)
+    (seen,) = product(a, b, program=TWICE, bias=bias)
+    near(seen, 2 * (a.astype(np.float64) @ b.astype(np.float64) + bias), 9)
+    assert algorithms(a, b, program=TWICE, bias=bias)
+    pairs = TileProgram(
+        [("VALUE", 0), ("PARTNER", 1), ("CONSTANT", 2, 1000.0), ("MUL", 0, 0, 1), ("ADD", 0, 0, 2)], 0, pairs=True
+    )
+    whole = a.astype(np.float64) @ b.astype(np.float64) + bias
+    (seen,) = product(a, b, program=pairs, bias=bias)
+    np.testing.assert_allclose(seen, whole[..., 0::2] * whole[..., 1::2] + 1000, rtol=1e-4, atol=1e-4)
+
+
+# In place, broadcast, narrow and wide inputs: read where they lie or copied, whatever part of a vector is left over.
+@pytest.mark.parametrize("n", [16, 33, 64, 70])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shapes", [("row", "full"), ("column", "row"), ("full", "column"), ("column", "column")])
+def test_inputs_that_repeat(n, dtype, shapes):
+    a, b = draw(1, 31, 12, dtype=dtype), draw(2, 12, n, dtype=dtype)
+    extents = {"row": (n,), "column": (31, 1), "full": (31, n)}
+    first, second = (draw(3 + place, *extents[shape], dtype=dtype) for place, shape in enumerate(shapes))
+    program = TileProgram(
+        [("INPUT", 1, 0), ("VALUE", 0), ("MUL", 2, 1, 1), ("ADD", 1, 0, 1), ("INPUT", 3, 1), ("SUB", 3, 3, 2),
+         ("OUTPUT", 1, 0), ("MUL", 0, 3, 1)], 0, inputs=2, outputs=("float32",),
+    )  # fmt: skip
+    seen, beside = product(a, b, program=program, inputs=(first, second), dtype="float32")
+    x, y = first.astype(np.float64), second.astype(np.float64)
+    total = a.astype(np.float64) @ b.astype(np.float64) + x
+    near(beside, np.broadcast_to(total, (31, n)), 12)
+    np.testing.assert_allclose(seen, (y - x * x) * total, rtol=2e-4, atol=2e-4)
+    # The result may take the place of an input.
+    if shapes[0] == "full":
+        out = first.astype(np.float32)
+        (seen,) = product(
+            a, b, program=TileProgram([("VALUE", 0), ("INPUT", 1, 0), ("ADD", 0, 1, 0)], 0, inputs=1), inputs=(first,),
+            dtype="float32", out=out,
+        )  # fmt: skip
+        assert seen is out
+        near(out, total, 12)

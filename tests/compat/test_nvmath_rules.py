@@ -142,7 +142,6 @@ BIAS = np.ones(4, np.float32)
         (lambda: advanced.matmul(A, B, algorithm="best"), TypeError, "algorithm"),
         (lambda: advanced.matmul(A, B, options={"allocator": object()}), rocpy.UnsupportedError, "allocator"),
         (lambda: advanced.matmul(A, B, options={"handle": 5}), rocpy.UnsupportedError, "handle"),
-        (lambda: advanced.matmul(A, B, options={"block_scaling": True}), rocpy.UnsupportedError, "block_scaling"),
         (lambda: advanced.MatmulEpilogPreferences(aux_amax=True), rocpy.UnsupportedError, "aux_amax"),
         (lambda: nvmath.linalg.Matmul([A], [B]), rocpy.UnsupportedError, "sequence"),
         (lambda: nvmath.linalg.matmul([A, A, A], [B, B]), ValueError, "2 of them for 3"),

@@ -129,6 +129,15 @@ def test_every_row_is_called(capsys):
     memory = np.zeros(size.value + 64, np.uint8)
     packed = ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64)
     native("rocpyExtPack", pointers[0], 111, 2, pointers[3], pointers[4], packed, size, None)
+    fp8 = lt.hipblasLtMatrixLayoutCreate(float32.__class__.HIP_R_8F_E4M3, 32, 2, 32)
+    native("rocpyExtPackBlocksBytes", pointers[0], 28, ctypes.c_uint64(2), ctypes.c_uint64(32), ctypes.byref(size))
+    memory = np.zeros(size.value + 128, np.uint8)
+    lines, packed = (
+        ctypes.c_void_p(memory.ctypes.data),
+        ctypes.c_void_p(memory.ctypes.data + 64 + -memory.ctypes.data % 64),
+    )
+    native("rocpyExtPackBlocks", pointers[0], 112, lines, ctypes.c_void_p(int(fp8)), lines, packed, size, None)
+    lt.hipblasLtMatrixLayoutDestroy(fp8)
     assert int(hip.hipStreamSynchronize(None)[0]) == 0
 
     doubled = program(

@@ -348,7 +348,8 @@ hipError_t rocpy_host_hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGrap
 
 hipError_t rocpy_host_hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t *error_node,
                                          hipGraphExecUpdateResult *result) {
-  return with_graph(graph, [=](const Graph *found) {
+  std::shared_ptr<const Program> dropped;  // released after the mutex
+  return with_graph(graph, [&dropped, exec, error_node, result](const Graph *found) {
     Exec *ready = execs().find(exec);
     if (ready == nullptr || error_node == nullptr || result == nullptr) {
       return hipErrorInvalidValue;
@@ -359,6 +360,7 @@ hipError_t rocpy_host_hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, 
     if (*result != hipGraphExecUpdateSuccess) {
       return hipErrorGraphExecUpdateFailure;
     }
+    dropped.swap(ready->program);
     ready->program = std::move(program);
     return hipSuccess;
   });

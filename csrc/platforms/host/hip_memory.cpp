@@ -17,8 +17,10 @@ constexpr size_t alignment = 256;
 
 using AllocationMap = std::map<uintptr_t, Allocation>;
 
-// Under the runtime's mutex; never destroyed, as the runtime.
+// Never destroyed, as the runtime. Its mutex may be taken inside the runtime's, never the other way round: a graph that
+// goes gives its memory back.
 struct MemoryTable {
+  std::mutex mutex;
   AllocationMap allocations;
   size_t bytes_allocated = 0;  // registrations aside
   size_t bytes_total = memory_total();
@@ -42,41 +44,10 @@ AllocationMap::iterator holder_of(uintptr_t address) {
 }
 
 // The budget is kept here and not left to the system, which would promise any amount and kill the process when it is
-// used. With the runtime's mutex held.
+// used. With the mutex held.
 bool fits_budget(size_t bytes) {
   const MemoryTable &table = memory();
   return bytes <= table.bytes_total && table.bytes_allocated <= table.bytes_total - bytes;
-}
-
-hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags) {
-  if (bytes == 0) {
-    *pointer = nullptr;
-    return hipSuccess;
-  }
-  MemoryTable &table = memory();
-  std::lock_guard<std::mutex> lock(runtime().mutex);
-  if (!fits_budget(bytes)) {
-    return hipErrorOutOfMemory;
-  }
-  void *made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (made == nullptr) {
-    return hipErrorOutOfMemory;
-  }
-  Allocation allocation;
-  allocation.base = address_of(made);
-  allocation.bytes = bytes;
-  allocation.kind = kind;
-  allocation.device = current_device();
-  allocation.flags = flags;
-  try {
-    table.allocations.emplace(allocation.base, allocation);
-  } catch (...) {
-    std::free(made);
-    throw;
-  }
-  table.bytes_allocated += bytes;
-  *pointer = made;
-  return hipSuccess;
 }
 
 // For the calls that AMD's runtime may wait for the device in.
@@ -85,43 +56,6 @@ hipError_t allocate_at_once(void **pointer, size_t bytes, MemoryKind kind, unsig
     return *answer;
   }
   return allocate(pointer, bytes, kind, flags);
-}
-
-// Takes the allocation out of the table and frees it. It is there: the caller has looked.
-void release(const void *pointer) {
-  {
-    MemoryTable &table = memory();
-    std::lock_guard<std::mutex> lock(runtime().mutex);
-    const auto it = table.allocations.find(address_of(pointer));
-    if (it == table.allocations.end()) {
-      return;
-    }
-    table.bytes_allocated -= it->second.bytes;
-    table.allocations.erase(it);
-  }
-  std::free(const_cast<void *>(pointer));
-}
-
-// Claims an allocation for freeing, so that of two frees one fails. `pointer` must be what the allocation function
-// gave.
-bool claim(const void *pointer, Allocation *found) {
-  std::lock_guard<std::mutex> lock(runtime().mutex);
-  const auto it = memory().allocations.find(address_of(pointer));
-  if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_adopted ||
-      it->second.is_being_freed) {
-    return false;
-  }
-  it->second.is_being_freed = true;
-  *found = it->second;
-  return true;
-}
-
-void unclaim(const void *pointer) {
-  std::lock_guard<std::mutex> lock(runtime().mutex);
-  const auto it = memory().allocations.find(address_of(pointer));
-  if (it != memory().allocations.end()) {
-    it->second.is_being_freed = false;
-  }
 }
 
 hipError_t free_now(void *pointer, bool host_only) {
@@ -159,8 +93,117 @@ bool is_migratable(const void *pointer, size_t bytes) {
 
 }  // namespace
 
+hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags, bool is_of_graph) {
+  if (bytes == 0) {
+    *pointer = nullptr;
+    return hipSuccess;
+  }
+  MemoryTable &table = memory();
+  std::lock_guard<std::mutex> lock(memory().mutex);
+  if (!fits_budget(bytes)) {
+    return hipErrorOutOfMemory;
+  }
+  void *made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (made == nullptr) {
+    return hipErrorOutOfMemory;
+  }
+  Allocation allocation;
+  allocation.base = address_of(made);
+  allocation.bytes = bytes;
+  allocation.kind = kind;
+  allocation.device = current_device();
+  allocation.flags = flags;
+  allocation.is_of_graph = is_of_graph;
+  try {
+    table.allocations.emplace(allocation.base, allocation);
+  } catch (...) {
+    std::free(made);
+    throw;
+  }
+  table.bytes_allocated += bytes;
+  *pointer = made;
+  return hipSuccess;
+}
+
+// Takes an allocation out of the table and frees it, unless a graph keeps it.
+void release(const void *pointer) {
+  {
+    MemoryTable &table = memory();
+    std::lock_guard<std::mutex> lock(table.mutex);
+    const auto it = table.allocations.find(address_of(pointer));
+    if (it == table.allocations.end() || it->second.is_of_graph) {
+      return;
+    }
+    table.bytes_allocated -= it->second.bytes;
+    table.allocations.erase(it);
+  }
+  std::free(const_cast<void *>(pointer));
+}
+
+bool claim(const void *pointer, Allocation *found) {
+  std::lock_guard<std::mutex> lock(memory().mutex);
+  const auto it = memory().allocations.find(address_of(pointer));
+  if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_adopted ||
+      it->second.is_being_freed || (it->second.is_of_graph && !it->second.is_given_out)) {
+    return false;
+  }
+  it->second.is_being_freed = !it->second.is_of_graph;
+  it->second.is_given_out = false;
+  *found = it->second;
+  return true;
+}
+
+void unclaim(const void *pointer) {
+  std::lock_guard<std::mutex> lock(memory().mutex);
+  const auto it = memory().allocations.find(address_of(pointer));
+  if (it != memory().allocations.end()) {
+    it->second.is_being_freed = false;
+    it->second.is_given_out = it->second.is_of_graph;
+  }
+}
+
+void give_out(const void *pointer, bool is_given_out) {
+  std::lock_guard<std::mutex> lock(memory().mutex);
+  const auto it = memory().allocations.find(address_of(pointer));
+  if (it != memory().allocations.end() && it->second.is_of_graph) {
+    it->second.is_given_out = is_given_out;
+  }
+}
+
+// What a launch gave out and nobody has freed yet is from now on like any other allocation.
+void end_of_graph(const void *pointer) {
+  {
+    std::lock_guard<std::mutex> lock(memory().mutex);
+    const auto it = memory().allocations.find(address_of(pointer));
+    if (it == memory().allocations.end()) {
+      return;
+    }
+    it->second.is_of_graph = false;
+    if (it->second.is_given_out) {
+      return;
+    }
+  }
+  release(pointer);
+}
+
+bool is_of_graph(const void *pointer) {
+  std::lock_guard<std::mutex> lock(memory().mutex);
+  const auto it = memory().allocations.find(address_of(pointer));
+  return it != memory().allocations.end() && it->second.is_of_graph;
+}
+
+void lock_memory() { memory().mutex.lock(); }
+
+void unlock_memory(bool is_child) {
+  if (is_child) {
+    new (&memory().mutex) std::mutex;
+  } else {
+    memory().mutex.unlock();
+  }
+}
+
 bool find_allocation(const void *pointer, Allocation *found) {
-  std::lock_guard<std::mutex> lock(runtime().mutex);
+  std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = holder_of(address_of(pointer));
   if (it == memory().allocations.end()) {
     return false;
@@ -187,7 +230,7 @@ bool is_range_valid(const void *pointer, size_t bytes) {
 }
 
 hipError_t adopt_allocation(void *base, size_t bytes) {
-  std::lock_guard<std::mutex> lock(runtime().mutex);
+  std::lock_guard<std::mutex> lock(memory().mutex);
   if (!fits_budget(bytes)) {
     return hipErrorOutOfMemory;
   }
@@ -202,7 +245,7 @@ hipError_t adopt_allocation(void *base, size_t bytes) {
 }
 
 void disown_allocation(const void *base) {
-  std::lock_guard<std::mutex> lock(runtime().mutex);
+  std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = memory().allocations.find(address_of(base));
   if (it == memory().allocations.end() || !it->second.is_adopted) {
     return;
@@ -215,9 +258,10 @@ void free_allocations_of(int device) {
   while (true) {
     void *pointer = nullptr;
     {
-      std::lock_guard<std::mutex> lock(runtime().mutex);
+      std::lock_guard<std::mutex> lock(memory().mutex);
       for (const auto &[base, allocation] : memory().allocations) {
-        if (allocation.device == device && allocation.kind != MemoryKind::registered && !allocation.is_adopted) {
+        if (allocation.device == device && allocation.kind != MemoryKind::registered && !allocation.is_adopted &&
+            !allocation.is_of_graph) {
           pointer = reinterpret_cast<void *>(base);
           break;
         }
@@ -269,48 +313,6 @@ hipError_t rocpy_host_hipMallocManaged(void **ptr, size_t size, unsigned int fla
   });
 }
 
-hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream) {
-  return hip_call([=] {
-    if (ptr == nullptr) {
-      return hipErrorInvalidValue;
-    }
-    Stream *found = resolve(stream);
-    if (found == nullptr) {
-      return hipErrorContextIsDestroyed;
-    }
-    if (const auto answer = capture_forbids_work(found)) {
-      return *answer;
-    }
-    // There from the call on, which is earlier than the stream requires.
-    return allocate(ptr, size, MemoryKind::device, 0);
-  });
-}
-
-hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
-  return hip_call([=] {
-    if (ptr == nullptr) {
-      return hipErrorInvalidValue;
-    }
-    Stream *stream = resolve(handle);
-    if (stream == nullptr) {
-      return hipErrorContextIsDestroyed;
-    }
-    if (const auto answer = capture_forbids_work(stream)) {
-      return *answer;
-    }
-    Allocation found;
-    if (!claim(ptr, &found)) {
-      return hipErrorInvalidValue;
-    }
-    if (found.kind != MemoryKind::device) {
-      unclaim(ptr);
-      return hipErrorInvalidValue;
-    }
-    in_order(stream, [ptr] { release(ptr); });
-    return hipSuccess;
-  });
-}
-
 hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int flags) {
   return hip_call([=] {
     constexpr unsigned known_flags = hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | 0x8u;
@@ -321,7 +323,7 @@ hipError_t rocpy_host_hipHostRegister(void *host_ptr, size_t bytes, unsigned int
     if (const auto answer = capture_forbids_unsafe_call()) {
       return *answer;
     }
-    std::lock_guard<std::mutex> lock(runtime().mutex);
+    std::lock_guard<std::mutex> lock(memory().mutex);
     auto &allocations = memory().allocations;
     const auto next = allocations.lower_bound(base);
     if (holder_of(base) != allocations.end() || (next != allocations.end() && next->second.base - base < bytes)) {
@@ -354,7 +356,7 @@ hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
     if (!wait_device(found.device, false)) {
       return hipErrorDeinitialized;
     }
-    std::lock_guard<std::mutex> lock(runtime().mutex);
+    std::lock_guard<std::mutex> lock(memory().mutex);
     return memory().allocations.erase(found.base) != 0 ? hipSuccess : hipErrorHostMemoryNotRegistered;
   });
 }
@@ -388,7 +390,7 @@ hipError_t rocpy_host_hipMemGetInfo(size_t *free, size_t *total) {
       return hipErrorInvalidValue;
     }
     const size_t available = memory_available();
-    std::lock_guard<std::mutex> lock(runtime().mutex);
+    std::lock_guard<std::mutex> lock(memory().mutex);
     const MemoryTable &table = memory();
     const size_t budget = table.bytes_total - table.bytes_allocated;
     *free = available < budget ? available : budget;

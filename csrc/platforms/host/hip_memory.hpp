@@ -20,7 +20,28 @@ struct Allocation {
   unsigned flags = 0;
   bool is_being_freed = false;  // hipFreeAsync has been called
   bool is_adopted = false;      // another part of the platform gave it out, and frees it
+  // Of memory that a node of a graph gives out: it stays while a graph has the node, and is the user's to free while a
+  // launch has given it out.
+  bool is_of_graph = false, is_given_out = false;
 };
+
+// Gives out memory within the budget of the machine.
+hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flags, bool is_of_graph = false);
+
+// Claims an allocation for freeing, so that of two frees one fails; `pointer` must be what the allocation function
+// gave. Then it is released, or the claim is taken back.
+bool claim(const void *pointer, Allocation *found);
+void unclaim(const void *pointer);
+void release(const void *pointer);
+
+// What the nodes of a graph do with its memory: give it out or take it back; and what becomes of it with the last node.
+void give_out(const void *pointer, bool is_given_out);
+void end_of_graph(const void *pointer);
+bool is_of_graph(const void *pointer);
+
+// Around a fork, inside the runtime's mutex.
+void lock_memory();
+void unlock_memory(bool is_child);
 
 // The allocation or registration that holds the address. False: memory of the process that HIP knows nothing about.
 bool find_allocation(const void *pointer, Allocation *found);

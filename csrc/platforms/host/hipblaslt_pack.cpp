@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Packed weights: rocpyExtPackBytes and rocpyExtPack, which lay out op(A) once as the product's kernels want it.
+// Packed weights: the rows that lay out op(A) once as the product's kernels want it, alone or with its block scales.
 #include <new>
 
+#include "blocks.hpp"
 #include "exports.h"
 #include "gemm.hpp"
 #include "hipblaslt_objects.hpp"
@@ -47,16 +48,56 @@ bool pack_types(int32_t type, int32_t compute, gemm::Type *kept, gemm::Type *acc
   return gemm::rank(probe, 0, 1, &candidate) == 1;
 }
 
-struct PackWork final : Work {
+// What is to be packed, and where to.
+struct Packing {
   gemm::Matrix matrix;
   gemm::Type compute = gemm::Type::f32;
   int64_t k = 0, n = 0;
   void *packed = nullptr;
-  void run() override {
+
+  void run() const {
+    if (matrix.scale.kind == gemm::ScaleKind::block32) return gemm::pack_blocks(matrix, k, n, packed);
     gemm::pack(matrix, compute, k, n, packed);
-    delete this;
   }
 };
+
+// Reads op(A) as the engine's k x n operand b, which is op(A) transposed. False: nothing that can be packed.
+bool read_operand(const Layout &layout, hipblasOperation_t op, const void *a, void *packed, Packing *out) {
+  if (!a || !packed || reinterpret_cast<uintptr_t>(packed) % packed_alignment != 0) return false;
+  const bool by_rows = layout.order == HIPBLASLT_ORDER_ROW;
+  if ((!by_rows && layout.order != HIPBLASLT_ORDER_COL) || layout.batch_count != 1) return false;
+  if (op < HIPBLAS_OP_N || op > HIPBLAS_OP_C) return false;
+  const uint64_t adjacent = by_rows ? layout.columns : layout.rows, lines = by_rows ? layout.rows : layout.columns;
+  if (layout.ld < 0 || (lines > 1 && uint64_t(layout.ld) < adjacent)) return false;
+  const bool transposed = op != HIPBLAS_OP_N, rows_adjacent = transposed != by_rows;
+  out->matrix.data = a;
+  out->matrix.row_stride = rows_adjacent ? 1 : layout.ld;
+  out->matrix.column_stride = rows_adjacent ? layout.ld : 1;
+  out->k = int64_t(transposed ? layout.rows : layout.columns);
+  out->n = int64_t(transposed ? layout.columns : layout.rows);
+  out->packed = packed;
+  return true;
+}
+
+// In the order of the stream, or as a node of the graph that it is captured into.
+hipblasStatus_t pack_in_order(const char *function, hipStream_t handle, const Packing &packing) {
+  Stream *queue = resolve(handle);
+  if (!queue) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  const auto pack = [packing] { packing.run(); };
+  const auto answer = captured_status(function, offer_to_capture(queue, hipGraphNodeTypeKernel, pack));
+  if (answer.has_value()) return *answer;
+  try {
+    in_order(queue, pack);
+  } catch (const std::bad_alloc &) {
+    return HIPBLAS_STATUS_ALLOC_FAILED;
+  }
+  return HIPBLAS_STATUS_SUCCESS;
+}
+
+// The engine's type of operands with block scales that it keeps packed.
+bool block_type(int32_t type, uint64_t m, uint64_t k, gemm::Type *out) {
+  return engine_type(type, out) && gemm::block_index(*out) >= 0 && (m | k) >> 31 == 0 && k % gemm::kBlockDepth == 0;
+}
 
 }  // namespace
 }  // namespace rocpy_host::lt
@@ -79,54 +120,43 @@ hipblasStatus_t rocpy_host_rocpyExtPack(hipblasLtHandle_t handle, hipblasOperati
                                         size_t packed_bytes, hipStream_t stream) {
   const Layout *layout = layouts.find(a_layout);
   if (!handles.find(handle) || !layout) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  if (!a || !packed || reinterpret_cast<uintptr_t>(packed) % packed_alignment != 0) return HIPBLAS_STATUS_INVALID_VALUE;
-  bool by_rows = layout->order == HIPBLASLT_ORDER_ROW;
-  if ((!by_rows && layout->order != HIPBLASLT_ORDER_COL) || layout->batch_count != 1)
-    return HIPBLAS_STATUS_INVALID_VALUE;
-  if (op < HIPBLAS_OP_N || op > HIPBLAS_OP_C) return HIPBLAS_STATUS_INVALID_VALUE;
-  uint64_t adjacent = by_rows ? layout->columns : layout->rows, lines = by_rows ? layout->rows : layout->columns;
-  if (layout->ld < 0 || (lines > 1 && uint64_t(layout->ld) < adjacent)) return HIPBLAS_STATUS_INVALID_VALUE;
-  gemm::Type engine_type, engine_compute;
-  if (!pack_types(layout->type, compute, &engine_type, &engine_compute) || (layout->rows | layout->columns) >> 31) {
+  Packing packing;
+  if (!read_operand(*layout, op, a, packed, &packing)) return HIPBLAS_STATUS_INVALID_VALUE;
+  gemm::Type type;
+  if (!pack_types(layout->type, compute, &type, &packing.compute) || (layout->rows | layout->columns) >> 31) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   }
-
-  // The engine packs its k x n operand b, which is op(A) transposed.
-  PackWork work;
-  bool transposed = op != HIPBLAS_OP_N;
-  bool rows_adjacent = transposed != by_rows;
-  work.matrix.data = a;
-  work.matrix.type = engine_type;
-  work.matrix.conjugated = op == HIPBLAS_OP_C && (engine_type == gemm::Type::c32 || engine_type == gemm::Type::c64);
-  work.matrix.row_stride = rows_adjacent ? 1 : layout->ld;
-  work.matrix.column_stride = rows_adjacent ? layout->ld : 1;
-  work.compute = engine_compute;
-  work.k = int64_t(transposed ? layout->rows : layout->columns);
-  work.n = int64_t(transposed ? layout->columns : layout->rows);
-  work.packed = packed;
-  if (packed_bytes < gemm::packed_bytes(engine_type, engine_compute, work.k, work.n))
+  packing.matrix.type = type;
+  packing.matrix.conjugated = op == HIPBLAS_OP_C && (type == gemm::Type::c32 || type == gemm::Type::c64);
+  if (packed_bytes < gemm::packed_bytes(type, packing.compute, packing.k, packing.n))
     return HIPBLAS_STATUS_INVALID_VALUE;
+  return pack_in_order("rocpyExtPack", stream, packing);
+}
 
-  rocpy_host::Stream *queue = rocpy_host::resolve(stream);
-  if (!queue) return HIPBLAS_STATUS_INTERNAL_ERROR;
-  const auto pack = [matrix = work.matrix, compute = work.compute, k = work.k, n = work.n, packed] {
-    gemm::pack(matrix, compute, k, n, packed);
-  };
-  const auto answer =
-      captured_status("rocpyExtPack", rocpy_host::offer_to_capture(queue, hipGraphNodeTypeKernel, pack));
-  if (answer.has_value()) return *answer;
-  if (rocpy_host::enter_inline(queue)) {
-    gemm::pack(work.matrix, work.compute, work.k, work.n, packed);
-    rocpy_host::leave_inline(queue);
-    return HIPBLAS_STATUS_SUCCESS;
-  }
-  PackWork *queued = nullptr;
-  try {
-    queued = new PackWork(work);
-    rocpy_host::enqueue(queue, queued);
-  } catch (const std::bad_alloc &) {
-    delete queued;
-    return HIPBLAS_STATUS_ALLOC_FAILED;
-  }
+hipblasStatus_t rocpy_host_rocpyExtPackBlocksBytes(hipblasLtHandle_t handle, hipDataType type, uint64_t m, uint64_t k,
+                                                   size_t *bytes) {
+  if (!handles.find(handle)) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  if (!bytes) return HIPBLAS_STATUS_INVALID_VALUE;
+  gemm::Type found;
+  if (!block_type(type, m, k, &found)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  *bytes = gemm::packed_block_bytes(found, int64_t(k), int64_t(m));
   return HIPBLAS_STATUS_SUCCESS;
+}
+
+hipblasStatus_t rocpy_host_rocpyExtPackBlocks(hipblasLtHandle_t handle, hipblasOperation_t op, const void *a,
+                                              hipblasLtMatrixLayout_t a_layout, const void *scales, void *packed,
+                                              size_t packed_bytes, hipStream_t stream) {
+  const Layout *layout = layouts.find(a_layout);
+  if (!handles.find(handle) || !layout) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  Packing packing;
+  if (!scales || !read_operand(*layout, op, a, packed, &packing)) return HIPBLAS_STATUS_INVALID_VALUE;
+  if (!block_type(layout->type, uint64_t(packing.n), uint64_t(packing.k), &packing.matrix.type))
+    return HIPBLAS_STATUS_INTERNAL_ERROR;
+  const int64_t line_bits = packing.matrix.column_stride * gemm::bits_of(packing.matrix.type);
+  if (packing.matrix.row_stride != 1 || (packing.n > 1 && line_bits % 8 != 0)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  packing.matrix.scale.kind = gemm::ScaleKind::block32;
+  packing.matrix.scale.data = scales;
+  if (packed_bytes < gemm::packed_block_bytes(packing.matrix.type, packing.k, packing.n))
+    return HIPBLAS_STATUS_INVALID_VALUE;
+  return pack_in_order("rocpyExtPackBlocks", stream, packing);
 }

@@ -325,8 +325,8 @@ hipblasStatus_t translate(const char *function, const MatmulDesc &desc, const La
   if ((!packed && !plain_order(*l.a)) || !plain_order(*l.b) || !plain_order(*l.d) || l.c->order != l.d->order) {
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   }
-  // AMD's kernels of block-scaled operands read both along k.
-  if (types.blocks && (op_a == HIPBLAS_OP_N || op_b != HIPBLAS_OP_N || k % 32 != 0))
+  // AMD's kernels of block-scaled operands read both along k; a packed one is read as it was packed.
+  if (types.blocks && ((op_a == HIPBLAS_OP_N && !packed) || op_b != HIPBLAS_OP_N || k % 32 != 0))
     return HIPBLAS_STATUS_INTERNAL_ERROR;
   if ((desc.a_input_type != type_unset && desc.a_input_type != l.a->type) ||
       (desc.b_input_type != type_unset && desc.b_input_type != l.b->type)) {

@@ -8,11 +8,11 @@
 #include <limits>
 #include <new>
 
+#include "elements.hpp"
 #include "exports.h"
 #include "hipblaslt_attributes.hpp"
 #include "hipblaslt_objects.hpp"
 #include "queue.hpp"
-#include "scalar.hpp"
 #include "threads.hpp"
 
 namespace rocpy_host::lt {
@@ -58,41 +58,15 @@ double read_scale(const void *scalar, int32_t type) {
 
 // Integers are computed in double, which holds every int32, and come out rounded to nearest even and clipped.
 template <class Integer>
-Integer to_integer(double value) {
-  if (std::isnan(value)) return 0;
-  double low = std::numeric_limits<Integer>::min(), high = std::numeric_limits<Integer>::max();
-  return static_cast<Integer>(std::min(std::max(std::nearbyint(value), low), high));
-}
-
-struct Float32 {
-  using Storage = float;
-  using Compute = float;
-  static float load(float value) { return value; }
-  static float store(float value) { return value; }
-};
-struct Float16 {
-  using Storage = uint16_t;
-  using Compute = float;
-  static float load(uint16_t value) { return f16_to_float(value); }
-  static uint16_t store(float value) { return float_to_f16(value); }
-};
-struct BFloat16 {
-  using Storage = uint16_t;
-  using Compute = float;
-  static float load(uint16_t value) { return bf16_to_float(value); }
-  static uint16_t store(float value) { return float_to_bf16(value); }
-};
-struct Int8 {
-  using Storage = int8_t;
-  using Compute = double;
-  static double load(int8_t value) { return value; }
-  static int8_t store(double value) { return to_integer<int8_t>(value); }
-};
-struct Int32 {
-  using Storage = int32_t;
-  using Compute = double;
-  static double load(int32_t value) { return value; }
-  static int32_t store(double value) { return to_integer<int32_t>(value); }
+struct Whole {
+  using Stored = Integer;
+  using Computed = double;
+  static double load(Integer value) { return value; }
+  static Integer store(double value) {
+    if (std::isnan(value)) return 0;
+    double low = std::numeric_limits<Integer>::min(), high = std::numeric_limits<Integer>::max();
+    return static_cast<Integer>(std::min(std::max(std::nearbyint(value), low), high));
+  }
 };
 
 constexpr int64_t tile = 32;
@@ -101,8 +75,8 @@ constexpr int64_t tile = 32;
 // across its lines.
 template <class Format>
 void transform_band(void *context, int64_t task) {
-  using Storage = typename Format::Storage;
-  using Compute = typename Format::Compute;
+  using Storage = typename Format::Stored;
+  using Compute = typename Format::Computed;
   const auto &t = *static_cast<const Transform *>(context);
   int64_t bands = (t.rows + tile - 1) / tile;
   int64_t entry = task / bands, first_row = task % bands * tile, end_row = std::min(first_row + tile, t.rows);
@@ -132,19 +106,19 @@ void run(Transform &t) {
   void (*task)(void *, int64_t) = nullptr;
   switch (t.type) {
     case HIP_R_32F:
-      task = transform_band<Float32>;
+      task = transform_band<Plain<float>>;
       break;
     case HIP_R_16F:
-      task = transform_band<Float16>;
+      task = transform_band<Half>;
       break;
     case HIP_R_16BF:
-      task = transform_band<BFloat16>;
+      task = transform_band<Brain>;
       break;
     case HIP_R_8I:
-      task = transform_band<Int8>;
+      task = transform_band<Whole<int8_t>>;
       break;
     default:
-      task = transform_band<Int32>;
+      task = transform_band<Whole<int32_t>>;
       break;
   }
   int64_t bands = (t.rows + tile - 1) / tile;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The stream queues: what waits for what, the worker threads, and what becomes of them at exit and in a forked child.
 #include "graph.hpp"
+#include "hip_memory.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -218,9 +219,15 @@ void at_exit() {
 
 // A forked child has no worker threads and none of the parent's work: its streams are idle. Handles and memory stay
 // good.
-void before_fork() { runtime().mutex.lock(); }
+void before_fork() {
+  runtime().mutex.lock();
+  lock_memory();
+}
 
-void after_fork_in_parent() { runtime().mutex.unlock(); }
+void after_fork_in_parent() {
+  unlock_memory(false);
+  runtime().mutex.unlock();
+}
 
 // What was queued is neither run nor destroyed, since its owners may be threads that the child does not have; it stays
 // reachable, so that a leak checker does not count it.
@@ -237,6 +244,7 @@ void reset_queue(Runtime &rt, Stream &stream) {
 
 void after_fork_in_child() {
   Runtime &rt = runtime();
+  unlock_memory(true);
   new (&rt.mutex) std::mutex;
   new (&rt.work_available) std::condition_variable;
   new (&rt.progress) std::condition_variable;

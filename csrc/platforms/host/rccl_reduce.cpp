@@ -2,7 +2,7 @@
 // The loops behind a reduction, one for each type and operator.
 #include "rccl_reduce.hpp"
 
-#include "scalar.hpp"
+#include "elements.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,34 +11,6 @@
 namespace rocpy_host {
 
 namespace {
-
-// How an element is held in memory, and the type that it is computed in.
-template <class T>
-struct Plain {
-  using Stored = T;
-  using Computed = T;
-  static T load(T value) { return value; }
-  static T store(T value) { return value; }
-};
-struct Half {
-  using Stored = uint16_t;
-  using Computed = float;
-  static float load(uint16_t value) { return f16_to_float(value); }
-  static uint16_t store(float value) { return float_to_f16(value); }
-};
-struct Brain {
-  using Stored = uint16_t;
-  using Computed = float;
-  static float load(uint16_t value) { return bf16_to_float(value); }
-  static uint16_t store(float value) { return float_to_bf16(value); }
-};
-template <class Format>
-struct Small {
-  using Stored = uint8_t;
-  using Computed = float;
-  static float load(uint8_t value) { return small_to_float<Format>(value); }
-  static uint8_t store(float value) { return float_to_small<Format>(value); }
-};
 
 // Integers wrap, which only unsigned arithmetic may.
 template <class T>

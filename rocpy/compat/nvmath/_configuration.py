@@ -52,7 +52,9 @@ class MatmulOptions:
         Largest workspace: bytes, a fraction of the device's memory, or text such as ``"12 MiB"`` or ``"80%"``.
     sm_count_target, fast_accumulation, device_id, logger, blocking
         Accepted; see the notes on compatibility.
-    block_scaling, handle, allocator
+    block_scaling
+        The operands have scales by blocks of K, in tiles: MXFP8 for operands of 8 bits, NVFP4 for those of 4.
+    handle, allocator
         Refused with UnsupportedError where they are not left at their defaults.
 
     Examples
@@ -98,11 +100,6 @@ class MatmulOptions:
             )
         if self.handle is not None:
             raise UnsupportedError("handle: rocpy keeps a handle for each device and stream; leave it away")
-        if self.block_scaling:
-            raise UnsupportedError(
-                "block_scaling: nvmath's interleaved block scales are not taken; rocpy.matmul takes UE8M0 scales per "
-                "32 elements by scale_a= and scale_b="
-            )
 
     @property
     def result_dtype(self) -> str | None:
@@ -175,6 +172,9 @@ class MatmulPlanPreferences:
 @dataclasses.dataclass
 class MatmulQuantizationScales:
     """Factors of narrow operands and of a narrow result: numbers, or float32 arrays of one element.
+
+    With ``block_scaling`` those of a and b alone, each an array of one axis: bytes for MXFP8, ``float8_e4m3fn`` for
+    NVFP4.
 
     Examples
     --------

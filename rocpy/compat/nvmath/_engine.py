@@ -10,7 +10,7 @@ from typing import Any
 
 import rocpy
 from rocpy import dtypes
-from rocpy.compat.nvmath import _arrays, _epilogs
+from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
 from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulReductionScheme
@@ -20,6 +20,8 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedEr
 from rocpy.tuning._timing import Stopwatch, place
 
 SCALES = ("a", "b", "c", "d")
+# The axis of K.
+_AXES = {"a": -1, "b": -2}
 
 
 class Engine:
@@ -76,6 +78,8 @@ class Engine:
         """Return the operands as rocpy takes them: views, except for masks and numpy's conjugates."""
         spec = self._specification
         a, b, c = self._operands["a"], self._operands["b"], self._operands["c"]
+        if spec.dtype == "float4_e2m1fn":
+            a, b = self._widened(a, "a"), self._widened(b, "b")
         a = a[None, :] if spec.vector_a else a
         b = b[:, None] if spec.vector_b else b
         a = _arrays.conjugate(a) if spec.conjugate[0] else a
@@ -92,13 +96,29 @@ class Engine:
                 views["aux"] = _epilogs.auxiliary(name, inputs[name], spec.extents, kind)
         return views
 
+    def _widened(self, operand: Any, name: str) -> Any:
+        """Return an NVFP4 operand in a type of 16 bits, which holds every element times its scale."""
+        dtype = dtypes.lookup("float16" if self._specification.result_dtype == "float16" else "bfloat16")
+        kind = _torch_dtype(dtype) if self._specification.extents.package == "torch" else dtype.numpy
+        return _block_scaling.widened(operand, self._scales[name], _AXES[name], kind)
+
+    def _block_scales(self, turned: bool) -> dict[str, Any]:
+        if self._specification.dtype == "float4_e2m1fn":
+            return {}
+        lines = {name: _block_scaling.lines_of(self._scales[name], self._operands[name], _AXES[name]) for name in "ab"}
+        left, right = ("b", "a") if turned else ("a", "b")
+        return {"scale_a": lines[left], "scale_b": lines[right].swapaxes(-1, -2)}
+
     def _turned_scales(self, turned: bool) -> dict[str, Any]:
+        if self.options.block_scaling:
+            return self._block_scales(turned)
         places = {"a": "b", "b": "a", "c": "c", "d": "d"} if turned else {name: name for name in SCALES}
         return {f"scale_{places[name]}": value for name, value in self._scales.items() if value is not None}
 
     def _refresh(self, inner: rocpy.Matmul) -> None:
         """Give rocpy the operands anew where they changed, or where what it has is a copy of them."""
         copied = any(name.endswith("_aux") for name in self._inputs)
+        copied = copied or self.options.block_scaling
         copied = copied or (any(self._specification.conjugate) and self._specification.extents.package != "torch")
         if not self._dirty and not copied:
             return
@@ -180,6 +200,7 @@ class Engine:
         if not narrow:
             return dict.fromkeys(SCALES)
         wanted = {"a", "b"}
+        by_blocks = self.options.block_scaling
         if dtypes.lookup(spec.result_dtype).bits <= 8:
             wanted.add("d")
             if self._operands["c"] is not None:
@@ -191,7 +212,10 @@ class Engine:
                     f"quantization_scales: a product of {spec.dtype} to {spec.result_dtype} {state} {name}; its scales "
                     f"are {', '.join(sorted(wanted))}"
                 )
-            if value is not None:
+            operand = self._operands.get(name)
+            if value is not None and by_blocks and operand is not None:
+                _block_scaling.check_scale(name, value, operand, _AXES[name], spec.extents.package)
+            elif value is not None and not by_blocks:
                 self._check_scale(name, value)
         return scales
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.compat.nvmath import _arrays
+from rocpy.compat.nvmath import _arrays, _block_scaling
 from rocpy.compat.nvmath._configuration import MatmulOptions
 from rocpy.compat.nvmath._enums import ComputeType, CudaDataType
 from rocpy.compat.nvmath._epilogs import Extents
@@ -43,6 +43,7 @@ _LEGAL: dict[str, tuple[dict[ComputeType, str | None], tuple[CudaDataType, ...]]
     "complex128": (dict.fromkeys(_DOUBLE), (CudaDataType.CUDA_C_64F, CudaDataType.CUDA_R_64F)),
     "float8_e4m3fn": (_NARROW, (CudaDataType.CUDA_R_32F,)),
     "float8_e5m2": (_NARROW, (CudaDataType.CUDA_R_32F,)),
+    "float4_e2m1fn": (_NARROW, (CudaDataType.CUDA_R_32F,)),
 }
 _NAMES = ("a", "b", "c")
 
@@ -90,6 +91,7 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
     shape_a = (1, *a.shape) if len(a.shape) == 1 else tuple(a.shape)
     shape_b = (*b.shape, 1) if len(b.shape) == 1 else tuple(b.shape)
     (m, k), (kb, n) = shape_a[-2:], shape_b[-2:]
+    k, kb = k * _block_scaling.packing_of(a), kb * _block_scaling.packing_of(b)
     if k != kb:
         raise InvalidProblemError(f"a: shape {tuple(a.shape)}, b: shape {tuple(b.shape)}; K is {k} in a and {kb} in b")
     if 0 in (*shape_a, *shape_b):
@@ -117,6 +119,7 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
         )
     if options.result_amax and dtypes.lookup(result_dtype).bits > 8:
         raise InvalidProblemError(f"result_amax: the result is {result_dtype}; it is for results of 8 bits or fewer")
+    _check_blocks(a, b, dtype, result_dtype, (m, n, k), options)
     order = a if c is None else c
     column_major = len(order.shape) > 1 and _arrays.is_column_major(order)
     return Specification(
@@ -162,6 +165,36 @@ def _dtype(a: Any, b: Any) -> str:
     if first != second and not (first.startswith("float8") and second.startswith("float8")):
         raise InvalidProblemError(f"a is {first} and b is {second}; they must have one type")
     return first
+
+
+def _check_blocks(
+    a: Any, b: Any, dtype: str, result: str, extents: tuple[int, int, int], options: MatmulOptions
+) -> None:
+    """Refuse operands that scales by blocks do not go with, and results that no product quantizes by blocks."""
+    fp4 = dtype == "float4_e2m1fn"
+    if not options.block_scaling:
+        if fp4:
+            raise InvalidProblemError(
+                "block_scaling: operands of float4_e2m1fn need it; pass options block_scaling=True"
+            )
+        return
+    if dtypes.lookup(dtype).bits > 8:
+        raise InvalidProblemError(f"block_scaling: a is {dtype}; it is for operands of 8 bits (MXFP8) and of 4 (NVFP4)")
+    if min(len(a.shape), len(b.shape)) < 2 or tuple(a.shape[:-2]) != tuple(b.shape[:-2]):
+        raise InvalidProblemError(
+            f"block_scaling: a of shape {tuple(a.shape)} and b of shape {tuple(b.shape)}; both have two axes or more, "
+            "and the same batch axes"
+        )
+    steps = (128, 128, 64 if fp4 else 128)
+    if any(extent % step for extent, step in zip(extents, steps, strict=True)):
+        raise InvalidProblemError(
+            f"block_scaling: M, N, K = {extents}; they must be multiples of {', '.join(map(str, steps))}"
+        )
+    if dtypes.lookup(result).bits <= 8:
+        raise UnsupportedError(
+            f"result_type: {result}, with scales by blocks of its own: no product here quantizes its result by blocks; "
+            "pass result_type of float32, bfloat16 or float16, and rocpy.quantize_mx() the result"
+        )
 
 
 def _check_c(c: Any, beta: Any, extents: Extents, inplace: bool) -> None:

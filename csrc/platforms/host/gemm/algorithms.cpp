@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "blocking.hpp"
+#include "blocks.hpp"
 #include "drivers.hpp"
 #include "expression.hpp"
 
@@ -42,11 +43,12 @@ bool valid_options(const Problem &p) {
 }
 
 // An operand narrower than a byte, or with a scale for every 32 of k: k is adjacent, and each line of it starts with a
-// whole byte and a scale of its own.
+// whole byte and a scale of its own. Packed ones have scales.
 bool valid_staged(const Matrix &m, int64_t k_stride, int64_t line_stride, int64_t k) {
   if (!staged(m)) return true;
+  if (m.packed) return packed_blocks(m) && k % kBlockDepth == 0 && block_index(m.type) >= 0;
   const int64_t whole = m.type == Type::e2m1 ? 2 : narrow(m.type) ? 4 : 1;
-  if (m.packed || k_stride != 1 || line_stride % whole || m.batch_stride % whole) return false;
+  if (k_stride != 1 || line_stride % whole || m.batch_stride % whole) return false;
   if (m.scale.kind != ScaleKind::block32) return true;
   return k % 32 == 0 && (narrow(m.type) || m.type == Type::e4m3 || m.type == Type::e5m2);
 }

@@ -4,6 +4,7 @@
 // sums.
 #include <type_traits>
 
+#include "blocks.hpp"
 #include "drivers.hpp"
 
 namespace rocpy_host::gemm {
@@ -16,17 +17,20 @@ constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
+// Whether k is adjacent in whole blocks, or in nothing that must be widened in a way of its own.
+bool dots_take(const Matrix &m) { return !staged(m) || m.scale.kind == ScaleKind::block32; }
+
 Shape shape_of(const Problem &p) {
-  if (p.b.packed || staged(p.a) || staged(p.b)) return Shape::none;
+  if (p.b.packed) return Shape::none;
   const bool rows = p.m <= kMostRows, columns = p.n <= kMostRows;
   // With both small, the one that leaves fewer rows idle.
   if (rows && !(columns && p.n < p.m)) {
-    if (p.b.column_stride == 1 && p.n > 1) return Shape::rows_wide;
-    if (p.b.row_stride == 1) return Shape::rows_dot;
+    if (p.b.column_stride == 1 && p.n > 1 && !staged(p.b)) return Shape::rows_wide;
+    if (p.b.row_stride == 1 && dots_take(p.b)) return Shape::rows_dot;
   }
   if (columns) {
-    if (p.a.column_stride == 1) return Shape::columns_dot;
-    if (p.a.row_stride == 1) return Shape::columns_wide;
+    if (p.a.column_stride == 1 && dots_take(p.a)) return Shape::columns_dot;
+    if (p.a.row_stride == 1 && !staged(p.a)) return Shape::columns_wide;
   }
   return Shape::none;
 }
@@ -56,6 +60,9 @@ struct Skinny {
   void hold(int64_t g, int64_t x0, int64_t count, T *held) const {
     const Matrix &m = small();
     const int64_t few_stride = rows ? m.row_stride : m.column_stride, x_stride = rows ? m.column_stride : m.row_stride;
+    if constexpr (std::is_same_v<T, float>) {
+      if (staged(m)) return hold_staged(g, x0, count, held);
+    }
     const auto pack = kernel.pack_left ? kernel.pack_left : kernel.elements[element_index(m.type)]->pack;
     const char *from = offset(m.data, m.type, g * m.batch_stride + x0 * x_stride);
     if (dots && kernel.group > 1) {
@@ -74,6 +81,48 @@ struct Skinny {
       pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, group, group,
            held + i * values_of(count, kernel.group), group);
     }
+  }
+
+  // The same of a small matrix that is narrow or has block scales, whose k is adjacent.
+  void hold_staged(int64_t g, int64_t x0, int64_t count, T *held) const {
+    const Matrix &m = small();
+    if (!dots) {
+      const Operand<T> operand(m, rows, p.k);
+      for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
+        const int group = static_cast<int>(smaller(kMaxSkinnyRows, few - i));
+        operand.pack(g, p.k, x0, i, count, group, group, held + i * count, group);
+      }
+      return;
+    }
+    const int64_t few_stride = rows ? m.row_stride : m.column_stride;
+    for (int64_t i = 0; i < few; i++) {
+      kernel.decode(m.type, offset(m.data, m.type, g * m.batch_stride + i * few_stride), line_scales(m, g, i), x0,
+                    count, held + i * kDepth);
+    }
+  }
+
+  // The scales of a line of an operand; null where it has none for its blocks.
+  const uint8_t *line_scales(const Matrix &m, int64_t g, int64_t line) const {
+    if (m.scale.kind != ScaleKind::block32) return nullptr;
+    return static_cast<const uint8_t *>(m.scale.data) + g * m.scale.batch_stride + line * (p.k / kBlockDepth);
+  }
+
+  // Dot products of the large matrix's lines [first, first + count) from x0 on, `depth` long.
+  void dot(int64_t g, int64_t first, int64_t x0, int64_t depth, const T *held, int64_t group, int64_t count, T *out,
+           int64_t out_few, int64_t out_many) const {
+    const Matrix &m = large();
+    const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
+    const char *from = offset(m.data, m.type, g * m.batch_stride + first * many_stride + x0 * x_stride);
+    if constexpr (std::is_same_v<T, float>) {
+      if (staged(m)) {
+        const int64_t line_bytes = many_stride * kBits[static_cast<int>(m.type)] / 8;
+        return kernel.blocks[block_index(m.type)].dot[group](
+            depth, held, kDepth, reinterpret_cast<const uint8_t *>(from), line_bytes,
+            line_scales(m, g, first) + x0 / kBlockDepth, p.k / kBlockDepth, count, out, out_few, out_many, x0 == 0);
+      }
+    }
+    kernel.elements[element_index(m.type)]->dot[group](depth, held, kDepth, from, many_stride, count, out, out_few,
+                                                       out_many, x0 == 0);
   }
 
   void run(int64_t index) const {
@@ -98,19 +147,18 @@ struct Skinny {
     for (int64_t x0 = 0; x0 < k; x0 += most) {
       const int64_t depth = smaller(most, k - x0), steps = values_of(depth, kernel.group);
       hold(g, x0, depth, held);
-      const char *from = offset(data, m.type, x0 * x_stride);
       if (dots) {
         const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded;
         for (int64_t j = 0; j < count; j += kDotColumns) {
           for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
             const int64_t group = smaller(kMaxSkinnyRows, few - i);
-            elements.dot[group](depth, held + i * kDepth, kDepth, offset(from, m.type, j * many_stride), many_stride,
-                                smaller(kDotColumns, count - j), acc + i * out_few + j * out_many, out_few, out_many,
-                                x0 == 0);
+            dot(g, first + j, x0, depth, held + i * kDepth, group, smaller(kDotColumns, count - j),
+                acc + i * out_few + j * out_many, out_few, out_many);
           }
         }
         continue;
       }
+      const char *from = offset(data, m.type, x0 * x_stride);
       for (int64_t x = 0; x < depth; x += burst) {
         for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
           const int64_t group = smaller(kMaxSkinnyRows, few - i);

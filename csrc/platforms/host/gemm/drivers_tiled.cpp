@@ -3,13 +3,56 @@
 // b where it is or copies one panel at a time; blocked packs all of b into the workspace first.
 #include <type_traits>
 
+#include "blocks.hpp"
 #include "drivers.hpp"
+#include "expression.hpp"
 
 namespace rocpy_host::gemm {
 namespace {
 
 // How many rows ahead a lone tile fetches its panel.
 constexpr int64_t kRowsAhead = 64;
+
+// Matrices that the epilogue reads beside the sums. A tile's part of them is a few bytes of many rows, far apart, which
+// no hardware fetches ahead.
+struct Beside {
+  struct Matrix {
+    const char *data;
+    int64_t row_bytes, column_bytes, batch_bytes;
+  };
+  Matrix matrices[kMostInputs + 1];
+  int count = 0, pairs = 1;
+
+  explicit Beside(const Problem &p) {
+    const auto add = [this](const void *data, Type type, int64_t row, int64_t column, int64_t batch) {
+      const int64_t size = static_cast<int64_t>(size_of(type));
+      if (row != 0 && column == 1)
+        matrices[count++] = {static_cast<const char *>(data), row * size, size, batch * size};
+    };
+    if (p.beta != 0) add(p.c, p.d_type, p.c_row_stride, 1, p.c_batch_stride);
+    if (!p.program) return;
+    const Program &program = *p.program->program;
+    pairs = program.pairs ? 2 : 1;
+    for (int i = 0; i < program.input_count; i++) {
+      const ProgramOperand &one = program.inputs[i];
+      const int64_t down = p.program_turned ? one.column_stride : one.row_stride;
+      const int64_t right = p.program_turned ? one.row_stride : one.column_stride;
+      add(p.program->inputs[i], one.type, down, right, one.batch_stride);
+    }
+  }
+
+  // What a tile will read, into the outer caches: its rows may all fall on one set of the innermost.
+  void fetch(int64_t g, int64_t i, int64_t j, int64_t rows, int64_t width) const {
+    for (int m = 0; m < count; m++) {
+      const Matrix &matrix = matrices[m];
+      const char *from = matrix.data + g * matrix.batch_bytes + i * matrix.row_bytes + j / pairs * matrix.column_bytes;
+      const int64_t bytes = (width / pairs) * matrix.column_bytes;
+      for (int64_t r = 0; r < rows; r++, from += matrix.row_bytes) {
+        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(from + b, 0, 2);
+      }
+    }
+  }
+};
 
 template <class T>
 struct Tiled {
@@ -18,6 +61,7 @@ struct Tiled {
   Blocks blocks;
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
+  const Beside beside{p};
   int64_t k, last_k;  // of each batch entry, and of the last one
   Operand<T> left, right;
   int64_t first_entry = 0;       // the batch entry that task 0 belongs to
@@ -45,7 +89,7 @@ struct Tiled {
     // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
     const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
     thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&
-           element_index(p.b.type) >= kTileElementTypes;
+           (packed_blocks(p.b) || element_index(p.b.type) >= kTileElementTypes);
     a_in_place =
         !thin && p.a.type == type && p.a.column_stride == 1 && !conflict && (blocks.panels <= 2 || p.m * k <= 2048);
   }
@@ -78,18 +122,43 @@ struct Tiled {
       } else if (last) {
         tile = buffer;
       }
+      if (last && beside.count) beside.fetch(g, i, j, rows, width);
       // The first tile of a panel fetches the next panel.
       const bool fetch = t == 0 && fetch_next;
       const char *from = fetch ? next : static_cast<const char *>(b);
       const T *rows_of_a =
           a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
-      const auto run_tile = element < kTileElementTypes ? kernel.tile[element][vectors - 1][!a_in_place][rows]
-                                                        : kernel.elements[element]->thin[rows];
+      const auto run_tile =
+          element < kTileElementTypes ? kernel.tile[element][vectors - 1][!a_in_place][rows] : thin_tile(element, rows);
       run_tile(count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, fetch ? next_step : 0);
       if (last && !to_d) {
         epilogue(finish, tile, stride, g, i, j, rows, width,
                  sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
       }
+    }
+  }
+
+  // Elements beyond those that have a table of their own are of panels packed with block scales.
+  typename Kernels<T>::Tile thin_tile(int element, int64_t rows) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (element >= kElementTypes) return kernel.blocks[element - kElementTypes].thin[rows];
+    }
+    return kernel.elements[element]->thin[rows];
+  }
+
+  // A pass over one panel that was packed with its block scales.
+  void block_panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t q, int64_t x0, int64_t count,
+                   bool last, T *sliver, T *acc) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const int64_t width = kernel.tile_columns, bytes = bytes_of_block(p.b.type, width);
+      const int index = block_index(p.b.type);
+      const char *b = static_cast<const char *>(panels) + q * (p.k / kBlockDepth) * bytes;
+      if (!thin) {
+        kernel.blocks[index].widen(b, x0, count, sliver);
+        return panel(g, a, first_tile, tiles, q * width, x0, count, last, sliver, width, 0, acc, b, 0, false);
+      }
+      b += x0 / kBlockDepth * bytes;
+      panel(g, a, first_tile, tiles, q * width, x0, count, last, b, width, kElementTypes + index, acc, b, 0, false);
     }
   }
 
@@ -139,6 +208,10 @@ struct Tiled {
       for (int64_t q = first_panel; q < end_panel; q++) {
         const int64_t j = q * width;
         T *tiles_of_panel = acc + (q - first_panel) * tiles * blocks.tile_rows * width;
+        if (packed_blocks(p.b)) {
+          block_panel(g, a, first_tile, tiles, q, x0, count, last, sliver, tiles_of_panel);
+          continue;
+        }
         if (panels) {
           const char *b = static_cast<const char *>(panels) + (q * depth_of_entry + x0) * width * panel_size;
           const int64_t row_bytes = width * panel_size;
@@ -275,7 +348,9 @@ Blocks make_blocks(const Variant &variant, const Problem &p) {
   blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
 
   const int64_t values = values_of(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
-  blocks.depth = larger(8, round_up(divide_up(values, passes), 8));
+  // Passes over blocks that are packed with their scales begin with one.
+  const int64_t step = packed_blocks(p.b) ? kBlockDepth : 8;
+  blocks.depth = larger(step, round_up(divide_up(values, passes), step));
   return blocks;
 }
 

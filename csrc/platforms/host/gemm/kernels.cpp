@@ -39,6 +39,7 @@ constexpr Kernels<T> make_kernels() {
     fill_element_tiles<T, F16>(set.tile[1]);
     fill_element_tiles<T, Bf16>(set.tile[2]);
     set.decode = decode_packed;
+    set.blocks = elements_blocks;
   } else {
     set.elements[0] = &elements_f64;
   }

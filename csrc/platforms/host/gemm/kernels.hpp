@@ -15,6 +15,8 @@ constexpr int kMaxThinRows = 8;
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.
 constexpr int kElementTypes = 7, kTileElementTypes = 3;
+// Element types that may have a scale for every 32 of k, as table index: see block_index().
+constexpr int kBlockTypes = 5;
 
 // What the epilogue needs of a problem, with scalars in the compute type.
 template <class T>
@@ -75,6 +77,21 @@ struct Elements {
   Sum sum;
 };
 
+// Of operands with a scale for every 32 of k: what depends on the type of their elements.
+struct BlockElements {
+  // As Elements::dot, of lines and their scales, whose strides are in bytes; k is whole blocks.
+  using Dot = void (*)(int64_t k, const float *a, int64_t a_stride, const uint8_t *b, int64_t b_stride,
+                       const uint8_t *scales, int64_t scale_stride, int64_t n, float *out, int64_t out_row,
+                       int64_t out_column, bool first);
+  Dot dot[kMaxSkinnyRows + 1];
+
+  // As Elements::thin over a packed panel from the beginning of a block; k is whole blocks.
+  Elements<float>::Tile thin[kMaxThinRows + 1];
+
+  // `count` rows of a packed panel, from the x-th on, as floats.
+  void (*widen)(const void *panel, int64_t x, int64_t count, float *to);
+};
+
 template <class T>
 struct Kernels {
   int tile_rows;     // most rows of a register tile
@@ -107,6 +124,8 @@ struct Kernels {
   // unless scales is null. x is a multiple of 8.
   void (*decode)(Type type, const void *line, const uint8_t *scales, int64_t x, int64_t count, T *to);
 
+  const BlockElements *blocks;  // by block_index(); null unless T is float
+
   // values -> an adjacent array of `type` at element offset.
   void (*write)(void *data, Type type, int64_t offset, const T *values, int64_t count);
 };
@@ -137,6 +156,7 @@ struct KernelSet {
   extern const ProgramKernels programs;                                                              \
   extern const ComplexKernels<double> kernels_c64;                                                   \
   extern const Elements<float> elements_e4m3, elements_e5m2, elements_e4m3_fnuz, elements_e5m2_fnuz; \
+  extern const BlockElements elements_blocks[kBlockTypes];                                           \
   }
 #if defined(__x86_64__)
 ROCPY_KERNEL_SET(avx512_vnni)

@@ -157,6 +157,11 @@ struct Affine {
         bias(entry * p.bias_batch_stride),
         scaled(of.alpha != 1 && !p.alpha_vector) {}
 
+  // Whether a sum stays what it is.
+  ROCPY_INLINE bool is_nothing() const {
+    return !factors.scaled && !factors.rows && !scaled && !p.alpha_vector && finish.beta == 0 && !p.has_bias;
+  }
+
   ROCPY_INLINE void go_to(int64_t to, int lanes_there) {
     constexpr int lanes = kLanes<T>;
     column = to;

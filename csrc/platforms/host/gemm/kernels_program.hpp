@@ -64,9 +64,18 @@ ROCPY_INLINE T element(const void *data, Type type, int64_t at) {
 // A vector's worth of memory for the slots: small enough for the innermost cache of every CPU, and on the stack.
 constexpr int kChunkBytes = 48 << 10, kUsualChunkBytes = 24 << 10, kMostVectors = 32;
 
+// Where the values of a slot are: mostly in the slot itself, but the tile, inputs of the compute type and the result
+// are read and written where they lie. Steps between rows and between vectors of a row.
+template <class T>
+struct View {
+  T *data;
+  int64_t row, pace;
+};
+
 template <class T>
 struct Tape {
   static constexpr int lanes = kLanes<T>;
+  static constexpr Type kOwnType = sizeof(T) == 8 ? Type::f64 : Type::f32;
 
   const Problem &p;
   const BoundProgram &bound;
@@ -75,33 +84,56 @@ struct Tape {
   const int64_t g;
   T *slots, *uniforms;
   int capacity;  // vectors of a slot
+  View<T> *views;
   // The chunk: rows x columns of the result at (i0, j0), `across` vectors wide.
   int64_t i0 = 0, j0 = 0, columns = 0;
   int rows = 0, across = 0;
+  // A step that writes the result where it belongs, and where that is.
+  const Step *last = nullptr;
+  View<T> result{};
 
-  ROCPY_INLINE T *at(uint16_t slot) const {
-    return slot & kUniform ? uniforms + (slot & (kUniform - 1)) * lanes : slots + int64_t{slot} * capacity * lanes;
+  ROCPY_INLINE T *at(uint16_t slot) const { return slots + int64_t{slot} * capacity * lanes; }
+  ROCPY_INLINE View<T> own(uint16_t slot) const { return {at(slot), int64_t{across} * lanes, lanes}; }
+  ROCPY_INLINE View<T> view(uint16_t slot) const {
+    if (slot & kUniform) return {uniforms + (slot & (kUniform - 1)) * lanes, 0, 0};
+    return views[slot];
   }
-  ROCPY_INLINE int64_t pace(uint16_t slot) const { return slot & kUniform ? 0 : lanes; }
-  ROCPY_INLINE int vectors(const Step &step) const { return step.to & kUniform ? 1 : rows * across; }
+  // Where a step writes. Its sources' views must have been asked for.
+  ROCPY_INLINE View<T> target(const Step &step) const {
+    if (step.to & kUniform) return {uniforms + (step.to & (kUniform - 1)) * lanes, 0, 0};
+    return views[step.to] = &step == last ? result : own(step.to);
+  }
   ROCPY_INLINE int count_of(int v) const {
     const int64_t left = columns - int64_t{v} * lanes;
     return left < lanes ? static_cast<int>(left) : lanes;
   }
 
+  // body(x, y, z, to) for each vector of a chunk, or once for a value that is the same everywhere.
+  template <class Body>
+  ROCPY_INLINE void each(View<T> x, View<T> y, View<T> z, View<T> to, Body body) const {
+    int lines = to.pace ? rows : 1;
+    int64_t count = to.pace ? across : 1;
+    const int64_t whole = int64_t{across} * lanes;
+    const auto follows = [whole](const View<T> &v) { return v.row == (v.pace ? whole : 0); };
+    if (follows(x) && follows(y) && follows(z) && follows(to)) {
+      count *= lines;
+      lines = 1;
+    }
+    for (int i = 0; i < lines; i++) {
+      const T *a = x.data + i * x.row, *b = y.data + i * y.row, *c = z.data + i * z.row;
+      T *out = to.data + i * to.row;
+      for (int64_t n = count; n > 0; n--, a += x.pace, b += y.pace, c += z.pace, out += lanes) body(a, b, c, out);
+    }
+  }
   template <class F>
   ROCPY_INLINE void unary(const Step &step, F function) const {
-    const T *x = at(step.from[0]);
-    const int64_t dx = pace(step.from[0]);
-    T *to = at(step.to);
-    for (int n = vectors(step); n > 0; n--, x += dx, to += lanes) store(to, function(load(x)));
+    const View<T> x = view(step.from[0]), to = target(step);
+    each(x, to, to, to, [&](const T *a, const T *, const T *, T *out) { store(out, function(load(a))); });
   }
   template <class F>
   ROCPY_INLINE void binary(const Step &step, F function) const {
-    const T *x = at(step.from[0]), *y = at(step.from[1]);
-    const int64_t dx = pace(step.from[0]), dy = pace(step.from[1]);
-    T *to = at(step.to);
-    for (int n = vectors(step); n > 0; n--, x += dx, y += dy, to += lanes) store(to, function(load(x), load(y)));
+    const View<T> x = view(step.from[0]), y = view(step.from[1]), to = target(step);
+    each(x, y, to, to, [&](const T *a, const T *b, const T *, T *out) { store(out, function(load(a), load(b))); });
   }
   template <class F>
   ROCPY_INLINE void compare(const Step &step, F function) const {
@@ -109,13 +141,10 @@ struct Tape {
     binary(step, [&](Vec<T> x, Vec<T> y) { return function(x, y) ? one : zero; });
   }
   ROCPY_INLINE void where(const Step &step) const {
-    const T *x = at(step.from[0]), *y = at(step.from[1]), *z = at(step.from[2]);
-    const int64_t dx = pace(step.from[0]), dy = pace(step.from[1]), dz = pace(step.from[2]);
+    const View<T> x = view(step.from[0]), y = view(step.from[1]), z = view(step.from[2]), to = target(step);
     const Vec<T> zero = splat(static_cast<T>(0));
-    T *to = at(step.to);
-    for (int n = vectors(step); n > 0; n--, x += dx, y += dy, z += dz, to += lanes) {
-      store(to, load(x) != zero ? load(y) : load(z));
-    }
+    each(x, y, z, to,
+         [&](const T *a, const T *b, const T *c, T *out) { store(out, load(a) != zero ? load(b) : load(c)); });
   }
 
   ROCPY_INLINE int64_t row_stride(const ProgramOperand &o) const {
@@ -129,33 +158,45 @@ struct Tape {
     const ProgramOperand &operand = program.inputs[step.index];
     const void *data = bound.inputs[step.index];
     const int64_t down = row_stride(operand), right = column_stride(operand);
-    T *to = at(step.to);
+    const View<T> to = target(step);
     if (step.to & kUniform) {
-      store(to, splat(element<T>(data, operand.type, g * operand.batch_stride)));
+      store(to.data, splat(element<T>(data, operand.type, g * operand.batch_stride)));
       return;
     }
     const int64_t base = g * operand.batch_stride + i0 * down + j0 * right;
+    if (right == 1 && operand.type == kOwnType && columns == int64_t{across} * lanes) {
+      views[step.to] = {static_cast<T *>(const_cast<void *>(data)) + base, down, lanes};
+      return;
+    }
+    // A line that all rows share is read once and lies where the last row would; a column's values are a vector for
+    // each row and lie at its end: so a step may write over them as it goes.
+    T *out = to.data;
+    int lines = rows;
+    if (down == 0) {
+      lines = 1;
+      out += int64_t{rows - 1} * across * lanes;
+      views[step.to] = {out, 0, lanes};
+    }
     const bool direct = sizeof(T) == 8 ? operand.type == Type::f64 : operand.type != Type::f64;
     if (right == 1 && direct) {
       with_input<T>(operand.type, [&](auto *kind) {
         const auto *from = reinterpret_cast<decltype(kind)>(const_cast<void *>(data)) + base;
-        for (int i = 0; i < rows; i++, from += down) {
-          for (int v = 0; v < across; v++, to += lanes) store(to, load_some(from + v * lanes, count_of(v), lanes));
+        for (int i = 0; i < lines; i++, from += down) {
+          for (int v = 0; v < across; v++, out += lanes) store(out, load_some(from + v * lanes, count_of(v), lanes));
         }
       });
       return;
     }
-    for (int i = 0; i < rows; i++) {
-      const int64_t line = base + i * down;
-      if (right == 0) {
-        const Vec<T> x = splat(element<T>(data, operand.type, line));
-        for (int v = 0; v < across; v++, to += lanes) store(to, x);
-        continue;
-      }
+    if (right == 0) {
+      out = to.data + (across - 1) * lanes;
+      views[step.to] = {out, to.row, 0};
+      for (int i = 0; i < rows; i++, out += to.row) store(out, splat(element<T>(data, operand.type, base + i * down)));
+      return;
+    }
+    for (int i = 0; i < lines; i++, out += across * lanes) {
       for (int64_t j = 0; j < int64_t{across} * lanes; j++) {
-        to[j] = j < columns ? element<T>(data, operand.type, line + j * right) : static_cast<T>(0);
+        out[j] = j < columns ? element<T>(data, operand.type, base + i * down + j * right) : static_cast<T>(0);
       }
-      to += across * lanes;
     }
   }
 
@@ -164,10 +205,10 @@ struct Tape {
     void *data = bound.outputs[step.index];
     const int64_t down = row_stride(operand), right = column_stride(operand);
     const int64_t base = g * operand.batch_stride + i0 * down + j0 * right;
-    const T *from = at(step.from[0]);
-    const int64_t pace_of = pace(step.from[0]);
+    const View<T> source = view(step.from[0]);
     for (int i = 0; i < rows; i++) {
-      for (int v = 0; v < across; v++, from += pace_of) {
+      const T *from = source.data + i * source.row;
+      for (int v = 0; v < across; v++, from += source.pace) {
         const int count = count_of(v);
         const int64_t line = base + i * down + v * lanes * right;
         if (operand.type == Type::u8) {
@@ -185,7 +226,7 @@ struct Tape {
   }
 
   void aux(const Step &step) const {
-    T *to = at(step.to);
+    T *to = target(step).data;
     for (int i = 0; i < rows; i++) {
       for (int v = 0; v < across; v++, to += lanes) {
         store(to, affine.load_aux(i0 + i, j0 + v * lanes, count_of(v)));
@@ -224,7 +265,7 @@ struct Tape {
       case ROCPY_EXT_OP_INPUT:
         return input(step);
       case ROCPY_EXT_OP_CONSTANT:
-        return store(at(step.to), splat(static_cast<T>(step.immediate)));
+        return store(target(step).data, splat(static_cast<T>(step.immediate)));
       case ROCPY_EXT_OP_OUTPUT:
         return output(step);
       case ROCPY_EXT_OP_ROUND:
@@ -322,6 +363,32 @@ ROCPY_INLINE void part_pairs(Vec<T> low, Vec<T> high, T *first, T *second) {
   for (int i = 0; i < lanes; i++) second[i] = both[2 * i + 1];
 }
 
+// A chunk of the result, stored and counted in `sums` and `most`.
+template <class T>
+ROCPY_INLINE void store_result(const Tape<T> &tape, const View<T> &from, T *sums, VecU *most) {
+  constexpr int lanes = kLanes<T>;
+  const Problem &p = tape.p;
+  const int64_t base = tape.g * p.d_batch_stride + tape.i0 * p.d_row_stride + tape.j0;
+  for (int v = 0; v < tape.across; v++) {
+    const int count = tape.count_of(v);
+    Vec<T> total = splat(static_cast<T>(0));
+    if (sums) total = load_some(sums + v * lanes, count, lanes);
+    for (int r = 0; r < tape.rows; r++) {
+      Vec<T> x = load(from.data + r * from.row + v * from.pace);
+      total = total + x;
+      if constexpr (sizeof(T) == 4) {
+        if (p.amax) {
+          const VecU larger = magnitudes<T>(x, count);
+          *most = larger > *most ? larger : *most;
+        }
+      }
+      if (p.d_scale) x = x * splat(tape.affine.factors.result);
+      store_typed<T>(p.d, p.d_type, base + r * p.d_row_stride + v * lanes, x, count);
+    }
+    if (sums) store_some(sums + v * lanes, total, count, lanes);
+  }
+}
+
 // As epilogue_any, with the tile program in place of the activation.
 template <class T, class Acc = T>
 void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, int64_t g, int64_t i0, int64_t j0,
@@ -331,13 +398,20 @@ void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, 
   const Program &program = *p.program->program;
   const int parts = program.pairs ? 2 : 1;
   alignas(64) T memory[kChunkBytes / sizeof(T)];
+  View<T> views[kMostSteps];
   Affine<T> affine(finish, g), next(finish, g);
-  Tape<T> tape{p, *p.program, program, affine, g, memory + program.uniform_count * lanes, memory, 0};
+  Tape<T> tape{p, *p.program, program, affine, g, memory + program.uniform_count * lanes, memory, 0, views};
   const int room = (kChunkBytes / kVectorBytes - program.uniform_count) / program.slot_count;
   const int usual = kUsualChunkBytes / kVectorBytes / program.slot_count;
   tape.capacity = room < usual || usual < 2 ? room : usual;
   if (tape.capacity > kMostVectors) tape.capacity = kMostVectors;
   for (int s = 0; s < program.uniform_steps; s++) tape.run(program.steps[s]);
+  const bool in_tile = parts == 1 && __is_same(T, Acc) && affine.is_nothing() && p.aux != Aux::store;
+  const Step *last = program.step_count > program.uniform_steps ? program.steps + program.step_count - 1 : nullptr;
+  const bool computes = last && last->opcode != ROCPY_EXT_OP_OUTPUT && last->opcode != ROCPY_EXT_OP_INPUT &&
+                        last->opcode != ROCPY_EXT_OP_AUX;
+  const bool to_result =
+      computes && last->to == program.result && !sums && !p.amax && !p.d_scale && p.d_type == Tape<T>::kOwnType;
 
   const int64_t width = columns / parts, first_column = j0 / parts;
   VecU most{};
@@ -346,12 +420,17 @@ void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, 
     tape.across = left < tape.capacity ? static_cast<int>(left) : tape.capacity;
     tape.j0 = first_column + j;
     tape.columns = width - j < int64_t{tape.across} * lanes ? width - j : int64_t{tape.across} * lanes;
+    const bool direct = to_result && tape.columns == int64_t{tape.across} * lanes;
     const int at_once = tape.capacity / tape.across;
     for (int64_t i = 0; i < rows; i += tape.rows) {
       tape.rows = rows - i < at_once ? static_cast<int>(rows - i) : at_once;
       tape.i0 = i0 + i;
 
-      for (int v = 0; v < tape.across; v++) {
+      for (int s = 0; s < parts; s++) views[s] = tape.own(static_cast<uint16_t>(s));
+      if (in_tile) {
+        views[0] = {const_cast<T *>(reinterpret_cast<const T *>(tile)) + i * stride + j, stride, lanes};
+      }
+      for (int v = 0; v < tape.across && !in_tile; v++) {
         const int64_t c = (j + v * lanes) * parts, rest = columns - c;
         affine.go_to(j0 + c, rest < lanes ? static_cast<int>(rest) : lanes);
         const bool second = parts == 2 && rest > lanes;
@@ -374,28 +453,14 @@ void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, 
         }
       }
 
-      for (int s = program.uniform_steps; s < program.step_count; s++) tape.run(program.steps[s]);
-
-      for (int v = 0; v < tape.across; v++) {
-        const int count = tape.count_of(v);
-        const int64_t c = j + v * lanes, pace = tape.pace(program.result);
-        Vec<T> total = splat(static_cast<T>(0));
-        if (sums) total = load_some(sums + c, count, lanes);
-        for (int r = 0; r < tape.rows; r++) {
-          Vec<T> x = load(tape.at(program.result) + (r * tape.across + v) * pace);
-          total = total + x;
-          if constexpr (sizeof(T) == 4) {
-            if (p.amax) {
-              const VecU larger = magnitudes<T>(x, count);
-              most = larger > most ? larger : most;
-            }
-          }
-          if (p.d_scale) x = x * splat(affine.factors.result);
-          const int64_t line = g * p.d_batch_stride + (tape.i0 + r) * p.d_row_stride;
-          store_typed<T>(p.d, p.d_type, line + first_column + c, x, count);
-        }
-        if (sums) store_some(sums + c, total, count, lanes);
+      if (direct) {
+        const int64_t at = g * p.d_batch_stride + tape.i0 * p.d_row_stride + tape.j0;
+        tape.result = {static_cast<T *>(p.d) + at, p.d_row_stride, lanes};
+        tape.last = last;
       }
+      for (int s = program.uniform_steps; s < program.step_count; s++) tape.run(program.steps[s]);
+      tape.last = nullptr;
+      if (!direct) store_result<T>(tape, tape.view(program.result), sums ? sums + j : nullptr, &most);
     }
   }
   if (p.amax) raise_amax(p.amax, most);

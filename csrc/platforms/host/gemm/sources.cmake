@@ -2,7 +2,7 @@
 # The product engine's sources: ROCPY_GEMM_SOURCES, relative to csrc/platforms/host. Kernels are built per instruction set, as
 # object libraries, because only they may hold instructions that the CPU is not known to have.
 set(ROCPY_GEMM_SOURCES
-    threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/complex.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
+    threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/blocks.cpp gemm/complex.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
     gemm/drivers_tiled.cpp gemm/expression.cpp gemm/isa.cpp gemm/operand.cpp)
 
 # rocpy_gemm_kernels(<isa> <sources, with commas in between> <options ...>)
@@ -28,7 +28,7 @@ function(rocpy_gemm_kernels isa sources)
   set(ROCPY_GEMM_SOURCES ${ROCPY_GEMM_SOURCES} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
 endfunction()
 
-set(all kernels.cpp,kernels_bytes.cpp,kernels_complex.cpp,kernels_integer.cpp,kernels_program.cpp)
+set(all kernels.cpp,kernels_blocks.cpp,kernels_bytes.cpp,kernels_complex.cpp,kernels_integer.cpp,kernels_program.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512)
   rocpy_gemm_kernels(avx512_vnni kernels_integer.cpp ${avx512} -mavx512vnni -DROCPY_KERNEL_BASE=avx512)

@@ -13,6 +13,7 @@ from rocpy.compat.nvmath._enums import ComputeType as MatmulComputeType
 from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulNumericalImplFlags, MatmulReductionScheme
 from rocpy.compat.nvmath._errors import InvalidMatmulState
 from rocpy.compat.nvmath._product import Matmul, matmul
+from rocpy.compat.nvmath.linalg.advanced import helpers
 
 __all__ = [
     "Algorithm",
@@ -26,6 +27,7 @@ __all__ = [
     "MatmulPlanPreferences",
     "MatmulQuantizationScales",
     "MatmulReductionScheme",
+    "helpers",
     "matmul",
     "matrix_qualifiers_dtype",
 ]

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// HIP rows that give out and free memory in the order of a stream, also as nodes of a graph that it is captured into.
+#include "graph.hpp"
+#include "hip_call.hpp"
+#include "hip_memory.hpp"
+
+namespace rocpy_host {
+
+namespace {
+
+// Memory of a graph's node: there from the capture on, at an address that every launch gives out anew, until the last
+// graph that has the node is gone.
+class GraphMemory {
+ public:
+  GraphMemory() = default;
+  ~GraphMemory() {
+    if (pointer != nullptr) {
+      end_of_graph(pointer);
+    }
+  }
+  GraphMemory(const GraphMemory &) = delete;
+  GraphMemory &operator=(const GraphMemory &) = delete;
+  void *pointer = nullptr;
+};
+
+// An answer without a value: the stream is not captured.
+std::optional<hipError_t> capture_allocation(void **pointer, size_t bytes, Stream *stream) {
+  if (captures_in_progress.load(std::memory_order_relaxed) == 0) {
+    return std::nullopt;
+  }
+  auto memory = std::make_shared<GraphMemory>();
+  const auto answer = capture_work(stream, hipGraphNodeTypeMemAlloc, [memory] { give_out(memory->pointer, true); });
+  if (!answer.has_value() || *answer != hipSuccess) {
+    return answer;
+  }
+  const hipError_t error = allocate(&memory->pointer, bytes, MemoryKind::device, 0, true);
+  if (error != hipSuccess) {
+    capture_forbids_work(stream);  // the node has nothing to give out: no graph may come of it
+    return error;
+  }
+  *pointer = memory->pointer;
+  return hipSuccess;
+}
+
+}  // namespace
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream) {
+  return hip_call([=] {
+    if (ptr == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    Stream *found = resolve(stream);
+    if (found == nullptr) {
+      return hipErrorContextIsDestroyed;
+    }
+    if (const auto answer = capture_allocation(ptr, size, found)) {
+      return *answer;
+    }
+    // There from the call on, which is earlier than the stream requires.
+    return allocate(ptr, size, MemoryKind::device, 0);
+  });
+}
+
+hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
+  return hip_call([=] {
+    if (ptr == nullptr) {
+      return hipErrorInvalidValue;
+    }
+    Stream *stream = resolve(handle);
+    if (stream == nullptr) {
+      return hipErrorContextIsDestroyed;
+    }
+    // A graph takes back what a graph gives out; other memory would be freed again by its next launch.
+    if (captures_in_progress.load(std::memory_order_relaxed) != 0) {
+      const auto answer = is_of_graph(ptr)
+                              ? capture_work(stream, hipGraphNodeTypeMemFree, [=] { give_out(ptr, false); })
+                              : capture_forbids_work(stream);
+      if (answer.has_value()) {
+        return *answer;
+      }
+    }
+    Allocation found;
+    if (!claim(ptr, &found)) {
+      return hipErrorInvalidValue;
+    }
+    if (found.kind != MemoryKind::device) {
+      unclaim(ptr);
+      return hipErrorInvalidValue;
+    }
+    in_order(stream, [ptr] { release(ptr); });
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: MIT
+"""Scales by blocks of K as nvmath-python has them: one axis, in tiles of 128 lines by 4 blocks; and back."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+import rocpy
+from rocpy import dtypes
+from rocpy.compat.nvmath import _arrays
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+__all__ = [
+    "BlockScalingFormat",
+    "apply_mxfp8_scale",
+    "create_mxfp8_scale",
+    "expand_block_scale",
+    "get_block_scale_offset",
+    "invert_mxfp8_scale",
+    "to_block_scale",
+]
+
+# A tile holds the scales of so many lines (rows of a, columns of b) and of so many blocks along K.
+_LINES, _BLOCKS = 128, 4
+_BIAS, _NAN = 127, 255
+
+
+class BlockScalingFormat(enum.Enum):
+    """How operands with scales by blocks are made up."""
+
+    NVFP4 = "nvfp4"
+    MXFP8 = "mxfp8"
+
+    @property
+    def block(self) -> int:
+        """Neighbours along K that share a scale."""
+        return 16 if self is BlockScalingFormat.NVFP4 else 32
+
+    @property
+    def scale_dtype(self) -> str:
+        """Element type of the scales."""
+        return "float8_e4m3fn" if self is BlockScalingFormat.NVFP4 else "uint8"
+
+
+def format_of(dtype: str) -> BlockScalingFormat:
+    """Return the format of operands of a type."""
+    return BlockScalingFormat.NVFP4 if dtype == "float4_e2m1fn" else BlockScalingFormat.MXFP8
+
+
+def packing_of(array: Any) -> int:
+    """Return how many elements of K an element of an array holds: torch packs two of float4."""
+    return 2 if hasattr(array, "new_zeros") and dtypes.lookup(array.dtype).name == "float4_e2m1fn" else 1
+
+
+# ---- layouts ----
+
+
+def matrix_of(scales: Any, lines: int, blocks: int, batch: tuple[int, ...] = ()) -> Any:
+    """Return scales as (..., lines, blocks) from one axis of tiles."""
+    tiled = scales.reshape(*batch, lines // _LINES, blocks // _BLOCKS, 32, 4, _BLOCKS)
+    ndim = len(batch)
+    order = (*range(ndim), *(ndim + axis for axis in (0, 3, 2, 1, 4)))
+    tiled = tiled.permute(order) if hasattr(tiled, "permute") else tiled.transpose(order)
+    return tiled.reshape(*batch, lines, blocks)
+
+
+def _tiled(matrix: Any) -> Any:
+    """Return scales of shape (..., lines, blocks) along one axis, in tiles."""
+    *batch, lines, blocks = matrix.shape
+    cut = matrix.reshape(*batch, lines // _LINES, 4, 32, blocks // _BLOCKS, _BLOCKS)
+    ndim = len(batch)
+    order = (*range(ndim), *(ndim + axis for axis in (0, 3, 2, 1, 4)))
+    cut = cut.permute(order) if hasattr(cut, "permute") else cut.transpose(order)
+    return cut.reshape(-1)
+
+
+def _bytes(scales: Any) -> Any:
+    """Return scales as bytes: frameworks lack operations on 8-bit floats."""
+    return scales.view(_torch_uint8(scales)) if hasattr(scales, "new_zeros") else scales.view(np.uint8)
+
+
+def _torch_uint8(array: Any) -> Any:
+    return array.new_zeros(0).int().byte().dtype
+
+
+def shape_of(operand_or_shape: Any, axis: int | None) -> tuple[tuple[int, ...], int]:
+    """Return the logical shape of an operand and the axis that its blocks lie along."""
+    if isinstance(operand_or_shape, (tuple, list)):
+        if axis is None:
+            raise InvalidProblemError("axis: it is needed with a shape: -1 for a, -2 for b")
+        shape = tuple(int(extent) for extent in operand_or_shape)
+    else:
+        shape = tuple(operand_or_shape.shape)
+        if axis is None:
+            axis = -2 if _arrays.is_column_major(operand_or_shape) else -1
+        along = len(shape) + axis
+        packing = packing_of(operand_or_shape)
+        shape = tuple(extent * packing if place == along else extent for place, extent in enumerate(shape))
+    if axis not in (-1, -2) or len(shape) < 2:
+        raise InvalidProblemError(f"axis={axis!r}, shape {shape}; blocks lie along -1 or -2 of two axes or more")
+    return shape, axis
+
+
+def _extents(
+    operand_or_shape: Any, axis: int | None, form: BlockScalingFormat
+) -> tuple[tuple[int, ...], int, int, int]:
+    """Return batch axes, lines, blocks and the axis of the scales of an operand."""
+    shape, axis = shape_of(operand_or_shape, axis)
+    *batch, rows, columns = shape
+    lines, k = (rows, columns) if axis == -1 else (columns, rows)
+    if lines % _LINES or k % (form.block * _BLOCKS):
+        raise InvalidProblemError(
+            f"shape {shape}: {form.name} wants multiples of {form.block * _BLOCKS} along K and of {_LINES} along the "
+            "other axis"
+        )
+    return tuple(batch), lines, k // form.block, axis
+
+
+def check_scale(name: str, scale: Any, operand: Any, axis: int, package: str) -> None:
+    """Refuse scales that are not those of an operand."""
+    form = format_of(_arrays.dtype_name(operand))
+    if isinstance(scale, (int, float)):
+        raise InvalidProblemError(
+            f"quantization_scales.{name}: a number; with block_scaling it is an array with a scale for each block"
+        )
+    _arrays.same_package(package, scale, f"quantization_scales.{name}")
+    batch, lines, blocks, _ = _extents(operand, axis, form)
+    wanted = int(np.prod(batch, dtype=np.int64)) * lines * blocks
+    if not str(scale.dtype).endswith(form.scale_dtype) or tuple(scale.shape) != (wanted,):
+        raise InvalidProblemError(
+            f"quantization_scales.{name}: shape {tuple(scale.shape)}, {scale.dtype}; {form.name} wants "
+            f"{form.scale_dtype} of shape ({wanted},), in tiles: see linalg.advanced.helpers.matmul.to_block_scale"
+        )
+
+
+def lines_of(scale: Any, operand: Any, axis: int) -> Any:
+    """Return the scales of an operand as (..., lines, blocks)."""
+    batch, lines, blocks, _ = _extents(operand, axis, format_of(_arrays.dtype_name(operand)))
+    return matrix_of(_bytes(scale), lines, blocks, batch)
+
+
+def widened(operand: Any, scale: Any, axis: int, dtype: Any) -> Any:
+    """Return an NVFP4 operand times its scales: exact in 16 bits, which have room for both."""
+    values = operand if axis == -1 else operand.swapaxes(-1, -2)
+    codes = lines_of(scale, operand, axis) & 0x7F  # the sign is not looked at
+    small = codes.view(scale.dtype)
+    ones = _bytes(small)[..., ::2] * 0 + _BIAS  # a scale for each 32, where there is one for each 16
+    numbers = rocpy.dequantize_mx(values, ones)
+    factors = small.astype(np.float32) if isinstance(small, np.ndarray) else small.float()
+    repeated = np.repeat(factors, 16, -1) if isinstance(factors, np.ndarray) else factors.repeat_interleave(16, -1)
+    product = numbers * repeated
+    made = product.astype(dtype) if isinstance(product, np.ndarray) else product.to(dtype)
+    return made if axis == -1 else made.swapaxes(-1, -2)
+
+
+# ---- nvmath-python's helpers ----
+
+
+def create_mxfp8_scale(x: Any, exponent: int, stream: Any = None) -> Any:  # noqa: ARG001 (filled in x's own order)
+    """Return scales of ``2 ** exponent`` for every block of an operand.
+
+    Parameters
+    ----------
+    x
+        The operand: numpy or torch.
+    exponent
+        From -127 to 127; 128 is NaN.
+    stream
+        Accepted; the array's framework fills it.
+
+    Examples
+    --------
+    >>> import ml_dtypes, numpy as np
+    >>> from rocpy.compat.nvmath.linalg.advanced.helpers.matmul import create_mxfp8_scale
+    >>> create_mxfp8_scale(np.zeros((128, 128), ml_dtypes.float8_e4m3fn), 1)[:2].tolist()
+    [128, 128]
+    """
+    if not isinstance(exponent, int) or not -_BIAS <= exponent <= 128:
+        raise InvalidProblemError(f"exponent={exponent!r}; it may be -127 to 128")
+    package = _arrays.package_of(x, "x")
+    count = int(np.prod(tuple(x.shape), dtype=np.int64)) // 32
+    if package == "torch":
+        return x.new_empty(count, dtype=_torch_uint8(x)).fill_(exponent + _BIAS)
+    return np.full(count, exponent + _BIAS, np.uint8)
+
+
+def invert_mxfp8_scale(mx_scales: Any) -> Any:
+    """Return the reciprocals of MXFP8 scales; NaN stays NaN, and ``2 ** 127`` becomes ``2 ** -127``."""
+    _arrays.package_of(mx_scales, "mx_scales")
+    if not str(mx_scales.dtype).endswith("uint8"):
+        raise InvalidProblemError(f"mx_scales is {mx_scales.dtype}; it must be uint8")
+    inverse = 2 * _BIAS - (mx_scales & 0xFF)
+    if isinstance(mx_scales, np.ndarray):
+        return np.where(mx_scales == _NAN, np.uint8(_NAN), inverse).astype(np.uint8)
+    return inverse.masked_fill(mx_scales == _NAN, _NAN)
+
+
+def get_block_scale_offset(
+    index: tuple[Any, ...], operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None
+) -> Any:
+    """Return where in an array of tiled scales that of a block is.
+
+    Parameters
+    ----------
+    index
+        Of the block: the operand's index, counted in blocks along the blocked axis; numbers or arrays of them.
+    operand_or_shape
+        The operand, or its shape in elements.
+    block_scaling_format
+        The format.
+    axis
+        The blocked axis, -1 or -2; told by the layout of an operand.
+
+    Examples
+    --------
+    >>> from rocpy.compat.nvmath.linalg.advanced.helpers.matmul import BlockScalingFormat, get_block_scale_offset
+    >>> get_block_scale_offset((5, 5), (128, 128), BlockScalingFormat.NVFP4, axis=-1)
+    593
+    """
+    batch, lines, blocks, axis = _extents(operand_or_shape, axis, _format(block_scaling_format))
+    if len(index) != len(batch) + 2:
+        raise InvalidProblemError(f"index: {len(index)} members; the operand has {len(batch) + 2} axes")
+    line, block = (index[-2], index[-1]) if axis == -1 else (index[-1], index[-2])
+    entry: Any = 0
+    for place, extent in zip(index[:-2], batch, strict=True):
+        entry = entry * extent + place
+    tile = line // _LINES * (blocks // _BLOCKS) + block // _BLOCKS
+    within = line % 32 * 16 + line % _LINES // 32 * 4 + block % _BLOCKS
+    return (entry * lines * blocks) + tile * (_LINES * _BLOCKS) + within
+
+
+def to_block_scale(
+    scale_tensor: Any, operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """Return scales in tiles from an array with the operand's axes, the blocked one counted in blocks."""
+    batch, lines, blocks, axis = _extents(operand_or_shape, axis, _format(block_scaling_format))
+    wanted = (*batch, lines, blocks) if axis == -1 else (*batch, blocks, lines)
+    if tuple(scale_tensor.shape) != wanted:
+        raise InvalidProblemError(f"scale_tensor: shape {tuple(scale_tensor.shape)}; it must be {wanted}")
+    seen = _bytes(scale_tensor)
+    made = _tiled(seen if axis == -1 else seen.swapaxes(-1, -2)).view(scale_tensor.dtype)
+    if out is None:
+        return made
+    out[...] = made
+    return out
+
+
+def expand_block_scale(
+    scales_1d: Any, operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None
+) -> Any:
+    """Return the factor of each element of an operand, in float32, from scales in tiles."""
+    form = _format(block_scaling_format)
+    batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
+    matrix = matrix_of(_bytes(scales_1d), lines, blocks, batch)
+    if isinstance(matrix, np.ndarray):
+        kind = dtypes.lookup("float8_e8m0fnu" if form is BlockScalingFormat.MXFP8 else "float8_e4m3fn").numpy
+        factors = np.repeat(np.ascontiguousarray(matrix).view(kind).astype(np.float32), form.block, -1)
+    else:
+        codes = matrix.contiguous()
+        if form is BlockScalingFormat.MXFP8:
+            wide = (codes.float() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan"))
+        else:
+            wide = codes.view(scales_1d.dtype).float()
+        factors = wide.repeat_interleave(form.block, -1)
+    return factors if axis == -1 else factors.swapaxes(-1, -2)
+
+
+def apply_mxfp8_scale(x: Any, scales_1d: Any) -> Any:
+    """Return an MXFP8 operand times its scales, in float32."""
+    factors = expand_block_scale(scales_1d, x, BlockScalingFormat.MXFP8)
+    return (x.astype(np.float32) if isinstance(x, np.ndarray) else x.float()) * factors
+
+
+def _format(given: Any) -> BlockScalingFormat:
+    if not isinstance(given, BlockScalingFormat):
+        raise InvalidOperandError(f"block_scaling_format: {given!r}; it must be a BlockScalingFormat")
+    return given

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+# Types of what every noun with an object of HIP's shares; _owner.pyx has the documentation.
+from types import TracebackType
+from typing import Self
+
+from typing_extensions import disjoint_base
+
+from rocpy.runtime.device import Device
+
+@disjoint_base
+class Owner:
+    @property
+    def device_index(self) -> int: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    def __del__(self) -> None: ...

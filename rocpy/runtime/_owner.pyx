@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Owner: the life of a noun that owns one object of HIP's, from its making to close(), the end of a block, or its last reference."""
+
+import warnings
+
+from rocpy.errors import ClosedError, RocpyWarning
+
+from rocpy.runtime cimport device as _device
+
+
+cdef class Owner:
+    """What has one object of HIP's and gives it back once."""
+
+    def __cinit__(self):
+        self.closed = True  # until there is something to give back
+
+    cdef void opened(self) noexcept:
+        self.closed = False
+        self.generation = _device.generation
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError(f"this {type(self).__name__} has been closed; make a new one")
+        if self.generation != _device.generation:
+            raise ClosedError(f"this {type(self).__name__} was made before a fork and belongs to the parent process; make a new one here")
+        return 0
+
+    cdef int give_back(self) except -1:
+        return 0
+
+    @property
+    def device(self):
+        """Its Device."""
+        return _device.Device(self.device_index)
+
+    @property
+    def is_closed(self):
+        """Whether `close` has been called."""
+        return self.closed
+
+    def close(self):
+        """Give it back; calling it again does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.generation == _device.generation:
+            self.give_back()
+
+    def __enter__(self):
+        self.check()
+        return self
+
+    def __exit__(self, *details):
+        self.close()
+
+    def __del__(self):
+        try:
+            self.close()
+        except Exception as error:
+            warnings.warn(f"{type(self).__name__}: it could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
