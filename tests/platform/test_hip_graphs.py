@@ -186,3 +186,58 @@ def test_handles_that_are_none(hip):
         assert error(ask(0x4E000000FFFFFF)) == "hipErrorInvalidValue"
     for call in (hip.hipGraphDestroy, hip.hipGraphExecDestroy, hip.hipGraphClone):
         assert error(call(None)) == "hipErrorInvalidValue"
+
+
+
+def test_memory_that_a_graph_gives_out_and_takes_back(hip):
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
+    stream, target = ok(hip.hipStreamCreateWithFlags(1)), np.zeros(4, np.int32)
+    outside = ok(hip.hipMalloc(64))
+    ok(hip.hipStreamBeginCapture(stream, mode))
+    memory = ok(hip.hipMallocAsync(16, stream))
+    ok(hip.hipMemsetD32Async(memory, 7, 4, stream))
+    ok(hip.hipMemcpyAsync(target, memory, 16, hip.hipMemcpyKind.hipMemcpyDefault, stream))
+    ok(hip.hipFreeAsync(memory, stream))
+    graph = ok(hip.hipStreamEndCapture(stream))
+    exec_, *_ = ok(hip.hipGraphInstantiate(graph, 0))
+    # Between launches it is nobody's to free.
+    assert error(hip.hipFreeAsync(int(memory), stream)) == "hipErrorInvalidValue"
+    for _ in range(3):
+        target[:] = 0
+        ok(hip.hipGraphLaunch(exec_, stream))
+        ok(hip.hipStreamSynchronize(stream))
+        assert list(target) == [7] * 4
+        assert error(hip.hipFree(int(memory))) == "hipErrorInvalidValue"
+    # Other memory would be freed by each launch.
+    ok(hip.hipStreamBeginCapture(stream, mode))
+    assert error(hip.hipFreeAsync(outside, stream)) == "hipErrorStreamCaptureUnsupported"
+    assert error(hip.hipStreamEndCapture(stream)) == "hipErrorStreamCaptureInvalidated"
+    ok(hip.hipGraphDestroy(graph))
+    ok(hip.hipGraphExecDestroy(exec_))
+    ok(hip.hipFree(outside))
+    ok(hip.hipStreamDestroy(stream))
+
+
+def test_memory_that_a_graph_only_gives_out_is_the_users(hip):
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
+    stream, size = ok(hip.hipStreamCreateWithFlags(1)), 1 << 20
+    ok(hip.hipStreamBeginCapture(stream, mode))
+    memory = ok(hip.hipMallocAsync(size, stream))
+    ok(hip.hipMemsetAsync(memory, 1, size, stream))
+    graph = ok(hip.hipStreamEndCapture(stream))
+    exec_, *_ = ok(hip.hipGraphInstantiate(graph, 0))
+    for _ in range(2):
+        ok(hip.hipGraphLaunch(exec_, stream))
+        ok(hip.hipStreamSynchronize(stream))
+        ok(hip.hipFreeAsync(int(memory), stream))
+    ok(hip.hipGraphLaunch(exec_, stream))
+    ok(hip.hipStreamSynchronize(stream))
+    ok(hip.hipGraphDestroy(graph))
+    ok(hip.hipGraphExecDestroy(exec_))
+    # It outlives the graph, and is freed once.
+    copy = np.zeros(size, np.uint8)
+    ok(hip.hipMemcpy(copy, int(memory), size, hip.hipMemcpyKind.hipMemcpyDefault))
+    assert copy.all()
+    ok(hip.hipFree(int(memory)))
+    assert error(hip.hipFree(int(memory))) == "hipErrorInvalidValue"
+    ok(hip.hipStreamDestroy(stream))
