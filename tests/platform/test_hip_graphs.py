@@ -188,7 +188,6 @@ def test_handles_that_are_none(hip):
         assert error(call(None)) == "hipErrorInvalidValue"
 
 
-
 def test_memory_that_a_graph_gives_out_and_takes_back(hip):
     mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
     stream, target = ok(hip.hipStreamCreateWithFlags(1)), np.zeros(4, np.int32)
