@@ -42,7 +42,12 @@ Fiber *FiberList::pop() {
   Fiber *fiber = head;
   if (fiber) {
     head = fiber->next;
-    if (!head) tail = nullptr;
+    if (!head) {
+      tail = nullptr;
+    } else {  // its turn comes soon, and it waited long enough to have left the nearest cache
+      head->context.fetch();
+      __builtin_prefetch(head->next, 1);
+    }
   }
   return fiber;
 }
@@ -70,7 +75,7 @@ void BlockRunner::begin(rocpy_simt_kernel kernel, void *arguments, const rocpy_s
     order_[i] = i;
   }
   for (Level &level : levels_) level.used = false;
-  levels_used_ = false;
+  levels_used_ = 0;
   arena_bytes_ = static_cast<std::size_t>(config.shared_limit_bytes);
   memory_.resize(arena_bytes_ + kSharedAlignment);
   const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
@@ -117,7 +122,7 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   if (levels_used_) {
     for (Level &level : levels_) level.used = false;
   }
-  levels_used_ = false;
+  levels_used_ = 0;
   if (config_.debug) check_.begin(arena_bytes_);
   if (config_.shuffle) {
     random_state_ = config_.seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(block_rank + 1);
@@ -209,9 +214,8 @@ void BlockRunner::finish_thread(Fiber &fiber) {
   ++finished_;
   const int32_t rank = fiber.state.rank;
   done_[rank] = stamp_;
-  if (!levels_used_) return;
-  for (Level &level : levels_) {
-    if (!level.used) continue;
+  for (uint32_t rest = levels_used_; rest; rest &= rest - 1) {
+    Level &level = levels_[__builtin_ctz(rest)];
     Group &left = level.groups[level.width == 0 ? 0 : rank / level.width];
     ++left.exited;
     if (left.arrived == 0) continue;
@@ -231,7 +235,8 @@ BlockRunner::Level &BlockRunner::open_level(rocpy_simt_state *state, int32_t wid
   }
   Level &level = levels_[level_of(width)];
   level.width = width;
-  level.used = levels_used_ = true;
+  level.used = true;
+  levels_used_ |= uint32_t{1} << level_of(width);
   const int32_t step = width == 0 ? size_ : width;
   level.groups.resize((size_ + step - 1) / step);
   int32_t begin = 0;
@@ -447,3 +452,11 @@ void BlockRunner::drop_fibers() {
 }
 
 }  // namespace rocpy::simt
+
+using rocpy::simt::BlockRunner;
+
+void rocpy_simt_barrier(rocpy_simt_state *state, int32_t width) { BlockRunner::running->barrier(state, width); }
+
+int32_t rocpy_simt_arrive(rocpy_simt_state *state, int32_t width) {
+  return BlockRunner::running->arrive(state, width) ? 1 : 0;
+}

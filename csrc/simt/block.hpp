@@ -66,9 +66,9 @@ class BlockRunner {
   static thread_local BlockRunner *running __attribute__((tls_model("initial-exec")));
   rocpy_simt_state *state() { return &current_->state; }
 
-  void barrier(rocpy_simt_state *state, int32_t width);
+  inline __attribute__((always_inline)) void barrier(rocpy_simt_state *state, int32_t width);
   void *slots(rocpy_simt_state *state, int32_t width, int64_t bytes);
-  bool arrive(rocpy_simt_state *state, int32_t width);
+  inline __attribute__((always_inline)) bool arrive(rocpy_simt_state *state, int32_t width);
   void release(rocpy_simt_state *state, int32_t width);
   int32_t group_size(rocpy_simt_state *state, int32_t width) { return group(state, width).size; }
   void *shared(rocpy_simt_state *state, const void *key, int64_t bytes);
@@ -91,6 +91,7 @@ class BlockRunner {
 
   static void fiber_main();
 
+  // What a fiber is left in is in line in the C functions: no return comes after a switch but theirs.
   Group &group(rocpy_simt_state *state, int32_t width);
   Level &open_level(rocpy_simt_state *state, int32_t width);
   void start_thread(Fiber &fiber);
@@ -99,7 +100,7 @@ class BlockRunner {
   void add_fiber();
   Fiber *fresh_fiber();
   Fiber *next_fiber();
-  void wait(Group &group);
+  inline __attribute__((always_inline)) void wait(Group &group);
   void free_waiting(Group &group);
   void enter(Group &group, rocpy_simt_state *state, bool collective);
   [[noreturn]] void fail(Fault fault, const rocpy_simt_state *state, std::string detail,
@@ -107,7 +108,7 @@ class BlockRunner {
   [[noreturn]] void fail_diverged(Group &group, std::string detail);
   [[noreturn]] void drop_fibers();
   std::unique_ptr<Error> describe(Fault fault, const rocpy_simt_state *state, std::string detail) const;
-  void leave(Fiber *to, bool last);
+  inline __attribute__((always_inline)) void leave(Fiber *to, bool last);
   uint64_t random();
 
   int64_t stack_bytes_;
@@ -132,8 +133,8 @@ class BlockRunner {
   std::vector<int32_t> order_;   // in which the threads start
   std::vector<uint32_t> done_;   // stamp of the block in which the thread of this rank has ended
   uint32_t stamp_ = 0;
-  Level levels_[8];  // the block, then widths 1, 2, 4 ... 64
-  bool levels_used_ = false;
+  Level levels_[8];           // the block, then widths 1, 2, 4 ... 64
+  uint32_t levels_used_ = 0;  // a bit for each
 
   std::vector<char> memory_;
   char *arena_ = nullptr;  // the aligned part of it

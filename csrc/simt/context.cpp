@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stacks and switches: own assembly on x86-64 and 64-bit Arm, ucontext elsewhere.
+// Stacks, and the switches that are not in line.
 #include "context.hpp"
 
 #include <sys/mman.h>
@@ -14,10 +14,6 @@
 #endif
 #ifdef ROCPY_SIMT_TSAN
 #include <sanitizer/tsan_interface.h>
-#endif
-
-#ifndef ROCPY_SIMT_UCONTEXT
-extern "C" void rocpy_simt_switch(void **save, void *load);
 #endif
 
 namespace rocpy::simt {
@@ -71,7 +67,6 @@ void Context::prepare(char *bottom, std::size_t bytes, std::size_t colour, void 
 #if defined(__x86_64__)
   *--word = 0;  // where a return address would be: ends a debugger's walk, and aligns the stack as a call does
   *--word = reinterpret_cast<std::uintptr_t>(entry);
-  for (int i = 0; i < 6; ++i) *--word = 0;
 #else
   word -= 20;  // 160 bytes of registers, as the switch lays them out; x30 is the twelfth
   for (int i = 0; i < 20; ++i) word[i] = 0;
@@ -81,6 +76,7 @@ void Context::prepare(char *bottom, std::size_t bytes, std::size_t colour, void 
 #endif
 }
 
+#ifndef ROCPY_SIMT_PLAIN
 void Context::switch_to(Context &to, [[maybe_unused]] bool last) {
 #ifdef ROCPY_SIMT_ASAN
   left_bottom = &bottom_;
@@ -94,18 +90,21 @@ void Context::switch_to(Context &to, [[maybe_unused]] bool last) {
 #ifdef ROCPY_SIMT_UCONTEXT
   swapcontext(&place_, &to.place_);
 #else
-  rocpy_simt_switch(&stack_pointer_, to.stack_pointer_);
+  switch_stacks(&stack_pointer_, to.stack_pointer_);
 #endif
 #ifdef ROCPY_SIMT_ASAN
   __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
 #endif
 }
+#endif
 
+#ifndef ROCPY_SIMT_PLAIN
 void Context::entered() {
 #ifdef ROCPY_SIMT_ASAN
   __sanitizer_finish_switch_fiber(nullptr, left_bottom, left_bytes);
 #endif
 }
+#endif
 
 Stack::Stack(std::size_t bytes) {
   const std::size_t page = page_bytes();

@@ -1,35 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* void rocpy_simt_switch(void **save, void *load): leaves one fiber's stack for another's, keeping the registers that a callee must keep. */
+/* 64-bit Arm's void rocpy_simt_switch(void **save, void *load): leaves one fiber's stack for another's, keeping the registers
+ * that a callee must keep. */
 
-#if defined(__x86_64__)
-        .text
-        .globl  rocpy_simt_switch
-        .hidden rocpy_simt_switch
-        .type   rocpy_simt_switch, @function
-        .p2align 4
-rocpy_simt_switch:
-        .cfi_startproc
-        pushq   %rbp
-        pushq   %rbx
-        pushq   %r12
-        pushq   %r13
-        pushq   %r14
-        pushq   %r15
-        movq    %rsp, (%rdi)
-        movq    %rsi, %rsp
-        popq    %r15
-        popq    %r14
-        popq    %r13
-        popq    %r12
-        popq    %rbx
-        popq    %rbp
-        /* A jump: the processor's stack of return addresses belongs to the fiber that was left, and would predict wrongly. */
-        popq    %rcx
-        jmpq    *%rcx
-        .cfi_endproc
-        .size   rocpy_simt_switch, .-rocpy_simt_switch
-
-#elif defined(__aarch64__)
+#if defined(__aarch64__)
         .text
         .globl  rocpy_simt_switch
         .hidden rocpy_simt_switch

@@ -147,14 +147,8 @@ extern "C" {
 
 rocpy_simt_state *rocpy_simt_current(void) { return BlockRunner::running->state(); }
 
-void rocpy_simt_barrier(rocpy_simt_state *state, int32_t width) { BlockRunner::running->barrier(state, width); }
-
 void *rocpy_simt_slots(rocpy_simt_state *state, int32_t width, int64_t bytes) {
   return BlockRunner::running->slots(state, width, bytes);
-}
-
-int32_t rocpy_simt_arrive(rocpy_simt_state *state, int32_t width) {
-  return BlockRunner::running->arrive(state, width) ? 1 : 0;
 }
 
 void rocpy_simt_release(rocpy_simt_state *state, int32_t width) { BlockRunner::running->release(state, width); }

@@ -26,16 +26,20 @@ VERSION = 1  # of what is kept on disk: raise it when the runtime's C interface 
 _ = numba_primitives  # registers the primitives
 
 
-def device_function(function: Any, *, debug: bool) -> Any:
-    """Return the Numba dispatcher of a Python function that kernels call."""
-    return _dispatcher(function, debug)
+def device_function(function: Any, *, debug: bool, counts: bool = False) -> Any:
+    """Return the Numba dispatcher of a Python function that kernels call.
+
+    `counts`: whether it counts references to arrays, which costs more than most kernels do, and which only those need
+    that make or return arrays or raise exceptions with arguments.
+    """
+    return _dispatcher(function, debug, counts)
 
 
 @functools.cache
-def _dispatcher(function: Any, debug: bool) -> Any:
+def _dispatcher(function: Any, debug: bool, counts: bool) -> Any:
     pipeline = numba_lowering.CHECKED if debug else numba_lowering.PLAIN
-    return numba.njit(error_model="numpy", nogil=True, boundscheck=debug, pipeline_class=pipeline)(
-        with_device_functions(function, functools.partial(device_function, debug=debug))
+    return numba.njit(error_model="numpy", nogil=True, boundscheck=debug, pipeline_class=pipeline, _nrt=counts)(
+        with_device_functions(function, functools.partial(device_function, debug=debug, counts=counts))
     )
 
 
@@ -190,19 +194,30 @@ def _launcher_of(kernel: Any, dispatcher: Any) -> Any:
     return launcher
 
 
+# What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.
+_NEEDS_COUNTS = ("NRT required", "Only accept returning of array")
+
+
 class Launcher:
     """A kernel's compiled forms, by the types of their arguments."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._dispatcher = device_function(kernel.function, debug=kernel.debug)
-        self._launch = _launcher_of(kernel, self._dispatcher)
+        self._prepare(counts=False)
+
+    def _prepare(self, *, counts: bool) -> None:
+        self._counts = counts
+        self._dispatcher = device_function(self._kernel.function, debug=self._kernel.debug, counts=counts)
+        self._launch = _launcher_of(self._kernel, self._dispatcher)
 
     def __call__(self, address: int, *arguments: Any) -> int:
         """Run a grid; return 0 or the address of its error."""
         try:
             return self._launch(address, *arguments)
         except errors.NumbaError as error:
+            if not self._counts and any(each in str(error) for each in _NEEDS_COUNTS):
+                self._prepare(counts=True)
+                return self(address, *arguments)
             raise self._explained(error, arguments) from error
         except TypeError as error:
             if "pyobject" in str(error) or "cannot determine Numba type" in str(error):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir as llvm_ir
-from numba.core import cgutils, ir
+from numba.core import cgutils, ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
@@ -14,6 +14,7 @@ from numba.core.typed_passes import BaseNativeLowering, NativeLowering
 
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative.numba_runtime import BYTES, I32, I64, call, current
+from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
 READ, WRITE, ATOMIC = 0, 1, 2
 _PACKAGE = "rocpy.cooperative"
@@ -23,6 +24,17 @@ class SiteLower(Lower):
     """Stores the source line in the thread's state before each call into this package."""
 
     every_line = False
+
+    def lower_normal_function(self, fndesc: Any) -> None:
+        """Lower the function, unless it would return what is gone when it has returned."""
+        returned = fndesc.restype
+        parts = returned if isinstance(returned, types.BaseTuple) else (returned,)
+        if any(isinstance(each, ThreadDataType) for each in parts):
+            raise refuse(
+                f"{fndesc.qualname} returns a ThreadData, which lives as long as the call; let the caller make one and "
+                "pass it"
+            )
+        super().lower_normal_function(fndesc)
 
     def pre_block(self, block: Any) -> None:
         """Forget the line: a block may be entered from several."""
@@ -162,7 +174,8 @@ def entry_of(context: Any, builder: Any, dispatcher: Any, types_: Any, record: A
     place = body.bitcast(function.args[0], record.as_pointer())
     values = [body.load(cgutils.gep_inbounds(body, place, 0, i)) for i in range(len(types_))]
     callee = context.declare_function(module, compiled.fndesc)
-    status, _ = context.call_conv.call_function(body, callee, return_type, types_, values)
+    # In line: else its arguments go by the stack for each thread.
+    status, _ = context.call_conv.call_function(body, callee, return_type, types_, values, attrs=("alwaysinline",))
     with cgutils.if_unlikely(body, status.is_error):
         call(body, "rocpy_simt_raise", current(body), status.code, status.excinfoptr)
         body.unreachable()

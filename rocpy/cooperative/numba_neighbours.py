@@ -47,13 +47,11 @@ def _share_ends(count: int, dtype: types.Type) -> Any:
     each, get = max(count, 1), item_getter(count)
 
     @register_jitable
-    def share(group: Any, value: Any) -> Any:
+    def share(group: Any, slots: Any, value: Any) -> None:
         rank = group_rank(group)
-        slots = open_slots(group, dtype, 2)
         slots[2 * rank] = get(value, 0)
         slots[2 * rank + 1] = get(value, each - 1)
         meet(group)
-        return slots
 
     return share
 
@@ -104,15 +102,20 @@ def _build_discontinuity(call: Call) -> Plan:
             out[each - 1] = differs(get(value, each - 1), successor)
 
     def both(group: Any, value: Any, predecessor: Any, successor: Any, out: Any, also: Any) -> None:
-        slots = share(group, value)
+        slots = open_slots(group, dtype, 2)
+        share(group, slots, value)
         heads(slots, value, group_rank(group), predecessor, out)
         tails(slots, value, group_rank(group), group_size(group), successor, also)
 
     def starts(group: Any, value: Any, predecessor: Any, _successor: Any, out: Any) -> None:
-        heads(share(group, value), value, group_rank(group), predecessor, out)
+        slots = open_slots(group, dtype, 2)
+        share(group, slots, value)
+        heads(slots, value, group_rank(group), predecessor, out)
 
     def ends(group: Any, value: Any, _predecessor: Any, successor: Any, out: Any) -> None:
-        tails(share(group, value), value, group_rank(group), group_size(group), successor, out)
+        slots = open_slots(group, dtype, 2)
+        share(group, slots, value)
+        tails(slots, value, group_rank(group), group_size(group), successor, out)
 
     function: Any = {"heads": starts, "tails": ends, "heads_and_tails": both}[mode]
     given, constants = _tile_of(call, dtype, _FLAGS[mode])
@@ -137,7 +140,8 @@ def _build_difference(call: Call) -> Plan:
     each, get, share = max(count, 1), item_getter(count), _share_ends(count, dtype)
 
     def left(group: Any, value: Any, valid: int, predecessor: Any, _successor: Any, out: Any) -> None:
-        slots, rank = share(group, value), group_rank(group)
+        slots, rank = open_slots(group, dtype, 2), group_rank(group)
+        share(group, slots, value)
         out[0] = get(value, 0)
         if rank * each < valid:
             if rank > 0:
@@ -148,7 +152,8 @@ def _build_difference(call: Call) -> Plan:
             out[k] = combine(get(value, k), get(value, k - 1)) if rank * each + k < valid else get(value, k)
 
     def right(group: Any, value: Any, valid: int, _predecessor: Any, successor: Any, out: Any) -> None:
-        slots, rank, size = share(group, value), group_rank(group), group_size(group)
+        slots, rank, size = open_slots(group, dtype, 2), group_rank(group), group_size(group)
+        share(group, slots, value)
         last = min(valid, size * each) - 1
         for k in range(each):
             at = rank * each + k
@@ -175,21 +180,17 @@ def _build_difference(call: Call) -> Plan:
 # Runs.
 
 
-def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Any]:
-    """Return functions that bring a group's runs together, and find a run and where it ends."""
+def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Room]:
+    """Return functions that bring a group's runs together and find one, and where they lie."""
     lengths_type = call.companion("lengths", count)
     if not isinstance(lengths_type, types.Integer):
         raise refuse(f"{call.name}: lengths are {lengths_type}; they must be integers")
     each, get = max(count, 1), item_getter(count)
-    room = Room(each, ends=types.int64, values=dtype)
-    bytes_each, ends_in, values_in = room.bytes, room["ends"], room["values"]
     complaint = f"coop.{call.name}: a length is negative"
 
     @register_jitable
-    def bring(group: Any, value: Any, lengths: Any) -> Any:
+    def bring(group: Any, ends: Any, values: Any, value: Any, lengths: Any) -> None:
         rank, size = group_rank(group), group_size(group)
-        slots = open_slots(group, types.uint8, bytes_each)
-        ends, values = ends_in(slots, size), values_in(slots, size)
         for k in range(each):
             if get(lengths, k) < 0:
                 raise IndexError(complaint)
@@ -200,7 +201,6 @@ def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Any
                 ends[i] += ends[i - 1]
             release(group)
         settled(group)
-        return slots
 
     @register_jitable
     def find(ends: Any, runs: int, at: int) -> int:
@@ -213,7 +213,7 @@ def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Any
                 low = middle + 1
         return low
 
-    return bring, find, (ends_in, values_in)
+    return bring, find, Room(each, ends=types.int64, values=dtype)
 
 
 @builds("run_length_decode")
@@ -224,12 +224,14 @@ def _build_decode(call: Call) -> Plan:
         raise refuse(f"{call.name}: items is {decoded}; it must be 1 or more")
     relative = bool(call.literal("relative", bool))
     each = max(count, 1)
-    bring, find, (ends_in, values_in) = _make_runs(call, count, dtype)
+    bring, find, room = _make_runs(call, count, dtype)
+    bytes_each, ends_in, values_in = room.bytes, room["ends"], room["values"]
 
     def decode(group: Any, value: Any, lengths: Any, window: int, out: Any, places: Any) -> int:
         rank, size = group_rank(group), group_size(group)
-        slots = bring(group, value, lengths)
+        slots = open_slots(group, types.uint8, bytes_each)
         ends, values = ends_in(slots, size), values_in(slots, size)
+        bring(group, ends, values, value, lengths)
         runs = size * each
         for k in range(decoded):
             at = window + rank * decoded + k
@@ -265,12 +267,14 @@ def _build_decode_into(call: Call) -> Plan:
         raise refuse(f"{call.name}: target is {target}; it must be an array of one dimension that can be written")
     same_kind(call, "target", target, dtype)
     each = max(count, 1)
-    bring, find, (ends_in, values_in) = _make_runs(call, count, dtype)
+    bring, find, room = _make_runs(call, count, dtype)
+    bytes_each, ends_in, values_in = room.bytes, room["ends"], room["values"]
 
     def decode(group: Any, target: Any, value: Any, lengths: Any, offset: int) -> int:
         rank, size = group_rank(group), group_size(group)
-        slots = bring(group, value, lengths)
+        slots = open_slots(group, types.uint8, bytes_each)
         ends, values = ends_in(slots, size), values_in(slots, size)
+        bring(group, ends, values, value, lengths)
         total = ends[size * each - 1]
         if offset < 0 or offset + total > target.shape[0]:
             raise IndexError("coop.run_length_decode_into: the items go beyond target")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba.core import types
+from numba.core.compiler import Flags
 from numba.core.typing import signature as make_signature
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin, register_jitable
@@ -208,6 +209,13 @@ def resolve(name: str, ordered: tuple[types.Type, ...], omitted: tuple[str, ...]
     return key
 
 
+def _flags() -> Flags:
+    flags = Flags()
+    flags.error_model = "numpy"
+    flags.forceinline = True  # the arrays in a call would go by the stack, word after word
+    return flags
+
+
 @functools.lru_cache(maxsize=4096)
 def _device_function(key: Implementation) -> Callable[..., Any]:
     """Return what a GPU runs in place of the plan's function: its own form of it, or the same."""
@@ -223,8 +231,11 @@ def _codegen(key: Implementation) -> Callable[..., Any]:
         given = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
         values = [context.cast(builder, *given[name], wanted) for name, wanted in plan.parameters.items()]
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
-        function = _device_function(key) if runtime.on_device(builder) else plan.function
-        own = context.compile_internal(builder, function, inner, [*values, *outputs])
+        if runtime.on_device(builder):
+            own = context.compile_internal(builder, _device_function(key), inner, [*values, *outputs])
+        else:
+            made = context.compile_subroutine(builder, plan.function, inner, flags=_flags())
+            own = context.call_internal(builder, made.fndesc, inner, [*values, *outputs])
         parts = outputs
         if plan.single:
             parts = [first_element(context, builder, *pair) for pair in zip(plan.outputs, outputs, strict=True)]

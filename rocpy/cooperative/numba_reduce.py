@@ -51,11 +51,19 @@ def make_tree(combine: Any) -> Any:
     """Return a function that combines n elements of an array into the first of them."""
 
     def tree(values: Any, first: int, n: int) -> None:
-        step = 1
-        while step < n:
-            for i in range(first, first + n - step, 2 * step):
-                values[i] = combine(values[i], values[i + step])
-            step *= 2
+        # Each level lies where the one before it began, so that it is read and written without gaps. Unsigned indices
+        # are not looked at for being negative.
+        start = types.uint64(first)
+        count = types.uint64(max(n, 1))
+        while count > types.uint64(1):
+            half = count // types.uint64(2)
+            for i in range(half):
+                two = start + types.uint64(2) * i
+                values[start + i] = combine(values[two], values[two + types.uint64(1)])
+            if count % types.uint64(2):
+                values[start + half] = values[start + count - types.uint64(1)]
+                half += types.uint64(1)
+            count = half
 
     return register_jitable(tree)
 

@@ -248,19 +248,13 @@ def _device_slots(builder: ir.IRBuilder, group: GroupType, width: ir.Value, each
     return builder.gep(pointer, [builder.mul(builder.sext(first, I64), I64(each))])
 
 
-@intrinsic
-def view_as(_typing: Any, array: Any, dtype: Any, start: Any, count: Any) -> Any:
-    """Return `count` elements of another type over an array's memory, from byte `start` on."""
-    result = types.Array(dtype_of(dtype), 1, "C")
+def view_at(context: Any, builder: Any, signature: Any, array: Any, start: ir.Value, count: ir.Value) -> ir.Value:
+    """Return `count` elements of the result's type over the memory of an array, from byte `start` on."""
+    from numba.np import arrayobj
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        from numba.np import arrayobj
-
-        data = arrayobj.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.gep(builder.bitcast(data, BYTES), [arguments[2]])
-        return array_at(context, builder, result, pointer, [arguments[3]])
-
-    return result(array, dtype, types.int64, types.int64), codegen
+    data = arrayobj.make_array(signature.args[0])(context, builder, array).data
+    pointer = builder.gep(builder.bitcast(data, BYTES), [start])
+    return array_at(context, builder, signature.return_type, pointer, [count])
 
 
 @intrinsic

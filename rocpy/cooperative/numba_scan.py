@@ -111,9 +111,8 @@ def _function(  # noqa: C901 - the forms of one function
 
     # Slots: totals of the threads, scanned; then what comes before the first; then the total of all.
     @register_jitable
-    def scanned(group: Any, value: Any, initial: Any, prefix: Any, state: Any) -> Any:
+    def fill(group: Any, slots: Any, value: Any, initial: Any, prefix: Any, state: Any) -> None:
         size = group_size(group)
-        slots = open_slots(group, dtype, 3)
         put(slots, group_rank(group), value)
         if arrive(group):
             scan(slots, size)
@@ -127,7 +126,6 @@ def _function(  # noqa: C901 - the forms of one function
                 slots[size] = cast(neutral)
             release(group)
         settled(group)
-        return slots
 
     known = begins or has_start
 
@@ -136,7 +134,8 @@ def _function(  # noqa: C901 - the forms of one function
         return slots[rank - 1] if rank > 0 else slots[size]
 
     def scalar(group: Any, value: Any, initial: Any, prefix: Any, state: Any, _out: Any) -> Any:
-        slots = scanned(group, value, initial, prefix, state)
+        slots = open_slots(group, dtype, 3)
+        fill(group, slots, value, initial, prefix, state)
         rank, size = group_rank(group), group_size(group)
         result = before(slots, rank, size) if exclusive else slots[rank]
         if aggregate:
@@ -144,7 +143,8 @@ def _function(  # noqa: C901 - the forms of one function
         return result
 
     def items(group: Any, value: Any, initial: Any, prefix: Any, state: Any, out: Any) -> Any:
-        slots = scanned(group, value, initial, prefix, state)
+        slots = open_slots(group, dtype, 3)
+        fill(group, slots, value, initial, prefix, state)
         rank, size = group_rank(group), group_size(group)
         held = value[0]
         if known or rank > 0:

@@ -26,7 +26,7 @@ from rocpy.cooperative.numba_runtime import (
     release,
     settled,
     share,
-    view_as,
+    view_at,
 )
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
@@ -113,7 +113,19 @@ class Room:
 
 
 def _view(element: types.Type, start: int, count: int) -> Any:
-    return register_jitable(lambda slots, size: view_as(slots, element, start * size, size * count))
+    @intrinsic
+    def view(_typing: Any, slots: Any, size: Any) -> Any:
+        result = types.Array(element, 1, "C")
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            slots, size = arguments
+            return view_at(
+                context, builder, signature, slots, builder.mul(size, I64(start)), builder.mul(size, I64(count))
+            )
+
+        return result(slots, types.int64), codegen
+
+    return view
 
 
 def _size(element: types.Type) -> int:
@@ -225,13 +237,10 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
     bytes_each, keys_in, order_in, spare_in = room.bytes, room["keys"], room["order"], room["spare"]
 
     @register_jitable
-    def put(group: Any, keys: Any) -> Any:
-        rank, size = group_rank(group), group_size(group)
-        slots = open_slots(group, types.uint8, bytes_each)
-        held = keys_in(slots, size)
+    def put(group: Any, held: Any, items: Any) -> None:
+        rank = group_rank(group)
         for k in range(each):
-            held[rank * each + k] = get(keys, k)
-        return slots
+            held[rank * each + k] = get(items, k)
 
     @register_jitable
     def settle(group: Any, slots: Any, first: int, second: int) -> None:
@@ -256,11 +265,9 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
         take_values = take(values_in, fields["values"])
 
         def pairs(group: Any, keys: Any, values: Any, first: int, second: int, out: Any, also: Any) -> None:
-            slots = put(group, keys)
-            size = group_size(group)
-            held = values_in(slots, size)
-            for k in range(each):
-                held[group_rank(group) * each + k] = get(values, k)
+            slots = open_slots(group, types.uint8, bytes_each)
+            put(group, keys_in(slots, group_size(group)), keys)
+            put(group, values_in(slots, group_size(group)), values)
             settle(group, slots, first, second)
             take_keys(group, slots, first, second, out)
             take_values(group, slots, first, second, also)
@@ -269,7 +276,8 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
     else:
 
         def only(group: Any, keys: Any, first: int, second: int, out: Any) -> None:
-            slots = put(group, keys)
+            slots = open_slots(group, types.uint8, bytes_each)
+            put(group, keys_in(slots, group_size(group)), keys)
             settle(group, slots, first, second)
             take_keys(group, slots, first, second, out)
 

@@ -50,28 +50,34 @@ def pair_sorter(function, option, dtype, items, warp_size):
         for k in range(items):
             own[k], number[k] = keys[i, k], i * items + k
         if width:
-            a, b = call(coop.this_warp(width), own, number, first, second)
+            call(coop.this_warp(width), own, number, first, second, out_keys[i], out_values[i])
         else:
-            a, b = call(coop.this_block(), own, number, first, second)
-        for k in range(items):
-            out_keys[i, k], out_values[i, k] = a[k], b[k]
+            call(coop.this_block(), own, number, first, second, out_keys[i], out_values[i])
 
     if function is coop.merge_sort_pairs:
 
-        def call(group, own, number, first, second):
-            return coop.merge_sort_pairs(group, own, number, option, valid_items=first)
+        def call(group, own, number, first, second, out_keys, out_values):
+            a, b = coop.merge_sort_pairs(group, own, number, option, valid_items=first)
+            copy(a, b, out_keys, out_values)
     elif function is coop.radix_sort_pairs:
 
-        def call(group, own, number, first, second):
-            return coop.radix_sort_pairs(group, own, number, descending=option, begin_bit=first, end_bit=second)
+        def call(group, own, number, first, second, out_keys, out_values):
+            a, b = coop.radix_sort_pairs(group, own, number, descending=option, begin_bit=first, end_bit=second)
+            copy(a, b, out_keys, out_values)
     elif option == "max":
 
-        def call(group, own, number, first, second):
-            return coop.topk_max_pairs(group, own, number, first, valid_items=second)
+        def call(group, own, number, first, second, out_keys, out_values):
+            a, b = coop.topk_max_pairs(group, own, number, first, valid_items=second)
+            copy(a, b, out_keys, out_values)
     else:
 
-        def call(group, own, number, first, second):
-            return coop.topk_min_pairs(group, own, number, first, valid_items=second)
+        def call(group, own, number, first, second, out_keys, out_values):
+            a, b = coop.topk_min_pairs(group, own, number, first, valid_items=second)
+            copy(a, b, out_keys, out_values)
+
+    def copy(a, b, out_keys, out_values):
+        for k in range(items):
+            out_keys[k], out_values[k] = a[k], b[k]
 
     return kernel
 

@@ -27,8 +27,8 @@ WORDS = {
 }
 # Types of the arguments that a call must have, beside the group.
 NEEDED = {
-    "value": ITEMS, "keys": ITEMS, "values": NUMBERS, "lengths": NUMBERS, "source": VECTOR, "target": VECTOR, "out": ITEMS,
-    "distance": types.int64, "k": types.int64, "items": types.literal(2), "bins": types.literal(8),
+    "value": ITEMS, "keys": ITEMS, "values": NUMBERS, "lengths": NUMBERS, "source": VECTOR, "target": VECTOR,
+    "out": ITEMS, "distance": types.int64, "k": types.int64, "items": types.literal(2), "bins": types.literal(8),
     "bins_per_thread": types.literal(1),
 }  # fmt: skip
 
