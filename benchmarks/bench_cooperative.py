@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Kernels on fibers: a switch, block sums of many items, a tree over shared memory, against numpy on one core."""
+"""Kernels on fibers against numpy, torch and Numba's simulator, on one core; the first call with code on disk."""
 
 import argparse
 import importlib.util
+import os
+import subprocess
 import sys
+import tempfile
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 from harness import Entry, Session, main
@@ -69,6 +73,109 @@ def compile_ms() -> float:
     return best * 1e3
 
 
+def layer_norm_of(session: Session) -> None:
+    """Layer norm of the examples against torch's, with 64 threads a row."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        session.note("torch is not installed: no layer norm")
+        return
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    import kernels
+
+    rows, columns = (64, 1024) if session.quick else (4096, 1024)
+    x = torch.randn(rows, columns)
+    names = {"x": x, "out": torch.empty_like(x), "weight": torch.ones(columns), "bias": torch.zeros(columns)}
+    names |= {"kernel": coop.jit(threads=1)(kernels.layer_norm.function), "rows": rows, "columns": columns}
+    names |= {"torch_norm": torch.nn.functional.layer_norm}
+    session.compare(
+        f"layer norm of ({rows}, {columns}) float32",
+        [
+            Entry("torch", "torch_norm(x, (columns,), weight, bias)", names),
+            Entry("64 threads a row", "kernel[rows, 64](x, weight, bias, 1e-5, out)", names),
+        ],
+        against="torch",
+        gpu_threads=rows * 64,
+    )
+
+
+# The tree of `sum_tree` on Numba's simulator, which is chosen before Numba is imported.
+SIMULATED = """
+import time, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from numba import cuda, float32
+
+@cuda.jit
+def tree(x, out):
+    held = cuda.shared.array(256, float32)
+    t = cuda.threadIdx.x
+    held[t] = x[cuda.grid(1)]
+    step = 128
+    while step:
+        cuda.syncthreads()
+        if t < step:
+            held[t] += held[t + step]
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = held[0]
+
+x, out = np.ones(512, np.float32), np.zeros(2, np.float32)
+begin = time.process_time()
+tree[2, 256](x, out)
+print((time.process_time() - begin) / 512)
+assert (out == 256).all()
+"""
+
+FIRST = """
+import sys, time
+import numba
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import kernels
+from rocpy.cooperative import _kernel
+x = np.ones((4, 1024), np.float32)
+ones = np.ones(1024, np.float32)
+begin = time.perf_counter()
+_kernel._adapter()
+ready = time.perf_counter()
+kernels.layer_norm[4, 64](x, ones, ones, 1e-5, x)
+print(time.perf_counter() - begin, time.perf_counter() - ready)
+"""
+
+
+def simulator(session: Session, own_us: float) -> None:
+    """Seconds a thread of Numba's simulator, against those of the same kernel here."""
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SIMULATED], capture_output=True, text=True, env=environment, check=False
+    )
+    if done.returncode:
+        session.note(f"Numba's simulator does not run here: {done.stderr.strip().splitlines()[-1]}")
+        return
+    theirs = float(done.stdout) * 1e6
+    session.note(
+        f"tree in shared memory: Numba's simulator {theirs:.0f} us a thread, here {own_us * 1e3:.0f} ns: "
+        f"{theirs / own_us:.0f} times as fast"
+    )
+
+
+def first_call(session: Session) -> None:
+    """First launch in a process whose kernel lies on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", FIRST, str(Path(__file__).parent.parent / "examples")]
+        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+        times = []
+        for _ in range(4):
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+            times.append([float(word) for word in done.stdout.split()])
+    whole, launch = (min(each[i] for each in times[1:]) for i in range(2))
+    session.note(
+        f"first launch: {times[0][0]:.2f} s compiled; {whole:.2f} s from disk, of which {launch:.2f} s after "
+        "rocpy's adapter to Numba is loaded (best of 3)"
+    )
+
+
 def run(session: Session, _arguments: argparse.Namespace) -> None:
     for fibers in (2, 64, 256):
         best = min(_simt.measure_switch_ns(fibers, 20000) for _ in range(5))
@@ -92,7 +199,7 @@ def run(session: Session, _arguments: argparse.Namespace) -> None:
     x = x[: size // 50]
     blocks = -(-len(x) // THREADS)
     few = names | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
-    session.compare(
+    rows = session.compare(
         f"sum of {len(x)} float32, one a thread",
         [
             Entry("numpy", "x.sum()", few),
@@ -103,6 +210,9 @@ def run(session: Session, _arguments: argparse.Namespace) -> None:
         against="numpy",
         gpu_threads=blocks * THREADS,
     )
+    layer_norm_of(session)
+    simulator(session, next(row["best_us"] for row in rows if row["label"].startswith("tree")) / (blocks * THREADS))
+    first_call(session)
 
 
 if __name__ == "__main__":

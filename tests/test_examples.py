@@ -33,6 +33,12 @@ def test_example_runs(name):
     assert run(ROOT / "examples" / name)
 
 
+@pytest.mark.torch
+def test_kernels_agree_with_torch(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert "all within their bounds" in run(ROOT / "examples" / "kernels.py")
+
+
 def test_every_example_is_run_here():
     text = Path(__file__).read_text(encoding="utf-8")
     for path in (ROOT / "examples").glob("*.py"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
 
+from rocpy.cooperative._arrays import block_reduce, block_scan, row_max, row_min, row_sum
 from rocpy.cooperative._code_object import (
     CodeObject,
     KernelInfo,
@@ -79,6 +80,8 @@ __all__ = [
     "barrier",
     "blockDim",
     "blockIdx",
+    "block_reduce",
+    "block_scan",
     "broadcast",
     "compile",
     "discontinuity",
@@ -105,6 +108,9 @@ __all__ = [
     "radix_sort_pairs",
     "reduce",
     "reduce_batched",
+    "row_max",
+    "row_min",
+    "row_sum",
     "run_length_decode",
     "run_length_decode_into",
     "shared",

@@ -243,35 +243,39 @@ def _value_of(kernel: Kernel, index: int, argument: Any) -> Any:
     name = names[index] if index < len(names) else f"argument {index}"
     if isinstance(argument, tuple):
         return tuple(_value_of(kernel, index, each) for each in argument)
+    return as_numpy(f"kernel {kernel.name}", name, argument)
+
+
+def as_numpy(who: str, name: str, argument: Any) -> np.ndarray:
+    """Return numpy's view of an argument's memory; `who` begins what is said if there is none."""
+    if isinstance(argument, np.ndarray):
+        return argument
     if type(argument).__module__.partition(".")[0] == "torch":
-        return _from_torch(kernel, name, argument)
+        return _from_torch(who, name, argument)
     if not hasattr(argument, "__dlpack__"):
         raise InvalidOperandError(
-            f"kernel {kernel.name}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
+            f"{who}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
         )
     try:
         return np.from_dlpack(argument)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidOperandError(
-            f"kernel {kernel.name}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU "
-            f"can use: {error}"
+            f"{who}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
         ) from None
 
 
-def _from_torch(kernel: Kernel, name: str, tensor: Any) -> np.ndarray:
+def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
     if tensor.device.type != "cpu":
-        raise UnsupportedError(
-            f"kernel {kernel.name}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()"
-        )
+        raise UnsupportedError(f"{who}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()")
     if tensor.requires_grad:
         raise InvalidOperandError(
-            f"kernel {kernel.name}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
+            f"{who}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
         )
     try:
         return tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise InvalidOperandError(
-            f"kernel {kernel.name}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
+            f"{who}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
         ) from None
 
 

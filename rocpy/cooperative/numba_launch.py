@@ -21,6 +21,7 @@ from rocpy.cooperative import _kernel, numba_lowering, numba_primitives, numba_t
 from rocpy.cooperative.numba_runtime import BYTES, call
 from rocpy.errors import KernelTypeError
 
+_WITH_KERNELS = "rocpy.cooperative._arrays"  # the one module of the package whose functions are users' kernels, too
 VERSION = 1  # of what is kept on disk: raise it when the runtime's C interface changes
 
 _ = numba_primitives  # registers the primitives
@@ -74,8 +75,9 @@ def names_of(code: Any) -> set[str]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, _kernel.Kernel):
         return True
-    return isinstance(value, python_types.FunctionType) and not (value.__module__ or "").startswith(
-        ("rocpy.", "numba.", "numpy.")
+    module = getattr(value, "__module__", None) or ""
+    return isinstance(value, python_types.FunctionType) and (
+        module == _WITH_KERNELS or not module.startswith(("rocpy.", "numba.", "numpy."))
     )
 
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""The array form: reductions and scans by rows, of numpy and torch, against numpy; what is refused."""
+
+import numpy as np
+import pytest
+
+from rocpy import cooperative as coop
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.testing import primitives
+
+
+@pytest.mark.parametrize("columns", [1, 100, 1000])
+def test_rows_of_floats(columns, rng):
+    x = rng.standard_normal((2, 3, columns)).astype(np.float32)
+    for threads in (1, 64, 256):
+        # At most one rounding for each item of a thread and each level of the tree, relative to the magnitudes.
+        steps = -(-columns // min(threads, columns)) + 10
+        bound = steps * np.finfo(np.float32).eps * np.abs(x).sum(-1, dtype=np.float64)
+        assert (np.abs(coop.row_sum(x, threads=threads) - x.sum(-1, dtype=np.float64)) <= bound).all()
+        np.testing.assert_array_equal(coop.row_max(x, threads=threads), x.max(-1))
+        scanned = coop.block_scan(x, threads=threads)
+        assert scanned.dtype == np.float32
+        assert (np.abs(scanned - np.cumsum(x, -1, dtype=np.float64)) <= 2 * bound[..., None]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", primitives.INTEGERS)
+def test_every_operator_of_integers(dtype, rng):
+    x = rng.integers(0, 9, (4, 50)).astype(dtype)
+    for op in primitives.OPERATORS:
+        ufunc = primitives._UFUNCS[op]
+        np.testing.assert_array_equal(coop.block_reduce(x, op), ufunc.reduce(x, -1, dtype=dtype))
+        running = ufunc.accumulate(x, -1, dtype=dtype)
+        np.testing.assert_array_equal(coop.block_scan(x, op), running)
+        np.testing.assert_array_equal(coop.block_scan(x, op, exclusive=True)[:, 1:], running[:, :-1])
+
+
+def compose(a, b):
+    """Composition of two affine maps, packed: associative, and not commutative."""
+    return (a // 1000 * (b // 1000) % 997) * 1000 + (a % 1000 * (b // 1000) + b % 1000) % 997
+
+
+def test_a_function_keeps_the_order_of_operands(rng):
+    x = rng.integers(1, 997, (2, 77)) * 1000 + rng.integers(1, 997, (2, 77))
+    expected = x.copy()
+    for j in range(1, 77):
+        expected[:, j] = [compose(int(a), int(b)) for a, b in zip(expected[:, j - 1], x[:, j], strict=True)]
+    np.testing.assert_array_equal(coop.block_reduce(x, compose, threads=32), expected[:, -1])
+    shifted = coop.block_scan(x, compose, exclusive=True, initial=1000, threads=32)
+    np.testing.assert_array_equal(shifted[:, 1:], expected[:, :-1])
+    assert (shifted[:, 0] == 1000).all()
+
+
+@pytest.mark.torch
+def test_tensors_give_tensors(rng):
+    import torch
+
+    x = torch.from_numpy(rng.standard_normal((3, 40)))
+    assert torch.equal(coop.row_min(x), x.min(-1).values)
+    out = torch.empty(3, dtype=torch.float64)
+    assert coop.row_max(x, out=out) is out
+    assert torch.equal(out, x.max(-1).values)
+    with pytest.raises(InvalidOperandError, match="block_reduce: x .*bfloat16"):
+        coop.row_sum(x.bfloat16())
+
+
+def test_what_is_refused():
+    x = np.zeros((3, 4))
+    for call, error, message in (
+        (lambda: coop.row_sum(np.float64(3)), InvalidOperandError, "block_reduce: x is float64"),
+        (lambda: coop.row_sum(np.array(3.0)), InvalidProblemError, "x has no dimension"),
+        (lambda: coop.row_sum(np.zeros((3, 0))), InvalidProblemError, "its rows are empty"),
+        (lambda: coop.row_sum(x, out=np.zeros(4)), InvalidProblemError, r"it must have \(3,\)"),
+        (lambda: coop.row_sum(x, out=np.zeros(6)[::2]), InvalidOperandError, "has gaps"),
+        (lambda: coop.block_reduce(x, "-"), InvalidProblemError, "op is '-'; the names are"),
+        (lambda: coop.block_reduce(x, 3), InvalidOperandError, "op is int"),
+        (lambda: coop.block_scan(x, compose, exclusive=True), InvalidProblemError, "give initial="),
+        (lambda: coop.row_sum(x, threads=0), InvalidProblemError, "block is 0"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_empty_arrays_have_empty_results():
+    assert coop.block_scan(np.zeros((3, 0))).shape == (3, 0)
+    assert coop.row_sum(np.zeros((0, 4))).shape == (0,)
