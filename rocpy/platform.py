@@ -315,10 +315,11 @@ def _libraries() -> dict[str, LibraryInfo]:
 
 
 def _select() -> Platform:
-    from rocpy import _hip_python, _search
-
     global _current
     with _lock:
+        # Under the lock that a fork waits for: a child that is born in an import waits for ever for who was importing.
+        from rocpy import _hip_python, _search
+
         if _current is not None:
             return _current
         choice = _requested or _checked(environment("ROCPY_PLATFORM"), "ROCPY_PLATFORM")
