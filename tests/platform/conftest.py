@@ -7,8 +7,10 @@ import pytest
 
 @pytest.fixture
 def hip():
-    """hip-python on the host platform; each test begins on device 0, without a last error."""
+    """hip-python on the host platform; each test begins on device 0, without a last error, and so does whatever follows."""
     recorder = host_platform.Recorder(host_platform.load())
     recorder.hipSetDevice(0)
     recorder.hipGetLastError()
-    return recorder
+    yield recorder
+    recorder.hipSetDevice(0)
+    recorder.hipGetLastError()
