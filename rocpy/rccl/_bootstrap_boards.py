@@ -75,12 +75,13 @@ class StoreBoard:
     Parameters
     ----------
     store
-        Has ``set``, ``get``, ``check`` and ``delete_key``.
+        Has ``set``, ``get`` and ``check``.
     prefix
         Before each key.
     """
 
     poll_s = 0.002
+    _DROPPED = "-"
 
     def __init__(self, store: Any, prefix: str = "") -> None:
         self._store = store
@@ -94,11 +95,12 @@ class StoreBoard:
     def get(self, note: str) -> str | None:
         """Get a key."""
         key = self._prefix + note
-        return bytes(self._store.get(key)).decode() if self._store.check([key]) else None
+        text = bytes(self._store.get(key)).decode() if self._store.check([key]) else self._DROPPED
+        return None if text == self._DROPPED else text
 
     def drop(self, note: str) -> None:
-        """Delete a key."""
-        self._store.delete_key(self._prefix + note)
+        """Mark a key as dropped: one that went between another rank's ``check`` and ``get`` would be waited for there."""
+        self._store.set(self._prefix + note, self._DROPPED)
 
 
 class MpiBoard:

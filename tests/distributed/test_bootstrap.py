@@ -12,6 +12,7 @@ import pytest
 
 from rocpy import rccl
 from rocpy.rccl._bootstrap import LaunchFacts, default_address, introduction, launch_facts, meet
+from rocpy.rccl._bootstrap_boards import StoreBoard
 
 
 def free_port():
@@ -160,3 +161,37 @@ def test_from_env():
         "0 0 [2.0, 2.0, 2.0]",
         "1 1 [2.0, 2.0, 2.0]",
     ]
+
+
+class VanishingStore:
+    """A store in which another rank acts between a ``check`` and the ``get`` after it."""
+
+    def __init__(self):
+        self.values = {}
+        self.between = None
+
+    def set(self, key, value):
+        self.values[key] = value.encode()
+
+    def check(self, keys):
+        is_there = all(key in self.values for key in keys)
+        if self.between is not None:
+            self.between()
+        return is_there
+
+    def get(self, key):
+        assert key in self.values, "a real store would wait here for what never comes"
+        return self.values[key]
+
+
+def test_a_note_dropped_while_it_is_read():
+    store = VanishingStore()
+    reader, writer = StoreBoard(store, "x/"), StoreBoard(store, "x/")
+    assert reader.get("rank-1") is None
+    writer.put("rank-1", "here")
+    assert reader.get("rank-1") == "here"
+    store.between = lambda: writer.drop("rank-1")
+    assert reader.get("rank-1") is None
+    store.between = None
+    writer.put("rank-1", "again")
+    assert reader.get("rank-1") == "again"
