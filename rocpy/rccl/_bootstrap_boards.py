@@ -99,7 +99,7 @@ class StoreBoard:
         return None if text == self._DROPPED else text
 
     def drop(self, note: str) -> None:
-        """Mark a key as dropped: one that went between another rank's ``check`` and ``get`` would be waited for there."""
+        """Mark a key as dropped: one that went between a rank's ``check`` and ``get`` would be waited for there."""
         self._store.set(self._prefix + note, self._DROPPED)
 
 

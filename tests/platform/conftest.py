@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def hip():
-    """hip-python on the host platform; each test begins on device 0, without a last error, and so does whatever follows."""
+    """hip-python on the host platform; each test begins and ends on device 0, without a last error."""
     recorder = host_platform.Recorder(host_platform.load())
     recorder.hipSetDevice(0)
     recorder.hipGetLastError()
