@@ -102,4 +102,7 @@ typedef struct rocpyExtEmulatorLaunch_t {
   uint64_t most_instructions; /* 0: no limit */
 } rocpyExtEmulatorLaunch_t;
 
+/* Whether a wait is to end: not 0. */
+typedef int (*rocpyExtInterrupt_t)(void *context);
+
 #endif

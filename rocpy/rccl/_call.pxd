@@ -48,7 +48,16 @@ cdef class Call:
 
 # Give the call to its stream, or to the group that is open. Gives RCCL's code.
 cdef int issue(Call call) noexcept nogil
+# What a call that RCCL took has come to, on the thread's current device: 0, RCCL's code, or NOT_DONE. Calls of an open group are not done.
+cdef int outcome_of(Call call) noexcept nogil
 # 0: done. Else the code that it ended with; NOT_DONE where neither came within the time.
 cdef int wait_for(Call call, object deadline) except? -1
 cdef int NOT_DONE
 cdef int type_of(int hip_type)
+# Have calls that wait in the main thread hear Ctrl-C, and raise what a signal's handler raised meanwhile.
+cdef int listen_for_signals() except -1
+cdef int raise_pending() except -1
+# Seconds, as time.monotonic has them.
+cdef double now() noexcept nogil
+# Of all threads, groups that are open.
+cdef int group_count() noexcept nogil

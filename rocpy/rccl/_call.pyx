@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """How a call of a collective reaches RCCL, and how its end is awaited with a deadline."""
 
+import threading
 from time import monotonic
 
 cimport abi
 from abi cimport hipStream_t, ncclComm_t, ncclResult_t
 
+from rocpy._core import has
 from rocpy.runtime cimport device as _device
 
 cdef extern from "<time.h>" nogil:
@@ -13,12 +15,16 @@ cdef extern from "<time.h>" nogil:
         long tv_sec
         long tv_nsec
     int nanosleep(const timespec*, timespec*)
+    int clock_gettime(int, timespec*)
+    int CLOCK_MONOTONIC
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
+    int check_signals "PyErr_CheckSignals"()
+    void* PyErr_Occurred()
 
 cdef int NOT_DONE = -2
 cdef int NOT_READY = 600  # hipErrorNotReady
@@ -94,6 +100,41 @@ cdef int state_of(ncclComm_t comm) noexcept nogil:
     return <int>answer if answer != abi.ncclSuccess else <int>state
 
 
+cdef int outcome_of(Call call) noexcept nogil:
+    cdef int state = state_of(call.comm), query
+    if state == <int>abi.ncclInProgress:
+        return NOT_DONE
+    if state != <int>abi.ncclSuccess:
+        return state
+    query = <int>abi.slot_hipStreamQuery(call.stream)
+    if query == 0:
+        # The operation's last deed before the stream went idle may have been to fail.
+        state = state_of(call.comm)
+        return NOT_DONE if state == <int>abi.ncclInProgress else state
+    if query == NOT_READY:
+        abi.slot_hipGetLastError()
+    return NOT_DONE
+
+
+cdef double now() noexcept nogil:
+    cdef timespec time
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return time.tv_sec + time.tv_nsec * 1e-9
+
+
+cdef int open_groups = 0
+
+
+cdef int group_count() noexcept nogil:
+    return open_groups
+
+
+def count_group(int change):
+    """Note that a group was opened (1) or ended (-1), in whichever thread."""
+    global open_groups
+    open_groups += change
+
+
 cdef int wait_for(Call call, object deadline) except? -1:
     """Poll the call's stream and its communicator: neither has a wait that ends."""
     cdef int turn = 0, previous, state, query
@@ -129,6 +170,23 @@ cdef int wait_for(Call call, object deadline) except? -1:
                     return NOT_DONE
     finally:
         _device.leave(previous)
+
+
+cdef int is_interrupted(void* context) noexcept nogil:
+    """Run the handlers of signals that have come; what they raise stays pending."""
+    with gil:
+        return check_signals()
+
+
+cdef int listen_for_signals() except -1:
+    # Python runs handlers in the main thread alone.
+    if has("rocpyExtThreadSetInterrupt") and threading.current_thread() is threading.main_thread():
+        abi.rocpyExtThreadSetInterrupt(is_interrupted, NULL)
+    return 0
+
+
+cdef int raise_pending() except -1:
+    return -1 if PyErr_Occurred() != NULL else 0
 
 
 cdef class Call:

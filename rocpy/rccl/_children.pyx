@@ -9,6 +9,7 @@ from rocpy.rccl._failures import error_of
 cimport abi
 from libc.stdint cimport uint64_t
 
+from rocpy.rccl._call cimport raise_pending
 from rocpy.rccl._library cimport last_text, nonblocking_config
 from rocpy.rccl.communicator cimport Handle
 
@@ -23,6 +24,7 @@ def split(Handle self not None, Handle made not None, int color, int key, double
     with nogil:
         code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
     if code != 0 and code != <int>abi.ncclInProgress:
+        raise_pending()
         raise error_of(code, op="split", seq=self.seq, rank=self.rank, text=last_text(self.comm), status=self.status())
     return take_child(self, made, seconds)
 
@@ -42,6 +44,7 @@ def shrink(Handle self not None, Handle made not None, excluded, bint abort, dou
     with nogil:
         code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
     if code != 0 and code != <int>abi.ncclInProgress:
+        raise_pending()
         raise error_of(code, op="shrink", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
     return take_child(self, made, seconds)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rocpy.rccl import _library
+from rocpy.rccl._call import count_group
 from rocpy.rccl._failures import error_of
 
 if TYPE_CHECKING:
@@ -89,8 +90,10 @@ def group() -> Iterator[None]:
         yield
         return
     made = _open.group = Group()
+    count_group(1)
     try:
         yield
     finally:
+        count_group(-1)
         del _open.group
     made.launch()

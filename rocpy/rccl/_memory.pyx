@@ -14,7 +14,7 @@ from libc.stdint cimport uint64_t
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
-from rocpy.rccl._call cimport Call, all_to_all_v, put_signal, signal, type_of, wait_signal
+from rocpy.rccl._call cimport Call, all_to_all_v, put_signal, raise_pending, signal, type_of, wait_signal
 from rocpy.rccl._library cimport last_text
 from rocpy.rccl.communicator cimport Handle, check_contiguous, elements
 from rocpy.runtime cimport device as _device
@@ -172,6 +172,7 @@ cdef class WindowHandle:
                     raise timeout_error("window", comm.seq, comm.rank, seconds, comm.status())
                 sleep(0.0005)
         if code != 0:
+            raise_pending()
             raise error_of(code, op="window", seq=comm.seq, rank=comm.rank, text=last_text(comm.comm), status=comm.status())
         return 0
 

@@ -8,6 +8,14 @@ from rocpy._dlpack cimport Operand
 from rocpy.rccl._call cimport Call
 
 
+# A call, as the trace has it.
+cdef struct Record:
+    uint64_t seq
+    size_t count
+    int kind, type, op, rank_argument
+    double when
+
+
 cdef class Handle:
     cdef ncclComm_t comm
     cdef readonly int rank, nranks, device_index
@@ -17,7 +25,8 @@ cdef class Handle:
     cdef uint64_t patience_ns
     cdef bint closed, has_patience
     cdef int generation
-    cdef list ring
+    cdef Record* ring
+    cdef uint64_t noted
     cdef bytes c_name
     cdef object __weakref__
     cdef int adopt(self) except -1
@@ -26,11 +35,12 @@ cdef class Handle:
     cdef double seconds_of(self, object timeout_s) except -1
     cdef int rank_of(self, object rank, str what) except -1
     cdef object give(self, Call call, double seconds, bint block)
+    # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
     cdef int launch(self, Call call, double seconds) except -100
     cdef object await_end(self, Call call, double seconds)
     cdef object failure(self, int code, Call call)
     cdef object mark(self, Call call)
-    cdef int note(self, Call call) except -1
+    cdef void note(self, Call call) noexcept
 
 
 cdef class PreMulSum:

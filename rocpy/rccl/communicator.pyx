@@ -11,6 +11,7 @@ from rocpy.rccl._shapes import result_shape
 
 cimport abi
 from libc.stdint cimport int64_t, uint64_t
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy
 
 from rocpy._core import has
@@ -19,12 +20,13 @@ from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.stream cimport hold
 
-from rocpy.rccl._call cimport NOT_DONE, Call, all_to_all, all_to_all_v, gather, issue, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl._call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl._library cimport last_text, nonblocking_config
 from rocpy.rccl._call import NAMES
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
-TRACE_LENGTH = 256
+cdef enum:
+    TRACE_LENGTH = 256
 
 
 cdef int64_t elements(const Operand* operand):
@@ -65,7 +67,13 @@ cdef class Handle:
     def __cinit__(self, *args, **kwargs):
         self.comm = NULL
         self.closed = True
-        self.ring = []
+        self.noted = 0
+        self.ring = <Record*>PyMem_Calloc(TRACE_LENGTH, sizeof(Record))
+        if self.ring == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.ring)
 
     def begin(self, nranks, rank, unique_id, device, timeout_s, name):
         """Start joining; `poll` tells how far it is."""
@@ -102,6 +110,7 @@ cdef class Handle:
         self.generation = _device.generation
         self.has_patience = has("rocpyExtCommSetPatience")
         self.patience_ns = 0
+        listen_for_signals()
         return 0
 
     def finish_init(self, deadline, seconds):
@@ -140,7 +149,7 @@ cdef class Handle:
         """Check a call, make its result, and give it to RCCL, or to the group that is open."""
         cdef Operand given, result, added
         cdef Call call = Call.__new__(Call)
-        cdef int64_t count
+        cdef int64_t count, wanted
         cdef bint has_result, has_input, is_given
         cdef double seconds
         self.check()
@@ -176,10 +185,10 @@ cdef class Handle:
             if is_given and has_result:
                 kept_out = parse_output(out, "out", &result)
                 check_contiguous(&result, "out")
-                if result.type != given.type or elements(&result) != elements_of(shape) or result.device_type != given.device_type:
+                if result.type != given.type or elements(&result) != wanted or result.device_type != given.device_type:
                     raise InvalidOperandError(
                         f"out: {elements(&result)} elements of {array_type_of_hip(result.type).name.decode()}, expected "
-                        f"{elements_of(shape)} of {array_type_of_hip(given.type).name.decode()} in the memory that x is in"
+                        f"{wanted} of {array_type_of_hip(given.type).name.decode()} in the memory that x is in"
                     )
                 call.target = result.data
                 call.result = out
@@ -226,7 +235,7 @@ cdef class Handle:
     cdef object give(self, Call call, double seconds, bint block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
         cdef int code
-        group = current_group()
+        group = current_group() if group_count() != 0 else None
         self.seq += call.kind < send or call.kind == all_to_all_v
         call.seq = self.seq
         self.note(call)
@@ -234,14 +243,15 @@ cdef class Handle:
             group.add(self, call, seconds)
             return call.result
         code = self.launch(call, seconds if block else 0)
-        if code != 0:
+        if code != 0 and code != NOT_DONE:
+            raise_pending()
             raise self.failure(code, call)
         if not block:
             return self.mark(call)
-        if call.in_cpu_memory:
-            self.await_end(call, seconds)
-        else:
+        if not call.in_cpu_memory:
             self.mark(call)
+        elif code == NOT_DONE:
+            self.await_end(call, seconds)
         return call.result
 
     cdef int launch(self, Call call, double seconds) except -100:
@@ -252,9 +262,11 @@ cdef class Handle:
         try:
             with nogil:
                 code = issue(call)
+                if code == 0 or code == <int>abi.ncclInProgress:
+                    code = outcome_of(call)
         finally:
             _device.leave(previous)
-        return 0 if code == <int>abi.ncclInProgress else code
+        return code
 
     cdef object await_end(self, Call call, double seconds):
         # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
@@ -279,17 +291,17 @@ cdef class Handle:
             _device.leave(previous)
         return call
 
-    cdef int note(self, Call call) except -1:
-        if len(self.ring) >= TRACE_LENGTH:
-            del self.ring[: TRACE_LENGTH // 2]
-        self.ring.append((call.seq, call.kind, call.type, call.count, call.op, call.rank_argument, monotonic()))
-        return 0
+    cdef void note(self, Call call) noexcept:
+        cdef Record* record = &self.ring[self.noted % TRACE_LENGTH]
+        record.seq, record.kind, record.type, record.count = call.seq, call.kind, call.type, call.count
+        record.op, record.rank_argument, record.when = call.op, call.rank_argument, now()
+        self.noted += 1
 
     def launch_group_call(self, Call call not None, double seconds):
         """Give one call of a group to RCCL, between ncclGroupStart and ncclGroupEnd. For `group`."""
         self.check()
         code = self.launch(call, seconds)
-        if code != 0:
+        if code != 0 and code != NOT_DONE:
             raise self.failure(code, call)
 
     def await_call(self, Call call not None, double seconds):
@@ -336,7 +348,13 @@ cdef class Handle:
 
     def calls(self):
         """The last calls: number, kind, type, count, op, root or peer, and when."""
-        return list(self.ring)
+        cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0
+        cdef Record* one
+        found = []
+        for i in range(first, self.noted):
+            one = &self.ring[i % TRACE_LENGTH]
+            found.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when))
+        return found
 
     @property
     def is_closed(self):

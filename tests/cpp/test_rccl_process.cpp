@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -91,6 +92,89 @@ void test_results() {
   });
 }
 
+// Operands in registered memory are read where they lie; windows; then nothing is left open.
+void test_memory() {
+  on_processes(3, [](int r, const ncclUniqueId &id) {
+    const int files = open_files();
+    ncclComm_t comm = nullptr;
+    CHECK_EQUAL(ncclCommInitRank(&comm, 3, id, r), ncclSuccess);
+    constexpr size_t count = 100003;
+    for (int turn = 0; turn < 3; ++turn) {
+      float *memory = nullptr;
+      void *handle = nullptr;
+      CHECK_EQUAL(ncclMemAlloc(reinterpret_cast<void **>(&memory), 2 * count * sizeof(float)), ncclSuccess);
+      CHECK_EQUAL(ncclCommRegister(comm, memory, 2 * count * sizeof(float), &handle), ncclSuccess);
+      for (size_t i = 0; i < count; ++i) memory[i] = static_cast<float>(i % 31) + static_cast<float>(r + turn);
+      for (int again = 0; again < 2; ++again) {
+        CHECK_EQUAL(ncclAllReduce(memory, memory + count, count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+        int wrong = 0;
+        for (size_t i = 0; i < count; ++i)
+          wrong += memory[count + i] != static_cast<float>(3 * (i % 31)) + static_cast<float>(3 + 3 * turn);
+        CHECK_EQUAL(wrong, 0);
+      }
+      CHECK_EQUAL(ncclCommDeregister(comm, handle), ncclSuccess);
+      ncclWindow_t window = nullptr;
+      CHECK_EQUAL(ncclCommWindowRegister(comm, memory, 2 * count * sizeof(float), &window, NCCL_WIN_DEFAULT),
+                  ncclSuccess);
+      CHECK(window != nullptr);
+      memory[0] = static_cast<float>(r);
+      const int next = (r + 1) % 3;
+      CHECK_EQUAL(ncclPutSignal(memory, 1, ncclFloat32, next, window, sizeof(float), 0, 0, 0, comm, nullptr),
+                  ncclSuccess);
+      ncclWaitSignalDesc_t one{1, (r + 2) % 3, 0, 0};
+      CHECK_EQUAL(ncclWaitSignal(1, &one, comm, nullptr), ncclSuccess);
+      CHECK_EQUAL(memory[1], static_cast<float>((r + 2) % 3));
+      CHECK_EQUAL(ncclCommWindowDeregister(comm, window), ncclSuccess);
+      CHECK_EQUAL(ncclMemFree(memory), ncclSuccess);
+      // Memory that other processes cannot be shown: success, and no window.
+      alignas(4096) static char own[4096];
+      CHECK_EQUAL(ncclCommWindowRegister(comm, own, sizeof own, &window, NCCL_WIN_DEFAULT), ncclSuccess);
+      CHECK(window == nullptr);
+    }
+    CHECK_EQUAL(ncclCommDestroy(comm), ncclSuccess);
+    CHECK_EQUAL(open_files(), files);
+  });
+}
+
+// Another process sees the communicator, and has no part in it.
+void test_machine_status() {
+  on_processes(2, [](int r, const ncclUniqueId &id) {
+    ncclComm_t comm = nullptr;
+    CHECK_EQUAL(ncclCommInitRank(&comm, 2, id, r), ncclSuccess);
+    float data = 1.0f;
+    CHECK_EQUAL(ncclAllReduce(&data, &data, 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    if (r == 0) {
+      const pid_t child = fork();
+      if (child == 0) {
+        execl("/proc/self/exe", "test_rccl_process", "status", static_cast<char *>(nullptr));
+        _exit(1);
+      }
+      int status = 1;
+      waitpid(child, &status, 0);
+      CHECK_EQUAL(status, 0);
+    }
+    CHECK_EQUAL(ncclAllReduce(&data, &data, 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    // Looking on has taken no mark of life away, this process's own included.
+    size_t needed = 0;
+    CHECK_EQUAL(rocpyExtMachineStatus(nullptr, 0, &needed), ncclSuccess);
+    std::this_thread::sleep_for(std::chrono::milliseconds(r == 0 ? 250 : 0));
+    CHECK_EQUAL(ncclAllReduce(&data, &data, 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    CHECK_EQUAL(ncclCommDestroy(comm), ncclSuccess);
+  });
+}
+
+int show_status() {
+  size_t needed = 0;
+  CHECK_EQUAL(rocpyExtMachineStatus(nullptr, 0, &needed), ncclSuccess);
+  std::vector<char> text(needed + 4096);
+  CHECK_EQUAL(rocpyExtMachineStatus(text.data(), text.size(), &needed), ncclSuccess);
+  const std::string parent = "\"pid\":" + std::to_string(getppid()) + ",\"process\":\"alive\"";
+  const char *found = std::strstr(text.data(), parent.c_str());
+  CHECK(found != nullptr);
+  CHECK(found != nullptr && std::strstr(found, "all_reduce") != nullptr);
+  return failures.load() == 0 ? 0 : 1;
+}
+
 void test_dead_rank() {
   on_processes(
       3,
@@ -152,8 +236,11 @@ void test_fork() {
 
 }  // namespace
 
-int main() {
+int main(int count, char **words) {
+  if (count == 2 && std::strcmp(words[1], "status") == 0) return show_status();
   test_results();
+  test_memory();
+  test_machine_status();
   test_dead_rank();
   test_dead_rank_in_init();
   test_same_device();

@@ -71,11 +71,18 @@ def _process(body, rank, nranks, ident, timeout_s, connection):
             connection.send(RuntimeError(traceback.format_exc()))
 
 
+def process_context():
+    """Processes that begin with what all of them import, from a server that has imported it once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["numpy", "rocpy.rccl", "rccl_ranks", "rccl_bodies", "rccl_matrix"])
+    return context
+
+
 def on_processes(nranks, body, *, timeout_s=20.0, absent=()):
     """Run body(comm) in a process for each rank; give what each returned or raised, None for one that died."""
     from rocpy import rccl
 
-    context = multiprocessing.get_context("spawn")
+    context = process_context()
     ident = rccl.UniqueId.make()
     pipes, processes = {}, {}
     for rank in range(nranks):

@@ -42,6 +42,10 @@ bool is_gone(Presence presence) {
   return has_given_up(presence) || presence == Presence::finalized || presence == Presence::left;
 }
 
+// Asked while this thread waits; null for the platform's own threads.
+thread_local rocpyExtInterrupt_t is_interrupted = nullptr;
+thread_local void *interrupt_context = nullptr;
+
 std::string list_of(const std::vector<int> &ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
@@ -199,6 +203,12 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     found.kind = "aborted";
     found.code = ncclInvalidUsage;
     found.text = "the communicator was aborted in " + where;
+    return fail(found);
+  }
+  if (is_interrupted != nullptr && is_interrupted(interrupt_context) != 0) {
+    found.kind = "aborted";
+    found.code = ncclInvalidUsage;
+    found.text = "the program was interrupted in " + where;
     return fail(found);
   }
   const uint64_t now = now_ns();
@@ -414,4 +424,10 @@ const char *rocpy_host_ncclGetLastError(ncclComm_t) {
   std::lock_guard<std::mutex> lock(last.mutex);
   std::memcpy(text, last.text, sizeof text);
   return text;
+}
+
+ncclResult_t rocpy_host_rocpyExtThreadSetInterrupt(rocpyExtInterrupt_t asked, void *context) {
+  rocpy_host::is_interrupted = asked;
+  rocpy_host::interrupt_context = context;
+  return ncclSuccess;
 }

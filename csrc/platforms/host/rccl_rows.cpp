@@ -12,8 +12,8 @@ namespace {
 // The same for all pre-multiplied sums: their own numbers differ from rank to rank.
 constexpr int premultiplied_op = ncclNumOps;
 
-ncclResult_t with_communicator(ncclComm_t handle,
-                               const std::function<ncclResult_t(const std::shared_ptr<Communicator> &)> &body) {
+template <class Body>
+ncclResult_t with_communicator(ncclComm_t handle, const Body &body) {
   return fail_group(rccl_call([&] {
     ncclResult_t code;
     const auto communicator = usable_communicator(handle, &code);

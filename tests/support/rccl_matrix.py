@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""One of three ranks does wrong, in one of three phases: what each rank is told, and what it is left with."""
+
+import gc
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import numpy as np
+
+NRANKS, CULPRIT = 3, 1
+DEADLINE_S = 60.0
+
+
+def belongings():
+    """Shared memory that is mapped or open, other open files, and threads, of this process."""
+    gc.collect()
+    maps = pathlib.Path("/proc/self/maps").read_text()
+    files = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            files.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            continue
+    return maps.count("memfd:rocpy-"), len(files), sum("rocpy-" in name for name in files), threading.active_count()
+
+
+def told(error):
+    """An exception, as data."""
+    return {
+        "kind": type(error).__name__,
+        "waiting_for": getattr(error, "waiting_for", None),
+        "rank": getattr(error, "rank", None),
+        "text": str(error),
+    }
+
+
+def misbehave(what, seconds):
+    """What the culprit does instead of its call, or before it."""
+    if what == "late":
+        time.sleep(seconds + 0.7)
+    elif what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif what == "raising":
+        raise KeyError(what)
+
+
+def act(rank, ident, what, phase, seconds):
+    """Play one rank; gives what it was told, or None."""
+    from rocpy import rccl
+
+    comm = None
+    is_culprit = rank == CULPRIT
+    try:
+        if is_culprit and phase == "init":
+            misbehave(what, seconds)
+        count = NRANKS - 1 if is_culprit and (what, phase) == ("mismatching", "init") else NRANKS
+        comm = rccl.Communicator.init(
+            count, rank, ident, device=rank, timeout_s=seconds if phase == "init" else 30.0, name="matrix"
+        )
+        comm.barrier()
+        if is_culprit and phase == "collective":
+            misbehave(what, seconds)
+        length = 5 if is_culprit and what == "mismatching" else 4
+        if phase == "collective" or (is_culprit and (what, phase) == ("mismatching", "finalize")):
+            comm.all_reduce(np.ones(length), timeout_s=seconds)
+        if is_culprit and phase == "finalize":
+            misbehave(what, seconds)
+        comm.finalize(timeout_s=seconds)
+    except Exception as error:
+        return told(error)
+    finally:
+        if comm is not None:
+            comm.abort()
+    return None
+
+
+def play(rank, ident, what, phase, seconds, connection):
+    """Play one rank in a process of its own: what it was told, how long that took, and what it is left with."""
+    from rocpy import rccl
+
+    # What the platform keeps for itself, such as workers, is there before.
+    rccl.Communicator.init(1, 0, rccl.UniqueId.make(), device=rank).close()
+    before, start = belongings(), time.monotonic()
+    found = act(rank, ident, what, phase, seconds)
+    connection.send((found, time.monotonic() - start, before, belongings()))
+    connection.close()
+
+
+def interrupted(ident, connection):
+    """Wait in a call for a rank that does not come, and hear Ctrl-C."""
+    from rocpy import rccl
+
+    comm = rccl.Communicator.init(2, 0, ident, device=0, timeout_s=DEADLINE_S)
+    connection.send("ready")
+    try:
+        comm.all_reduce(np.ones(4))
+    except KeyboardInterrupt:
+        connection.send("heard")
+    finally:
+        comm.abort()
+
+
+def absent(ident, connection):
+    """Join, and then do nothing until the other is through."""
+    from rocpy import rccl
+
+    comm = rccl.Communicator.init(2, 1, ident, device=1, timeout_s=DEADLINE_S)
+    connection.recv()
+    comm.abort()
