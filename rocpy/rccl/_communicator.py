@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 import weakref
 from time import monotonic
@@ -351,19 +350,13 @@ class Communicator(Joining, Remote):
         return f"rocpy.rccl.Communicator(rank={self.rank}, nranks={self.nranks}, {state})"
 
 
-def status(*, machine: bool = False) -> list[dict[str, Any]]:
-    """Return what is known of every communicator of this process, or of the machine.
-
-    Parameters
-    ----------
-    machine
-        Whether those of this user's other processes are told as well, where the platform knows them (the host platform).
+def status() -> list[dict[str, Any]]:
+    """Return what is known of every communicator of this process.
 
     Returns
     -------
     list of dict
         One for each: name, rank, nranks, device, its failure, and what each rank last did, where the platform knows it.
-        Those of other processes have a name, nranks and ranks.
 
     Examples
     --------
@@ -372,6 +365,4 @@ def status(*, machine: bool = False) -> list[dict[str, Any]]:
     ...     [known["state"] for known in rccl.status() if known["name"] == "shown"]
     ['ready']
     """
-    found = [communicator.status() for communicator in list(_alive) if not communicator.is_closed]
-    text = _library.machine_status_text() if machine else ""
-    return found + (json.loads(text) if text else [])
+    return [communicator.status() for communicator in list(_alive) if not communicator.is_closed]

@@ -6,8 +6,6 @@ from abi cimport ncclComm_t
 from libc.limits cimport INT_MIN
 from libc.string cimport memset
 
-from rocpy._core import has
-
 cdef int UNSET = INT_MIN
 
 
@@ -28,21 +26,6 @@ def library_version():
     cdef int version = 0
     abi.ncclGetVersion(&version)
     return version
-
-
-def machine_status_text():
-    """What the platform knows of communicators of other processes, as JSON; empty where it knows nothing."""
-    cdef size_t needed = 0
-    cdef bytearray text
-    cdef char* at
-    if not has("rocpyExtMachineStatus"):
-        return ""
-    abi.rocpyExtMachineStatus(NULL, 0, &needed)
-    needed += 4096  # there may be more of them a moment later
-    text = bytearray(needed)
-    at = text
-    abi.rocpyExtMachineStatus(at, needed, &needed)
-    return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
 
 
 def device_count():

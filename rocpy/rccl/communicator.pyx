@@ -181,7 +181,10 @@ cdef class Handle:
         elif kind == send:
             call.result = None
         else:
-            shape = result_shape(NAMES[kind], tuple([given.shape[i] for i in range(given.ndim)]), self.nranks, has_input)
+            wanted = count
+            if kind > broadcast or not is_given:
+                shape = result_shape(NAMES[kind], tuple([given.shape[i] for i in range(given.ndim)]), self.nranks, has_input)
+                wanted = elements_of(shape)
             if is_given and has_result:
                 kept_out = parse_output(out, "out", &result)
                 check_contiguous(&result, "out")

@@ -21,7 +21,7 @@ def belongings():
     files = []
     for number in os.listdir("/proc/self/fd"):
         try:
-            files.append(os.readlink(f"/proc/self/fd/{number}"))
+            files.append(str(pathlib.Path(f"/proc/self/fd/{number}").readlink()))
         except FileNotFoundError:
             continue
     return maps.count("memfd:rocpy-"), len(files), sum("rocpy-" in name for name in files), threading.active_count()
