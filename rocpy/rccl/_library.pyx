@@ -6,6 +6,8 @@ from abi cimport ncclComm_t
 from libc.limits cimport INT_MIN
 from libc.string cimport memset
 
+from rocpy._core import has
+
 cdef int UNSET = INT_MIN
 
 
