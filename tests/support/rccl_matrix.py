@@ -95,6 +95,7 @@ def interrupted(ident, connection):
     """Wait in a call for a rank that does not come, and hear Ctrl-C."""
     from rocpy import rccl
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born ignoring it
     comm = rccl.Communicator.init(2, 0, ident, device=0, timeout_s=DEADLINE_S)
     connection.send("ready")
     try:
