@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Every Python block of README and docs runs, page by page, on the platform at hand."""
 
+import os
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -31,9 +33,11 @@ def pages():
 def test_page_runs(path, code, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__page__"}
-    for line, block in code:
-        # Line numbers of a failure are those of the page.
-        exec(compile("\n" * line + block, str(path), "exec"), names)
+    # A page may set variables for its own reader, not for the tests after it.
+    with mock.patch.dict(os.environ):
+        for line, block in code:
+            # Line numbers of a failure are those of the page.
+            exec(compile("\n" * line + block, str(path), "exec"), names)
 
 
 def test_pages_are_found():

@@ -123,9 +123,9 @@ def test_example_with_transformers(name, options):
         "overhead",
         "matmul",
         "epilogue",
-        "grouped",
-        "algorithms",
-        "import",
+        pytest.param("grouped", marks=pytest.mark.slow),
+        pytest.param("algorithms", marks=pytest.mark.slow),
+        pytest.param("import", marks=pytest.mark.slow),
         pytest.param("collectives", marks=pytest.mark.slow),
     ],
 )

@@ -186,6 +186,7 @@ class TestEveryType:
         check()
 
 
+@pytest.mark.slow
 def test_keys_alone_ranks_and_stripes(rng):
     @coop.jit(threads=1)
     def kernel(x, merged, radix, ranks, single):

@@ -52,6 +52,7 @@ def test_reduce_of_structured_values(threads, rng):
     np.testing.assert_allclose(moments[0]["spread"] / len(sample), sample.var(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_scan_of_structured_values(rng):
     @coop.jit(threads=1)
     def kernel(x, running, totals, tiles):
@@ -103,6 +104,7 @@ def test_moves_of_values_that_are_no_simple_numbers(dtype, rng):
     assert (out[3] == padded[::2][np.arange(40) ^ 1]).all()
 
 
+@pytest.mark.slow
 def test_sorts_of_structured_keys_and_values(rng):
     @coop.jit(threads=1)
     def kernel(x, merged, values, best):
@@ -128,6 +130,7 @@ def differs(a, b):
     return a.b != b.b
 
 
+@pytest.mark.slow
 def test_neighbours_of_structured_values(rng):
     @coop.jit(threads=1)
     def kernel(x, flags, decoded):
