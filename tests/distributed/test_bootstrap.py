@@ -31,7 +31,7 @@ def meet_all(store, facts, *, seconds=10.0, **said):
         except rccl.RcclError as error:
             results[fact.rank] = error
 
-    threads = [threading.Thread(target=run, args=(fact,)) for fact in facts]
+    threads = [threading.Thread(target=run, args=(fact,), daemon=True) for fact in facts]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,7 +105,7 @@ def test_a_stranger_at_the_door_does_not_matter():
             except OSError:
                 time.sleep(0.02)
 
-    stranger = threading.Thread(target=knock)
+    stranger = threading.Thread(target=knock, daemon=True)
     stranger.start()
     found = meet_all(f"tcp://127.0.0.1:{port}", ranks(0, of=2), seconds=0.5)
     stranger.join()

@@ -64,7 +64,7 @@ def server(answers):
                 connection.sendall(answer.encode())
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         yield listener.getsockname()[:2], heard
         listener.close()

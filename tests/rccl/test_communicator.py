@@ -197,7 +197,7 @@ def test_missing_rank_is_named_at_init():
         except rccl.RcclError as error:
             results.append(error)
 
-    thread = threading.Thread(target=join)
+    thread = threading.Thread(target=join, daemon=True)
     thread.start()
     time.sleep(0.2)
     with pytest.raises(rccl.CollectiveTimeoutError, match="rank 2 has not joined") as late:

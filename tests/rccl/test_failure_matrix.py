@@ -70,7 +70,7 @@ def test_threads(what, phase):
     def run(rank):
         found[rank] = rccl_matrix.act(rank, ident, what, phase, SECONDS)
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(rccl_matrix.NRANKS)]
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(rccl_matrix.NRANKS)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -33,7 +33,7 @@ def on_threads(nranks, body, *, timeout_s=20.0):
         except BaseException as error:
             results[rank] = error
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(nranks)]
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(nranks)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -29,7 +29,7 @@ def on_groups(size, body, *, timeout_s=20.0):
         except BaseException as error:
             results[rank] = error
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:
