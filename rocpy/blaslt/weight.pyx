@@ -13,6 +13,7 @@ from rocpy.blaslt._scales cimport Packed, parse_packed
 
 import warnings
 
+import numpy as np
 
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import lowering as _lowering
@@ -172,7 +173,8 @@ cdef class Weight:
     Notes
     -----
     A torch tensor that changes is noticed by its version counter and packed again; scales by blocks are packed with it. Other arrays are
-    copied here; after changing one, call :meth:`refresh`. Pickles as the arrays themselves.
+    copied here; after changing one, call :meth:`refresh`. A product that is composed because the library lacks its types, as MX formats
+    before ROCm 7, reads the source itself. Pickles as the arrays themselves.
 
     References
     ----------
@@ -236,12 +238,13 @@ cdef class Weight:
         cdef hipStream_t stream = NULL
         cdef Status status
         cdef void *packed = NULL
-        cdef bint packs = False
+        cdef bint packs = False, ours = False
         cdef int device
         cdef object version = versions_of(self), kept, b, scales
         b, scales = _blocks.of_weight(self)
         if _staging.needed(b):
             b = _staging.upload(b, "b", blocks=True)
+            ours = True
         kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
         cdef long k = view.shape[0], n = view.shape[1], ld = max(1, view.strides[1] if n > 1 else k)
         if tuple(scales.shape) != (k // 32, n) or k % 32:
@@ -271,6 +274,10 @@ cdef class Weight:
             view.data = packed
             view.strides[0], view.strides[1] = n, 1
             kept = b = None
+        elif version is None and not ours and isinstance(b, np.ndarray):
+            # Nothing would tell that the source has changed. What is packed along K, four or six bits, is a copy already.
+            b = _policy.contiguous(b.swapaxes(-1, -2)).swapaxes(-1, -2)
+            kept = _operand.parse(b, "w", &view)
         self.packed = packs
         self.kept = (kept, b)
         self.prepared, self.factors = b, scales
