@@ -73,10 +73,18 @@ def test_no_sources_of_extension_modules(archive):
     wrong = [
         name
         for name in archive.namelist()
-        if re.search(r"\.(pyx|c|cpp|hpp|h|def|o|a)$", name) or name.endswith("CMakeLists.txt")
+        if (re.search(r"\.(pyx|c|cpp|hpp|h|def|o|a)$", name) or name.endswith("CMakeLists.txt"))
+        # The device library is data: coop.headers() gives it to hipRTC and to compilers of raw kernels.
+        and not re.fullmatch(r"rocpy/cooperative/include/rocpy_coop\w*\.h", name)
     ]
     # A .pxd is no source: Cython code of others can cimport our nouns.
     assert wrong == []
+
+
+def test_device_library_is_there(archive, checkout):
+    headers = {path.name for path in (checkout / "csrc/device").glob("*.h")}
+    assert headers
+    assert headers == {name.rsplit("/", 1)[1] for name in archive.namelist() if "/cooperative/include/" in name}
 
 
 def test_typing_and_licences(archive, wheel):
