@@ -41,11 +41,17 @@ struct Beside {
     }
   }
 
-  // What a tile will read, into the outer caches: its rows may all fall on one set of the innermost.
-  void fetch(int64_t g, int64_t i, int64_t j, int64_t rows, int64_t width) const {
-    for (int m = 0; m < count; m++) {
+  const char *at(int m, int64_t g, int64_t i, int64_t j) const {
+    const Matrix &one = matrices[m];
+    return one.data + g * one.batch_bytes + i * one.row_bytes + j / pairs * one.column_bytes;
+  }
+
+  // What a tile will read of the matrices from the first-th on, into the outer caches: its rows may all fall on one
+  // set of the innermost.
+  void fetch(int first, int64_t g, int64_t i, int64_t j, int64_t rows, int64_t width) const {
+    for (int m = first; m < count; m++) {
       const Matrix &matrix = matrices[m];
-      const char *from = matrix.data + g * matrix.batch_bytes + i * matrix.row_bytes + j / pairs * matrix.column_bytes;
+      const char *from = at(m, g, i, j);
       const int64_t bytes = (width / pairs) * matrix.column_bytes;
       for (int64_t r = 0; r < rows; r++, from += matrix.row_bytes) {
         for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(from + b, 0, 2);
@@ -122,15 +128,23 @@ struct Tiled {
       } else if (last) {
         tile = buffer;
       }
-      if (last && beside.count) beside.fetch(g, i, j, rows, width);
-      // The first tile of a panel fetches the next panel.
+      // The first tile of a panel fetches the next panel, the others what the epilogue reads, a row now and then: all
+      // at once it would hold up the tile's own loads.
       const bool fetch = t == 0 && fetch_next;
+      const bool fetch_beside = !fetch && last && beside.count && count >= rows && element < kElementTypes;
       const char *from = fetch ? next : static_cast<const char *>(b);
+      int64_t step = fetch ? next_step : 0, pace = 0;
+      if (fetch_beside) {
+        from = beside.at(0, g, i, j);
+        step = beside.matrices[0].row_bytes;
+        while (2 * pace + 2 <= count / rows) pace = 2 * pace + 1;
+      }
+      if (last) beside.fetch(fetch_beside ? 1 : 0, g, i, j, rows, width);
       const T *rows_of_a =
           a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
       const auto run_tile =
           element < kTileElementTypes ? kernel.tile[element][vectors - 1][!a_in_place][rows] : thin_tile(element, rows);
-      run_tile(count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, fetch ? next_step : 0);
+      run_tile(count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, step, pace);
       if (last && !to_d) {
         epilogue(finish, tile, stride, g, i, j, rows, width,
                  sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);

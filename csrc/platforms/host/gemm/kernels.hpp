@@ -69,7 +69,8 @@ struct Elements {
   // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where
   // Kernels::tile has the type.
   using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in,
-                        int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride);
+                        int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride,
+                        int64_t prefetch_pace);
   Tile thin[kMaxThinRows + 1];
 
   // out[c] = sum over x of from(x, c) for c < count.
@@ -101,7 +102,7 @@ struct Kernels {
   // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two
   // roundings where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at
   // a_stride with x adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, at
-  // prefetch + x * prefetch_stride.
+  // prefetch + (x / (prefetch_pace + 1)) * prefetch_stride; prefetch_pace + 1 is a power of two.
   using Tile = typename Elements<T>::Tile;
   Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
 

@@ -133,7 +133,7 @@ constexpr int kRowBytes = F::width == 4 ? kLanes<float> : 2 * kLanes<float>;
 // As Kernels::tile over a packed panel from the beginning of a block, two vectors wide, a packed; k is whole blocks.
 template <class F, int rows>
 void thin_blocks(int64_t k, const float *a, int64_t, const void *panel, int64_t, const float *in, int64_t in_stride,
-                 float *out, int64_t out_stride, const char *, int64_t) {
+                 float *out, int64_t out_stride, const char *, int64_t, int64_t) {
   constexpr int lanes = kLanes<float>;
   const uint8_t *b = static_cast<const uint8_t *>(panel);
   VecF sum[rows][2];

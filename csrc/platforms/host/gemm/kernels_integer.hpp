@@ -45,7 +45,7 @@ ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 template <int rows, int vectors, bool packed>
 void integer_tile(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride,
                   const int32_t *in, int64_t in_stride, int32_t *out, int64_t out_stride, const char *prefetch,
-                  int64_t prefetch_stride) {
+                  int64_t prefetch_stride, int64_t prefetch_pace) {
   constexpr int lanes = kLanes<int32_t>;
   const int32_t *b = static_cast<const int32_t *>(b_data);
   VecI sum[rows][vectors];
@@ -68,7 +68,7 @@ void integer_tile(int64_t k, const int32_t *a, int64_t a_stride, const void *b_d
     }
     a += packed ? rows : 1;
     b += b_stride;
-    prefetch += prefetch_stride;
+    if ((x & prefetch_pace) == prefetch_pace) prefetch += prefetch_stride;
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {

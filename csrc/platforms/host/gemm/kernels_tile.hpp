@@ -14,7 +14,7 @@ constexpr int kTileVectors = 2;
 
 template <class T, class E, int rows, int vectors, bool packed>
 void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, const T *in, int64_t in_stride,
-          T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride) {
+          T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride, int64_t prefetch_pace) {
   constexpr int lanes = kLanes<T>;
   const E *b = static_cast<const E *>(b_data);
   Vec<T> sum[rows][vectors];
@@ -37,7 +37,7 @@ void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b
     }
     a += packed ? rows : 1;
     b += b_stride;
-    prefetch += prefetch_stride;
+    if ((x & prefetch_pace) == prefetch_pace) prefetch += prefetch_stride;
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
