@@ -17,13 +17,20 @@ SHOWN = (
     ("overhead", r"^4x4x4 float32, (\w+) operands$", r"one call, 4x4x4 float32, \1 arrays", r"^rocpy matmul$"),
     ("epilogue", r"^(\w+) (float32|bfloat16) gelu_bias$", r"gelu(x @ w + bias), \1 \2", r"^rocpy gelu_bias$"),
     ("matmul", r"^(1024x1024x1024|2048x2048x2048) float32$", r"a @ b, \1 float32", r"^rocpy( matmul)?$"),
+    (
+        "custom_epilogue",
+        r"^(512x3072x768) float32 silu\(bias\) \+ residual$",
+        r"silu(x @ w + bias) + residual, a function of the user, \1 float32",
+        r"^rocpy silu",
+    ),
+    ("collectives", r"^all-reduce of (.*), (\d) ranks$", r"all-reduce of \1 of float32, \2 processes", r"^rocpy$"),
 )
 
 
 def best(rows: list[dict[str, Any]], pattern: str, *, others: bool = False) -> dict[str, Any] | None:
     """Return the fastest row whose label matches; with `others`, the fastest rival that computes the same."""
     if others:
-        chosen = [row for row in rows if not row["label"].startswith("rocpy") and not row["label"].endswith(" plain")]
+        chosen = [row for row in rows if "rocpy" not in row["label"] and not row["label"].endswith(" plain")]
     else:
         chosen = [row for row in rows if re.search(pattern, row["label"])]
     return min(chosen, key=lambda row: row["median_us"], default=None)
@@ -54,11 +61,15 @@ def duration(row: dict[str, Any]) -> str:
 
 def footer(documents: dict[str, dict[str, Any]]) -> str:
     """Return where the numbers come from."""
-    row = next(row for document in documents.values() for row in document["rows"])
-    versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
+    shown = {benchmark for benchmark, *_ in SHOWN}
+    rows = [row for benchmark, document in documents.items() if benchmark in shown for row in document["rows"]]
+    versions = dict(item for row in rows for item in row["versions"].items())
+    devices = dict.fromkeys(f"{row['device']}, platform {row['platform']}" for row in rows)
+    commits = dict.fromkeys(row["commit"] for row in rows)
     return (
-        f"Medians of interleaved rounds on one thread; {row['device']}, platform {row['platform']}; {versions}; "
-        f"commit {row['commit']}. Made by `make bench` and `make tables`."
+        f"Medians of interleaved rounds, each process on one thread; {'; '.join(devices)}; "
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}; "
+        f"commits {', '.join(commits)}. Made by `make bench` and `make tables`."
     )
 
 
