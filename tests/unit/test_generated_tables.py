@@ -33,7 +33,16 @@ def test_readme_table_compares_with_the_fastest_other(tmp_path):
     )
     text = readme_table.table(tmp_path)
     assert "| one call, 4x4x4 float32, numpy arrays | 2.00 µs | 3.00 µs (numpy a @ b) | 1.50 |" in text
-    assert "commit abc" in text
+    assert "commits abc." in text
+
+
+def test_readme_table_takes_no_other_name_of_rocpy_for_a_rival(tmp_path):
+    rows = [
+        row(label, value, "all-reduce of 4 KiB, 2 ranks") for label, value in (("rocpy", 2.0), ("torch, rocpy", 1.0))
+    ]
+    write(tmp_path, "collectives", [*rows, row("MPI", 3.0, "all-reduce of 4 KiB, 2 ranks")])
+    text = readme_table.table(tmp_path)
+    assert "| all-reduce of 4 KiB of float32, 2 processes | 2.00 µs | 3.00 µs (MPI) | 1.50 |" in text
 
 
 def test_readme_table_leaves_out_quick_runs_and_other_threads(tmp_path):
