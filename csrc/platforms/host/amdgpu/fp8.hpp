@@ -3,7 +3,9 @@
 #pragma once
 
 #include "half.hpp"
+#include "instruction.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace rocpy_host::amdgpu {
@@ -12,6 +14,12 @@ enum class Fp8 : uint8_t { e4m3, e5m2, e4m3_fnuz, e5m2_fnuz };
 
 constexpr bool is_fnuz(Fp8 f) { return f == Fp8::e4m3_fnuz || f == Fp8::e5m2_fnuz; }
 constexpr int mantissa_bits_of(Fp8 f) { return f == Fp8::e4m3 || f == Fp8::e4m3_fnuz ? 3 : 2; }
+
+// FNUZ on gfx942, OCP's on gfx950 and GFX12.
+constexpr Fp8 fp8_of(Architecture architecture, bool is_e5m2) {
+  const bool is_fnuz = architecture == Architecture::gfx942;
+  return is_e5m2 ? (is_fnuz ? Fp8::e5m2_fnuz : Fp8::e5m2) : (is_fnuz ? Fp8::e4m3_fnuz : Fp8::e4m3);
+}
 
 inline float from_fp8(uint8_t bits, Fp8 format) {
   const int mantissa_bits = mantissa_bits_of(format), exponent_bits = 7 - mantissa_bits;

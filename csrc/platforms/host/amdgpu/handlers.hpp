@@ -35,6 +35,7 @@ void add_convert(Handlers &handlers);
 void add_compare(Handlers &handlers);
 void add_cross_lane(Handlers &handlers);
 void add_packed(Handlers &handlers);
+void add_matrix(Handlers &handlers);
 void add_lds(Handlers &handlers);
 void add_memory(Handlers &handlers);
 void add_atomics(Handlers &handlers);
@@ -42,7 +43,7 @@ void add_atomics(Handlers &handlers);
 inline Handlers all_handlers() {
   Handlers handlers;
   for (auto *add : {add_scalar, add_scalar_memory, add_program, add_integer, add_float, add_half, add_convert,
-                    add_compare, add_cross_lane, add_packed, add_lds, add_memory, add_atomics}) {
+                    add_compare, add_cross_lane, add_packed, add_matrix, add_lds, add_memory, add_atomics}) {
     add(handlers);
   }
   return handlers;

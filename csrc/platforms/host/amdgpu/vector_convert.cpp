@@ -125,12 +125,7 @@ void add_packed_integers(Handlers &handlers) {
                                             std::clamp<int>(static_cast<int16_t>(a >> 16), 0, 255) << 8)});
 }
 
-// ---- 8-bit floats: FNUZ on gfx942, OCP's on gfx950 and GFX12 ----
-
-Fp8 format_of(const Wave &w, bool is_e5m2) {
-  const bool is_fnuz = w.architecture == Architecture::gfx942;
-  return is_e5m2 ? (is_fnuz ? Fp8::e5m2_fnuz : Fp8::e5m2) : (is_fnuz ? Fp8::e4m3_fnuz : Fp8::e4m3);
-}
+// ---- 8-bit floats ----
 
 template <bool is_e5m2>
 void from_fp8(Wave &w, const Instruction &i) {
@@ -139,7 +134,8 @@ void from_fp8(Wave &w, const Instruction &i) {
   Result result(w, i, Type::f32);
   const unsigned byte = i.lanes == Lanes::sdwa ? 0 : (i.select & 1) * 2 + (i.select >> 1 & 1);
   for_lanes(w.exec() & a.valid, [&](int lane) {
-    write<float>(w, i, result, lane, from_fp8(static_cast<uint8_t>(a.low(lane) >> (8 * byte)), format_of(w, is_e5m2)));
+    write<float>(w, i, result, lane,
+                 from_fp8(static_cast<uint8_t>(a.low(lane) >> (8 * byte)), fp8_of(w.architecture, is_e5m2)));
   });
 }
 
@@ -148,7 +144,7 @@ void pair_from_fp8(Wave &w, const Instruction &i) {
   const Source a(w, i, 0, Type::b16);
   Result result(w, i, Type::b64);
   for_lanes(w.exec() & a.valid, [&](int lane) {
-    const Fp8 format = format_of(w, is_e5m2);
+    const Fp8 format = fp8_of(w.architecture, is_e5m2);
     const uint16_t bits = a.half(lane);
     const float low = from_fp8(static_cast<uint8_t>(bits), format);
     const float high = from_fp8(static_cast<uint8_t>(bits >> 8), format);
@@ -162,7 +158,7 @@ void pair_to_fp8(Wave &w, const Instruction &i) {
   uint32_t *to = w.vector(i.results[0]);
   const unsigned shift = (i.select & 8) != 0 ? 16 : 0;
   for_lanes(w.exec(), [&](int lane) {
-    const Fp8 format = format_of(w, is_e5m2);
+    const Fp8 format = fp8_of(w.architecture, is_e5m2);
     const uint32_t pair = to_fp8(read<float>(w, a, lane), format, (w.mode >> 23 & 1) != 0) |
                           to_fp8(read<float>(w, b, lane), format, (w.mode >> 23 & 1) != 0) << 8;
     to[lane] = (to[lane] & ~(0xffffu << shift)) | pair << shift;
