@@ -59,7 +59,7 @@ void FiberList::splice(FiberList &other) {
   other = FiberList{};
 }
 
-void BlockRunner::begin(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config) {
+void BlockRunner::begin(Kernel kernel, void *arguments, const rocpy_simt_config &config) {
   kernel_ = kernel;
   arguments_ = arguments;
   config_ = config;
@@ -82,6 +82,7 @@ void BlockRunner::begin(rocpy_simt_kernel kernel, void *arguments, const rocpy_s
   arena_ = memory_.data() + ((kSharedAlignment - begin % kSharedAlignment) % kSharedAlignment);
   if (fibers_.empty()) add_fiber();
   for (std::unique_ptr<Fiber> &fiber : fibers_) describe_launch(fiber->state);
+  if (kernel.resumable) make_threads();
 }
 
 void BlockRunner::describe_launch(rocpy_simt_state &state) const {
@@ -132,6 +133,7 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   BlockRunner *outer = running;
   running = this;
   current_ = fresh_fiber();
+  carrier_ = kernel_.resumable ? current_ : nullptr;
   main_.switch_to(current_->context);
   running = outer;
   if (!error_) error_ = std::move(pending_);
@@ -168,9 +170,10 @@ void BlockRunner::fiber_main() {
   Context::entered();
   BlockRunner &runner = *running;
   Fiber &self = *runner.current_;
+  if (runner.carrier_) runner.take_turns();
   while (runner.started_ < runner.size_) {
     runner.start_thread(self);
-    runner.kernel_(runner.arguments_);
+    runner.kernel_.function(runner.arguments_, &self.state);
     runner.finish_thread(self);
     if (Fiber *next = runner.ready_.pop()) {  // those who waited go on before others begin: their stacks are warm
       runner.idle_.push(&self);
@@ -189,7 +192,7 @@ void BlockRunner::fiber_main() {
 }
 
 void BlockRunner::leave(Fiber *to, bool last) {
-  Fiber *from = current_;
+  Fiber *from = carrier_ ? carrier_ : current_;
   if (!to) {
     from->context.switch_to(main_, last);
     return;

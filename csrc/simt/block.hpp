@@ -22,6 +22,20 @@ struct Fiber {
   std::size_t place = 0;  // among the runner's fibers and stacks
 };
 
+// What a resumable kernel goes on with.
+struct Frame {
+  void (*go_on)(Frame *frame);
+};
+
+// A thread of a resumable kernel, which has a frame in place of a stack.
+struct alignas(64) Thread : Fiber {};
+
+// A compiled kernel, and whether it returns where it waits.
+struct Kernel {
+  rocpy_simt_kernel function = nullptr;
+  bool resumable = false;
+};
+
 // First in, first out, through the fibers themselves.
 struct FiberList {
   Fiber *head = nullptr;
@@ -55,7 +69,7 @@ class BlockRunner {
   int64_t stack_bytes() const { return stack_bytes_; }
 
   // Makes ready for the blocks of one launch.
-  void begin(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config);
+  void begin(Kernel kernel, void *arguments, const rocpy_simt_config &config);
 
   // Runs one block to its end; gives its error, if it has one.
   std::unique_ptr<Error> run(int64_t block_rank);
@@ -70,6 +84,9 @@ class BlockRunner {
   void *slots(rocpy_simt_state *state, int32_t width, int64_t bytes);
   inline __attribute__((always_inline)) bool arrive(rocpy_simt_state *state, int32_t width);
   void release(rocpy_simt_state *state, int32_t width);
+  bool begin_barrier(rocpy_simt_state *state, int32_t width);
+  bool begin_arrive(rocpy_simt_state *state, int32_t width);
+  void *frame(rocpy_simt_state *state, int64_t bytes);
   int32_t group_size(rocpy_simt_state *state, int32_t width) { return group(state, width).size; }
   void *shared(rocpy_simt_state *state, const void *key, int64_t bytes);
   void *dynamic_shared() { return arena_; }
@@ -94,6 +111,9 @@ class BlockRunner {
   // What a fiber is left in is in line in the C functions: no return comes after a switch but theirs.
   Group &group(rocpy_simt_state *state, int32_t width);
   Level &open_level(rocpy_simt_state *state, int32_t width);
+  void make_threads();
+  void take_turns();
+  void leave_waiting(Group &group);
   void start_thread(Fiber &fiber);
   void finish_thread(Fiber &fiber);
   void describe_launch(rocpy_simt_state &state) const;
@@ -112,13 +132,20 @@ class BlockRunner {
   uint64_t random();
 
   int64_t stack_bytes_;
-  rocpy_simt_kernel kernel_ = nullptr;
+  Kernel kernel_;
   void *arguments_ = nullptr;
   rocpy_simt_config config_{};
   int32_t size_ = 0;
 
   Context main_;
   Fiber *current_ = nullptr;
+  Fiber *carrier_ = nullptr;  // on whose stack the threads of a resumable kernel run
+  std::unique_ptr<Thread[]> threads_;
+  int32_t threads_made_ = 0;
+  std::unique_ptr<char[]> frames_;
+  std::size_t frames_bytes_ = 0;
+  std::size_t frame_stride_ = 0;  // from one thread's to the next's
+  bool left_waiting_ = false;     // the thread that ran last
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Stack> stacks_;
   std::size_t fibers_used_ = 0;

@@ -51,7 +51,7 @@ RunnerStore &store() {
 
 class Grid {
  public:
-  Grid(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config)
+  Grid(Kernel kernel, void *arguments, const rocpy_simt_config &config)
       : kernel_(kernel), arguments_(arguments), config_(config) {
     blocks_ = static_cast<int64_t>(config.grid[0]) * config.grid[1] * config.grid[2];
   }
@@ -100,7 +100,7 @@ class Grid {
     if (!error_ || error->block_rank < error_->block_rank) error_ = std::move(error);
   }
 
-  rocpy_simt_kernel kernel_;
+  Kernel kernel_;
   void *arguments_;
   rocpy_simt_config config_;
   int64_t blocks_ = 0;
@@ -114,7 +114,7 @@ class Grid {
 
 }  // namespace
 
-std::unique_ptr<Error> launch(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config) {
+std::unique_ptr<Error> launch(Kernel kernel, void *arguments, const rocpy_simt_config &config) {
   return Grid(kernel, arguments, config).run();
 }
 
@@ -125,11 +125,11 @@ double measure_switch_ns(int32_t threads, int32_t rounds) {
   config.warp_size = 64;
   config.threads = 1;
   config.stack_bytes = 65536;
-  const auto kernel = [](void *arguments) {
+  const auto kernel = [](void *arguments, rocpy_simt_state *state) {
     const int32_t count = *static_cast<const int32_t *>(arguments);
-    for (int32_t i = 0; i < count; ++i) rocpy_simt_barrier(rocpy_simt_current(), 0);
+    for (int32_t i = 0; i < count; ++i) rocpy_simt_barrier(state, 0);
   };
-  Grid grid(kernel, &rounds, config);
+  Grid grid({kernel, false}, &rounds, config);
   timespec begin{}, end{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);  // what the thread spends, however busy the machine is
   grid.run();
@@ -174,10 +174,6 @@ void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bit
 
 void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information) {
   BlockRunner::running->raise(state, code, information);
-}
-
-void *rocpy_simt_launch(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config *config) {
-  return rocpy::simt::launch(kernel, arguments, *config).release();
 }
 
 }  // extern "C"

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
+#include "block.hpp"
 #include "error.hpp"
 #include "simt.h"
 
 namespace rocpy::simt {
 
-std::unique_ptr<Error> launch(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config &config);
+std::unique_ptr<Error> launch(Kernel kernel, void *arguments, const rocpy_simt_config &config);
 
 // Nanoseconds a switch: one block of `threads` fibers that pass `rounds` barriers.
 double measure_switch_ns(int32_t threads, int32_t rounds);

@@ -23,10 +23,12 @@ typedef struct rocpy_simt_state {
   int32_t debug;     /* 1: accesses are checked, undefined results are poisoned */
   int64_t dynamic_shared_bytes;
   const char *site; /* "file:line" of the call or, in debug mode, the statement that runs */
+  void *frame;      /* of a resumable kernel, which sets it: see rocpy_simt_frame */
 } rocpy_simt_state;
 
-/* A kernel for one thread; the arguments are the launcher's own. */
-typedef void (*rocpy_simt_kernel)(void *arguments);
+/* A kernel for one thread; the arguments are the launcher's own. A resumable one returns where it waits, see
+ * rocpy_simt_frame. */
+typedef void (*rocpy_simt_kernel)(void *arguments, rocpy_simt_state *state);
 
 typedef struct rocpy_simt_config {
   int32_t grid[3];
@@ -63,6 +65,13 @@ void *rocpy_simt_slots(rocpy_simt_state *state, int32_t width, int64_t bytes);
 int32_t rocpy_simt_arrive(rocpy_simt_state *state, int32_t width);
 void rocpy_simt_release(rocpy_simt_state *state, int32_t width);
 
+/* The same for a resumable kernel: 0 where it must return, to be resumed when the others have come. What it goes on
+ * with lies in the memory that rocpy_simt_frame gave it before it first returned, which begins with the address of the
+ * function that goes on, as LLVM's coroutines have it; every thread of a launch asks for as many bytes. */
+int32_t rocpy_simt_begin_barrier(rocpy_simt_state *state, int32_t width);
+int32_t rocpy_simt_begin_arrive(rocpy_simt_state *state, int32_t width);
+void *rocpy_simt_frame(rocpy_simt_state *state, int64_t bytes);
+
 /* Threads of the group, and the thread's rank in it. */
 int32_t rocpy_simt_group_size(rocpy_simt_state *state, int32_t width);
 
@@ -77,9 +86,6 @@ void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bit
 
 /* The thread ended by an exception. Does not return. */
 void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information);
-
-/* Runs the grid; NULL, or an error that rocpy::simt::take gives up. */
-void *rocpy_simt_launch(rocpy_simt_kernel kernel, void *arguments, const rocpy_simt_config *config);
 
 #ifdef __cplusplus
 }

@@ -101,11 +101,13 @@ class Kernel:
 
     @property
     def launcher(self) -> Any:
-        """The compiled forms; making them imports Numba."""
+        """The compiled forms."""
         if self._launcher is None:
             with _lock:
                 if self._launcher is None:
-                    self._launcher = _adapter().Launcher(self)
+                    from rocpy.cooperative import _launcher
+
+                    self._launcher = _launcher.Launcher(self)
         return self._launcher
 
 
@@ -167,7 +169,6 @@ class Launch:
         self.grid, self.block, self.shared_bytes = grid, block, int(shared)
         self._empty = 0 in grid
         self._config = _simt.Config(grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings)
-        self._address = self._config.address
 
     def __call__(self, *arguments: Any) -> None:
         """Run the grid on the arguments, to its end."""
@@ -180,11 +181,14 @@ class Launch:
         launcher = kernel.launcher
         if self.stream is not None:
             _wait_for(self.stream)
-        values = [a if type(a) is np.ndarray else _value_of(kernel, i, a) for i, a in enumerate(arguments)]
+        values = tuple(a if type(a) is np.ndarray else _value_of(kernel, i, a) for i, a in enumerate(arguments))
         _check_count(kernel, len(values))
+        missing = kernel.function.__code__.co_argcount - len(values)
+        if missing > 0:
+            values += (kernel.function.__defaults__ or ())[-missing:]
         if self._empty:
             return
-        error = launcher(self._address, *values)
+        error = launcher(self._config, values)
         if error:
             _raise(kernel, _simt.take_error(error))
 

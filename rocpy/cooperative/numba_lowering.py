@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir as llvm_ir
-from numba.core import cgutils, ir, types
+from numba.core import ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
@@ -159,25 +159,3 @@ def _compiler(lowering: Any) -> Any:
 
 
 PLAIN, CHECKED = _compiler(SiteLowering), _compiler(CheckedLowering)
-
-
-def entry_of(context: Any, builder: Any, dispatcher: Any, types_: Any, record: Any, return_type: Any) -> Any:
-    """Return a C function that calls a compiled kernel with the arguments in a record, and reports its exception."""
-    compiled = dispatcher.overloads[tuple(types_)]
-    context.active_code_library.add_linking_library(compiled.library)
-    module = builder.module
-    function = llvm_ir.Function(
-        module, llvm_ir.FunctionType(llvm_ir.VoidType(), [BYTES]), module.get_unique_name("rocpy_kernel")
-    )
-    function.linkage = "internal"
-    body = llvm_ir.IRBuilder(function.append_basic_block())
-    place = body.bitcast(function.args[0], record.as_pointer())
-    values = [body.load(cgutils.gep_inbounds(body, place, 0, i)) for i in range(len(types_))]
-    callee = context.declare_function(module, compiled.fndesc)
-    # In line: else its arguments go by the stack for each thread.
-    status, _ = context.call_conv.call_function(body, callee, return_type, types_, values, attrs=("alwaysinline",))
-    with cgutils.if_unlikely(body, status.is_error):
-        call(body, "rocpy_simt_raise", current(body), status.code, status.excinfoptr)
-        body.unreachable()
-    body.ret_void()
-    return function

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_jitable, register_model
 
-from rocpy.cooperative import _simt
+from rocpy.cooperative import _compiled
 
-for _name, _address in _simt.symbols().items():
-    llvm.add_symbol(_name, _address)
+_compiled.engine()  # tells LLVM of the runtime's functions
 
 VOID, I8, I16, I32, I64 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
 BYTES = I8.as_pointer()
@@ -33,7 +31,6 @@ _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
     "rocpy_simt_access": (VOID, (BYTES, BYTES, I64, I32)),
     "rocpy_simt_stored": (VOID, (BYTES, BYTES, I64, I32)),
     "rocpy_simt_raise": (VOID, (BYTES, I32, BYTES)),
-    "rocpy_simt_launch": (BYTES, (BYTES, BYTES, BYTES)),
 }
 
 # Words of rocpy_simt_state (csrc/simt/simt.h).
@@ -49,6 +46,7 @@ WORDS = {
 }
 DYNAMIC_SHARED_OFFSET = 64
 SITE_OFFSET = 72
+FRAME_OFFSET = 80
 
 # Bits of undefined results in debug mode (csrc/simt/simt.h).
 POISON = {

@@ -49,9 +49,8 @@ struct Output {
   std::atomic<int> visits{0};
 };
 
-void plain(void *arguments) {
+void plain(void *arguments, rocpy_simt_state *state) {
   auto &out = *static_cast<Output *>(arguments);
-  const rocpy_simt_state *state = rocpy_simt_current();
   out.values[static_cast<int64_t>(state->block_index[0]) * state->size + state->rank] =
       100 * state->thread_index[2] + 10 * state->thread_index[1] + state->thread_index[0];
   ++out.visits;
@@ -63,7 +62,7 @@ void test_plain_loop_and_indices() {
   config.block[2] = 4;
   Output out;
   out.values.assign(7 * 24, -1);
-  CHECK(!launch(&plain, &out, config));
+  CHECK(!launch({&plain, false}, &out, config));
   CHECK(out.visits == 7 * 24);
   for (int64_t i = 0; i < 7 * 24; ++i) {
     const int64_t rank = i % 24;
@@ -71,9 +70,8 @@ void test_plain_loop_and_indices() {
   }
 }
 
-void tree(void *arguments) {
+void tree(void *arguments, rocpy_simt_state *state) {
   auto &out = *static_cast<Output *>(arguments);
-  rocpy_simt_state *state = rocpy_simt_current();
   static const char key = 0;
   auto *shared = static_cast<int64_t *>(rocpy_simt_shared(state, &key, 8 * state->size));
   shared[state->rank] = state->rank + state->block_index[0];
@@ -92,16 +90,15 @@ void test_barriers(int32_t shuffle) {
     config.threads = 4;
     Output out;
     out.values.assign(12, -1);
-    CHECK(!launch(&tree, &out, config));
+    CHECK(!launch({&tree, false}, &out, config));
     for (int64_t block = 0; block < 12; ++block) {
       CHECK(out.values[block] == int64_t{threads} * (threads - 1) / 2 + threads * block);
     }
   }
 }
 
-void collectives(void *arguments) {
+void collectives(void *arguments, rocpy_simt_state *state) {
   auto &out = *static_cast<Output *>(arguments);
-  rocpy_simt_state *state = rocpy_simt_current();
   int64_t total = 0;
   for (int round = 0; round < 5; ++round) {
     for (const int32_t width : {0, 1, 8, state->warp_size}) total += (round + 1) * group_sum(state, width, state->rank);
@@ -127,7 +124,7 @@ void test_collectives() {
         config.debug = 1;
         Output out;
         out.values.assign(int64_t{9} * threads, -1);
-        CHECK(!launch(&collectives, &out, config));
+        CHECK(!launch({&collectives, false}, &out, config));
         for (int64_t i = 0; i < 9 * threads; ++i) {
           int64_t want = 0;
           for (const int64_t width : {0, 1, 8, static_cast<int>(warp)})
@@ -139,9 +136,8 @@ void test_collectives() {
   }
 }
 
-void early_exit(void *arguments) {
+void early_exit(void *arguments, rocpy_simt_state *state) {
   auto &out = *static_cast<Output *>(arguments);
-  rocpy_simt_state *state = rocpy_simt_current();
   if (state->rank % 3 == 0) return;
   rocpy_simt_barrier(state, 0);
   ++out.visits;
@@ -152,12 +148,70 @@ void early_exit(void *arguments) {
 
 void test_threads_that_left_do_not_count() {
   Output out;
-  CHECK(!launch(&early_exit, &out, config_of(5, 90)));
+  CHECK(!launch({&early_exit, false}, &out, config_of(5, 90)));
   CHECK(out.visits == 5 * 90);
 }
 
-void diverging(void *) {
-  rocpy_simt_state *state = rocpy_simt_current();
+// As LLVM splits a coroutine: what goes on, then what is kept.
+struct RankSum {
+  void (*go_on)(RankSum *);
+  rocpy_simt_state *state;
+  Output *out;
+  int64_t *slots;
+  int32_t round;
+};
+
+constexpr int32_t kRounds = 4;
+
+void step(RankSum *frame) {
+  rocpy_simt_state *state = frame->state;
+  while (frame->round < kRounds) {
+    const int32_t width = frame->round % 2 ? 8 : 0;
+    if (!frame->slots) {
+      frame->slots = static_cast<int64_t *>(rocpy_simt_slots(state, width, sizeof(int64_t)));
+      frame->slots[width ? state->rank % width : state->rank] = state->rank;
+      if (!rocpy_simt_begin_arrive(state, width)) return;
+      frame->slots[0] = std::accumulate(frame->slots, frame->slots + rocpy_simt_group_size(state, width), int64_t{0});
+      rocpy_simt_release(state, width);
+    }
+    frame->out->values[static_cast<int64_t>(state->block_index[0]) * state->size + state->rank] += frame->slots[0];
+    frame->slots = nullptr;
+    ++frame->round;
+  }
+}
+
+void resumable_sum(void *arguments, rocpy_simt_state *state) {
+  auto *frame = static_cast<RankSum *>(rocpy_simt_frame(state, sizeof(RankSum)));
+  *frame = {&step, state, static_cast<Output *>(arguments), nullptr, 0};
+  state->frame = frame;
+  step(frame);
+}
+
+void resumable_exit(void *, rocpy_simt_state *state) {
+  auto *frame = static_cast<RankSum *>(rocpy_simt_frame(state, sizeof(RankSum)));
+  *frame = {[](RankSum *) {}, state, nullptr, nullptr, 0};
+  state->frame = frame;
+  at(state, "k.py:2");
+  if (state->rank == 3) return;
+  rocpy_simt_begin_barrier(state, state->block_index[0] == 4 && state->rank == 5 ? 8 : 0);
+}
+
+void test_resumable() {
+  for (const int32_t threads : {1, 8, 72, 256}) {
+    rocpy_simt_config config = config_of(5, threads);
+    config.threads = 2;
+    Output out;
+    out.values.assign(int64_t{5} * threads, 0);
+    CHECK(!launch({&resumable_sum, true}, &out, config));
+    for (int64_t i = 0; i < 5 * threads; ++i) {
+      CHECK(out.values[i] == 2 * expected_sum(i % threads, 0, threads) + 2 * expected_sum(i % threads, 8, threads));
+    }
+  }
+  const std::unique_ptr<Error> error = launch({&resumable_exit, true}, nullptr, config_of(6, 40));
+  CHECK(error && error->fault == Fault::divergence && error->block[0] == 4 && error->site == "k.py:2");
+}
+
+void diverging(void *, rocpy_simt_state *state) {
   const bool first = state->rank < 10;
   at(state, first ? "k.py:3" : "k.py:5");
   rocpy_simt_barrier(state, first ? 0 : 32);
@@ -165,33 +219,31 @@ void diverging(void *) {
   if (!first) rocpy_simt_barrier(state, 8);
 }
 
-void two_branches(void *) {
-  rocpy_simt_state *state = rocpy_simt_current();
+void two_branches(void *, rocpy_simt_state *state) {
   at(state, state->rank % 2 ? "k.py:3" : "k.py:5");
   rocpy_simt_barrier(state, 0);
 }
 
-void left_a_collective(void *) {
-  rocpy_simt_state *state = rocpy_simt_current();
+void left_a_collective(void *, rocpy_simt_state *state) {
   if (state->block_index[0] != 2 || state->rank == 4) return;
   at(state, "k.py:9");
   group_sum(state, 0, 1);
 }
 
 void test_divergence() {
-  std::unique_ptr<Error> error = launch(&diverging, nullptr, config_of(3, 40, 32));
+  std::unique_ptr<Error> error = launch({&diverging, false}, nullptr, config_of(3, 40, 32));
   CHECK(error && error->fault == Fault::divergence && error->block_rank == 0);
   CHECK(error->site == "k.py:3" || error->site == "k.py:5" || error->site == "k.py:7");
-  CHECK(!launch(&two_branches, nullptr, config_of(1, 8)));
+  CHECK(!launch({&two_branches, false}, nullptr, config_of(1, 8)));
   rocpy_simt_config config = config_of(1, 8);
   config.debug = 1;
-  error = launch(&two_branches, nullptr, config);
+  error = launch({&two_branches, false}, nullptr, config);
   CHECK(error && error->fault == Fault::divergence && error->has_other);
   CHECK((std::set<std::string>{error->site, error->other_site} == std::set<std::string>{"k.py:3", "k.py:5"}));
   for (const int32_t threads : {1, 3}) {
     config = config_of(8, 8);
     config.threads = threads;
-    error = launch(&left_a_collective, nullptr, config);
+    error = launch({&left_a_collective, false}, nullptr, config);
     CHECK(error && error->fault == Fault::divergence && error->block[0] == 2 && error->site == "k.py:9");
   }
 }
@@ -202,9 +254,8 @@ struct Access {
   int32_t first, second;   // kinds of access
 };
 
-void two_accesses(void *arguments) {
+void two_accesses(void *arguments, rocpy_simt_state *state) {
   const auto &plan = *static_cast<const Access *>(arguments);
-  rocpy_simt_state *state = rocpy_simt_current();
   static const char key = 0;
   auto *shared = static_cast<char *>(rocpy_simt_shared(state, &key, 64));
   at(state, "k.py:1");
@@ -225,7 +276,7 @@ Fault fault_of(const Access &plan, bool *raced) {
   rocpy_simt_config config = config_of(1, 96, 32);
   config.debug = 1;
   Access copy = plan;
-  std::unique_ptr<Error> error = launch(&two_accesses, &copy, config);
+  std::unique_ptr<Error> error = launch({&two_accesses, false}, &copy, config);
   *raced = error && error->fault == Fault::race;
   if (*raced) CHECK(error->site == "k.py:3" && error->other_site == "k.py:1" && error->has_other);
   return error ? error->fault : Fault::exception;
@@ -252,29 +303,28 @@ void test_races() {
   CHECK(fault_of({0, 0, -1, write, read}, &raced) == Fault::uninitialised);
 }
 
-void raising(void *) {
-  rocpy_simt_state *state = rocpy_simt_current();
+void raising(void *, rocpy_simt_state *state) {
   at(state, "k.py:4");
   if (state->block_index[0] == 3 && state->rank == 5) rocpy_simt_raise(state, 42, &raising_information);
   rocpy_simt_barrier(state, 0);
 }
 
-void large(void *) {
+void large(void *, rocpy_simt_state *state) {
   static const char key = 0;
-  rocpy_simt_shared(rocpy_simt_current(), &key, 70000);
+  rocpy_simt_shared(state, &key, 70000);
 }
 
-void odd_width(void *) { rocpy_simt_barrier(rocpy_simt_current(), 12); }
+void odd_width(void *, rocpy_simt_state *state) { rocpy_simt_barrier(state, 12); }
 
 void test_errors() {
   rocpy_simt_config config = config_of(20, 8);
   config.threads = 3;
-  std::unique_ptr<Error> error = launch(&raising, nullptr, config);
+  std::unique_ptr<Error> error = launch({&raising, false}, nullptr, config);
   CHECK(error && error->fault == Fault::exception && error->code == 42 && error->information == &raising_information);
   CHECK(error->block[0] == 3 && error->thread[0] == 5 && error->site == "k.py:4");
-  error = launch(&large, nullptr, config_of(1, 1));
+  error = launch({&large, false}, nullptr, config_of(1, 1));
   CHECK(error && error->fault == Fault::shared_memory);
-  error = launch(&odd_width, nullptr, config_of(1, 1));
+  error = launch({&odd_width, false}, nullptr, config_of(1, 1));
   CHECK(error && error->fault == Fault::unsupported);
 }
 
@@ -296,6 +346,7 @@ int main() {
   test_barriers(1);
   test_collectives();
   test_threads_that_left_do_not_count();
+  test_resumable();
   test_divergence();
   test_races();
   test_errors();
