@@ -55,6 +55,8 @@ v_pk_fma_f16 v1, v2, v3, v4 op_sel:[1,0,0] op_sel_hi:[0,1,1] neg_lo:[1,0,0] neg_
 v_pk_mul_f32 v[2:3], v[4:5], s[6:7] op_sel_hi:[1,0]
 v_fma_mix_f32 v1, v2, -v3, |v4| op_sel:[0,1,0] op_sel_hi:[0,1,0]
 v_fma_f16 v1, v2, v3, v4 op_sel:[1,0,0,1]
+v_bitop3_b32 v1, v2, s3, v4 bitop3:0x6c
+v_bitop3_b16 v1, v2, v3, v4 bitop3:0xd1 op_sel:[0,1,0,1]
 ds_read2_b64 v[4:7], v1 offset0:3 offset1:7
 ds_load_2addr_stride64_b32 v[4:5], v1 offset0:3 offset1:7
 ds_read_b128 v[4:7], v1 offset:4096

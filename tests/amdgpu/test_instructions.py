@@ -151,6 +151,12 @@ CASES = {
     "v_add3_u32 {d}, {a}, {b}, {c}": u32(lambda a, b, c: a + b + c),
     "v_lshl_add_u32 {d}, {a}, 3, {c}": u32(lambda a, b, c: (a << 3) + c),
     "v_and_or_b32 {d}, {a}, {b}, {c}": u32(lambda a, b, c: (a & b) | c),
+    "v_bitop3_b32 {d}, {a}, {b}, {c} bitop3:0x6c": u32(lambda a, b, c: b ^ (a & c)),
+    "v_bitop3_b32 {d}, {a}, {b}, {c} bitop3:0x1f": u32(lambda a, b, c: ~(a & (b | c)) & (~a | ~(b | c))),
+    "v_bitop3_b16 {d}, {a}, {b}, {c} bitop3:0xe8": (
+        ("uint16",) * 4,
+        lambda a, b, c: (a & b) | (a & c) | (b & c),
+    ),
     "v_bfi_b32 {d}, {a}, {b}, {c}": u32(lambda a, b, c: (a & b) | (~a & c)),
     "v_bfe_u32 {d}, {a}, 5, 9": u32(lambda a, b, c: a >> 5 & 511),
     "v_bfe_i32 {d}, {a}, 5, 9": i32(lambda a, b, c: a << 18 >> 23),

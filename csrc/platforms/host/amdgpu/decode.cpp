@@ -354,7 +354,16 @@ bool Decoder::vector_long(uint32_t w) {
   if (is_constant_form()) {
     return false;
   }
+  truth_table();
   return long_sources(w1);
+}
+
+// v_bitop3 has its truth table where others have modifiers.
+void Decoder::truth_table() {
+  if (std::string(made_.opcode->name).compare(0, 8, "v_bitop3") == 0) {
+    made_.truth_table = static_cast<uint8_t>(made_.negate | made_.absolute << 3 | made_.output_scale << 6);
+    made_.negate = made_.absolute = made_.output_scale = 0;
+  }
 }
 
 bool Decoder::is_constant_form() const {

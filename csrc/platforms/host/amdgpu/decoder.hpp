@@ -68,6 +68,7 @@ class Decoder {
   void implicit_masks();
   bool is_compare_exec() const;
   bool vector_long(uint32_t w);
+  void truth_table();
   bool is_constant_form() const;
   bool long_sources(uint32_t w1);
   bool vector_packed(uint32_t w);

@@ -145,6 +145,7 @@ struct Instruction {
   uint8_t negate = 0, negate_high = 0, absolute = 0, select = 0, select_high = 7, output_scale = 0;
   bool clamp = false;
   uint8_t matrix_bits[3] = {0, 0, 0};  // cbsz, abid, blgp of matrix products
+  uint8_t truth_table = 0;             // of v_bitop3, the bit 4a + 2b + c
 
   Lanes lanes = Lanes::plain;
   uint16_t dpp_control = 0;

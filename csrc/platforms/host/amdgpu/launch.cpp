@@ -132,6 +132,7 @@ class Runner {
   void group_numbers(Wave &w) {
     const uint32_t *index = w.group->index;
     if (is_gfx12(w.architecture)) {
+      w.scalar[code_ttmp + 8] = w.number << 25;
       w.scalar[code_ttmp + 9] = index[0];
       w.scalar[code_ttmp + 7] = index[1] | index[2] << 16;
       return;

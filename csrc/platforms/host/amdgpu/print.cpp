@@ -223,6 +223,9 @@ class Printer {
   void modifiers() {
     const int sources = opcode_.source_count;
     const bool is_true16 = arch_ == Architecture::gfx1100;
+    if (i_.truth_table != 0) {
+      text_ += " bitop3:" + hex(i_.truth_table);
+    }
     if (opcode_.encoding == Encoding::VOP3P) {
       const unsigned all = (1u << sources) - 1;
       const bool is_mix = opcode_.sources[0] == Type::mix;
@@ -239,10 +242,8 @@ class Printer {
         text_ += " neg_hi:" + bits(i_.negate_high, sources);
       }
     } else if (i_.is_long && i_.select != 0 && !shows_halves(is_true16)) {
-      if (std::string(opcode_.name).find("bitop3") == std::string::npos) {
-        const unsigned list = (i_.select & ((1u << sources) - 1)) | (i_.select >> 3 & 1u) << sources;
-        text_ += " op_sel:" + bits(list, sources + (has_result_select() ? 1 : 0));
-      }
+      const unsigned list = (i_.select & ((1u << sources) - 1)) | (i_.select >> 3 & 1u) << sources;
+      text_ += " op_sel:" + bits(list, sources + (has_result_select() ? 1 : 0));
     }
     text_ += i_.clamp ? " clamp" : "";
     constexpr const char *scales[4] = {"", " mul:2", " mul:4", " div:2"};

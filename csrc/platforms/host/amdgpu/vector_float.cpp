@@ -3,7 +3,7 @@
 //
 // Arithmetic is exact to the bit. Reciprocals, roots, exponentials, logarithms, sines and cosines are rounded from
 // float64 and so within half an ulp; the hardware promises one or more. NaN payloads are not modelled.
-#include "operands.hpp"
+#include "functions.hpp"
 
 #include <algorithm>
 
@@ -202,12 +202,6 @@ float sine_of_turns(float turns, bool cosine) {
   return static_cast<float>(cosine ? std::cos(2 * pi * part) : std::sin(2 * pi * part));
 }
 
-// Denormals count as zero in these, whatever the mode.
-template <class F>
-float without_denormals(float v, F function) {
-  return flushed(static_cast<float>(function(static_cast<double>(flushed(v, true)))), true);
-}
-
 void add_arithmetic32(Handlers &handlers) {
   ROCPY_LANES2("v_add_f32", float, float, float, a + b);
   ROCPY_LANES2("v_sub_f32", float, float, float, a - b);
@@ -276,16 +270,11 @@ void add_functions32(Handlers &handlers) {
   ROCPY_LANES1("v_fract_f32", float, float, fraction(a));
   ROCPY_LANES1("v_frexp_mant_f32", float, float, mantissa_of(a));
   ROCPY_LANES1("v_frexp_exp_i32_f32", int32_t, float, exponent_of(a));
-  ROCPY_LANES1("v_rcp_f32", float, float, without_denormals(a, [](double v) { return 1 / v; }));
-  ROCPY_LANES1("v_rcp_iflag_f32", float, float, without_denormals(a, [](double v) { return 1 / v; }));
-  ROCPY_LANES1("v_rsq_f32", float, float, without_denormals(a, [](double v) { return 1 / std::sqrt(v); }));
-  ROCPY_LANES1("v_sqrt_f32", float, float, without_denormals(a, [](double v) { return std::sqrt(v); }));
-  for (const char *name : {"v_exp_f32", "v_exp_legacy_f32"}) {
-    ROCPY_LANES1(name, float, float, without_denormals(a, [](double v) { return std::exp2(v); }));
-  }
-  for (const char *name : {"v_log_f32", "v_log_legacy_f32"}) {
-    ROCPY_LANES1(name, float, float, without_denormals(a, [](double v) { return std::log2(v); }));
-  }
+  add_function<float, reciprocal>(handlers, {"v_rcp_f32", "v_rcp_iflag_f32"}, "v_s_rcp_f32");
+  add_function<float, reciprocal_root>(handlers, {"v_rsq_f32"}, "v_s_rsq_f32");
+  add_function<float, root>(handlers, {"v_sqrt_f32"}, "v_s_sqrt_f32");
+  add_function<float, power_of_two>(handlers, {"v_exp_f32", "v_exp_legacy_f32"}, "v_s_exp_f32");
+  add_function<float, logarithm>(handlers, {"v_log_f32", "v_log_legacy_f32"}, "v_s_log_f32");
   ROCPY_LANES1("v_sin_f32", float, float, sine_of_turns(a, false));
   ROCPY_LANES1("v_cos_f32", float, float, sine_of_turns(a, true));
   handlers.add("v_div_scale_f32", scale_division<float>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vector instructions of float16. Sums and products are exact in float64 and rounded once.
-#include "operands.hpp"
+#include "functions.hpp"
 
 namespace rocpy_host::amdgpu {
 
@@ -132,11 +132,11 @@ void add_order16(Handlers &handlers) {
 }
 
 void add_functions16(Handlers &handlers) {
-  ROCPY_LANES1("v_rcp_f16", Half, Half, to_half(1 / wide(a)));
-  ROCPY_LANES1("v_sqrt_f16", Half, Half, to_half(std::sqrt(wide(a))));
-  ROCPY_LANES1("v_rsq_f16", Half, Half, to_half(1 / std::sqrt(wide(a))));
-  ROCPY_LANES1("v_log_f16", Half, Half, to_half(std::log2(wide(a))));
-  ROCPY_LANES1("v_exp_f16", Half, Half, to_half(std::exp2(wide(a))));
+  add_function<Half, reciprocal>(handlers, {"v_rcp_f16"}, "v_s_rcp_f16");
+  add_function<Half, root>(handlers, {"v_sqrt_f16"}, "v_s_sqrt_f16");
+  add_function<Half, reciprocal_root>(handlers, {"v_rsq_f16"}, "v_s_rsq_f16");
+  add_function<Half, logarithm>(handlers, {"v_log_f16"}, "v_s_log_f16");
+  add_function<Half, power_of_two>(handlers, {"v_exp_f16"}, "v_s_exp_f16");
   ROCPY_LANES1("v_floor_f16", Half, Half, to_half(std::floor(wide(a))));
   ROCPY_LANES1("v_ceil_f16", Half, Half, to_half(std::ceil(wide(a))));
   ROCPY_LANES1("v_trunc_f16", Half, Half, to_half(std::trunc(wide(a))));

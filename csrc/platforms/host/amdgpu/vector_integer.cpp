@@ -269,11 +269,9 @@ void add_order(Handlers &handlers) {
 // Any function of three bits, by its truth table, which the modifiers carry.
 template <class T>
 T bit_operation(const Instruction &i, T a, T b, T c) {
-  const unsigned table =
-      i.absolute | static_cast<unsigned>(i.select & 7) << 3 | static_cast<unsigned>(i.output_scale) << 6;
   T made = 0;
   for (unsigned k = 0; k < 8; ++k) {
-    if ((table >> k & 1) != 0) {
+    if ((i.truth_table >> k & 1) != 0) {
       made = static_cast<T>(made | ((k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c)));
     }
   }
@@ -288,6 +286,7 @@ void add_integer(Handlers &handlers) {
   add_products(handlers);
   add_order(handlers);
   ROCPY_LANES3("v_bitop3_b32", u32, u32, u32, u32, bit_operation(i, a, b, c));
+  ROCPY_LANES3("v_bitop3_b16", uint16_t, uint16_t, uint16_t, uint16_t, bit_operation(i, a, b, c));
 }
 
 }  // namespace rocpy_host::amdgpu
