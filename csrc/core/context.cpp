@@ -28,16 +28,19 @@ Pool *pool = new Pool;
 void abandon_in_child() { pool = new Pool; }
 const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 
+thread_local StreamContext *preferred = nullptr;
+
 Status destroy(StreamContext *context) {
   DeviceScope scope(context->device);
   CaptureRelaxed relaxed;
   Status status{};
-  if (context->workspace) context->replaced.push_back(context->workspace);
+  if (context->workspace && context->owns_workspace) context->replaced.push_back(context->workspace);
   for (void *workspace : context->replaced) {
     Status freed{Library::hip, table.hipFree(workspace), "hipFree"};
     if (status.ok()) status = freed;
   }
-  if (context->handle) {
+  if (context->base) release_context(context->base);
+  if (context->handle && context->owns_handle) {
     Status destroyed{Library::hipblaslt, table.hipblasLtDestroy(context->handle), "hipblasLtDestroy"};
     if (status.ok()) status = destroyed;
   }
@@ -109,6 +112,11 @@ DeviceScope::~DeviceScope() {
 }
 
 Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
+  if (preferred && preferred->stream == stream && preferred->device == device) {
+    preferred->users.fetch_add(1, std::memory_order_acquire);
+    *out = preferred;
+    return Status{};
+  }
   if ((*out = borrow_existing(device, stream))) return Status{};
   std::unique_lock<std::mutex> making(pool->mutex);
   if ((*out = borrow_existing(device, stream))) return Status{};  // another thread made it meanwhile
@@ -150,6 +158,36 @@ void end_lending(StreamContext *context) {
 
 Status drop_lent(StreamContext *context) { return destroy(context); }
 
+Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, StreamContext **out) {
+  StreamContext *base = nullptr;
+  if (!handle) {
+    Status status = borrow_context(device, stream, &base);
+    if (!status.ok()) return status;
+  }
+  auto *context = new StreamContext;
+  context->device = device;
+  context->stream = stream;
+  context->handle = base ? base->handle : handle;
+  context->base = base;
+  context->owns_handle = false;
+  *out = context;
+  return Status{};
+}
+
+void set_workspace(StreamContext *context, void *workspace, size_t bytes) {
+  std::lock_guard<std::mutex> lock(context->launch_lock());
+  if (context->workspace && context->owns_workspace) context->replaced.push_back(context->workspace);
+  context->owns_workspace = false;
+  context->workspace = workspace;
+  context->workspace_bytes = bytes;
+}
+
+StreamContext *prefer_context(StreamContext *context) {
+  StreamContext *before = preferred;
+  preferred = context;
+  return before;
+}
+
 void release_context(StreamContext *context) { context->users.fetch_sub(1, std::memory_order_release); }
 
 Status reserve_workspace(StreamContext *context, size_t bytes) {
@@ -160,14 +198,16 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
   wanted = (wanted + 255) / 256 * 256;
   void *fresh = nullptr;
   CaptureRelaxed relaxed;
-  if (context->workspace) context->replaced.reserve(context->replaced.size() + 1);
+  const bool replaces = context->workspace && context->owns_workspace;
+  if (replaces) context->replaced.reserve(context->replaced.size() + 1);
   hipError_t error = table.hipMalloc(&fresh, wanted);
   if (error == hipErrorOutOfMemory) {
     wanted = (bytes + 255) / 256 * 256;
     error = table.hipMalloc(&fresh, wanted);
   }
   if (error != hipSuccess) return Status{Library::hip, error, "hipMalloc"};
-  if (context->workspace) context->replaced.push_back(context->workspace);
+  if (replaces) context->replaced.push_back(context->workspace);
+  context->owns_workspace = true;
   context->workspace = fresh;
   context->workspace_bytes = wanted;
   return Status{};

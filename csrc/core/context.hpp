@@ -20,11 +20,15 @@ struct StreamContext {
   hipblasLtHandle_t handle = nullptr;
   void *workspace = nullptr;
   size_t workspace_bytes = 0;
-  std::vector<void *> replaced;  // smaller workspaces that a captured graph may still write to
-  std::atomic<int> users{0};     // calls that hold it now; an idle one may be dropped when there are too many
-  std::mutex launch;             // one launch at a time on a handle
+  std::vector<void *> replaced;   // smaller workspaces that a captured graph may still write to
+  std::atomic<int> users{0};      // calls that hold it now; an idle one may be dropped when there are too many
+  std::mutex launch;              // one launch at a time on a handle
+  StreamContext *base = nullptr;  // a context of the pool whose handle this one uses, with its lock
+  bool owns_handle = true, owns_workspace = true;
   // Whether it is held: a hint, for callers that would rather not wait for it with the GIL.
   std::atomic<bool> launching{false};
+
+  std::mutex &launch_lock() { return base ? base->launch : launch; }
 };
 
 // Borrows the context of a stream, making it on first use with `device` current; release_context() gives it back.
@@ -37,6 +41,13 @@ void release_context(StreamContext *context);
 Status lend_to_capture(int device, hipStream_t stream, StreamContext **out);
 void end_lending(StreamContext *context);
 Status drop_lent(StreamContext *context);
+
+// A context that its maker owns, of a handle that lives elsewhere (null: that of the pool's context) and of a workspace
+// that the maker sets, or its own where that is too small. A thread's products take it instead of the pool's while it
+// is preferred; drop_lent() ends it.
+Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, StreamContext **out);
+void set_workspace(StreamContext *context, void *workspace, size_t bytes);
+StreamContext *prefer_context(StreamContext *context);  // the calling thread's; gives the one before
 
 // Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block stays until
 // the context goes.

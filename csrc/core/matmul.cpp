@@ -223,7 +223,7 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
     std::vector<hipblasLtMatmulHeuristicResult_t> results(static_cast<size_t>(requested));
     int returned = 0;
     if (status.ok()) {
-      std::lock_guard<std::mutex> lock(context->launch);
+      std::lock_guard<std::mutex> lock(context->launch_lock());
       status =
           lt(table.hipblasLtMatmulAlgoGetHeuristic(context->handle, descriptor.handle, layout_a_, layout_b_, layout_c_,
                                                    layout_d_, preference, requested, results.data(), &returned),
@@ -338,7 +338,7 @@ Status MatmulPlan::launch(StreamContext *context, const MatmulPointers &pointers
   const Factor alpha = factor_of(spec_.scale_type, factors.alpha, factors.alpha_imaginary);
   const Factor beta = factor_of(spec_.scale_type, factors.beta, factors.beta_imaginary);
 
-  std::unique_lock<std::mutex> lock(context->launch);
+  std::unique_lock<std::mutex> lock(context->launch_lock());
   context->launching.store(true, std::memory_order_relaxed);
   if (chosen.workspace_bytes > context->workspace_bytes) status = reserve_workspace(context, chosen.workspace_bytes);
   if (spec_.outer_ndim == 0) {

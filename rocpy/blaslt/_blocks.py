@@ -53,7 +53,7 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     from rocpy.blaslt._scales import Packed
 
     if type(array).__name__ == "Weight":
-        return array.by_blocks() if are_blocks(array.scale) else along_k(matrix_of(array), name, options)
+        return array.by_blocks() if are_blocks(array.scale) else along_k(array.matrix(), name, options)
     if type(array).__name__ == "Packed" or not hasattr(array, "dtype"):
         return array
     right = name == "b"
@@ -81,18 +81,21 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     return Packed(pack(values, row.bits, name), row.name, right)
 
 
-def matrix_of(weight: Any) -> Any:
-    """Return the array that a Weight was made of, as b of a product."""
-    return weight.source if weight.layout == "kn" else weight.source.swapaxes(-1, -2)
-
-
-def of_weight(weight: Any) -> tuple[Any, Any]:
+def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
     """Return the source of a Weight with scales by blocks as the library reads it, and its scales, dense along K."""
-    scale = weight.scale if weight.layout == "kn" else weight.scale.swapaxes(-1, -2)
+    turned = weight.layout == "nk"
+    scale = weight.scale.swapaxes(-1, -2) if turned else weight.scale
     if len(scale.shape) != 2:
         raise InvalidProblemError(f"scale: shape {tuple(weight.scale.shape)}; that of a Weight has two axes, as w has")
-    b = _repacked(along_k(matrix_of(weight), "b", Options()), scale.shape[0] * BLOCK)
+    b = _repacked(along_k(source.swapaxes(-1, -2) if turned else source, "b", Options()), scale.shape[0] * BLOCK)
     return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def copied(b: Any) -> Any:
+    """Return a copy of a right operand that lies along K."""
+    if type(b).__name__ == "Packed":
+        return type(b)(contiguous(b.memory), b.dtype, b.right)
+    return contiguous(b.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[Any, Any]:

@@ -285,15 +285,20 @@ def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Probl
     from rocpy.epilogues._evaluate import is_number
 
     numbers = {name: value for name, value in inputs.items() if is_number(value)}
-    plain = tuple((name, value.item() if hasattr(value, "item") else value) for name, value in numbers.items())
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in numbers.items()}
     arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in numbers}
-    return bind(with_values(epilogue.expression, plain), problem, arrays), numbers
+    return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers
+
+
+def keys_of(numbers: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+    """Return numbers by name as a key of a cache: 1, 1.0 and True are three of them, and -0.0 is not 0.0."""
+    return tuple((name, type(value), repr(value), value) for name, value in numbers.items())
 
 
 @functools.lru_cache(maxsize=512)
-def with_values(expression: Expression, numbers: tuple[tuple[str, Any], ...]) -> Expression:
+def with_values(expression: Expression, numbers: tuple[tuple[Any, ...], ...]) -> Expression:
     """Return an expression with numbers in the place of inputs."""
-    return expression.with_values(dict(numbers))
+    return expression.with_values({name: value for name, _, _, value in numbers})
 
 
 def problem_of(bound: Bound) -> Problem:

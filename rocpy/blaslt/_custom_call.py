@@ -92,7 +92,7 @@ def _signature(x: Any) -> Any:
     if x is None:
         return None
     if isinstance(x, (bool, int, float)):
-        return type(x), x
+        return type(x), repr(x)  # 0.0 and -0.0 are equal, and two epilogues
     if type(x).__name__ == "Weight":
         return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
     try:

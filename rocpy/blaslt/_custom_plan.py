@@ -27,6 +27,7 @@ class CustomMatmul(Matmul):
     __slots__ = (
         "_closed", "_places", "_plain", "_problem", "_ways", "absent", "alpha", "beta", "bound", "chosen_options",
         "epilogue", "given_stream", "inputs", "numbers", "operands", "settings",
+        "weight_bias",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,8 @@ class CustomMatmul(Matmul):
         self.alpha, self.beta, self.given_stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
         self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
+        #: Whether the function's bias is the one that the Weight carries.
+        self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
         _custom.check_tensors(self.inputs)
         self.operands = {"a": a, "b": b, "c": c}
         self._ways: dict[str, Way] = {}
@@ -169,6 +172,8 @@ class CustomMatmul(Matmul):
         self._check_open()
         if self.operands["a"] is None:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
+        if self.weight_bias and self.operands["b"].bias is not self.inputs["bias"]:
+            self.reset_operands(b=self.operands["b"])  # it was refreshed
         if not self._ways:
             self.plan()
         outs = _custom.check_out(out, self.bound)
@@ -213,7 +218,10 @@ class CustomMatmul(Matmul):
         self.alpha = self.alpha if alpha is None else alpha
         self.beta = self.beta if beta is None else beta
         try:
-            self.inputs = self.epilogue.complete({**self.inputs, **(epilogue_inputs or {})})
+            given = dict(epilogue_inputs or {})
+            if self.weight_bias and b is not None and "bias" not in given and getattr(b, "bias", None) is not None:
+                given["bias"] = b.bias  # of the new Weight
+            self.inputs = self.epilogue.complete({**self.inputs, **given})
             _custom.check_tensors(self.inputs)
             old, numbers = self.problem, self.numbers
             self._bind(old.dtype)

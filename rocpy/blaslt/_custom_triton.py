@@ -155,7 +155,7 @@ class TritonProduct:
     def operands(self, a: Any, b: Any, options: Any) -> tuple[dict[str, Placed], str]:
         """Return a and b as the kernel reads them, and the letters of their layouts."""
         if type(b).__name__ == "Weight":
-            b = b.source if b.layout == "kn" else b.source.swapaxes(-1, -2)
+            b = b.matrix()
         refuse_host_operands(a, options)
         found, letters = {}, ""
         for name, array in (("a", a), ("b", b)):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt._blocks import are_blocks, dequantized, matrix_of, of_weight
+from rocpy.blaslt._blocks import dequantized
 from rocpy.blaslt._framework import Framework, framework_of, values
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import SCALES, assign
@@ -101,7 +101,7 @@ class Unfused:
         made = {name: self.operands[name] for name in ("a", "b", "c", "bias")}
         recipe = self.recipe
         if type(made["b"]).__name__ == "Weight" and (recipe.operands or not recipe.scaled):
-            made["b"] = _matrix_of(made["b"])  # a Weight would bring its scale along
+            made["b"] = made["b"].matrix()  # a Weight would bring its scale along
         if recipe.blocks:
             scales = self._scales()
             for name in ("a", "b"):
@@ -158,7 +158,7 @@ class Unfused:
             found = dict(zip(SCALES, given, strict=False))
         b = self.operands["b"]
         if found["scale_b"] is None and type(b).__name__ == "Weight":
-            found["scale_b"] = b.scale
+            found["scale_b"] = b.factors
         return found
 
     def _scaled_c(self, c: Any, like: Any) -> Any:
@@ -264,7 +264,7 @@ class Unfused:
             name = "a" if self.row.gradient == "bgrada" else "b"
             operand = self.operands[name]
             if type(operand).__name__ == "Weight":
-                operand = _matrix_of(operand)
+                operand = operand.matrix()
             wide = framework.wide(operand, self.work, y)
             vector = len(wide.shape) == 1
             sums = framework.sum(wide, -1 if name == "a" or vector else -2)
@@ -330,11 +330,6 @@ _SLOPES: dict[str, Callable[[Framework, Any], Any]] = {
     "dgelu_erf": _gelu_erf_slope,
     "dsilu": _silu_slope,
 }
-
-
-def _matrix_of(weight: Any) -> Any:
-    """Return a Weight's array as (K, N), with scales by blocks as products take it."""
-    return of_weight(weight)[0] if are_blocks(weight.scale) else matrix_of(weight)
 
 
 def _buffer(array: np.ndarray[Any, Any]) -> Buffer:
@@ -407,6 +402,8 @@ class UnfusedPlan:
         #: How it is done and why, in a sentence.
         self.text = why(problem, recipe)
         native = self.product.native_operands()
+        # Made of the user's operands, which may have changed at the next execution.
+        self.made = [name for name, value in native.items() if value is not None and value is not operands[name]]
         a, b = native.pop("a"), native.pop("b")
         self.native = Matmul(a, b, **native, **self.product.native_arguments(), options=strict(options), stream=stream)
 
@@ -417,6 +414,11 @@ class UnfusedPlan:
     def execute(self, rank: int, stream: Any, settle: Callable[[], None]) -> Any:
         """Return the result, or a pair of it and what goes beside it."""
         chosen = next(one for one in self.native.algorithms if one.rank == rank)
+        if self.made:
+            if stream is not None:
+                settle()
+            native = self.product.native_operands()
+            self.native.reset_operands(**{name: native[name] for name in self.made})
         base = self.native.execute(algorithm=chosen, stream=stream)
         if stream is not None:
             settle()

@@ -17,11 +17,12 @@ from rocpy.blaslt._group_plans cimport (
     GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, measuring, next_run, plan_run, read_group_scales,
 )
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
-    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, place_of, plan_cache, refuse_capture, release_context, settle,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
+    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, place_of, plan_cache, refuse_capture, refuse_captured,
+    release_context, settle,
 )
 from rocpy.blaslt._scales cimport Scales
-from rocpy.runtime.stream cimport hold
+from rocpy.runtime.stream cimport capture_of, hold
 
 from rocpy import platform
 from rocpy.blaslt import _choice
@@ -76,10 +77,12 @@ cdef object allocate(Operand *made, const Operand *like, int32_t type, int ndim,
 cdef int finish(Status status, hipStream_t c_stream, int device, int after, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
     cdef int code
-    if not status.ok():
+    if not status.ok() and after != after_capture:
         settle(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
-    if after == after_wait:
+    if after == after_capture:
+        capture_of(c_stream, device).objects.append(held)
+    elif after == after_wait:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
             with nogil:
                 code = table.hipStreamSynchronize(c_stream)
@@ -99,6 +102,14 @@ cdef bint is_staged(object array) except? -1:
 
 # As many boundaries as groups can have whose results are indexed with 32 bits.
 cdef int64_t _MOST_OFFSETS = 2**31
+
+
+cdef bint on_device(object offsets) except -1:
+    cdef Operand seen
+    if type(offsets) is list or type(offsets) is tuple:
+        return False
+    _operand.parse(offsets, "offsets", &seen)
+    return seen.device_type != _CPU
 
 
 cdef int read_offsets(object offsets, int64_t groups, vector[int64_t] *out) except -1:
@@ -198,6 +209,7 @@ cdef object packed(object run, object a, object b, object offsets, object groups
         _groups.refuse_sequence(name, value)
     cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
     if is_staged(a):
+        refuse_captured(stream, "operands in CPU memory are copied to the device", "move them there")
         return _groups.staged(run, a, b, bias, out, _options.resolve_options(options), dict(
             offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
             options=options, stream=stream))
@@ -215,6 +227,9 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     cdef int a_ndim = whole.a.ndim, b_ndim = whole.b.ndim, axis, result_ndim = 2
     cdef int64_t result_shape[3]
     cdef vector[int64_t] starts
+    cdef hipStream_t c_stream = NULL
+    cdef int device = 0
+    cdef int after = place_of(&whole.a, stream, &device, &c_stream)
     if groups is not None:
         count = _groups.count_of(groups)
     if a_ndim == 2 and b_ndim == 3:
@@ -233,6 +248,8 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     if product.ragged != Ragged.k:
         _groups.check_count(count, whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0])
         count = whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0]
+    if after == after_capture and on_device(offsets):
+        refuse_capture(after, "offsets on a device are read back", "pass them as a list, or in CPU memory")
     read_boundaries(offsets, count, total, &starts)
     count = <int64_t>starts.size() - 1
     if product.ragged == Ragged.k:
@@ -262,10 +279,6 @@ cdef object packed(object run, object a, object b, object offsets, object groups
         one_matrix(&one.out, 0)
     elif one.out.ndim == 2 and product.ragged == Ragged.m:
         one.out.shape[0] = shared
-    cdef hipStream_t c_stream = NULL
-    cdef int device = 0
-    cdef int after = place_of(&whole.a, stream, &device, &c_stream)
-    refuse_capture(after, "grouped_matmul copies and chooses as it goes", "use rocpy.matmul for each group")
     if scale_a is not None or scale_b is not None:
         for axis in range(count):
             longest = max(longest, starts[<size_t>axis + 1] - starts[<size_t>axis])
@@ -292,6 +305,8 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     if found.copies or explained is not None:
         pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
             epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
+    if found.copies and explained is None:
+        refuse_capture(after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
     if found.copies >> 7:  # _fallback.UNFUSED_BIT
         return pieces.one_by_one(Settle(<size_t>c_stream)) if explained is None else explained.extend(pieces.explained())
     if found.copies and explained is not None:
@@ -373,12 +388,13 @@ cdef object packed(object run, object a, object b, object offsets, object groups
                     pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
                         epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
                 problem = pieces.problem(model, at_run.extent, at_run.count)
-                if measuring():
+                if after != after_capture and measuring():
                     pieces.measure(problem, resolved, at_run.first, at_run.count)
                 ready = plan_run(&product, &at_run, problem, resolved, context, 1)
                 keep(&key, &at_run, ready)
         except BaseException:
-            settle(c_stream)  # some groups may be queued, and their operands are about to go
+            if after != after_capture:
+                settle(c_stream)  # some groups may be queued, and their operands are about to go
             raise
         finally:
             release_context(context)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -153,6 +154,21 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         ) from None
 
 
+def snapshot(array: Any) -> Any:
+    """Return a copy of an array, lying as it does where its framework can; one that cannot change is itself."""
+    return np.array(array, order="K", copy=True) if isinstance(array, np.ndarray) else contiguous(array)
+
+
+def checksum(array: Any) -> int:
+    """Return a number that changes with an array's values."""
+    if array is None or not hasattr(array, "shape"):
+        return 0
+    from rocpy.blaslt._framework import values
+
+    seen = np.ascontiguousarray(values(array))
+    return zlib.crc32(seen.view(np.uint8).data if seen.size else b"")
+
+
 def copy_of(array: Any, name: str, problem: Problem) -> Any:
     """Return a copy of an operand that the library can take in the place of the one given."""
     if name != "c":
@@ -240,14 +256,7 @@ def unpacked(weight: Any, bias: Any) -> Any:
     shape = tuple(getattr(bias, "shape", ()))
     if not weight.packed or len(shape) < 2 or shape[-1] != 1:
         return weight
-    if weight.layout == "kn":
-        return weight.source
-    if not hasattr(weight.source, "swapaxes"):
-        raise UnsupportedError(
-            f"b: a Weight of a {type(weight.source).__name__} with layout='nk' and a bias of shape {shape}, one per "
-            "row: that needs its transposed source; make the Weight of a numpy or torch array"
-        )
-    return weight.source.swapaxes(-1, -2)
+    return weight.matrix()
 
 
 def turned_rows(array: Any) -> Any:
@@ -297,7 +306,7 @@ def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any, dtype: s
         made.copy_from(sums)
         return made
     if type(b).__name__ == "Weight":
-        b = b.source if b.layout == "kn" else b.source.swapaxes(-1, -2)
+        b = b.matrix()
     summed = a if name == "bgrada" else b
     if len(summed.shape) == 1:
         return run(summed, ones_like(summed, (summed.shape[0], 1)), dtype=dtype)

@@ -14,7 +14,7 @@ from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_s
 from rocpy.blaslt._group_plans cimport add_settings, find
 from rocpy.blaslt._grouped cimport allocate, chosen_epilogue, finish, is_staged, packed
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, borrow_context, place_of, refuse_capture, refuse_captured, release_context,
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, after_capture, borrow_context, place_of, refuse_capture, release_context,
     scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
 from rocpy.blaslt._scales cimport Scales, read_scales
@@ -93,7 +93,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     Notes
     -----
     Stream: as for :func:`rocpy.matmul`. Groups of equal size that follow each other are one strided batch. hipBLASLt's own grouped product
-    is a C++ class that changes between releases; it is not used.
+    is a C++ class that changes between releases; it is not used. A captured stream's graph has the groups that the ``offsets`` told then.
 
     References
     ----------
@@ -112,7 +112,6 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     >>> [d.shape for d in rocpy.grouped_matmul([np.ones((2, 3)), np.ones((1, 4))], [np.ones((3, 5)), np.ones((4, 2))])]
     [(2, 5), (1, 2)]
     """
-    refuse_captured(stream, "grouped_matmul copies and chooses as it goes", "use rocpy.matmul for each group")
     try:
         if offsets is None:
             return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)
@@ -168,7 +167,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     cdef StreamContext *context = NULL
     cdef Status status
     cdef list results = [None] * count, held = [], later = []
-    cdef object left, right, vector_, target, kept, result, beside
+    cdef object left, right, vector_, target, kept, result, beside, live
     products.reserve(<size_t>count)
     for g in range(count):
         left, right, vector_, target = lefts[g], rights[g], biases[g], outs[g]
@@ -186,7 +185,6 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             begun = True
             memcpy(&first, &operands.a, sizeof(Operand))
             after = place_of(&first, stream, &device, &c_stream)
-            refuse_capture(after, "grouped_matmul copies and chooses as it goes", "use rocpy.matmul for each group")
         elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
         scales = None if given is None else read_scales(given, &operands.a, &operands.b, device)
@@ -196,8 +194,9 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
         describe(&key, &operands)
         if scales is not None:
             describe_scales(&key, scales)
-        call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream, scales, 1, ((left, right, None, vector_, None, None), dict(
-            alpha=alpha, epilogue=epilogue, clamp=clamp, dtype=dtype, stream=stream, **_policy.scale_arguments(right, given))))
+        live = None if after == after_capture else ((left, right, None, vector_, None, None), dict(
+            alpha=alpha, epilogue=epilogue, clamp=clamp, dtype=dtype, stream=stream, **_policy.scale_arguments(right, given)))
+        call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream, scales, 1, live)
         found = call.get()
         if found.copies or found.turned:
             later.append(g)
@@ -215,7 +214,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, left)
             product.pointers.aux = extra.data
         results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
-        held.append((kept, left, right, vector_, scales, result, beside))
+        held.append((kept, left, right, vector_, scales, result, beside, (<Weight>right).block if type(right) is Weight else None))
         if found.plan == NULL:
             continue
         product.pointers.a = operands.b.data if found.swapped else operands.a.data
@@ -227,6 +226,8 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             product.pointers.scales[<int>_SCALE_B] = scales.pointers[<int>_SCALE_A if found.swapped else <int>_SCALE_B]
         product.call = call
         products.push_back(product)
+    if later and begun:
+        refuse_capture(after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if products.size():
         with nogil:
             status = borrow_context(device, c_stream, &context)

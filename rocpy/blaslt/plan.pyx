@@ -46,15 +46,18 @@ cdef class Matmul(Planned):
         self.epilogue = epilogue_index(epilogue)
         row = EPILOGUES[EPILOGUE_NAMES[self.epilogue]]
         self.extra_name = row.outputs[0] if row.outputs else None
-        if bias is None and type(b) is Weight and row.bias:
-            bias = (<Weight>b).bias
+        if type(b) is Weight:
+            self.weight = <Weight>b
+            self.weight.current()
+            self.reads = self.weight.reads
+        if bias is None and self.weight is not None and row.bias:
+            bias = self.weight.bias
             self.weight_bias = bias is not None
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
         cdef tuple scales = _policy.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
-        if bias is not None and type(b) is Weight:
-            (<Weight>b).current()
+        if bias is not None and self.weight is not None:
             b = _policy.unpacked(b, bias)
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
@@ -129,9 +132,8 @@ cdef class Matmul(Planned):
         cdef size_t chosen = 0
         cdef Operands operands
         cdef Operand target
-        cdef Weight weight
         cdef Operands *used = &self.operands
-        cdef tuple held = self.held
+        cdef tuple held
         cdef int device = 0
         cdef int after
         cdef bint direct = False
@@ -139,11 +141,12 @@ cdef class Matmul(Planned):
         cdef object result, block = None
         self.enter()
         try:
-            if self.operands.packed:
-                weight = <Weight>self.given["b"]
-                weight.current()
-                self.operands.b = weight.operand
-                block = weight.block
+            if self.weight is not None:
+                self.weight.current()
+                if self.weight.reads != self.reads:
+                    self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
+                block = self.weight.block if self.operands.packed else None
+            held = self.held
             if self.found is None:
                 self.make_plan(first_algorithms)
             chosen = self.chosen
@@ -213,52 +216,66 @@ cdef class Matmul(Planned):
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
                        scale_c=None, scale_d=None):
+        self.enter(resetting=True)
+        try:
+            changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
+            self.take_operands(changes, alpha, beta, (scale_a, scale_b, scale_c, scale_d))
+        finally:
+            self.busy = False
+
+    cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales) except -1:
+        """Put other operands, factors and scales in the place of those before; what is refused changes nothing."""
         cdef Operands fresh
         cdef Scales scales = self.scales
         cdef MatmulFactors factors = self.factors
-        self.enter(resetting=True)
-        try:
-            given = dict(self.given)
-            changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
-            if type(b) is Weight and self.weight_bias and bias is None and (<Weight>b).bias is not None:
-                changes["bias"] = (<Weight>b).bias
-            elif type(b) is Weight:
-                changes["b"] = _policy.unpacked(b, self.given["bias"] if bias is None else bias)
-            if self.released:
-                _reset.check_all(self.problem, changes)
-            if "aux" in changes:
-                changes["aux"] = sole_aux(changes["aux"])
-            if type(b) is Weight and scale_b is None:
-                scale_b = (<Weight>b).factors
-            values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
-            if values is not None:
-                changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
-            if self.prototype is not None:
-                changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
-                values = _staging.upload_scales(values)
-            _reset.check_names(self.problem, given, changes)
-            given.update(changes)
-            held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
-            operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
-                        "aux": info(&fresh.aux)}
-            problem = self.problem
-            if values is not None and values is not self.scale_values or scales is not None and ("a" in changes or "b" in changes):
-                scales = self.read(values, &fresh)
-                _reset.check_scales(self.scales.problem, scales.problem)
-            if _reset.check(problem, operands, changes, self.options.dynamic):
-                problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
-            reset_factors(&factors, alpha, beta, given["c"], fresh.a.type)
-            if problem is not self.problem:
-                self.change_problem(problem)
-            self.factors, self.scales, self.scale_values = factors, scales, values
-            self.released = False
-            memcpy(&self.operands, &fresh, sizeof(Operands))
-            self.given, self.held = given, held
-            self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
-            if self.unfused is not None:
-                self.unfused.reset(given, self.scalars(), _policy.scale_arguments(given["b"], values))
-        finally:
-            self.busy = False
+        cdef Weight weight = self.weight
+        cdef object scale_a, scale_b, scale_c, scale_d
+        given = dict(self.given)
+        scale_a, scale_b, scale_c, scale_d = new_scales
+        if "b" in changes:
+            b = changes["b"]
+            weight = <Weight>b if type(b) is Weight else None
+        if "b" in changes and weight is not None:
+            weight.current()
+            if self.weight_bias and "bias" not in changes and weight.bias is not None:
+                changes["bias"] = weight.bias
+            else:
+                changes["b"] = _policy.unpacked(weight, changes.get("bias", self.given["bias"]))
+            if scale_b is None:
+                scale_b = weight.factors
+        if self.released:
+            _reset.check_all(self.problem, changes)
+        if "aux" in changes:
+            changes["aux"] = sole_aux(changes["aux"])
+        values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
+        if values is not None:
+            changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
+        if self.prototype is not None:
+            changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
+            values = _staging.upload_scales(values)
+        _reset.check_names(self.problem, given, changes)
+        given.update(changes)
+        held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
+        operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
+                    "aux": info(&fresh.aux)}
+        problem = self.problem
+        if values is not None and values is not self.scale_values or scales is not None and ("a" in changes or "b" in changes):
+            scales = self.read(values, &fresh)
+            _reset.check_scales(self.scales.problem, scales.problem)
+        if _reset.check(problem, operands, changes, self.options.dynamic):
+            problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
+        reset_factors(&factors, alpha, beta, given["c"], fresh.a.type)
+        if problem is not self.problem:
+            self.change_problem(problem)
+        self.factors, self.scales, self.scale_values = factors, scales, values
+        self.released = False
+        memcpy(&self.operands, &fresh, sizeof(Operands))
+        self.given, self.held = given, held
+        self.weight, self.reads = weight, 0 if weight is None else weight.reads
+        self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
+        if self.unfused is not None:
+            self.unfused.reset(given, self.scalars(), _policy.scale_arguments(given["b"], values))
+        return 0
 
     def release_operands(self):
         """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
@@ -266,7 +283,7 @@ cdef class Matmul(Planned):
         self.released = True
         self.held = ()
         self.given = dict.fromkeys(self.given)
-        self.owner = None
+        self.owner = self.weight = None
         if self.unfused is not None:
             self.unfused.release()
         self.busy = False
@@ -279,7 +296,7 @@ cdef class Matmul(Planned):
         self.call.reset()
         self.held = ()
         self.given = {}
-        self.owner = None
+        self.owner = self.weight = None
         self.kept = {}
         self.found = self.unfused = None
 

@@ -172,7 +172,7 @@ def _memory_told(function: _Function) -> _Function:
     return wrapped  # type: ignore[return-value]
 
 
-def _library(x: Any, name: str) -> Any:
+def library_of(x: Any, name: str) -> Any:
     if isinstance(x, np.ndarray):
         return _Numpy()
     torch = sys.modules.get("torch")
@@ -219,6 +219,26 @@ def _round(library: Any, x: Any, kind: _Format) -> Any:
 
 
 @_memory_told
+def narrowed(x: Any, dtype: str) -> Any:
+    """Return an array rounded to a narrow float with no scale: to nearest even; the excess saturates, NaN is 0.
+
+    torch packs two of ``float4_e2m1fn`` along the last axis to a byte.
+    """
+    library = library_of(x, "x")
+    row = dtypes.lookup(dtype)
+    library.check(row, x.shape[-1])
+    wide = library.cast(x, "float64")
+    return library.narrow(_round(library, library.where(wide == wide, wide, 0.0), _FORMATS[row.name]), row)
+
+
+@_memory_told
+def widened(values: Any) -> Any:
+    """Return the numbers of a narrow array in float32; torch's of four bits are unpacked along the last axis."""
+    library = library_of(values, "values")
+    return library.cast(library.wide(values), "float32")
+
+
+@_memory_told
 def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
     """Return an array in an MX format: narrow values, and one power of two for each 32 neighbours along an axis.
 
@@ -260,7 +280,7 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[A
     >>> values.shape, scales.shape, scales.astype(np.float32)
     ((64,), (2,), array([0.5, 0.5], dtype=float32))
     """
-    library = _library(x, "x")
+    library = library_of(x, "x")
     row = _target(dtype, _MX)
     _of_type(x, "x", _SOURCES)
     axis = _axis(axis, x.ndim)
@@ -326,7 +346,7 @@ def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = 
     >>> rocpy.dequantize_mx(values, scales)
     array([ 0.3125, -7.    , 96.    ,  0.    ], dtype=float32)
     """
-    library = _library(values, "values")
+    library = library_of(values, "values")
     _same_library(library, scales)
     _of_type(values, "values", _MX)
     _of_type(scales, "scales", ("float8_e8m0fnu", "uint8"))
@@ -389,7 +409,7 @@ def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> t
     >>> values.tolist(), scales.ravel().tolist()
     ([[64, -127], [0, 127]], [0.015748031437397003, 2.0])
     """
-    library = _library(x, "x")
+    library = library_of(x, "x")
     row = _target(dtype, _SCALED)
     _of_type(x, "x", _SOURCES)
     library.check(row, 0)
@@ -440,7 +460,7 @@ def dequantize(values: Any, scales: Any, dtype: Any = "float32") -> Any:
     >>> rocpy.dequantize(values, scales)
     array([ 0.96428573, -3.        ,  0.10044643], dtype=float32)
     """
-    library = _library(values, "values")
+    library = library_of(values, "values")
     _same_library(library, scales)
     _of_type(values, "values", _SCALED)
     _of_type(scales, "scales", ("float32", "float64"))
@@ -453,5 +473,5 @@ def dequantize(values: Any, scales: Any, dtype: Any = "float32") -> Any:
 
 
 def _same_library(library: Any, scales: Any) -> None:
-    if type(_library(scales, "scales")) is not type(library):
+    if type(library_of(scales, "scales")) is not type(library):
         raise InvalidOperandError("values and scales are of different frameworks; convert one")

@@ -10,7 +10,8 @@ cdef class Block:
 
 cdef class Weight:
     cdef readonly object source
-    cdef readonly object bias
+    cdef readonly object bias  # as it was read: a copy where nothing tells that it has changed
+    cdef object origin  # the bias as it was given
     cdef readonly object scale
     cdef readonly object factors  # the scale as products take it
     cdef readonly str layout
@@ -18,6 +19,9 @@ cdef class Weight:
     cdef Operand operand
     cdef object kept  # owns the memory of operand when it is not ours
     cdef object version
+    cdef long reads  # how often the source was read
+    cdef object plain  # a copy of a source that nothing tells the changes of, beside the packed memory; else None
+    cdef object checksum  # of such sources, in debug mode
     cdef object prepared  # with scales by blocks and not packed: what products take
     cdef Block block  # what it is packed in, or None
     cdef int device
@@ -25,4 +29,5 @@ cdef class Weight:
 
     cdef int current(self) except -1
     cdef int load(self) except -1
+    cdef int load_source(self) except -1
     cdef int load_blocks(self) except -1

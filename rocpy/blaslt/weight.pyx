@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 
+from rocpy import platform as _platform
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _policy
@@ -132,10 +133,32 @@ cdef bint is_packable(const Operand *view) except? -1:
     return found
 
 
+cdef object version_of(object array):
+    """Return the version counter of a torch tensor; None for other arrays, and for tensors of inference mode, which have none."""
+    try:
+        return getattr(array, "_version", None)
+    except RuntimeError:
+        return None
+
+
 cdef object versions_of(Weight weight):
-    """Return torch's version counters of what a weight is read from, None for other arrays."""
-    cdef object own = getattr(weight.source, "_version", None)
-    return own if own is None else (own, getattr(weight.scale, "_version", None))
+    """Return the version counters of what a weight is read from, None for arrays without."""
+    cdef object own = version_of(weight.source)
+    return own if own is None else (own, version_of(weight.scale))
+
+
+cdef object kept_copy(object array):
+    """Return what stands for an array from now on: a copy, unless it tells by a version counter that it changes. Numbers are themselves."""
+    if isinstance(array, np.generic) or not hasattr(array, "shape") or version_of(array) is not None:
+        return array
+    return _policy.snapshot(array)
+
+
+cdef object checksum_of(Weight weight):
+    """Return a number that tells whether arrays without a version counter have changed; None where nobody asks."""
+    if _platform.environment("ROCPY_DEBUG") != "1":
+        return None
+    return tuple([_policy.checksum(x) for x in (weight.source, weight.origin, weight.scale) if version_of(x) is None])
 
 
 cdef class Block:
@@ -173,8 +196,8 @@ cdef class Weight:
     Notes
     -----
     A torch tensor that changes is noticed by its version counter and packed again; scales by blocks are packed with it. Other arrays are
-    copied here; after changing one, call :meth:`refresh`. A product that is composed because the library lacks its types, as MX formats
-    before ROCm 7, reads the source itself. Pickles as the arrays themselves.
+    copied here, beside the packed memory; after changing one, call :meth:`refresh`. With ``ROCPY_DEBUG=1`` a product warns where that was
+    forgotten. Pickles as the arrays themselves.
 
     References
     ----------
@@ -199,7 +222,7 @@ cdef class Weight:
         _core.ensure()
         self.layout = layout
         self.source = w
-        self.bias = bias
+        self.origin = bias
         self.scale = scale
         self.load()
         cdef Operand b
@@ -241,7 +264,7 @@ cdef class Weight:
         cdef bint packs = False, ours = False
         cdef int device
         cdef object version = versions_of(self), kept, b, scales
-        b, scales = _blocks.of_weight(self)
+        b, scales = _blocks.of_weight(self, self.source)
         if _staging.needed(b):
             b = _staging.upload(b, "b", blocks=True)
             ours = True
@@ -274,13 +297,13 @@ cdef class Weight:
             view.data = packed
             view.strides[0], view.strides[1] = n, 1
             kept = b = None
-        elif version is None and not ours and isinstance(b, np.ndarray):
-            # Nothing would tell that the source has changed. What is packed along K, four or six bits, is a copy already.
-            b = _policy.contiguous(b.swapaxes(-1, -2)).swapaxes(-1, -2)
-            kept = _operand.parse(b, "w", &view)
+        elif version is None and not ours:
+            b = _blocks.copied(b)  # nothing would tell that the source has changed
+            kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
         self.packed = packs
         self.kept = (kept, b)
         self.prepared, self.factors = b, scales
+        self.plain = kept_copy(self.source) if packs else None
         self.version = version
         memcpy(&self.operand, &view, sizeof(Operand))
         return 0
@@ -290,10 +313,35 @@ cdef class Weight:
         self.current()
         return self if self.packed else self.prepared
 
+    def matrix(self):
+        """Return the weight as an array of shape (K, N), as it was when it was read; for products that are composed."""
+        cdef object array = self.source if self.plain is None else self.plain
+        if self.prepared is not None:
+            return self.prepared
+        if self.packed and _blocks.are_blocks(self.scale):
+            return _blocks.of_weight(self, array)[0]
+        if self.layout == "kn":
+            return array
+        if not hasattr(array, "swapaxes"):
+            raise UnsupportedError(
+                f"b: a Weight of a {type(array).__name__} with layout='nk', in a product that reads its transposed source (one with a bias per "
+                "row, or composed); make the Weight of a numpy or torch array")
+        return array.swapaxes(-1, -2)
+
     cdef int load(self) except -1:
-        """Read the source: pack it where the platform packs, else take its memory or a copy of it."""
+        """Read the source, the bias and the scale."""
         if _blocks.are_blocks(self.scale):
-            return self.load_blocks()
+            self.load_blocks()
+        else:
+            self.load_source()
+            self.factors = kept_copy(self.scale)
+        self.bias = kept_copy(self.origin)
+        self.reads += 1
+        self.checksum = checksum_of(self)
+        return 0
+
+    cdef int load_source(self) except -1:
+        """Read a source without scales by blocks: pack it where the platform packs, else take its memory or a copy of it."""
         cdef Operand view
         cdef StreamContext *context = NULL
         cdef hipStream_t stream = NULL
@@ -344,7 +392,7 @@ cdef class Weight:
             kept = None
         self.packed = packs
         self.kept = kept
-        self.factors = self.scale
+        self.plain = None if version is not None else (kept_copy(self.source) if packs or ours else source)
         self.version = version
         memcpy(&self.operand, &view, sizeof(Operand))
         return 0
@@ -355,6 +403,10 @@ cdef class Weight:
             raise ClosedError("w: this Weight was closed")
         if self.version is not None and versions_of(self) != self.version:
             self.load()
+        elif self.checksum is not None and self.checksum != checksum_of(self):
+            warnings.warn(
+                "w: the array that a Weight was made of has changed since, and carries no version counter: products read the copy that was made "
+                "then; call its refresh()", RocpyWarning, stacklevel=2)
         return 0
 
     def refresh(self):
@@ -387,7 +439,7 @@ cdef class Weight:
     def close(self):
         """Free the packed copy. Closing twice is harmless; using the weight afterwards raises ClosedError."""
         self.operand.ndim = 0
-        self.kept = self.prepared = None
+        self.kept = self.prepared = self.plain = None
         self.block = None
 
     def __enter__(self):
@@ -397,7 +449,7 @@ cdef class Weight:
         self.close()
 
     def __reduce__(self):
-        return (_rebuild, (self.source, self.bias, self.layout, self.scale))
+        return (_rebuild, (self.source, self.origin, self.layout, self.scale))
 
     def __repr__(self):
         if self.operand.ndim == 0:

@@ -2,6 +2,7 @@
 """Products captured into graphs: what a launch computes, what it keeps alive, and what is refused."""
 
 import gc
+import itertools
 import weakref
 
 import numpy as np
@@ -140,7 +141,9 @@ def test_what_cannot_be_captured_is_refused_before_it_spoils_the_capture(stream)
     refused = {
         "a copied operand": lambda: rocpy.matmul(np.ones((8, 8), np.float32)[::2, ::2], b, stream=stream),
         "another dtype of out": lambda: rocpy.matmul(a, b, out=np.zeros((4, 4)), stream=stream),
-        "groups": lambda: rocpy.grouped_matmul([a], [b], stream=stream),
+        "groups that are copied": lambda: rocpy.grouped_matmul(
+            [a, np.ones((8, 8), np.float32)[::2, ::2]], [b], stream=stream
+        ),
     }
     with stream.capture() as graph:
         d = rocpy.matmul(a, b, stream=stream)
@@ -206,3 +209,56 @@ def test_memory_may_be_given_out_while_a_stream_is_captured(stream):
     stream.synchronize()
     assert (values.to_numpy() == 3).all()
     values.close()
+
+
+# ---- groups ----
+
+
+@pytest.mark.parametrize("form", ["lists", "rows", "columns", "sums"])
+def test_grouped_products(stream, form):
+    random = np.random.default_rng(5)
+    draw = lambda *shape: random.standard_normal(shape, np.float32)  # noqa: E731
+    offsets = np.array([0, 3, 3, 7, 12])
+    groups = list(itertools.pairwise(offsets.tolist()))
+    if form == "lists":
+        a, b = [draw(3, 5), draw(1, 8)], [draw(5, 4), draw(8, 6)]
+        wanted = lambda: [x @ y for x, y in zip(a, b, strict=True)]  # noqa: E731
+        given = {}
+    elif form == "rows":
+        a, b = draw(12, 5), draw(4, 5, 6)
+        wanted = lambda: [np.concatenate([a[i:j] @ b[g] for g, (i, j) in enumerate(groups)])]  # noqa: E731
+        given = {"offsets": offsets}
+    elif form == "columns":
+        a, b = draw(4, 6, 5), draw(5, 12)
+        wanted = lambda: [np.concatenate([a[g] @ b[:, i:j] for g, (i, j) in enumerate(groups)], axis=1)]  # noqa: E731
+        given = {"offsets": offsets}
+    else:
+        a, b = draw(6, 12), draw(12, 5)
+        wanted = lambda: [np.stack([a[:, i:j] @ b[i:j] for i, j in groups])]  # noqa: E731
+        given = {"offsets": offsets}
+    with stream.capture() as graph:
+        d = rocpy.grouped_matmul(a, b, stream=stream, **given)
+    offsets[:] = 0  # read when the graph was made
+    for times in (1, 2):
+        for left in a if form == "lists" else [a]:
+            np.multiply(left, times, out=left)
+        graph.launch()
+        stream.synchronize()
+        offsets[:] = [0, 3, 3, 7, 12]
+        for seen, expected in zip(d if form == "lists" else [d], wanted(), strict=True):
+            np.testing.assert_allclose(seen, expected, rtol=1e-4, atol=1e-5)
+    graph.close()
+
+
+def test_a_grouped_weight_that_is_packed_again_leaves_the_graph_its_memory(stream):
+    a, b = arrays(8, 64, 32)
+    weight = rocpy.Weight(b.copy())
+    with stream.capture() as graph:
+        results = rocpy.grouped_matmul([a, 2 * a], weight, stream=stream)
+    weight.source[:] = 0
+    weight.refresh()
+    weight.close()
+    graph.launch()
+    stream.synchronize()
+    for times, d in enumerate(results, 1):
+        np.testing.assert_allclose(d, times * a @ b, rtol=1e-4, atol=1e-4)

@@ -74,6 +74,8 @@ def test_a_conjugate_that_the_library_cannot_take_is_refused_where_copies_are(ru
 CAPTURED = """
 import numpy as np, rocpy
 a = np.ones((4, 3), np.float32)
+experts = rocpy.Buffer((1, 3, 5), "float32")
+experts.copy_from(np.ones((1, 3, 5), np.float32))
 on_device = [rocpy.Buffer(shape, "float32") for shape in ((4, 3), (3, 5), (4, 5))]
 with rocpy.Stream(nonblocking=True) as stream:
     with stream.capture() as graph:
@@ -84,13 +86,22 @@ with rocpy.Stream(nonblocking=True) as stream:
                 assert "captured into a graph" in str(error), error
             else:
                 raise SystemExit("operands in CPU memory were captured")
+        with rocpy.Buffer((2,), "int64") as offsets:
+            try:
+                rocpy.grouped_matmul(on_device[0], experts, offsets=offsets, stream=stream)
+            except rocpy.UnsupportedError as error:
+                assert "offsets on a device" in str(error), error
+            else:
+                raise SystemExit("offsets on a device were read back")
         rocpy.matmul(on_device[0], on_device[1], out=on_device[2], stream=stream)
+        groups = rocpy.grouped_matmul(on_device[0], experts, offsets=[1, 4], stream=stream)
     for value in (2, 3):
         for operand in on_device[:2]:
             operand.copy_from(np.full(operand.shape, value, np.float32))
         graph.launch()
         stream.synchronize()
         assert (on_device[2].to_numpy() == 3 * value**2).all()
+        assert (groups.to_numpy()[1:] == 3 * value).all()
     graph.close()
 """
 

@@ -112,12 +112,133 @@ def test_nvfp4(result, rng, torch):
     torch.testing.assert_close(d.double(), wide[0] @ wide[1].mT, rtol=step, atol=step * 10)
 
 
+# ---- results of 8 and 4 bits, quantized by blocks ----
+
+
+@pytest.mark.parametrize("order", ["row", "column"])
+def test_26_mxfp8_results_come_with_their_scales(order, rng):
+    a, b, scales, wanted = mxfp8(rng, 128, 256, 384)
+    a = a if order == "row" else np.asfortranarray(a)
+    d, aux = advanced.matmul(a, b, quantization_scales=scales, options={"block_scaling": True})
+    assert d.dtype == a.dtype
+    assert d.flags.c_contiguous == (order == "row")
+    assert aux["d_out_scale"].shape == (128 * 256 // 32,)
+    seen = helpers.apply_mxfp8_scale(d, aux["d_out_scale"])
+    lines = wanted if order == "row" else wanted.T
+    largest = np.abs(lines.reshape(-1, 32)).max(1).repeat(32).reshape(lines.shape)
+    # A step of e4m3 in the block's uppermost octave, and the excess over 448 that its scale leaves.
+    assert (np.abs(seen - wanted) <= (largest if order == "row" else largest.T) * 0.13).all()
+
+
+def test_27_mxfp8_results_are_chained(rng):
+    powers = np.exp2(np.arange(256) % 5 - 2)
+    a, b = np.eye(256).astype(ml_dtypes.float8_e4m3fn), np.diag(powers).astype(ml_dtypes.float8_e4m3fn).T
+    scales = {"a": helpers.create_mxfp8_scale(a, 0), "b": helpers.create_mxfp8_scale(b, 0)}
+    with advanced.Matmul(a, b, quantization_scales=scales, options={"block_scaling": True}) as mm:
+        mm.plan()
+        for times in range(1, 5):
+            d, aux = mm.execute()
+            mm.reset_operands(a=d, quantization_scales={"a": aux["d_out_scale"]})
+            np.testing.assert_array_equal(helpers.apply_mxfp8_scale(d, aux["d_out_scale"]), np.diag(powers**times))
+
+
+@pytest.mark.torch
+def test_35_nvfp4_results_come_with_their_scales(rng, torch):
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this torch has no float4")
+    x, y = (torch.from_numpy(rng.uniform(-4, 4, shape).astype(np.float32)) for shape in ((128, 192), (192, 256)))
+    a, b = helpers.quantize_to_fp4(x, axis=-1), helpers.quantize_to_fp4(y, axis=-2)
+    ones = [torch.ones(lines * 12).to(torch.float8_e4m3fn) for lines in (128, 256)]
+    d, aux = advanced.matmul(
+        a, b, quantization_scales=dict(zip("ab", ones, strict=True)), options={"block_scaling": True}
+    )
+    assert d.dtype == a.dtype
+    assert tuple(d.shape) == (128, 128)
+    seen = helpers.unpack_fp4(d, -1) * helpers.expand_block_scale(aux["d_out_scale"], (128, 256), NVFP4, axis=-1)
+    wanted = helpers.unpack_fp4(a, -1).double() @ helpers.unpack_fp4(b, -2).double()
+    largest = wanted.abs().reshape(128, 16, 16).amax(-1).repeat_interleave(16, -1)
+    assert bool(((seen - wanted).abs() <= largest / 6 * 1.1).all())
+
+
+def test_nvfp4_results_of_numpy_and_what_is_not_finite(rng):
+    a = np.full((128, 64), 6, ml_dtypes.float4_e2m1fn)
+    b = np.asfortranarray(np.zeros((64, 128), ml_dtypes.float4_e2m1fn))
+    b[:, 16:32] = 6
+    ones = np.ones(128 * 4, ml_dtypes.float8_e4m3fn)
+    factors = ones.copy()
+    factors.view(np.uint8)[helpers.get_block_scale_offset((0, 40), (64, 128), NVFP4, axis=-2)] = 0x7F
+    d, aux = advanced.matmul(a, b, quantization_scales={"a": ones, "b": factors}, options={"block_scaling": True})
+    assert d.dtype == a.dtype
+    seen = d.astype(np.float32) * helpers.expand_block_scale(aux["d_out_scale"], d, NVFP4)
+    np.testing.assert_array_equal(seen[:, :16], 0)
+    np.testing.assert_allclose(seen[:, 16:32], 36 * 64, rtol=1 / 8)
+    assert np.isnan(seen[:, 32:48]).all()
+    np.testing.assert_array_equal(seen[:, 48:], 0)
+
+
+# ---- numbers of 4 bits ----
+
+MIDPOINTS = [(0.25, 0.0), (0.75, 1.0), (1.25, 1.0), (1.75, 2.0), (2.5, 2.0), (3.5, 4.0), (5.0, 4.0)]
+
+
+@pytest.mark.parametrize("package", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
+def test_33_fp4_encode_and_decode(package):
+    if package == "torch":
+        torch = pytest.importorskip("torch")
+        made = lambda values: torch.tensor(values, dtype=torch.float32)  # noqa: E731
+        shown = lambda array: array.numpy()  # noqa: E731
+    else:
+        made, shown = (lambda values: np.array(values, np.float32)), np.asarray
+    grid = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+    for axis in (-1, -2):
+        x = made([[*grid, *(-value for value in grid)], [*grid[::-1], *grid]])
+        packed = helpers.quantize_to_fp4(x, axis=axis)
+        again = helpers.unpack_fp4(packed, axis=axis)
+        np.testing.assert_array_equal(shown(again), shown(x))
+        if package == "torch":
+            assert tuple(packed.shape) == ((2, 8) if axis == -1 else (1, 16))
+            assert packed.stride(axis) == 1
+    for value, nearest in MIDPOINTS:
+        both = helpers.unpack_fp4(helpers.quantize_to_fp4(made([value, -value]), axis=-1), axis=-1)
+        np.testing.assert_array_equal(shown(both), [nearest, -nearest])
+    odd = helpers.unpack_fp4(helpers.quantize_to_fp4(made([np.inf, -np.inf, np.nan, 7.0]), axis=-1), axis=-1)
+    np.testing.assert_array_equal(shown(odd), [6, -6, 0, 6])
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: helpers.quantize_to_fp4(np.zeros(4), axis=-1), "float32"),
+        (lambda: helpers.quantize_to_fp4(np.zeros(4, np.float32), axis=-2), "axis"),
+        (lambda: helpers.quantize_to_fp4(np.zeros((4, 4), np.float32), axis=0), "axis"),
+        (lambda: helpers.unpack_fp4(np.zeros(4, np.float32), axis=-1), "float4_e2m1fn"),
+    ],
+)
+def test_what_is_no_fp4(call, match):
+    with pytest.raises(rocpy.InvalidProblemError, match=match):
+        call()
+
+
+def test_the_smallest_type_that_holds_the_numbers():
+    x = np.full((128, 128), 1, ml_dtypes.float8_e4m3fn)
+    for exponent, dtype in ((0, np.float16), (20, np.float32), (-126, np.float32), (127, np.float32)):
+        assert helpers.apply_mxfp8_scale(x, helpers.create_mxfp8_scale(x, exponent)).dtype == dtype
+    x[0, 0] = 448
+    assert helpers.apply_mxfp8_scale(x, helpers.create_mxfp8_scale(x, 127)).dtype == np.float64
+    with pytest.raises(ValueError, match="float16 does not hold"):
+        helpers.apply_mxfp8_scale(x, helpers.create_mxfp8_scale(x, 20), output_dtype=np.float16)
+    assert (
+        helpers.expand_block_scale(helpers.create_mxfp8_scale(x, 1), x, MXFP8, output_dtype="float64").dtype
+        == "float64"
+    )
+
+
 def refusals():
     a = np.ones((128, 128), ml_dtypes.float8_e4m3fn)
     scale = helpers.create_mxfp8_scale(a, 0)
     both = {"a": scale, "b": scale}
     return [
-        (a, a.T, both, {"block_scaling": True}, rocpy.UnsupportedError, "result_type"),
+        (a, a.T, both, {"block_scaling": True, "result_type": "float8_e4m3fnuz"}, ValueError, "result_type"),
         (a, a.T, None, FLOAT32, ValueError, "needs a"),
         (a, a.T, {"a": 1.0, "b": scale}, FLOAT32, ValueError, "quantization_scales.a: a number"),
         (a, a.T, {"a": scale[:-1], "b": scale}, FLOAT32, ValueError, "quantization_scales.a: shape"),

@@ -140,8 +140,6 @@ BIAS = np.ones(4, np.float32)
         (lambda: advanced.matmul(A, B, epilog=Epilog.DGELU, epilog_inputs={"gelu_aux": C}), ValueError, "gelu_aux"),
         (lambda: advanced.matmul(A, B, qualifiers=[1, 0, 0]), TypeError, "qualifiers"),
         (lambda: advanced.matmul(A, B, algorithm="best"), TypeError, "algorithm"),
-        (lambda: advanced.matmul(A, B, options={"allocator": object()}), rocpy.UnsupportedError, "allocator"),
-        (lambda: advanced.matmul(A, B, options={"handle": 5}), rocpy.UnsupportedError, "handle"),
         (lambda: advanced.MatmulEpilogPreferences(aux_amax=True), rocpy.UnsupportedError, "aux_amax"),
         (lambda: nvmath.linalg.Matmul([A], [B]), rocpy.UnsupportedError, "sequence"),
         (lambda: nvmath.linalg.matmul([A, A, A], [B, B]), ValueError, "2 of them for 3"),

@@ -17,5 +17,13 @@ Examples
 
 from rocpy.compat.nvmath import linalg
 from rocpy.compat.nvmath._enums import ComputeType, CudaDataType
+from rocpy.compat.nvmath._memory import BaseCUDAMemoryManager, BaseCUDAMemoryManagerAsync, MemoryPointer
 
-__all__ = ["ComputeType", "CudaDataType", "linalg"]
+__all__ = [
+    "BaseCUDAMemoryManager",
+    "BaseCUDAMemoryManagerAsync",
+    "ComputeType",
+    "CudaDataType",
+    "MemoryPointer",
+    "linalg",
+]

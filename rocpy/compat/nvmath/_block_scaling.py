@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import rocpy
 from rocpy import dtypes
+from rocpy.blaslt.quantization import narrowed
+from rocpy.blaslt.quantization import widened as wide_of
 from rocpy.compat.nvmath import _arrays
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
@@ -20,7 +23,9 @@ __all__ = [
     "expand_block_scale",
     "get_block_scale_offset",
     "invert_mxfp8_scale",
+    "quantize_to_fp4",
     "to_block_scale",
+    "unpack_fp4",
 ]
 
 # A tile holds the scales of so many lines (rows of a, columns of b) and of so many blocks along K.
@@ -77,7 +82,7 @@ def _tiled(matrix: Any) -> Any:
     return cut.reshape(-1)
 
 
-def _bytes(scales: Any) -> Any:
+def as_bytes(scales: Any) -> Any:
     """Return scales as bytes: frameworks lack operations on 8-bit floats."""
     return scales.view(_torch_uint8(scales)) if hasattr(scales, "new_zeros") else scales.view(np.uint8)
 
@@ -139,7 +144,7 @@ def check_scale(name: str, scale: Any, operand: Any, axis: int, package: str) ->
 def lines_of(scale: Any, operand: Any, axis: int) -> Any:
     """Return the scales of an operand as (..., lines, blocks)."""
     batch, lines, blocks, _ = _extents(operand, axis, format_of(_arrays.dtype_name(operand)))
-    return matrix_of(_bytes(scale), lines, blocks, batch)
+    return matrix_of(as_bytes(scale), lines, blocks, batch)
 
 
 def widened(operand: Any, scale: Any, axis: int, dtype: Any) -> Any:
@@ -147,7 +152,7 @@ def widened(operand: Any, scale: Any, axis: int, dtype: Any) -> Any:
     values = operand if axis == -1 else operand.swapaxes(-1, -2)
     codes = lines_of(scale, operand, axis) & 0x7F  # the sign is not looked at
     small = codes.view(scale.dtype)
-    ones = _bytes(small)[..., ::2] * 0 + _BIAS  # a scale for each 32, where there is one for each 16
+    ones = as_bytes(small)[..., ::2] * 0 + _BIAS  # a scale for each 32, where there is one for each 16
     numbers = rocpy.dequantize_mx(values, ones)
     factors = small.astype(np.float32) if isinstance(small, np.ndarray) else small.float()
     repeated = np.repeat(factors, 16, -1) if isinstance(factors, np.ndarray) else factors.repeat_interleave(16, -1)
@@ -241,7 +246,7 @@ def to_block_scale(
     wanted = (*batch, lines, blocks) if axis == -1 else (*batch, blocks, lines)
     if tuple(scale_tensor.shape) != wanted:
         raise InvalidProblemError(f"scale_tensor: shape {tuple(scale_tensor.shape)}; it must be {wanted}")
-    seen = _bytes(scale_tensor)
+    seen = as_bytes(scale_tensor)
     made = _tiled(seen if axis == -1 else seen.swapaxes(-1, -2)).view(scale_tensor.dtype)
     if out is None:
         return made
@@ -250,29 +255,130 @@ def to_block_scale(
 
 
 def expand_block_scale(
-    scales_1d: Any, operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None
-) -> Any:
-    """Return the factor of each element of an operand, in float32, from scales in tiles."""
+    scales_1d: Any, operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None,
+    output_dtype: Any = "smallest", device: Any = None,
+) -> Any:  # fmt: skip
+    """Return the factor of each element of an operand from scales in tiles.
+
+    Parameters
+    ----------
+    scales_1d, operand_or_shape, block_scaling_format, axis
+        As for :func:`to_block_scale`.
+    output_dtype
+        A dtype of the scales' package, or ``"smallest"``: the first of float16, float32 and float64 that holds all.
+    device
+        Where torch puts the result: by default where the scales are.
+    """
     form = _format(block_scaling_format)
     batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
-    matrix = matrix_of(_bytes(scales_1d), lines, blocks, batch)
+    matrix = matrix_of(as_bytes(scales_1d), lines, blocks, batch)
     if isinstance(matrix, np.ndarray):
         kind = dtypes.lookup("float8_e8m0fnu" if form is BlockScalingFormat.MXFP8 else "float8_e4m3fn").numpy
-        factors = np.repeat(np.ascontiguousarray(matrix).view(kind).astype(np.float32), form.block, -1)
+        wide = np.ascontiguousarray(matrix).view(kind).astype(np.float64)
+        factors = np.repeat(_as_asked(wide, output_dtype), form.block, -1)
     else:
         codes = matrix.contiguous()
         if form is BlockScalingFormat.MXFP8:
-            wide = (codes.float() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan"))
+            wide = (codes.double() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan"))
         else:
-            wide = codes.view(scales_1d.dtype).float()
-        factors = wide.repeat_interleave(form.block, -1)
+            wide = codes.view(scales_1d.dtype).double()
+        factors = _as_asked(wide if device is None else wide.to(device), output_dtype).repeat_interleave(form.block, -1)
     return factors if axis == -1 else factors.swapaxes(-1, -2)
 
 
-def apply_mxfp8_scale(x: Any, scales_1d: Any) -> Any:
-    """Return an MXFP8 operand times its scales, in float32."""
-    factors = expand_block_scale(scales_1d, x, BlockScalingFormat.MXFP8)
-    return (x.astype(np.float32) if isinstance(x, np.ndarray) else x.float()) * factors
+def apply_mxfp8_scale(x: Any, scales_1d: Any, output_dtype: Any = "smallest") -> Any:
+    """Return an MXFP8 operand times its scales; ``output_dtype`` as for :func:`expand_block_scale`."""
+    if isinstance(x, np.ndarray):
+        wide, kind = x.astype(np.float64), np.dtype(np.float64)
+    else:
+        wide = x.double()
+        kind = wide.dtype
+    return _as_asked(wide * expand_block_scale(scales_1d, x, BlockScalingFormat.MXFP8, output_dtype=kind), output_dtype)
+
+
+def _as_asked(wide: Any, output_dtype: Any) -> Any:
+    """Return float64 numbers in a type that holds them: no finite one becomes infinite, none but zero becomes zero."""
+    smallest = isinstance(output_dtype, str) and output_dtype == "smallest"
+    wanted = "" if smallest else dtypes.lookup(output_dtype).name
+    if not smallest and wanted not in _WIDTHS:
+        raise InvalidProblemError(f"output_dtype={output_dtype!r}; it may be 'smallest', {', '.join(_WIDTHS)}")
+    for name in _WIDTHS:
+        made = _cast(wide, name)
+        again = _cast(made, "float64")
+        if bool(((abs(again) == float("inf")) == (abs(wide) == float("inf"))).all()) and bool(
+            ((again == 0) == (wide == 0)).all()
+        ):
+            break
+    if smallest or wanted == name:
+        return made
+    if _WIDTHS.index(wanted) < _WIDTHS.index(name):
+        raise InvalidProblemError(f"output_dtype: {wanted} does not hold these numbers; {name} does")
+    return _cast(wide, wanted)
+
+
+_WIDTHS = ("float16", "float32", "float64")
+
+
+def _cast(array: Any, name: str) -> Any:
+    if isinstance(array, np.ndarray):
+        with np.errstate(over="ignore", under="ignore"):
+            return array.astype(name)
+    return {"float16": array.half, "float32": array.float, "float64": array.double}[name]()
+
+
+def quantize_to_fp4(x: Any, axis: int) -> Any:
+    """Return an array in ``float4_e2m1fn``, each number rounded by itself to the nearest of the format's.
+
+    Parameters
+    ----------
+    x
+        float32, of one axis or more: torch, or numpy.
+    axis
+        -1 or -2: torch packs two neighbours along it to a byte, so that its extent, which must be even, is halved; with
+        -2 the result lies in columns. numpy's elements have a byte each.
+
+    Returns
+    -------
+    array
+        Of x's framework. Ties go to the even code; beyond 6 numbers saturate, and NaN, which the format lacks, is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy.compat.nvmath.linalg.advanced.helpers.matmul import quantize_to_fp4, unpack_fp4
+    >>> unpack_fp4(quantize_to_fp4(np.array([0.2, 0.3, -2.5, 9.0], np.float32), axis=-1), axis=-1).tolist()
+    [0.0, 0.5, -2.0, 6.0]
+    """
+    package = _arrays.package_of(x, "x")
+    if not str(x.dtype).endswith("float32"):
+        raise InvalidProblemError(f"x is {x.dtype}; it must be float32")
+    _check_axis(axis, x, "x")
+    if package == "torch" and x.shape[axis] % 2:
+        raise InvalidProblemError(f"x: shape {tuple(x.shape)}; two neighbours along axis {axis} share a byte: pad it")
+    return _along(axis, x, lambda lines: narrowed(lines, "float4_e2m1fn"))
+
+
+def unpack_fp4(fp4_tensor: Any, axis: int) -> Any:
+    """Return the numbers of an array in ``float4_e2m1fn`` in float32; torch's are unpacked along an axis, -1 or -2."""
+    _arrays.package_of(fp4_tensor, "fp4_tensor")
+    if _arrays.dtype_name(fp4_tensor) != "float4_e2m1fn":
+        raise InvalidProblemError(f"fp4_tensor is {fp4_tensor.dtype}; it must be float4_e2m1fn")
+    _check_axis(axis, fp4_tensor, "fp4_tensor")
+    return _along(axis, fp4_tensor, wide_of)
+
+
+def _check_axis(axis: Any, array: Any, name: str) -> None:
+    if axis not in (-1, -2) or len(array.shape) < -axis:
+        raise InvalidProblemError(f"axis={axis!r}; it may be -1 or -2, and {name} has shape {tuple(array.shape)}")
+
+
+def _along(axis: int, array: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return an array converted with an axis as its last, and back in its place."""
+    return convert(array) if axis == -1 else convert(_dense(array.swapaxes(-1, -2))).swapaxes(-1, -2)
+
+
+def _dense(array: Any) -> Any:
+    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array.contiguous()
 
 
 def _format(given: Any) -> BlockScalingFormat:

@@ -15,6 +15,7 @@ import numpy as np
 import rocpy
 from rocpy import dtypes
 from rocpy.compat.nvmath._enums import ComputeType, CudaDataType, MatmulNumericalImplFlags, MatmulReductionScheme
+from rocpy.compat.nvmath._memory import check_allocator, check_handle
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = [
@@ -54,8 +55,10 @@ class MatmulOptions:
         Accepted; see the notes on compatibility.
     block_scaling
         The operands have scales by blocks of K, in tiles: MXFP8 for operands of 8 bits, NVFP4 for those of 4.
-    handle, allocator
-        Refused with UnsupportedError where they are not left at their defaults.
+    handle
+        Address of a hipBLASLt handle (``hipblasLtCreate``) that the products use, and that outlives them.
+    allocator
+        Object with ``memalloc(size)`` or ``memalloc_async(size, stream)``, which workspaces come from.
 
     Examples
     --------
@@ -95,11 +98,9 @@ class MatmulOptions:
         if self.logger is None:
             self.logger = logging.getLogger()
         if self.allocator is not None:
-            raise UnsupportedError(
-                "allocator: workspaces come from the HIP runtime, and results from the operands' package; leave it away"
-            )
+            check_allocator(self.allocator)
         if self.handle is not None:
-            raise UnsupportedError("handle: rocpy keeps a handle for each device and stream; leave it away")
+            check_handle(self.handle)
 
     @property
     def result_dtype(self) -> str | None:

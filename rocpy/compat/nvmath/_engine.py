@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import rocpy
@@ -15,6 +16,7 @@ from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
 from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulReductionScheme
 from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
+from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import Specification
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.tuning._timing import Stopwatch, place
@@ -44,6 +46,7 @@ class Engine:
     _released: bool
     _stream: Any
     _view_c: Any
+    _resources: Resources
 
     # ---- what rocpy is given ----
 
@@ -142,8 +145,16 @@ class Engine:
     def _queue(self, inner: rocpy.Matmul, algorithm: Algorithm | None, stream: Any) -> Any:
         out = self._view_c if self.options.inplace else None
         record = None if algorithm is None else algorithm.record
-        with rocpy.Device(self.options.device_id):
+        with rocpy.Device(self.options.device_id), self._lent(inner, stream):
             return inner.execute(out=out, algorithm=record, stream=stream)
+
+    def _lent(self, inner: rocpy.Matmul, stream: Any) -> AbstractContextManager[Any]:
+        """Return the block in which products use the user's handle and memory."""
+        if self.options.handle is None and self.options.allocator is None:
+            return nullcontext()
+        a = inner.given["a"]
+        needed = max((one.workspace_bytes for one in inner.algorithms), default=0)
+        return self._resources.on(place(getattr(a, "memory", a), stream), stream, needed)
 
     def _stopwatch(self, inner: rocpy.Matmul, stream: Any) -> Stopwatch:
         """Return what measures work on the stream that the product runs on."""

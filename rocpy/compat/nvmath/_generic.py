@@ -23,7 +23,7 @@ class MatmulOptions:
     Attributes
     ----------
     allocator
-        Refused unless ``None``.
+        As for the advanced product.
     blocking, logger
         As for the advanced product.
     inplace

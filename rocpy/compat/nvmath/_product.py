@@ -13,10 +13,12 @@ from typing import Any, Self
 
 from rocpy.compat.nvmath import _arrays, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
+from rocpy.compat.nvmath._block_results import quantized
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
 from rocpy.compat.nvmath._engine import Engine, kinds_of, record_of, timed
 from rocpy.compat.nvmath._enums import MatmulEpilog
 from rocpy.compat.nvmath._errors import MatmulStateError
+from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import factor, specify
 from rocpy.errors import InvalidProblemError, RocpyWarning
 
@@ -80,6 +82,7 @@ class Matmul(Engine):
         self._inner = None
         self._algorithms = []
         self.options = coerce(MatmulOptions, options, "options")
+        self._resources = Resources(self.options.handle, self.options.allocator)
         self._specification = specify(a, b, c, beta, qualifiers, self.options)
         if c is None and beta is not None:
             warnings.warn("beta scales c, and there is no c; it is not used", RocpyWarning, stacklevel=2)
@@ -132,10 +135,12 @@ class Matmul(Engine):
         records = None if algorithms is None else [record_of(algorithm) for algorithm in algorithms]
         inner = self._make(member, inputs, wanted)
         try:
-            found = inner.plan(max_algorithms=max(1, wanted.limit), algorithms=records)
+            with self._lent(inner, self._stream):
+                found = inner.plan(max_algorithms=max(1, wanted.limit), algorithms=records)
         except BaseException:
             inner.close()
             raise
+        self._resources.release()
         # The old plan goes only now: one that fails leaves it as it was.
         if self._inner is not None:
             self._inner.close()
@@ -193,7 +198,7 @@ class Matmul(Engine):
         self,
         *,
         algorithm: Algorithm | None = None,
-        release_workspace: bool = False,  # noqa: ARG002
+        release_workspace: bool = False,
         stream: Any = None,
     ) -> Any:
         """Compute the product of the operands as they are now.
@@ -203,7 +208,7 @@ class Matmul(Engine):
         algorithm
             One of :attr:`algorithms`, the first by default.
         release_workspace
-            Accepted; workspaces belong to the stream's pool.
+            Give back what the user's allocator gave; other workspaces belong to the stream's pool.
         stream
             As for the constructor.
 
@@ -232,6 +237,10 @@ class Matmul(Engine):
                 result = result[..., 0, :]
             elif self._specification.vector_b:
                 result = result[..., 0]
+        if self._specification.quantized:
+            result, auxiliary["d_out_scale"] = quantized(result, self._specification.quantized, self._turned)
+        if release_workspace:
+            self._resources.release()
         return (result, auxiliary) if auxiliary else result
 
     def reset_operands(
@@ -319,6 +328,7 @@ class Matmul(Engine):
             self._inner.close()
         self._inner, self._algorithms = None, []
         self._operands, self._inputs = {}, {}
+        self._resources.release()
 
     def __enter__(self) -> Self:
         self._check_alive("__enter__")

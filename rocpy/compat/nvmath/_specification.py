@@ -62,6 +62,7 @@ class Specification:
     conjugate: tuple[bool, bool]
     column_major: bool
     device: str
+    quantized: str  # the type of a result with scales by blocks, made of one of result_dtype; empty for others
 
     @property
     def is_complex(self) -> bool:
@@ -113,13 +114,17 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
     c_dtype = None if c is None else _arrays.dtype_name(c)
     wanted = None if options.inplace else options.result_dtype
     result_dtype = wanted or c_dtype or dtype
+    narrow = dtypes.lookup(result_dtype).bits <= 8
+    if options.result_amax and not narrow:
+        raise InvalidProblemError(f"result_amax: the result is {result_dtype}; it is for results of 8 bits or fewer")
+    quantized = result_dtype if options.block_scaling and narrow else ""
+    if quantized:
+        result_dtype = "float32" if c_dtype is None else c_dtype
     if c_dtype is not None and c_dtype != result_dtype:
         raise UnsupportedError(
             f"c is {c_dtype} and the result {result_dtype}: hipBLASLt wants them equal; cast c, or choose result_type"
         )
-    if options.result_amax and dtypes.lookup(result_dtype).bits > 8:
-        raise InvalidProblemError(f"result_amax: the result is {result_dtype}; it is for results of 8 bits or fewer")
-    _check_blocks(a, b, dtype, result_dtype, (m, n, k), options)
+    _check_blocks(a, b, dtype, quantized, (m, n, k), options)
     order = a if c is None else c
     column_major = len(order.shape) > 1 and _arrays.is_column_major(order)
     return Specification(
@@ -133,6 +138,7 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
         _conjugation(qualifiers),
         column_major,
         _arrays.device_of(a),
+        quantized,
     )
 
 
@@ -168,9 +174,9 @@ def _dtype(a: Any, b: Any) -> str:
 
 
 def _check_blocks(
-    a: Any, b: Any, dtype: str, result: str, extents: tuple[int, int, int], options: MatmulOptions
+    a: Any, b: Any, dtype: str, quantized: str, extents: tuple[int, int, int], options: MatmulOptions
 ) -> None:
-    """Refuse operands that scales by blocks do not go with, and results that no product quantizes by blocks."""
+    """Refuse operands and results that scales by blocks do not go with."""
     fp4 = dtype == "float4_e2m1fn"
     if not options.block_scaling:
         if fp4:
@@ -190,10 +196,12 @@ def _check_blocks(
         raise InvalidProblemError(
             f"block_scaling: M, N, K = {extents}; they must be multiples of {', '.join(map(str, steps))}"
         )
-    if dtypes.lookup(result).bits <= 8:
-        raise UnsupportedError(
-            f"result_type: {result}, with scales by blocks of its own: no product here quantizes its result by blocks; "
-            "pass result_type of float32, bfloat16 or float16, and rocpy.quantize_mx() the result"
+    allowed = (dtype,) if fp4 else ("float8_e4m3fn", "float8_e5m2")
+    if quantized and (options.inplace or quantized not in allowed):
+        why = "written into c" if options.inplace else f"of {dtype} operands"
+        raise InvalidProblemError(
+            f"result_type: {quantized} {why}, with scales by blocks; it may be {', '.join(allowed)} in an array of its "
+            "own, or float32, bfloat16 or float16"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``nvmath.linalg.advanced.helpers.matmul``: scales by blocks, and the tiles that they lie in."""
+"""``nvmath.linalg.advanced.helpers.matmul``: scales by blocks and the tiles that they lie in, and numbers of 4 bits."""
 
 from rocpy.compat.nvmath._block_scaling import (
     BlockScalingFormat,
@@ -8,7 +8,9 @@ from rocpy.compat.nvmath._block_scaling import (
     expand_block_scale,
     get_block_scale_offset,
     invert_mxfp8_scale,
+    quantize_to_fp4,
     to_block_scale,
+    unpack_fp4,
 )
 
 __all__ = [
@@ -18,5 +20,7 @@ __all__ = [
     "expand_block_scale",
     "get_block_scale_offset",
     "invert_mxfp8_scale",
+    "quantize_to_fp4",
     "to_block_scale",
+    "unpack_fp4",
 ]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Memory and handles of the user's: nvmath-python's protocols for allocators, and what a product draws from them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, runtime_checkable
+
+from rocpy.blaslt._lending import Lending
+from rocpy.blaslt.call import Settle
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+__all__ = ["BaseCUDAMemoryManager", "BaseCUDAMemoryManagerAsync", "MemoryPointer"]
+
+# What a workspace begins at a multiple of.
+_ALIGNMENT = 256
+
+
+class MemoryPointer:
+    """Memory of a device that is freed with the object.
+
+    Parameters
+    ----------
+    device_ptr
+        Its address.
+    size
+        Bytes.
+    finalizer
+        Called without arguments to free it; ``None`` for memory that belongs to another.
+
+    Examples
+    --------
+    >>> from rocpy.compat import nvmath
+    >>> freed = []
+    >>> nvmath.MemoryPointer(4096, 64, lambda: freed.append(64)).free()
+    >>> freed
+    [64]
+    """
+
+    def __init__(self, device_ptr: int, size: int, finalizer: Callable[[], None] | None) -> None:
+        self.device_ptr = device_ptr
+        self.size = size
+        self._finalizer = finalizer
+
+    def free(self) -> None:
+        """Free the memory; a second time does nothing."""
+        finalizer, self._finalizer = self._finalizer, None
+        if finalizer is not None:
+            finalizer()
+
+    def __del__(self) -> None:
+        """Free the memory with the object."""
+        self.free()
+
+
+@runtime_checkable
+class BaseCUDAMemoryManager(Protocol):
+    """What an allocator has: memory at once, or in the order of the current stream."""
+
+    def __init__(self, device_id: int, logger: logging.Logger) -> None:
+        """Take the device's number and where to log."""
+
+    def memalloc(self, size: int) -> Any:
+        """Return an object that owns memory of the device, with its address as ``device_ptr``."""
+
+
+@runtime_checkable
+class BaseCUDAMemoryManagerAsync(Protocol):
+    """What an allocator has that gives memory in the order of a stream."""
+
+    def __init__(self, device_id: int, logger: logging.Logger) -> None:
+        """Take the device's number and where to log."""
+
+    def memalloc_async(self, size: int, stream: Any) -> Any:
+        """Return an object that owns memory of the device, with its address as ``device_ptr``."""
+
+
+def check_allocator(allocator: Any) -> None:
+    """Refuse what has neither way to allocate."""
+    if not isinstance(allocator, (BaseCUDAMemoryManager, BaseCUDAMemoryManagerAsync)) or isinstance(allocator, type):
+        raise InvalidOperandError(
+            f"allocator: a {type(allocator).__name__}; it must be an object with memalloc(size) or "
+            "memalloc_async(size, stream)"
+        )
+
+
+def check_handle(handle: Any) -> None:
+    """Refuse what is no address of a handle."""
+    if not isinstance(handle, int) or isinstance(handle, bool):
+        raise InvalidOperandError(f"handle: a {type(handle).__name__}; it must be the address of a hipBLASLt handle")
+    if handle <= 0:
+        raise InvalidProblemError(f"handle={handle}; it must be the address of a hipBLASLt handle")
+
+
+class Resources:
+    """What the products of one object draw from the user: a handle, and workspaces by stream."""
+
+    def __init__(self, handle: int | None, allocator: Any) -> None:
+        self.handle, self.allocator = handle, allocator
+        self._lent: dict[tuple[int, int], tuple[Lending, int]] = {}
+
+    def on(self, place: tuple[int, int], stream: Any, workspace_bytes: int) -> AbstractContextManager[Any]:
+        """Return the block in which products on a device's stream use what the user gave."""
+        if self.handle is None and self.allocator is None:
+            return nullcontext()
+        lending, size = self._lent.get(place, (None, 0))
+        if lending is None:
+            lending = Lending(*place, self.handle or 0)
+        if self.allocator is not None and workspace_bytes > size:
+            if size:
+                Settle(place[1])()  # what is queued uses the one before
+            size = workspace_bytes
+            memory = self._allocate(size + _ALIGNMENT - 1, stream)
+            lending.give_workspace(memory, -(-_address(memory) // _ALIGNMENT) * _ALIGNMENT, size)
+        self._lent[place] = lending, size
+        return lending
+
+    def _allocate(self, size: int, stream: Any) -> Any:
+        if isinstance(self.allocator, BaseCUDAMemoryManagerAsync):
+            return self.allocator.memalloc_async(size, stream)
+        return self.allocator.memalloc(size)
+
+    def release(self) -> None:
+        """Give the workspaces back, once what is queued is done with them."""
+        lent, self._lent = self._lent, {}
+        for (_, stream), (lending, size) in lent.items():
+            if size:
+                Settle(stream)()
+            lending.close()
+
+
+def _address(memory: Any) -> int:
+    for name in ("device_ptr", "device_pointer", "ptr"):
+        if hasattr(memory, name):
+            found = getattr(memory, name)
+            return int(found() if callable(found) else found)
+    raise InvalidOperandError(
+        f"allocator: it gave a {type(memory).__name__}, which has none of device_ptr, device_pointer and ptr"
+    )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""What a Weight was made of may change afterwards: every product reads what was there, however it is computed."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import rocpy
+
+INT8 = {"scale_a": 0.5, "dtype": "int8"}
+
+
+def halves(x):
+    """Halve in one type and add in another, which no tile program does."""
+    return (x * 0.5).astype("float64") + 1
+
+
+def drawn(rng, dtype, *shape):
+    if dtype == "int8":
+        return rng.integers(-100, 100, shape, np.int8)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+# By name: dtype, arguments of the product, and of the Weight.
+PRODUCTS = {
+    "plain": ("float32", {}, {}),
+    "float16": ("float16", {"dtype": "float32"}, {}),
+    "bias of the Weight": ("float32", {"epilogue": "gelu_bias"}, {"bias": True}),
+    "bias per row": ("float32", {"epilogue": "relu_bias", "bias": "column"}, {}),
+    "bias per row, in rows": (
+        "float32", {"epilogue": "relu_bias", "bias": "column", "options": {"reproducible": "batch"}}, {},
+    ),
+    "composed of int32": ("int8", INT8, {"scale": "row"}),
+    "composed of int32, a number": ("int8", INT8, {"scale": np.float32(0.25)}),
+    "amax": ("int8", {"scale_a": 0.5, "dtype": "float32", "amax": True}, {"scale": "row"}),
+    "custom": ("float32", {"epilogue": rocpy.epilogue(lambda x: np.tanh(x) * 2)}, {}),
+    "custom, in two types": ("float32", {"epilogue": rocpy.epilogue(halves)}, {}),
+    "sums of b": ("float32", {"epilogue": "bgradb"}, {}),
+}  # fmt: skip
+
+
+def product(name, rng, layout, m=5):
+    """Return a Weight, the arrays that it was made of, and what computes a product with it."""
+    dtype, given, made = PRODUCTS[name]
+    x, source = drawn(rng, dtype, m, 12), drawn(rng, dtype, *((12, 20) if layout == "kn" else (20, 12)))
+    parts = [source]
+    made, given = dict(made), dict(given)
+    if "bias" in made:
+        made["bias"] = rng.standard_normal(20, dtype=np.float32)
+        parts.append(made["bias"])
+    if isinstance(made.get("scale"), str):
+        made["scale"] = rng.uniform(0.01, 0.02, 20).astype(np.float32)
+        parts.append(made["scale"])
+    if given.get("bias") == "column":
+        given["bias"] = rng.standard_normal((m, 1), dtype=np.float32)
+    w = rocpy.Weight(source, layout=layout, **made)
+    return w, parts, lambda: rocpy.matmul(x, w, **given)
+
+
+def flat(result):
+    return [result] if not isinstance(result, tuple) else [result[0], *result[1].values()]
+
+
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_changed_source_is_not_seen_until_it_is_refreshed(name, layout, rng):
+    w, parts, run = product(name, rng, layout)
+    try:
+        before = flat(run())
+    except rocpy.UnsupportedError as error:
+        pytest.skip(str(error))
+    for part in parts:
+        np.multiply(part, 2, out=part)
+    for seen, wanted in zip(flat(run()), before, strict=True):
+        np.testing.assert_array_equal(seen, wanted)
+    w.refresh()
+    assert not all(np.array_equal(seen, old) for seen, old in zip(flat(run()), before, strict=True))
+
+
+def test_sums_beside_an_empty_result(rng):
+    source = rng.standard_normal((12, 20), dtype=np.float32)
+    wanted = source.sum(0)
+    w = rocpy.Weight(source)
+    source[:] = 0
+    _, extra = rocpy.matmul(np.empty((0, 12), np.float32), w, epilogue="bgradb")
+    np.testing.assert_allclose(extra["bgradb"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+def test_composed_products_of_mx_operands(layout, rng):
+    a, scale_a = rocpy.quantize_mx(rng.standard_normal((4, 64)))
+    b, scale_b = rocpy.quantize_mx(rng.standard_normal((64, 9)), axis=-2)
+    if layout == "nk":
+        b, scale_b = np.ascontiguousarray(b.T), np.ascontiguousarray(scale_b.T)
+    w = rocpy.Weight(b, scale=scale_b, layout=layout)
+    with rocpy.Matmul(a, w, scale_a=scale_a, amax=True) as mm:
+        before = flat(mm.execute())
+        b.view(np.uint8)[:] = 0
+        scale_b.view(np.uint8)[:] += 1
+        for seen in (mm.execute(), rocpy.matmul(a, w, scale_a=scale_a, amax=True)):
+            for one, wanted in zip(flat(seen), before, strict=True):
+                np.testing.assert_array_equal(one, wanted)
+
+
+def test_debug_mode_tells_of_a_forgotten_refresh(rng, monkeypatch):
+    monkeypatch.setenv("ROCPY_DEBUG", "1")
+    x, source, bias = (rng.standard_normal(s, dtype=np.float32) for s in ((3, 12), (12, 20), (20,)))
+    w = rocpy.Weight(source, bias=bias)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rocpy.matmul(x, w, epilogue="bias")
+    for part in (source, bias):
+        part[0] += 1
+        with pytest.warns(rocpy.RocpyWarning, match=r"changed since.*refresh"):
+            rocpy.matmul(x, w, epilogue="bias")
+        w.refresh()
+        rocpy.matmul(x, w, epilogue="bias")
+
+
+@pytest.mark.torch
+def test_tensors_of_inference_mode_have_no_counter_and_are_copied(rng, torch):
+    x = torch.from_numpy(rng.standard_normal((3, 12), dtype=np.float32))
+    with torch.inference_mode():
+        source = torch.from_numpy(rng.standard_normal((12, 20), dtype=np.float32)).clone()
+        w = rocpy.Weight(source)
+        before = rocpy.matmul(x, w)
+        source.mul_(2)
+        torch.testing.assert_close(rocpy.matmul(x, w), before)
+        w.refresh()
+        torch.testing.assert_close(rocpy.matmul(x, w), 2 * before)
+
+
+def test_the_bias_of_a_torch_weight_is_read_as_it_is(rng):
+    torch = pytest.importorskip("torch")
+    x, source, bias = (torch.from_numpy(rng.standard_normal(s, dtype=np.float32)) for s in ((3, 12), (12, 20), (20,)))
+    w = rocpy.Weight(source, bias=bias)
+    bias.add_(1)
+    torch.testing.assert_close(rocpy.matmul(x, w, epilogue="bias"), x @ source + bias)
