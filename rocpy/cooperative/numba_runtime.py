@@ -233,7 +233,8 @@ def open_slots(_typing: Any, group: Any, dtype: Any, count: Any) -> Any:
             threads = call(builder, "rocpy_simt_group_size", state, width)
         return array_at(context, builder, result, pointer, [builder.mul(builder.sext(threads, I64), each)])
 
-    return result(group, dtype, types.int64), codegen
+    # The literal stays in the signature, by which Numba finds this code again: other counts have code of their own.
+    return result(group, dtype, types.int64 if literal is None else count), codegen
 
 
 def _device_slots(builder: ir.IRBuilder, group: GroupType, width: ir.Value, each: int) -> ir.Value:

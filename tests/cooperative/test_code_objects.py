@@ -92,6 +92,23 @@ def test_results_are_kept_on_disk(tmp_path, monkeypatch):
     assert coop.compile(kernel, signature) == first
 
 
+def test_shared_memory_is_that_of_the_call_whatever_was_compiled_before():
+    def exchanger(mode, count):
+        @coop.jit
+        def kernel(out):
+            items = coop.ThreadData(count, np.int32)
+            for k in range(count):
+                items[k] = k
+            moved = coop.exchange(coop.this_block(), items, mode)
+            coop.store(coop.this_block(), out, moved)
+
+        return kernel
+
+    for mode, count in (("blocked_to_striped", 4), ("blocked_to_striped", 2), ("striped_to_blocked", 4)):
+        code = coop.compile(exchanger(mode, count), "void(int32[::1])", threads=64, cache=False)
+        assert code.info.lds_bytes == 4 * count * 64, (mode, count)
+
+
 def test_arguments_are_described():
     code = compiled("sum", "gfx942")
     assert [name for name, _ in code.arguments] == ["x", "out", "n"]
