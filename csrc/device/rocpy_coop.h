@@ -291,3 +291,8 @@ COOP_DEVICE T block_shuffle(T value, long long source, unsigned rank, unsigned s
 }
 
 }  // namespace rocpy
+
+#include "rocpy_coop_groups.h"
+#include "rocpy_coop_move.h"
+#include "rocpy_coop_neighbours.h"
+#include "rocpy_coop_sort.h"

@@ -229,6 +229,7 @@ COOP_DEVICE void warp_barrier() {
 // A block whose extents the compiler knows, or, with zeros, reads when the kernel runs.
 template <unsigned X = 0, unsigned Y = 1, unsigned Z = 1>
 struct Block {
+  static constexpr unsigned most_threads = X != 0 ? X * Y * Z : COOP_MOST_THREADS;
   COOP_DEVICE static unsigned size() {
     if (X != 0) return X * Y * Z;
     return __builtin_amdgcn_workgroup_size_x() * __builtin_amdgcn_workgroup_size_y() *
@@ -241,6 +242,8 @@ struct Block {
     if (X == 0 || Y * Z != 1) rank += x * (__builtin_amdgcn_workitem_id_y() + y * __builtin_amdgcn_workitem_id_z());
     return rank;
   }
+  COOP_DEVICE static unsigned first() { return 0; }
+  COOP_DEVICE static void sync() { barrier(); }
 };
 
 // An aligned run of lanes; the last one of a block may be short.

@@ -16,7 +16,8 @@ from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 
 # Architectures that code is made for, with the lanes of their waves.
 ARCHITECTURES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "gfx1250": 32}
-_HEADERS = ("rocpy_coop.h", "rocpy_coop_lanes.h", "rocpy_coop_math.h", "rocpy_coop_python.h")
+_PARTS = ("groups", "lanes", "math", "move", "neighbours", "python", "sort")
+_HEADERS = ("rocpy_coop.h", *(f"rocpy_coop_{part}.h" for part in _PARTS))
 _OPTIONS = (
     "-std=c++17",
     "-O2",
