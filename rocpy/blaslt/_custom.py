@@ -286,6 +286,11 @@ def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Probl
 
     numbers = {name: value for name, value in inputs.items() if is_number(value)}
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in numbers.items()}
+    for name, value in plain.items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InvalidProblemError(
+                f"epilogue_inputs[{name!r}]: a whole number of {value.bit_length()} bits; it must fit in 64"
+            )
     arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in numbers}
     return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers
 

@@ -60,11 +60,16 @@ def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
 
 
 def refuse_sequence(name: str, value: Any) -> None:
-    """Refuse a list where groups lie in one array."""
+    """Refuse lists and packed weights where groups lie in one array."""
     if is_sequence(value):
         raise InvalidOperandError(
             f"{name}: a {type(value).__name__}; with offsets= the groups lie in one array: pass that, or lists without "
             "offsets="
+        )
+    if type(value).__name__ == "Weight":
+        raise InvalidOperandError(
+            f"{name}: a Weight; with offsets= the groups' matrices lie in one array: pass that (a Weight's is its "
+            ".source), or lists without offsets="
         )
 
 

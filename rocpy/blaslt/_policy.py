@@ -130,7 +130,7 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         made = Buffer(array.shape if shape is None else shape, array.dtype)
         made.copy_from(array if shape is None else np.ascontiguousarray(np.broadcast_to(array.to_numpy(), shape)))
         return made
-    if hasattr(array, "contiguous"):  # torch's name for it
+    if hasattr(array, "contiguous") and not isinstance(array, memoryview):  # torch's name for it
         if array.is_conj():
             array = array.resolve_conj()
             if shape is None and array.is_contiguous():

@@ -256,8 +256,21 @@ class Problem:
 
     @classmethod
     def from_json(cls, text: str) -> Problem:
-        """Return the problem that :meth:`to_json` wrote; it is checked again."""
-        data: dict[str, Any] = json.loads(text)
+        """Return the problem that :meth:`to_json` wrote; it is checked again.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is no such record.
+        """
+        try:
+            return cls._from_record(json.loads(text))
+        except (AttributeError, IndexError, KeyError, TypeError, json.JSONDecodeError) as error:
+            shown = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise InvalidProblemError(f"this is no problem's record: {shown}") from None
+
+    @classmethod
+    def _from_record(cls, data: dict[str, Any]) -> Problem:
         operands = {name: _operand_from(data[name]) for name in ("a", "b", "c", "bias", "aux", "out")}
         clamp = data["clamp"]
         a, b = operands.pop("a"), operands.pop("b")

@@ -315,7 +315,9 @@ cdef class Weight:
 
     def matrix(self):
         """Return the weight as an array of shape (K, N), as it was when it was read; for products that are composed."""
-        cdef object array = self.source if self.plain is None else self.plain
+        cdef object array
+        self.current()
+        array = self.source if self.plain is None else self.plain
         if self.prepared is not None:
             return self.prepared
         if self.packed and _blocks.are_blocks(self.scale):

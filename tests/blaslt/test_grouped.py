@@ -376,3 +376,17 @@ def test_any_groups_of_rows(sizes, first, rest, k, n, seed, order):
     sums = rocpy.grouped_matmul(a.T, gradient, offsets=marks)
     for group, (low, high) in enumerate(itertools.pairwise(marks)):
         assert np.array_equal(sums[group], a[low:high].T @ gradient[low:high])
+
+
+def test_a_packed_weight_does_not_hold_groups(rng):
+    a, b = rng.standard_normal((4, 3), dtype=np.float32), rng.standard_normal((3, 5), dtype=np.float32)
+    for left, right in ((a, rocpy.Weight(b)), (rocpy.Weight(a), b)):
+        with pytest.raises(rocpy.InvalidOperandError, match="Weight.*lists without offsets"):
+            rocpy.grouped_matmul(left, right, offsets=[0, 1, 3])
+    # Nor was its plan kept for arrays.
+    np.testing.assert_allclose(
+        rocpy.grouped_matmul(a, b, offsets=[0, 1, 3]),
+        np.stack([a[:, :1] @ b[:1], a[:, 1:3] @ b[1:3]]),
+        rtol=1e-5,
+        atol=1e-5,
+    )

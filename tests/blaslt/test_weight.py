@@ -261,3 +261,17 @@ def test_from_linear_takes_anything_of_that_shape(operands):
     linear = types.SimpleNamespace(weight=np.ascontiguousarray(weight.T), bias=bias)
     w = rocpy.Weight.from_linear(linear)
     check(rocpy.matmul(x, w, epilogue="bias"), x, weight, epilogue="bias", bias=bias)
+
+
+def test_memory_views(operands):
+    x, weight, _ = operands
+    check(rocpy.matmul(x, rocpy.Weight(memoryview(weight))), x, weight)
+
+
+def test_the_matrix_of_a_closed_weight_is_refused(operands):
+    _, weight, _ = operands
+    w = rocpy.Weight(weight, layout="nk")
+    np.testing.assert_array_equal(w.matrix(), weight.T)
+    w.close()
+    with pytest.raises(rocpy.ClosedError):
+        w.matrix()

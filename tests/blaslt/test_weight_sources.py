@@ -139,3 +139,61 @@ def test_the_bias_of_a_torch_weight_is_read_as_it_is(rng):
     w = rocpy.Weight(source, bias=bias)
     bias.add_(1)
     torch.testing.assert_close(rocpy.matmul(x, w, epilogue="bias"), x @ source + bias)
+
+
+# ---- plans ----
+
+
+def test_a_plan_takes_what_was_read_anew(rng):
+    x, source, bias = (rng.standard_normal(s, dtype=np.float32) for s in ((3, 12), (12, 20), (20,)))
+    residual = rng.standard_normal((3, 20), dtype=np.float32)
+
+    def tanh_of_sum(x, bias, residual):
+        return np.tanh(x + bias) + residual
+
+    custom = {"epilogue": rocpy.epilogue(tanh_of_sum), "epilogue_inputs": {"residual": residual}}
+    for given in ({"epilogue": "bias"}, {"epilogue": "gelu_erf_bias"}, custom):
+        w = rocpy.Weight(source, bias=bias)
+        with rocpy.Matmul(x, w, **given) as mm:
+            before = mm.execute()
+            source *= 2
+            bias += 1
+            np.testing.assert_array_equal(mm.execute(), before)
+            w.refresh()
+            np.testing.assert_allclose(mm.execute(), rocpy.matmul(x, w, **given), rtol=1e-5, atol=1e-5)
+            assert not np.array_equal(mm.execute(), before)
+            mm.reset_operands(a=2 * x)
+            np.testing.assert_allclose(mm.execute(), rocpy.matmul(2 * x, w, **given), rtol=1e-5, atol=1e-5)
+
+
+def test_a_plan_takes_a_scale_that_was_read_anew(rng):
+    a, source = drawn(rng, "int8", 3, 16), drawn(rng, "int8", 16, 8)
+    scale = np.full(8, 0.5, np.float32)
+    w = rocpy.Weight(source, scale=scale)
+    with rocpy.Matmul(a, w, dtype="float32") as mm:
+        before = mm.execute()
+        scale *= 2
+        np.testing.assert_array_equal(mm.execute(), before)
+        w.refresh()
+        np.testing.assert_array_equal(mm.execute(), 2 * before)
+
+
+COMPOSED = """
+import numpy as np, rocpy
+rng = np.random.default_rng(0)
+a, scale_a = rocpy.quantize_mx(rng.standard_normal((4, 32)))
+b, scale_b = rocpy.quantize_mx(rng.standard_normal((32, 6)), axis=-2)
+with rocpy.Matmul(a, b, scale_a=scale_a, scale_b=scale_b, dtype="float32") as mm:
+    first = mm.execute()
+    assert "their scales" in mm.unfused.text
+    scale_a.view(np.uint8)[:] += 1
+    assert np.array_equal(mm.execute(), 2 * first)
+    a.view(np.uint8)[:] = 0
+    assert not mm.execute().any()
+"""
+
+
+def test_a_composed_plan_computes_with_its_operands_as_they_are(run_python):
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform presents an older release")
+    run_python(COMPOSED, ROCPY_HOST_ABI="6.4", ROCPY_HOST_STAGING="0")

@@ -212,6 +212,14 @@ def test_33_fp4_encode_and_decode(package):
         (lambda: helpers.quantize_to_fp4(np.zeros(4, np.float32), axis=-2), "axis"),
         (lambda: helpers.quantize_to_fp4(np.zeros((4, 4), np.float32), axis=0), "axis"),
         (lambda: helpers.unpack_fp4(np.zeros(4, np.float32), axis=-1), "float4_e2m1fn"),
+        (lambda: helpers.expand_block_scale(np.zeros(511, np.uint8), (128, 128), MXFP8, axis=-1), "scales_1d"),
+        (lambda: helpers.expand_block_scale(np.zeros(512), (128, 128), MXFP8, axis=-1), "scales_1d"),
+        (
+            lambda: helpers.expand_block_scale(
+                np.zeros(512, np.uint8), (128, 128), MXFP8, axis=-1, output_dtype="int8"
+            ),
+            "output_dtype",
+        ),
     ],
 )
 def test_what_is_no_fp4(call, match):

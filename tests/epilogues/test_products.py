@@ -377,3 +377,27 @@ def test_the_result_of_the_products_own_type_may_come_second(rng):
     for got, out, want in zip(found, outs, wanted, strict=True):
         assert got is out
         np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+
+
+# 1, 1.0 and True are three numbers, and so are 0.0 and -0.0.
+@pytest.mark.parametrize(("number", "dtype"), [(1, "int32"), (1.0, "float32"), (True, "int32")])
+def test_numbers_keep_their_type(number, dtype):
+    scaled = rocpy.epilogue(lambda x, scale: x * scale)
+    ones = np.ones((2, 2), np.int8)
+    for _ in range(2):
+        d = rocpy.matmul(ones, ones, epilogue=scaled, epilogue_inputs={"scale": number})
+        assert d.dtype == dtype
+
+
+def test_numbers_keep_their_sign():
+    divided = rocpy.epilogue(lambda x, by: x / by)
+    one = np.ones((1, 1), np.float32)
+    for zero, wanted in ((0.0, np.inf), (-0.0, -np.inf), (0.0, np.inf)):
+        assert rocpy.matmul(one, one, epilogue=divided, epilogue_inputs={"by": zero})[0, 0] == wanted
+
+
+def test_a_whole_number_that_no_type_holds_is_told():
+    scaled = rocpy.epilogue(lambda x, scale: x * scale)
+    one = np.ones((1, 1), np.float32)
+    with pytest.raises(rocpy.InvalidProblemError, match=r"epilogue_inputs\['scale'\]: a whole number of 1329 bits"):
+        rocpy.matmul(one, one, epilogue=scaled, epilogue_inputs={"scale": 10**400})

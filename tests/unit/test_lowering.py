@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rocpy.blaslt.lowering import OP_N, lower
 from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.errors import InvalidProblemError
 
 
 def info(array):
@@ -151,3 +152,9 @@ def test_bias_gradients_change_names_with_the_operands():
     assert lower(Problem.make(a, b, epilogue="bgrada")).epilogue == 512
     out = OperandInfo((4, 2), (1, 4), "float32")
     assert lower(Problem.make(a, b, out=out, epilogue="bgrada")).epilogue == 256
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", "null", '{"a": null}', '{"a": {"shape": 3}}'])
+def test_what_is_no_problems_record_is_told(text):
+    with pytest.raises(InvalidProblemError, match="record"):
+        Problem.from_json(text)

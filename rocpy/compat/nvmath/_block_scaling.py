@@ -270,7 +270,13 @@ def expand_block_scale(
         Where torch puts the result: by default where the scales are.
     """
     form = _format(block_scaling_format)
+    _arrays.package_of(scales_1d, "scales_1d")
     batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
+    wanted = int(np.prod(batch, dtype=np.int64)) * lines * blocks
+    if tuple(scales_1d.shape) != (wanted,) or scales_1d.itemsize != 1:
+        raise InvalidProblemError(
+            f"scales_1d: shape {tuple(scales_1d.shape)}, {scales_1d.dtype}; it must be ({wanted},), of bytes"
+        )
     matrix = matrix_of(as_bytes(scales_1d), lines, blocks, batch)
     if isinstance(matrix, np.ndarray):
         kind = dtypes.lookup("float8_e8m0fnu" if form is BlockScalingFormat.MXFP8 else "float8_e4m3fn").numpy
