@@ -86,12 +86,12 @@ types: $(STAMPS)/package $(STAMPS)/lint $(STAMPS)/test $(FRAMEWORKS) ## Type che
 layout: $(STAMPS)/test ## The rules of the source tree
 	$(PY) -m pytest -q tests/test_layout.py $(ARGS)
 
-docs: $(STAMPS)/package $(STAMPS)/test ## Run every example of README and docs; check links and generated tables
+docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs but the slow ones; check links and generated tables
 	$(PY) tools/environment_table.py --check
 	$(PY) tools/readme_table.py --check
 	$(PY) tools/support_table.py --check
 	$(PY) tools/emulator_table.py --check
-	$(PY) -m pytest -q tests/test_docs.py $(ARGS)
+	$(PY) -m pytest -q -m "not slow" tests/test_docs.py $(ARGS)
 
 cpp: $(STAMPS)/build ## C++ tests
 	tools/cpp_tests.sh plain $(ARGS)
@@ -127,6 +127,7 @@ tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/readme_table.py
 	$(PY) tools/support_table.py
 	$(PY) tools/emulator_table.py
+	$(PY) tools/primitives_table.py
 
 .PHONY: clean
 clean: ## Remove the environment and everything built

@@ -9,6 +9,21 @@ from unittest import mock
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# Each of them compiles several kernels, which takes seconds.
+SLOW = {
+    f"docs/kernels/{name}.md"
+    for name in (
+        "adjacent-difference",
+        "exchange",
+        "load",
+        "merge-sort",
+        "radix-sort",
+        "reduce-batched",
+        "run-length-decode",
+        "scan",
+        "top-k",
+    )
+}
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -26,7 +41,8 @@ def pages():
                 for name in ("torch", "jax", "triton")
                 if any(f"import {name}" in block for _, block in code)
             ]
-            yield pytest.param(path, code, id=str(path.relative_to(ROOT)), marks=marks)
+            name = path.relative_to(ROOT).as_posix()
+            yield pytest.param(path, code, id=name, marks=[*marks, *([pytest.mark.slow] if name in SLOW else [])])
 
 
 @pytest.mark.parametrize(("path", "code"), list(pages()))
