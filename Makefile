@@ -23,6 +23,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
+HIP_PY := $(VENV)/numba-hip/bin/python
 INSTALL := $(PIP) install --quiet
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -68,6 +69,10 @@ python-address: $(STAMPS)/package $(STAMPS)/test ## Run the Python tests of prod
 .PHONY: fused
 fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run the tests of the fused lowering on AMD, which need Triton (1 GB) and no GPU
 	$(PY) -m pytest -m triton $(ARGS)
+
+.PHONY: numba-hip
+numba-hip: $(STAMPS)/numba-hip ## Run the tests of kernels for numba-hip, and of kernels on its Numba, in an environment of their own (1 GB) with no GPU
+	$(HIP_PY) -P -m pytest -m "not slow" tests/numba_hip tests/cooperative $(ARGS)
 
 .PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
 check: lint types layout docs cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
@@ -162,6 +167,15 @@ $(STAMPS)/bench: requirements/bench.txt $(STAMPS)/build
 
 $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/fused.txt
+	@touch $@
+
+# numba-hip takes another Numba and another numpy than the rest. The package is the one that was built for the first environment.
+$(STAMPS)/numba-hip: requirements/numba-hip.txt requirements/zig.txt $(STAMPS)/package
+	$(PYTHON) -m venv $(VENV)/numba-hip
+	$(HIP_PY) -m pip --disable-pip-version-check install --quiet -r requirements/numba-hip.txt
+	rm -rf build/numba-hip
+	$(PY) -c "from scikit_build_core.build import build_editable; build_editable('build/numba-hip')"
+	$(HIP_PY) -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall build/numba-hip/*.whl
 	@touch $@
 
 $(STAMPS)/lint: requirements/lint.txt requirements/zig.txt $(STAMPS)/build

@@ -90,6 +90,9 @@ struct alignas(Alignment) Bytes {
 
 }  // namespace rocpy::python
 
+// Files that are linked with one that has these define COOP_PYTHON_PART.
+#ifndef COOP_PYTHON_PART
+
 // Words of rocpy_simt_state (csrc/simt/simt.h), by their number.
 COOP_PYTHON int rocpy_device_word(int word) {
   switch (word) {
@@ -153,3 +156,5 @@ COOP_PYTHON bool rocpy_device_all(int width, bool condition) {
 }
 
 COOP_PYTHON float rocpy_math_powf(float x, float y) { return rocpy::math::pow(x, y); }
+
+#endif  // COOP_PYTHON_PART

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
 
+from rocpy._import_hook import when_imported
 from rocpy.cooperative._arrays import block_reduce, block_scan, row_max, row_min, row_sum
 from rocpy.cooperative._code_object import (
     CodeObject,
@@ -127,3 +128,12 @@ __all__ = [
     "topk_min_keys",
     "topk_min_pairs",
 ]
+
+
+def _serve_numba_hip() -> None:
+    from rocpy.cooperative import numba_hip
+
+    _ = numba_hip  # registers the primitives
+
+
+when_imported("numba.hip", _serve_numba_hip)

@@ -23,11 +23,13 @@ _OPTIONS = (
     "-O2",
     "-nogpuinc",
     "-nogpulib",
-    "-mcode-object-version=5",
     "-ffp-contract=off",
     "-fno-exceptions",
-    "-fuse-cuid=none",
+    "-fgpu-rdc",
+    "-emit-llvm",
+    "-c",
 )
+OBJECT_VERSION = 5  # of code objects: how a launch passes what is not the kernel's own argument
 
 
 @functools.cache
@@ -97,10 +99,10 @@ def zig() -> str:
 
 @functools.cache
 def _toolchain() -> str:
-    """Return what results depend on beside their source: the headers and the version of the compiler."""
+    """Return what results depend on beside their source: the headers, the compiler's version and its options."""
     from importlib import metadata
 
-    digest = hashlib.sha256(metadata.version("ziglang").encode())
+    digest = hashlib.sha256(" ".join((metadata.version("ziglang"), *_OPTIONS)).encode())
     for text in headers().values():
         digest.update(text.encode())
     return digest.hexdigest()
@@ -139,7 +141,7 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join((_toolchain(), *parts)).encode()).hexdigest()[:40]
 
 
-def bitcode(source: str, arch: str) -> bytes:
+def bitcode(source: str, arch: str, object_version: int = OBJECT_VERSION) -> bytes:
     """Compile C++ that includes the device library into bitcode, or take it from the cache.
 
     Parameters
@@ -148,15 +150,21 @@ def bitcode(source: str, arch: str) -> bytes:
         Text of the C++ file.
     arch
         Architecture.
+    object_version
+        Version of the code object that it becomes part of.
     """
-    key = key_of(source, arch)
+    key = key_of(source, arch, str(object_version))
     found = kept(key, ".bc")
     if found is None:
         with tempfile.TemporaryDirectory(prefix="rocpy-") as folder:
             path = Path(folder)
             (path / "library.hip").write_text(source, encoding="utf-8")
             command = [zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS]
-            command += ["-fgpu-rdc", "-emit-llvm", "-c", "-I", str(header_folder()), "-o", "library.bc", "library.hip"]
+            command += [
+                f"-mcode-object-version={object_version}",
+                f"-cuid={key}",
+            ]  # a name of its own in what is linked
+            command += ["-I", str(header_folder()), "-o", "library.bc", "library.hip"]
             _run(command, path, "the device library cannot be compiled")
             found = (path / "library.bc").read_bytes()
         keep(key, ".bc", found)

@@ -10,15 +10,17 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.target_extension import current_target
 from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic
 
 from rocpy.cooperative.numba_operators import Operator
-from rocpy.cooperative.numba_runtime import BYTES, I64, VOID, device_call
+from rocpy.cooperative.numba_runtime import BYTES, I64, LINKERS, VOID, device_call
 
 _SOURCES: dict[str, str] = {}
 _numbers = itertools.count()
 _USED = re.compile(r"rocpy_coop_\w+")
+_SLOTS = re.compile(r"rocpy_slots_(\d+)")
 _FUNCTORS = {"+": "Plus", "*": "Times", "min": "Min", "max": "Max", "&": "And", "|": "Or", "^": "Xor"}
 _INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
 
@@ -45,10 +47,21 @@ def with_library_names(text: str) -> str:
     return text
 
 
-def source_for(text: str) -> str:
-    """Return the C++ of the functions that a kernel's modules call."""
+def source_for(text: str, threads: int) -> str:
+    """Return the C++ of the functions that a kernel's modules call, for blocks of up to so many threads."""
     lines = [f"COOP_PYTHON_MATH({name})" for name in sorted(set(_MATH_USED.findall(text)))]
-    return "\n".join(lines + [_SOURCES[name] for name in sorted(set(_USED.findall(text)))])
+    functions = lines + [_SOURCES[name] for name in sorted(set(_USED.findall(text)))]
+    return "\n".join([f"#define COOP_MOST_THREADS {threads}", '#include "rocpy_coop_python.h"', *functions])
+
+
+def source_of(name: str, threads: int) -> str:
+    """Return the C++ of one function that calls name, or of all those that are the same in every kernel."""
+    if slots := _SLOTS.fullmatch(name):
+        size = int(slots[1]) * threads
+        return f'extern "C" {{ __attribute__((device)) __attribute__((shared)) unsigned char {name}[{size}]; }}\n'
+    if name in _SOURCES:
+        return f"#define COOP_PYTHON_PART\n{source_for(name, threads)}"
+    return source_for("", threads)
 
 
 def _cpp_type(context: Any, dtype: types.Type) -> str:
@@ -65,7 +78,7 @@ def _word(cpp_type: str) -> str:
 
 
 @functools.cache
-def _operator_number(_operator: Operator, _dtype: types.Type) -> int:
+def _operator_number(_operator: Operator, _dtype: types.Type, _module: str) -> int:
     return next(_numbers)
 
 
@@ -74,7 +87,9 @@ def _operator(context: Any, builder: Any, chosen: Operator, dtype: types.Type, c
     if chosen.name in _FUNCTORS and isinstance(dtype, (types.Integer, types.Float)):
         functor = _FUNCTORS[chosen.name]
         return functor, f"rocpy::{functor}{{}}", ""
-    name = f"rocpy_operator_{_operator_number(chosen, dtype)}"
+    # Where modules are linked by others, each has a function of its own.
+    module = builder.module.name if current_target() in LINKERS else ""
+    name = f"rocpy_operator_{_operator_number(chosen, dtype, module)}"
     if name not in builder.module.globals:
         function = ir.Function(builder.module, ir.FunctionType(VOID, [BYTES] * 3), name)
         function.linkage = "linkonce_odr"

@@ -26,7 +26,6 @@ _ = numba_amdgpu_primitives  # registers what GPUs run
 _lock = threading.RLock()
 _ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
 _SLOTS = re.compile(r"rocpy_slots_(\d+)")
-_HEADER = '#define COOP_MOST_THREADS {threads}\n#include "rocpy_coop_python.h"\n{functions}'
 _SHARED = re.compile(r"^@\S+ = .*addrspace\(3\) global \[(\d+) x i8\]", re.MULTILINE)
 # Intrinsics that LLVM makes calls of, to a library that GPUs lack.
 _LIBRARY_CALL = re.compile(
@@ -131,8 +130,7 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         text = "\n".join(modules)
         slots = max((int(each) for each in _SLOTS.findall(text)), default=0) * threads
         modules.append(f"@rocpy_slots = addrspace(3) global [{max(slots, 1)} x i8] undef, align 16\n")
-        source = _HEADER.format(threads=threads, functions=numba_amdgpu_library.source_for(text))
-        linked = llvm.parse_bitcode(_device_library.bitcode(source, arch))
+        linked = llvm.parse_bitcode(_device_library.bitcode(numba_amdgpu_library.source_for(text, threads), arch))
         for each in modules:
             linked.link_in(_parsed(each))
         _optimise(linked, arch, kernel.name)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
+from numba.core.target_extension import current_target
 from numba.extending import intrinsic, register_jitable, register_model
 
 from rocpy.cooperative import _compiled
@@ -73,6 +75,16 @@ class _GroupModel(models.PrimitiveModel):
         super().__init__(manager, group, I32)
 
 
+# Targets whose functions are linked one by one, each with what it names of the device library: told the names.
+LINKERS: dict[str, Callable[[str], None]] = {}
+
+
+def _named_in_code(name: str) -> None:
+    linker = LINKERS.get(current_target())
+    if linker is not None:
+        linker(name)
+
+
 def on_device(builder: ir.IRBuilder) -> bool:
     """Return whether the code is for an AMD GPU."""
     return builder.module.triple == TRIPLE
@@ -80,6 +92,7 @@ def on_device(builder: ir.IRBuilder) -> bool:
 
 def device_call(builder: ir.IRBuilder, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
     """Call a function of the device library."""
+    _named_in_code(name)
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
@@ -128,7 +141,9 @@ def dynamic_shared(builder: ir.IRBuilder) -> tuple[ir.Value, ir.Value]:
 def lds(builder: ir.IRBuilder, name: str, size: int, *, external: bool = False) -> ir.Value:
     """Return shared memory of the block of an AMD GPU; what is external gets its place when the kernel is whole."""
     module = builder.module
-    if not external:
+    if external:
+        _named_in_code(name)
+    else:
         name = module.get_unique_name(name)
     variable = module.globals.get(name)
     if variable is None:

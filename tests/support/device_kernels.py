@@ -93,9 +93,8 @@ def kernel_{name}(x, out, n):
 """
 
 
-@functools.cache
-def make(name: str, dtype: str = "float32", width: int = 0, warp_size: int = 64):
-    """Return the kernel of a primitive for blocks, or for warps of a width."""
+def define(name: str, dtype: str = "float32", width: int = 0, **world):
+    """Return the function of a primitive for blocks, or for warps of a width; `world` is what it names otherwise."""
     group = f"coop.this_warp({width})" if width else "coop.this_block()"
     body = CALLS[name].replace("items_of(x, i)", "items")
     if name == "reduce_batched":
@@ -108,6 +107,13 @@ def make(name: str, dtype: str = "float32", width: int = 0, warp_size: int = 64)
         "longer": longer,
         "carry": carry,
         "dtype": np.dtype(dtype).type,
+        **world,
     }
     exec(compile(source, f"<kernel {name}>", "exec"), world)
-    return coop.jit(warp_size=warp_size, threads=1)(world[f"kernel_{name}"])
+    return world[f"kernel_{name}"]
+
+
+@functools.cache
+def make(name: str, dtype: str = "float32", width: int = 0, warp_size: int = 64):
+    """Return the kernel of a primitive for blocks, or for warps of a width."""
+    return coop.jit(warp_size=warp_size, threads=1)(define(name, dtype, width))

@@ -9,7 +9,7 @@ from layout_rules.tree import Tree, matching, rule
 
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = (
-    {"errors", "dtypes", "typing"},
+    {"errors", "dtypes", "typing", "_import_hook"},
     {"_core"},
     {"_search"},
     {"_hip_python"},
