@@ -27,14 +27,33 @@ struct ThreadIndex { unsigned x; };
 static __attribute__((device)) ThreadIndex thread_index() { return {__builtin_amdgcn_workitem_id_x()}; }
 #define threadIdx thread_index()
 """
-# Input of each page's kernel, and what it writes.
+# Threads, input and output of the kernel on each page.
 RAW = {
-    "broadcast": ([10, 11, 12, 13], [[12, 11], [12, 11], [12, 13], [12, 13]]),
-    "match": ([5, 6, 5, 7], [1, 2, 1, 2]),
-    "reduce": ([3, 1, 4, 1, 5], [[4, 14, 3], [4, 14, 3], [5, 14, 3], [5, 14, 3], [5, 14, 3]]),
-    "scan": ([3, 1, 2, 0, 4, 1, 1, 1], [[0, 3], [4, 6], [6, 10], [11, 12]]),
-    "shuffle": ([10, 11, 12, 13, 14], [[10, 11], [10, 10], [11, 13], [12, 12], [13, 14]]),
-    "votes": ([5, 6, 5, 7], [[1, 0, 2], [1, 0, 2], [1, 0, 2], [1, 0, 2]]),
+    "adjacent_difference": (
+        3,
+        [1, 4, 9, 16, 25, 36],
+        [1, 3, 1, 3, -3, -5, 5, 7, 5, 16, -7, -9, 9, 11, 25, 36, -11, -13],
+    ),
+    "broadcast": (4, [10, 11, 12, 13], [12, 11, 12, 11, 12, 13, 12, 13]),
+    "discontinuity": (3, [7, 7, 8, 8, 8, 7], [1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1]),
+    "exchange": (3, [0, 1, 5, 0, 2, 3, 1, 2, 4, 5, 4, 3], [0, 3, 1, 2, 1, 4, 3, 5, 2, 5, 4, 0]),
+    "histogram": (3, [0, 1, 3, 3, 1, 3], [1, 3, 2, 0, 0, 0]),
+    "load": (3, [0, 1, 2, 3, 4, 5], [0, 1, 0, 3, 0, 1, 2, 3, 1, 4, 2, 3, 4, 5, 2, 5, -1, -1]),
+    "match": (4, [5, 6, 5, 7], [1, 2, 1, 2]),
+    "merge_sort": (3, [3, 1, 2, 9, 1, 0], [0, 1, 5, 1, 9, 3, 1, 2, 4, 2, 2, 1, 3, 9, 0, 3, 1, 0]),
+    "radix_sort": (3, [19, 49, 34, 18, 50, 33], [18, 19, 49, 33, 5, 0, 33, 34, 34, 18, 2, 3, 49, 50, 50, 19, 4, 1]),
+    "reduce": (5, [3, 1, 4, 1, 5], [4, 14, 3, 4, 14, 3, 5, 14, 3, 5, 14, 3, 5, 14, 3]),
+    "reduce_batched": (2, [1, 2, 3, 10, 20, 30], [11, 22, 33, 11, 22, 33]),
+    "run_length_decode": (
+        3,
+        [10, 20, 2, 0, 30, 40, 1, 3, 50, 60, 0, 1],
+        [10, 10, 0, 1, 30, 40, 0, 0, 40, 40, 1, 2, 10, 10, 30, 40, 40, 40, 60],
+    ),
+    "scan": (4, [3, 1, 2, 0, 4, 1, 1, 1], [0, 3, 4, 6, 6, 10, 11, 12]),
+    "shuffle": (5, [10, 11, 12, 13, 14], [10, 11, 10, 10, 11, 13, 12, 12, 13, 14]),
+    "store": (3, [10, 11, 20, 21, 30, 31], [10, 11, 20, 21, 30, 31, 10, 20, 30, 11, 21, 31, 10, 11, 20, 21]),
+    "topk": (3, [3, 1, 2, 9, 1, 9], [9, 9, 3, 3, 5, 0]),
+    "votes": (4, [5, 6, 5, 7], [1, 0, 2, 1, 0, 2, 1, 0, 2, 1, 0, 2]),
 }
 
 
@@ -117,12 +136,12 @@ def test_hip_kernels_of_the_pages_do_what_the_pictures_show():
     sources = {page: blocks(text, "c++") for page, text in PAGES.items()}
     source = _HIP + "\n".join(code for several in sources.values() for code in several)
     code = compiled(source, "gfx942", "-I", str(_device_library.header_folder()))
-    assert set(RAW) == {page.removesuffix(".md") for page, several in sources.items() if several}
-    for name, (x, expected) in RAW.items():
-        wanted = np.array(expected, np.int32)
-        out = np.zeros_like(wanted)
-        amdgpu.run(code, name, 1, len(wanted), np.array(x, np.int32), out)
-        np.testing.assert_array_equal(out, wanted, err_msg=name)
+    assert all(len(several) == 1 for several in sources.values())
+    assert sorted(re.findall(r"__global__ void (\w+)", source)) == sorted(RAW)
+    for name, (threads, x, expected) in RAW.items():
+        out = np.full(len(expected), -99, np.int32)
+        amdgpu.run(code, name, 1, threads, np.array(x, np.int32), out)
+        np.testing.assert_array_equal(out, expected, err_msg=name)
 
 
 @pytest.mark.slow
