@@ -18,6 +18,7 @@ from rocpy.cooperative.numba_runtime import (
     group_rank,
     group_size,
     meet,
+    note_access,
     open_slots,
     poison,
     release,
@@ -198,6 +199,11 @@ def _build_load(call: Call) -> Plan:
     def load(group: Any, source: Any, out: Any, valid: int, offset: int, default: Any) -> None:
         rendezvous(group)
         rank, size = group_rank(group), group_size(group)
+        if debugging():
+            for k in range(count):
+                at = place(rank, size, k)
+                if at < valid and 0 <= offset + at < source.shape[0]:
+                    note_access(source, offset + at, None)
         if offset >= 0 and size * count <= valid and offset + size * count <= source.shape[0]:
             for k in range(count):
                 out[k] = source[types.uint64(offset + place(rank, size, k))]
@@ -230,6 +236,11 @@ def _build_store(call: Call) -> Plan:
     def store(group: Any, target: Any, value: Any, valid: int, offset: int) -> None:
         rendezvous(group)
         rank, size = group_rank(group), group_size(group)
+        if debugging():
+            for k in range(each):
+                at = place(rank, size, k)
+                if at < valid and 0 <= offset + at < target.shape[0]:
+                    note_access(target, offset + at, get(value, k))
         if offset >= 0 and size * each <= valid and offset + size * each <= target.shape[0]:
             for k in range(each):
                 target[types.uint64(offset + place(rank, size, k))] = get(value, k)

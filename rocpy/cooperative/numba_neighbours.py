@@ -17,6 +17,7 @@ from rocpy.cooperative.numba_runtime import (
     group_rank,
     group_size,
     meet,
+    note_access,
     open_slots,
     poison,
     release,
@@ -279,7 +280,10 @@ def _build_decode_into(call: Call) -> Plan:
         if offset < 0 or offset + total > target.shape[0]:
             raise IndexError("coop.run_length_decode_into: the items go beyond target")
         for at in range(rank, total, size):
-            target[offset + at] = values[find(ends, size * each, at)]
+            item = values[find(ends, size * each, at)]
+            if debugging():
+                note_access(target, offset + at, item)
+            target[offset + at] = item
         return total
 
     parameters = {

@@ -382,6 +382,31 @@ def debugging(_typing: Any) -> Any:
     return types.boolean(), codegen
 
 
+@intrinsic
+def note_access(_typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Tell the debug mode that a primitive writes a value to an array of the kernel or, with None, reads from it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if on_device(builder):
+            return context.get_dummy_value()
+        from numba.np import arrayobj
+
+        from rocpy.cooperative.numba_lowering import READ, WRITE, bits_of
+
+        held = arrayobj.make_array(array)(context, builder, arguments[0])
+        place = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        pointer = cgutils.get_item_pointer(context, builder, array, held, [place], wraparound=False)
+        state, size = current(builder), context.get_abi_sizeof(pointer.type.pointee)
+        writes = not isinstance(value, types.NoneType)
+        call(builder, "rocpy_simt_access", state, pointer, I64(size), I32(WRITE if writes else READ))
+        bits = bits_of(builder, arguments[2]) if writes else None
+        if bits is not None:
+            call(builder, "rocpy_simt_stored", state, pointer, bits, I32(context.get_abi_sizeof(arguments[2].type)))
+        return context.get_dummy_value()
+
+    return types.none(array, index, value), codegen
+
+
 def poison_value(context: Any, dtype: types.Type) -> ir.Value:
     """Return the constant that stands for an undefined result."""
     data = context.get_data_type(dtype)

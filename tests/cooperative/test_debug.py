@@ -73,6 +73,26 @@ def missing_collective(x, out):
     out[0] = total
 
 
+@coop.jit(debug=True)
+def stores_all(x, out):
+    coop.store(coop.this_block(), out, coop.sum(coop.this_block(), x[coop.threadIdx.x]))  # undefined
+
+
+@coop.jit(debug=True)
+def store_and_read(x):
+    held = coop.shared.array(16, np.float64)
+    coop.store(coop.this_block(), held, x[coop.threadIdx.x])
+    x[coop.threadIdx.x] = held[15 - coop.threadIdx.x]  # race
+
+
+@coop.jit(debug=True)
+def write_and_load(x):
+    held, items = coop.shared.array(16, np.float64), coop.ThreadData(1, np.float64)
+    held[15 - coop.threadIdx.x] = x[coop.threadIdx.x]
+    coop.load(coop.this_block(), held, items)  # race
+    x[coop.threadIdx.x] = items[0]
+
+
 CASES = [
     (racy, (np.zeros(64), np.zeros(64)), 64, SharedMemoryRaceError, "race"),
     (unordered_writes, (np.zeros(1, np.int64),), 32, SharedMemoryRaceError, "race"),
@@ -82,6 +102,9 @@ CASES = [
     (everyone_stores, (np.zeros(16), np.zeros(16)), 16, UninitializedResultError, "undefined"),
     (everyone_stores, (np.zeros(16, np.float32), np.zeros(16)), 16, UninitializedResultError, "undefined"),
     (missing_collective, (np.zeros(16), np.zeros(1)), 16, DivergentBarrierError, "waits"),
+    (stores_all, (np.zeros(16), np.zeros(16)), 16, UninitializedResultError, "undefined"),
+    (store_and_read, (np.zeros(16),), 16, SharedMemoryRaceError, ""),
+    (write_and_load, (np.zeros(16),), 16, SharedMemoryRaceError, ""),
 ]
 
 
@@ -100,8 +123,28 @@ def test_planted_faults_are_found_with_their_line(kernel, arguments, block, erro
     if mark:
         assert f"{__file__}:{line_of(kernel, f'# {mark}')}" in str(found)
         assert f"{__file__}:{found.line}" in str(found)
-    else:
+    elif kernel is divergent:
         assert found.line in (line_of(kernel, "# first"), line_of(kernel, "# second"))
+
+
+def test_primitives_may_write_and_read_shared_memory():
+    @coop.jit(debug=True)
+    def kernel(x, out):
+        held, decoded, items = (
+            coop.shared.array(8, np.int64),
+            coop.shared.array(8, np.int64),
+            coop.ThreadData(1, np.int64),
+        )
+        i, block = coop.threadIdx.x, coop.this_block()
+        coop.store(block, held, x[i])
+        coop.run_length_decode_into(block, decoded, x[i], 1)
+        coop.syncthreads()
+        coop.load(block, decoded, items)
+        out[i] = held[7 - i] + items[0]
+
+    out = np.zeros(8, np.int64)
+    kernel[1, 8](np.arange(8), out)
+    assert out.tolist() == [7] * 8
 
 
 def test_an_index_error_is_an_index_error():
