@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rocpy._operand import TorchLayerRequired
+from rocpy._operand import TorchLayerRequired, describe
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._product_types import RESULT_TYPES, bias_types, find_family
 from rocpy.blaslt._recipes import working_type
@@ -270,6 +270,12 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
                 f"out: shape {tuple(getattr(one, 'shape', ()))}, but the result has shape {bound.result_shape}; pass "
                 "out= of that shape"
             )
+    seen: dict[int, int] = {}
+    for place, one in enumerate(outs):
+        if count > 1 and one is not None and 0 not in bound.result_shape:
+            first = seen.setdefault(describe(one, "out", output=True)["data"], place)
+            if first != place:
+                raise InvalidOperandError(f"out: the arrays of results {first} and {place} are one; pass two")
     return outs
 
 

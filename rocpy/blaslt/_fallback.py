@@ -41,6 +41,7 @@ from rocpy.blaslt._recipes import (
     why,
     working_type,
 )
+from rocpy.blaslt._staging import needed, upload
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.problem import Problem, is_column_bias
@@ -102,6 +103,8 @@ class Unfused:
         recipe = self.recipe
         if type(made["b"]).__name__ == "Weight" and (recipe.operands or not recipe.scaled):
             made["b"] = made["b"].matrix()  # a Weight would bring its scale along
+            if not recipe.blocks and needed(made["b"]):
+                made["b"] = upload(made["b"], "b")  # beside the others' copies on the device
         if recipe.blocks:
             scales = self._scales()
             for name in ("a", "b"):

@@ -337,6 +337,8 @@ cdef class Weight:
         else:
             self.load_source()
             self.factors = kept_copy(self.scale)
+        if _staging.has_own_memory():
+            self.factors = _staging.upload_scales((None, self.factors))[1]
         self.bias = kept_copy(self.origin)
         self.reads += 1
         self.checksum = checksum_of(self)
