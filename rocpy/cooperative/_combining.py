@@ -14,7 +14,7 @@ _VALID = "valid_items\n    How many threads, counted from rank 0, take part; the
 
 
 @primitive("reduce", _REDUCE, defined="first", marks={"valid": _VALID})
-def reduce(group: Any, value: Any, op: Any, *, valid_items: Any = None, all: bool = False) -> Any:  # noqa: A002
+def reduce(group: Any, value: Any, op: Any = "+", *, valid_items: Any = None, all: bool = False) -> Any:  # noqa: A002
     """Combine the values of the group's threads, from left to right, as a tree of neighbours.
 
     Parameters
@@ -81,7 +81,7 @@ max = _like_reduce("max", "greatest", 4)  # noqa: A001
 
 
 @primitive("reduce", _REDUCE, payloads=(THREAD_DATA,), defined="some")
-def reduce_batched(group: Any, value: Any, op: Any, *, all: bool = False) -> Any:  # noqa: A002
+def reduce_batched(group: Any, value: Any, op: Any = "+", *, all: bool = False) -> Any:  # noqa: A002
     """Combine each element of the threads' items by itself: as many reductions as a thread has items.
 
     Parameters
@@ -151,7 +151,7 @@ def _scan(name: str, first: str, missing: str, example: str, result: str, *, has
         def function(
             group: Any,
             value: Any,
-            op: Any,
+            op: Any = "+",
             *,
             initial: Any = None,
             aggregate: bool = False,

@@ -151,7 +151,24 @@ def syncthreads() -> None:
 
 
 def syncwarp() -> None:
-    """Wait until every thread of the warp that has not left the kernel is here."""
+    """Wait until every thread of the warp that has not left the kernel is here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def swap(x):
+    ...     held = coop.shared.array(4, np.int64)
+    ...     i = coop.threadIdx.x
+    ...     held[i] = x[i]
+    ...     coop.syncwarp()
+    ...     x[i] = held[i ^ 1]
+    >>> x = np.arange(4)
+    >>> swap[1, 4](x)
+    >>> x.tolist()
+    [1, 0, 3, 2]
+    """
     outside("syncwarp")
 
 
@@ -162,6 +179,22 @@ def barrier(group: Group) -> None:
     ----------
     group
         Block or warp.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def pairs(x):
+    ...     held = coop.shared.array(4, np.int64)
+    ...     i = coop.threadIdx.x
+    ...     held[i] = x[i]
+    ...     coop.barrier(coop.this_warp(2))
+    ...     x[i] = held[i] + held[i ^ 1]
+    >>> x = np.arange(4)
+    >>> pairs[1, 4](x)
+    >>> x.tolist()
+    [1, 1, 5, 5]
     """
     outside("barrier")
 
@@ -173,6 +206,19 @@ def grid(ndim: int) -> Any:
     ----------
     ndim
         1, 2 or 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def places(out):
+    ...     x, y = coop.grid(2)
+    ...     out[y, x] = 10 * y + x
+    >>> out = np.empty((2, 4), np.int64)
+    >>> places[(2, 1), (2, 2)](out)
+    >>> out.tolist()
+    [[0, 1, 2, 3], [10, 11, 12, 13]]
     """
     outside("grid")
 
@@ -184,6 +230,19 @@ def gridsize(ndim: int) -> Any:
     ----------
     ndim
         1, 2 or 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def double(x):
+    ...     for i in range(coop.grid(1), x.shape[0], coop.gridsize(1)):
+    ...         x[i] *= 2
+    >>> x = np.arange(7)
+    >>> double[1, 3](x)
+    >>> x.tolist()
+    [0, 2, 4, 6, 8, 10, 12]
     """
     outside("gridsize")
 
@@ -202,6 +261,20 @@ def ThreadData(count: int, dtype: Any) -> Any:  # noqa: N802 - it makes an array
     -----
     There is one array for each place in the source, as with ``coop.local.array``: the next execution of the same call
     gives the same memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def sums(x, out):
+    ...     items = coop.ThreadData(2, np.int64)
+    ...     coop.load(coop.this_block(), x, items)
+    ...     out[coop.threadIdx.x] = items[0] + items[1]
+    >>> out = np.empty(2, np.int64)
+    >>> sums[1, 2](np.arange(4), out)
+    >>> out.tolist()
+    [1, 5]
     """
     outside("ThreadData")
 
@@ -227,6 +300,22 @@ def shared_array(shape: Any, dtype: Any) -> Any:
         whose size is the fourth number of the launch.
     dtype
         Type of the elements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def rotate(x):
+    ...     fixed, dynamic = coop.shared.array(3, np.int64), coop.shared.array(0, np.int64)
+    ...     i = coop.threadIdx.x
+    ...     fixed[i] = dynamic[i] = x[i]
+    ...     coop.syncthreads()
+    ...     x[i] = 10 * fixed[(i + 1) % 3] + dynamic[i]
+    >>> x = np.arange(3)
+    >>> rotate[1, 3, None, 3 * 8](x)
+    >>> x.tolist()
+    [10, 21, 2]
     """
     outside("shared.array")
 
@@ -240,6 +329,25 @@ def local_array(shape: Any, dtype: Any) -> Any:
         Number of elements or tuple of extents, known when the kernel is compiled.
     dtype
         Type of the elements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def binomials(out):
+    ...     row = coop.local.array(5, np.int64)
+    ...     row[:] = 0
+    ...     row[0] = 1
+    ...     for n in range(coop.threadIdx.x):
+    ...         for k in range(n + 1, 0, -1):
+    ...             row[k] += row[k - 1]
+    ...     for k in range(5):
+    ...         out[coop.threadIdx.x, k] = row[k]
+    >>> out = np.empty((5, 5), np.int64)
+    >>> binomials[1, 5](out)
+    >>> out[4].tolist()
+    [1, 4, 6, 4, 1]
     """
     outside("local.array")
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -170,9 +172,14 @@ class Launch:
         self._empty = 0 in grid
         self._config = _simt.Config(grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings)
 
-    def __call__(self, *arguments: Any) -> None:
+    def __call__(self, *arguments: Any, **named: Any) -> None:
         """Run the grid on the arguments, to its end."""
         kernel = self._kernel
+        if named:
+            try:
+                arguments = inspect.signature(kernel.function).bind(*arguments, **named).args
+            except TypeError as unfit:
+                raise InvalidProblemError(f"kernel {kernel.name}: {unfit}") from None
         if not _ON_CPU.issuperset(map(type, arguments)) and (index := _device_of(arguments)) is not None:
             _check_count(kernel, len(arguments))
             if not self._empty:
@@ -241,7 +248,7 @@ def _wait_for(stream: Any) -> None:
 
 
 def _value_of(kernel: Kernel, index: int, argument: Any) -> Any:
-    if isinstance(argument, (np.ndarray, bool, int, float, complex, np.generic)):
+    if isinstance(argument, (bool, int, float, complex, np.generic)):
         return argument
     names = kernel.function.__code__.co_varnames
     name = names[index] if index < len(names) else f"argument {index}"
@@ -252,8 +259,10 @@ def _value_of(kernel: Kernel, index: int, argument: Any) -> Any:
 
 def as_numpy(who: str, name: str, argument: Any) -> np.ndarray:
     """Return numpy's view of an argument's memory; `who` begins what is said if there is none."""
+    if isinstance(argument, np.ma.MaskedArray):
+        raise InvalidOperandError(f"{who}: {name} is a masked array, whose mask a kernel cannot read; pass {name}.data")
     if isinstance(argument, np.ndarray):
-        return argument
+        return np.asarray(argument)
     if type(argument).__module__.partition(".")[0] == "torch":
         return _from_torch(who, name, argument)
     if not hasattr(argument, "__dlpack__"):
@@ -276,6 +285,10 @@ def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
             f"{who}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
         )
     try:
+        if str(tensor.dtype) == "torch.bfloat16":
+            import ml_dtypes
+
+            return tensor.view(sys.modules["torch"].int16).numpy().view(ml_dtypes.bfloat16)
         return tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise InvalidOperandError(

@@ -19,6 +19,7 @@ from numba.extending import typeof_impl
 
 from rocpy.cooperative import _compiled, _kernel, numba_entry, numba_lowering, numba_primitives, numba_types
 from rocpy.cooperative._fingerprint import fingerprint_of, names_of
+from rocpy.cooperative.numba_half import type_of
 from rocpy.errors import KernelTypeError
 
 _WITH_KERNELS = "rocpy.cooperative._arrays"  # the one module of the package whose functions are users' kernels, too
@@ -106,7 +107,7 @@ _NEEDS_COUNTS = ("NRT required", "Only accept returning of array")
 def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compiled:
     """Return the machine code of a kernel for the types of these arguments; its entry has the given name."""
     try:
-        arguments = tuple(numba.typeof(value) for value in values)
+        arguments = tuple(map(type_of, values))
         with global_compiler_lock:
             return _compiled_for(kernel, arguments, name)
     except (errors.NumbaError, TypeError, ValueError) as error:
@@ -148,8 +149,8 @@ def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None
         error = TypeError("an argument is of no type that kernels take")
         for value in values:
             try:
-                numba.typeof(value)
-            except ValueError as own:
+                type_of(value)
+            except (ValueError, errors.NumbaError) as own:
                 error = own
     reason, line = explain(str(error), code.co_filename)
     place = f"{code.co_filename}:{line or code.co_firstlineno}"
@@ -158,8 +159,8 @@ def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None
 
 def _type_name(argument: Any) -> str:
     try:
-        return str(numba.typeof(argument))
-    except ValueError:
+        return str(type_of(argument))
+    except (ValueError, errors.NumbaError):
         return type(argument).__name__
 
 

@@ -14,6 +14,7 @@ from numba.core import cgutils, types
 from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic, register_jitable
 
+from rocpy.cooperative.numba_half import BFloat16
 from rocpy.cooperative.numba_types import refuse
 
 NAMES = ("+", "*", "min", "max", "&", "|", "^")
@@ -79,7 +80,7 @@ def named(name: str, dtype: types.Type) -> Operator:
     """Return an operator by its name."""
     if isinstance(dtype, types.Record):
         raise refuse(f"op {name!r} is for numbers, and the value is structured; pass a Python function")
-    if name in "&|^" and isinstance(dtype, (types.Float, types.Complex)):
+    if name in "&|^" and isinstance(dtype, (types.Float, BFloat16, types.Complex)):
         raise refuse(f"op {name!r} is for integers and booleans, and the value is {dtype}")
     if name in ("min", "max") and isinstance(dtype, types.Complex):
         raise refuse(f"op {name!r} needs an order, and the value is {dtype}")

@@ -19,11 +19,12 @@ from numba.extending import lower_builtin, register_jitable
 from rocpy.cooperative import _combining, _movement, _neighbours, _sorting
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative._primitives import PRIMITIVES, Primitive
+from rocpy.cooperative.numba_half import HALVES, BFloat16
 from rocpy.cooperative.numba_runtime import GroupType
 from rocpy.cooperative.numba_types import ThreadDataType, first_element, own_copy, refuse, stack_array
 
 _ = (_combining, _movement, _neighbours, _sorting)  # they register their records
-ELEMENTS = (types.Integer, types.Float, types.Boolean, types.Complex, types.Record)
+ELEMENTS = (types.Integer, types.Float, BFloat16, types.Boolean, types.Complex, types.Record)
 
 
 class Call:
@@ -66,10 +67,10 @@ class Call:
             raise refuse(f"{self.name}: {name} is an array, {type_}; pass one element of it, or a coop.ThreadData")
         if kind not in self.primitive.payloads:
             raise refuse(f"{self.name}: {name} is a {kind}; pass one of: {', '.join(self.primitive.payloads)}")
-        if not isinstance(element, ELEMENTS) or element == types.float16:
+        if not isinstance(element, ELEMENTS):
             raise refuse(
-                f"{self.name}: {name} is {element}; integers, float32, float64, booleans, complex numbers and "
-                "structured values are served"
+                f"{self.name}: {name} is {element}; integers, floats, booleans, complex numbers and structured values "
+                "are served"
             )
         return element, count
 
@@ -147,6 +148,16 @@ class Plan:
         return parts[0] if len(parts) == 1 else types.Tuple(parts)
 
 
+# NVIDIA's names for what some parameters are.
+_OTHER_NAMES = {
+    "binary_op": "op",
+    "scan_op": "op",
+    "compare_op": "op",
+    "initial_value": "initial",
+    "prefix_op": "prefix",
+    "prefix_state": "state",
+    "valid_flags": "flags",
+}
 Builder = Callable[[Call], Plan]
 BUILDERS: dict[str, Builder] = {}
 # Functions of a plan that give the function for AMD GPUs, with the same parameters; None, as no entry: the CPU's own.
@@ -232,6 +243,8 @@ def _codegen(key: Implementation) -> Callable[..., Any]:
         values = [context.cast(builder, *given[name], wanted) for name, wanted in plan.parameters.items()]
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
         if runtime.on_device(builder):
+            if any(each in HALVES for each in (*signature.args, plan.choices.get("dtype"))):
+                raise refuse(f"{key.primitive.name}: values of 16-bit floats are served on the CPU alone; use float32")
             own = context.compile_internal(builder, _device_function(key), inner, [*values, *outputs])
         else:
             made = context.compile_subroutine(builder, plan.function, inner, flags=_flags())
@@ -256,15 +269,22 @@ def _define(primitive: Primitive) -> None:
         def generic(self, args: Any, kws: Any) -> Any:
             """Type a call."""
             described = _signature_of(primitive)
+            called = {own: other for other, own in _OTHER_NAMES.items() if other in kws and own in described.parameters}
+            kws = {_OTHER_NAMES.get(name, name) if name in called.values() else name: kws[name] for name in kws}
             try:
                 bound = described.bind(*args, **kws)
             except TypeError as error:
-                raise refuse(f"{primitive.name}{described}: {error}") from None
+                plain = [each.replace(annotation=each.empty) for each in described.parameters.values()]
+                shown = described.replace(parameters=plain, return_annotation=described.empty)
+                raise refuse(f"{primitive.name}{shown}: {error}") from None
             omitted = tuple(name for name in described.parameters if name not in bound.arguments)
             ordered = tuple(bound.arguments.get(name, types.none) for name in described.parameters)
             self._key = resolve(primitive.name, ordered, omitted)
             # Numba orders keywords by a signature without keyword-only parameters.
-            flat = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in described.parameters.values()]
+            flat = [
+                each.replace(kind=each.POSITIONAL_OR_KEYWORD, name=called.get(each.name, each.name))
+                for each in described.parameters.values()
+            ]
             return make_signature(self._key.plan.returned, *ordered).replace(pysig=described.replace(parameters=flat))
 
         def get_impl_key(self, sig: Any) -> Any:

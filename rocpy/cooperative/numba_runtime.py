@@ -52,6 +52,7 @@ FRAME_OFFSET = 80
 
 # Bits of undefined results in debug mode (csrc/simt/simt.h).
 POISON = {
+    types.float16: 0x7EAD,
     types.float32: 0x7FC0DEAD,
     types.float64: 0x7FF81BD5A0000000,
 }
@@ -158,7 +159,11 @@ def dtype_of(argument: Any) -> Any:
     """Return the element type that a dtype argument names (``np.float32``, ``np.dtype``, a string), or None."""
     from numba.np import numpy_support
 
+    from rocpy.cooperative.numba_half import bfloat16
+
     if isinstance(argument, types.StringLiteral):
+        if argument.literal_value == "bfloat16":
+            return bfloat16
         try:
             return numpy_support.from_dtype(numpy_support.np.dtype(argument.literal_value))
         except (TypeError, NotImplementedError):
@@ -411,8 +416,7 @@ def poison_value(context: Any, dtype: types.Type) -> ir.Value:
     """Return the constant that stands for an undefined result."""
     data = context.get_data_type(dtype)
     if dtype in POISON:
-        bits = 32 if dtype == types.float32 else 64
-        return ir.Constant(ir.IntType(bits), POISON[dtype]).bitcast(data)
+        return ir.Constant(ir.IntType(dtype.bitwidth), POISON[dtype]).bitcast(data)
     if isinstance(dtype, types.Complex):
         part = poison_value(context, dtype.underlying_float)
         return ir.Constant.literal_struct([part, part])

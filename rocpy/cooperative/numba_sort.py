@@ -9,6 +9,7 @@ from numba.core import types
 from numba.extending import intrinsic, register_jitable
 
 from rocpy.cooperative import numba_operators as operators
+from rocpy.cooperative.numba_half import BFloat16
 from rocpy.cooperative.numba_movement import arrangements
 from rocpy.cooperative.numba_primitives import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba_runtime import (
@@ -145,14 +146,14 @@ def _alignment(element: types.Type) -> int:
 
 def ascending(dtype: types.Type) -> Any:
     """Return a function that tells whether a is less than b; NaN is the greatest."""
-    if isinstance(dtype, types.Float):
+    if isinstance(dtype, (types.Float, BFloat16)):
         return register_jitable(lambda a, b, _low, _mask: a < b or (b != b and a == a))
     return register_jitable(lambda a, b, _low, _mask: a < b)
 
 
 def descending(dtype: types.Type) -> Any:
     """Return the same for greater."""
-    if isinstance(dtype, types.Float):
+    if isinstance(dtype, (types.Float, BFloat16)):
         return register_jitable(lambda a, b, _low, _mask: a > b or (a != a and b == b))
     return register_jitable(lambda a, b, _low, _mask: a > b)
 
@@ -173,10 +174,10 @@ def bits_of(_typing: Any, key: Any) -> Any:
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         value = arguments[0]
-        if isinstance(key, types.Float):
-            zero = value.type(0.0)
-            value = builder.select(builder.fcmp_ordered("==", value, zero), zero, value)
+        if isinstance(key, (types.Float, BFloat16)):
             value = builder.bitcast(value, word)
+            is_zero = builder.icmp_unsigned("==", builder.shl(value, word(1)), word(0))  # of either sign
+            value = builder.select(is_zero, word(0), value)
             negative = builder.icmp_signed("<", value, word(0))
             return builder.select(negative, builder.not_(value), builder.xor(value, word(top)))
         return builder.xor(value, word(top)) if key.signed else value

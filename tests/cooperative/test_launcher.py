@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
-from rocpy.errors import DivergentBarrierError, KernelTypeError
+from rocpy.errors import DivergentBarrierError, InvalidOperandError, InvalidProblemError, KernelTypeError
 
 
 def _resumable(kernel):
@@ -194,6 +194,43 @@ def test_arguments_that_no_kernel_takes():
             kernel[1, 1](given, np.zeros(1))
 
 
+def test_arguments_by_name_and_of_subclasses(tmp_path):
+    @coop.jit
+    def kernel(x, out, scale=2):
+        out[coop.threadIdx.x] = x[coop.threadIdx.x] * scale
+
+    x = np.memmap(tmp_path / "x", np.float64, "w+", shape=4)
+    x[:] = range(4)
+    out = np.zeros(4)
+    kernel[1, 4](x, out=out, scale=3)
+    assert out.tolist() == [0, 3, 6, 9]
+    with pytest.raises(InvalidProblemError, match=r"kernel kernel: .*'factor'"):
+        kernel[1, 4](x, out, factor=3)
+    with pytest.raises(InvalidOperandError, match="x is a masked array"):
+        kernel[1, 4](np.ma.ones(4), out)
+    with pytest.raises(KernelTypeError, match="Unsupported array dtype: >f8"):
+        kernel[1, 4](x.astype(">f8"), out)
+
+
+def test_names_of_options_that_nvidia_has():
+    @coop.jit
+    def kernel(x, out):
+        block, i = coop.this_block(), coop.threadIdx.x
+        out[i, 0] = coop.reduce(block, x[i], binary_op="max", all=True)
+        out[i, 1] = coop.exclusive_scan(block, x[i], scan_op="+", initial_value=10)
+        out[i, 2] = coop.reduce(block, x[i], all=True)
+        out[i, 3] = coop.inclusive_scan(block, x[i])
+        items = coop.ThreadData(1, np.int64)
+        items[0] = x[i]
+        out[i, 4] = coop.merge_sort_keys(block, items, compare_op=">")[0]
+
+    x, out = np.array([3, 1, 4, 1, 5]), np.zeros((5, 5), np.int64)
+    kernel[1, 5](x, out)
+    scan = np.cumsum(x)
+    expected = np.stack([np.full(5, 5), scan - x + 10, np.full(5, 14), scan, np.sort(x)[::-1]], 1)
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_kernels_that_print(capfd):
     @coop.jit(threads=1)
     def kernel(x):
@@ -238,6 +275,7 @@ def kept(tmp_path):
     return run, tmp_path / "__pycache__"
 
 
+@pytest.mark.slow
 def test_code_from_disk_needs_no_numba(kept):
     run, folder = kept
     assert run() == ["0", "True"]

@@ -81,6 +81,16 @@ def test_examples_run(name):
     assert runner.summarize(verbose=False).failed == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [coop.shared.array, coop.local.array], ids=lambda function: function.__name__)
+def test_examples_of_arrays_run(function):
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder(exclude_empty=False).find(function, function.__name__, globs={}):
+        assert test.examples
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+
+
 def test_public_functions_have_examples():
-    without = {name for name in coop.__all__ if name not in PUBLIC}
-    assert not without & set(PRIMITIVES)
+    functions = {name for name in coop.__all__ if inspect.isfunction(getattr(coop, name))}
+    assert not functions - set(PUBLIC)
