@@ -160,6 +160,15 @@ def linker() -> Any:
     from rocpy.cooperative import _kernel
 
     _kernel._adapter()  # tells how to install Numba, if it is not there
+    import llvmlite
+    import llvmlite.binding
+
+    if llvmlite.binding.llvm_version_info[0] < _device_library.LLVM_VERSION:
+        raise UnsupportedError(
+            f"kernels are compiled for AMD GPUs by LLVM {_device_library.LLVM_VERSION} or newer, which llvmlite 0.50 "
+            f"brings with Numba 0.68; this is llvmlite {llvmlite.__version__}: "
+            "pip install 'rocpy[cooperative]' 'numba>=0.68'"
+        )
     from rocpy.cooperative import numba_amdgpu_link
 
     return numba_amdgpu_link

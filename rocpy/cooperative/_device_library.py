@@ -29,6 +29,7 @@ _OPTIONS = (
     "-emit-llvm",
     "-c",
 )
+LLVM_VERSION = 22  # of zig's clang; what reads its bitcode is as new
 OBJECT_VERSION = 5  # of code objects: how a launch passes what is not the kernel's own argument
 
 

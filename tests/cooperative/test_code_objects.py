@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Kernels compiled for AMD GPUs with no GPU: what the code holds, what it needs, and what is refused."""
 
-import importlib.util
 import math
 import re
 
 import numpy as np
 import pytest
-from device_kernels import BY_DPP, CALLS, make
+from device_kernels import BY_DPP, CALLS, NO_COMPILER, make
 
 from rocpy import cooperative as coop
 from rocpy.cooperative import _code_object, _device_library
 from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, LibraryError, OutOfMemoryError
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ziglang") is None, reason="no compiler and linker for AMD GPUs: pip install ziglang"
-)
+pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 SIGNATURE = "void({0}[::1],{0}[::1],int64)"
 DPP = re.compile(r"row_sh[lr]:")
 

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Launches on an AMD GPU, with a device that is made up: what is compiled, loaded and passed."""
 
-import importlib.util
 import types
 
 import numpy as np
 import pytest
-from device_kernels import CALLS
+from device_kernels import CALLS, NO_COMPILER
 from device_kernels import make as make_kernel
 
 from rocpy import cooperative as coop
 from rocpy.cooperative import _on_device
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ziglang") is None, reason="no compiler and linker for AMD GPUs: pip install ziglang"
-)
+pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 
 
 class OnDevice:

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Code objects of the primitives, run by the emulator of AMD's instructions, give the bits of the CPU."""
 
-import importlib.util
 import math
 
 import numpy as np
 import pytest
-from device_kernels import CALLS, make
+from device_kernels import CALLS, NO_COMPILER, make
 
 from rocpy import cooperative as coop
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ziglang") is None, reason="no compiler and linker for AMD GPUs: pip install ziglang"
-)
+pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 WARP_SIZES = {"gfx942": 64, "gfx1201": 32}
 FEW = ("sum", "exclusive_scan", "scan_items", "load", "shuffle", "topk_max_keys")
 # Warps of a block would write to the same places, or have too few counters.

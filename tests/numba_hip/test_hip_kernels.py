@@ -20,7 +20,9 @@ import hip_offline
 from amdgpu_code import text_section
 from device_kernels import BY_DPP, CALLS, make
 
+from rocpy import cooperative as coop
 from rocpy.cooperative import _code_object, _device_library
+from rocpy.errors import UnsupportedError
 from rocpy.testing import amdgpu
 
 WARP_SIZES = {"gfx942": 64, "gfx1201": 32}
@@ -127,3 +129,12 @@ def test_parts_are_compiled_for_the_object_version_of_the_whole():
     code, _, _ = compiled("gfx942", "primitive", "sum", "float32", 0)
     assert hip_offline.OBJECT_VERSION == 6 != _device_library.OBJECT_VERSION
     assert ELFFile(io.BytesIO(code)).header["e_ident"]["EI_ABIVERSION"] == 4  # ELF's number for 6
+
+
+def test_kernels_of_coop_jit_run_here_and_say_what_compiling_them_needs():
+    kernel, x = make("sum"), np.ones(64, np.float32)
+    out = np.zeros_like(x)
+    kernel[1, 64](x, out, 0)
+    assert out[0] == 64
+    with pytest.raises(UnsupportedError, match="llvmlite 0.50 brings with Numba 0.68"):
+        coop.compile(kernel, "void(float32[::1],float32[::1],int64)")

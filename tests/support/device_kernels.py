@@ -2,10 +2,27 @@
 """One kernel for each primitive, for the tests of code objects: each takes x, out and a number, all of one type."""
 
 import functools
+import importlib.util
 
 import numpy as np
 
 from rocpy import cooperative as coop
+from rocpy.cooperative import _code_object
+from rocpy.errors import UnsupportedError
+
+
+def _no_compiler() -> str:
+    if importlib.util.find_spec("ziglang") is None:
+        return "no compiler and linker for AMD GPUs: pip install ziglang"
+    try:
+        _code_object.linker()
+    except UnsupportedError as error:
+        return str(error)
+    return ""
+
+
+# Why no kernel can be compiled for AMD GPUs here; empty, if one can.
+NO_COMPILER = _no_compiler()
 
 
 def longer(a, b):
