@@ -86,6 +86,8 @@ def test_what_cannot_be_launched():
         amdgpu.run(code, "add", 1, 64, *arrays, np.int32(64), shared_bytes=1 << 20)
     with pytest.raises(InvalidOperandError, match="ELF"):
         amdgpu.run(code[:40], "add", 1, 64)
+    with pytest.raises(InvalidOperandError, match="ELF"):
+        amdgpu.run(b"", "add", 1, 64)
     other = bytearray(code)
     other[48] = 0x20  # the machine in the header's flags
     with pytest.raises(UnsupportedError, match="not emulated"):

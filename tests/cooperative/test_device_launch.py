@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from device_kernels import CALLS, NO_COMPILER
+from device_kernels import CALLS, NO_COMPILER, check_functions, functions
 from device_kernels import make as make_kernel
 
 from rocpy import cooperative as coop
@@ -118,3 +118,17 @@ def test_hardware():
         kernel[1, 200](x, expected, 11)
         kernel[1, 200](x.cuda(), seen, 11)
         assert torch.equal(seen.cpu(), expected), name
+
+
+@pytest.mark.torch
+def test_hardware_functions():
+    """On a machine with an AMD GPU quotients and roots are rounded correctly, functions as near as on the emulator."""
+    import torch
+
+    if torch.version.hip is None or not torch.cuda.is_available():
+        pytest.skip("needs an AMD GPU and torch for ROCm")
+    for dtype in (torch.float32, torch.float64):
+        x = torch.rand(64, dtype=dtype) * 8 + 0.01
+        out = torch.zeros((9, 64), dtype=dtype, device="cuda")
+        functions[1, 64](x.cuda(), out)
+        check_functions(x.numpy(), out.cpu().numpy())

@@ -3,6 +3,7 @@
 
 import functools
 import importlib.util
+import math
 
 import numpy as np
 
@@ -134,3 +135,29 @@ def define(name: str, dtype: str = "float32", width: int = 0, **world):
 def make(name: str, dtype: str = "float32", width: int = 0, warp_size: int = 64):
     """Return the kernel of a primitive for blocks, or for warps of a width."""
     return coop.jit(warp_size=warp_size, threads=1)(define(name, dtype, width))
+
+
+@coop.jit
+def functions(x, out):
+    i = coop.threadIdx.x
+    out[0, i] = math.exp(x[i])
+    out[1, i] = math.log(x[i])
+    out[2, i] = math.sin(x[i])
+    out[3, i] = math.tanh(x[i])
+    out[4, i] = math.erf(x[i])
+    out[5, i] = math.sqrt(x[i])
+    out[6, i] = math.log1p(x[i])
+    out[7, i] = math.cos(x[i])
+    out[8, i] = x[i] / (x[i] + x[0])
+
+
+def check_functions(x, out):
+    """Compare what `functions` made with numpy: roots and quotients are rounded correctly, the others nearly."""
+    wide = x.astype(np.longdouble)
+    expected = [np.exp(wide), np.log(wide), np.sin(wide), np.tanh(wide), [math.erf(v) for v in x], np.sqrt(wide)]
+    expected += [np.log1p(wide), np.cos(wide)]
+    for seen, wanted in zip(out, expected, strict=False):
+        error = np.abs(seen - np.asarray(wanted, np.longdouble))
+        assert (error <= 14 * np.spacing(np.abs(np.asarray(wanted)).astype(x.dtype))).all(), error.max()
+    np.testing.assert_array_equal(out[5], np.sqrt(x))
+    np.testing.assert_array_equal(out[8], x / (x + x[0]))

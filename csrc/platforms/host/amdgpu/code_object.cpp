@@ -4,6 +4,7 @@
 
 #include <elf.h>
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace rocpy_host::amdgpu {
@@ -11,7 +12,7 @@ namespace rocpy_host::amdgpu {
 namespace {
 
 constexpr unsigned machine_amdgpu = 224, relocation_abs64 = 3, relocation_relative64 = 13, note_metadata = 32;
-constexpr uint64_t most_bytes = 1ull << 30;
+constexpr uint64_t most_bytes = 1ull << 30, most_argument_bytes = 1u << 20, most_tags = 256, most_name = 1u << 16;
 
 struct Machine {
   unsigned number;
@@ -104,9 +105,13 @@ class Loader {
       return fail("no segment to load: an object that was not linked");
     }
     constexpr size_t page = 4096;
-    made_->storage.resize(end + page);
-    const auto base = reinterpret_cast<uintptr_t>(made_->storage.data());
-    made_->image = made_->storage.data() + ((base + page - 1) / page * page - base);
+    // Zeros that the system gives when they are touched: a file that claims much costs little.
+    made_->storage.reset(static_cast<uint8_t *>(std::calloc(end + page, 1)));
+    if (made_->storage == nullptr) {
+      return fail("its segments need more memory than there is");
+    }
+    const auto base = reinterpret_cast<uintptr_t>(made_->storage.get());
+    made_->image = made_->storage.get() + ((base + page - 1) / page * page - base);
     made_->image_bytes = end;
     for (unsigned k = 0; k < header_.e_phnum; ++k) {
       Elf64_Phdr segment;
@@ -123,24 +128,33 @@ class Loader {
       Elf64_Phdr segment;
       at(header_.e_phoff + k * sizeof segment, &segment);
       if (segment.p_type == PT_DYNAMIC) {
-        for (uint64_t offset = 0; offset + sizeof(Elf64_Dyn) <= segment.p_memsz; offset += sizeof(Elf64_Dyn)) {
+        for (uint64_t place = 0; place < std::min(most_tags, segment.p_memsz / sizeof(Elf64_Dyn)); ++place) {
           Elf64_Dyn entry;
-          if (!loaded(segment.p_vaddr + offset, &entry) || entry.d_tag == DT_NULL) {
+          if (!loaded(segment.p_vaddr + place * sizeof entry, &entry) || entry.d_tag == DT_NULL) {
             break;
           }
           if (entry.d_tag >= 0 && entry.d_tag < 40) {
             tags_[entry.d_tag] = entry.d_un.d_val;
           }
         }
+        break;
       }
     }
+    // Tables lie in the file, and so do the names, of which many may share the letters of one.
     const uint64_t count = symbol_count();
+    if (count > bytes_ / sizeof(Elf64_Sym) || tags_[DT_RELASZ] > bytes_) {
+      return fail("a table is larger than the file");
+    }
+    letters_left_ = 16 * bytes_ + most_name;
     for (uint64_t k = 0; k < count; ++k) {
       Elf64_Sym symbol;
       if (!loaded(tags_[DT_SYMTAB] + k * sizeof symbol, &symbol)) {
         return fail("the symbol table is cut off");
       }
       add_symbol(symbol);
+      if (letters_left_ == 0) {
+        return fail("the names of symbols are longer than the file");
+      }
     }
     if (!relocate(tags_[DT_RELA], tags_[DT_RELASZ])) {
       return false;
@@ -165,11 +179,15 @@ class Loader {
     return 0;
   }
 
-  std::string name_of(const Elf64_Sym &symbol) const {
+  std::string name_of(const Elf64_Sym &symbol) {
     std::string name;
     char letter = 0;
     for (uint64_t at_name = tags_[DT_STRTAB] + symbol.st_name; loaded(at_name, &letter) && letter != 0; ++at_name) {
       name += letter;
+      if (letters_left_ == 0) {
+        return {};
+      }
+      --letters_left_;
     }
     return name;
   }
@@ -210,7 +228,7 @@ class Loader {
     kernel.properties = found.properties;
     kernel.preload = found.preload;
     kernel.lanes = !is_gfx9(made_->architecture) && (found.properties >> 10 & 1) != 0 ? 32 : 64;
-    if (kernel.entry < made_->image_bytes && kernel.entry % 4 == 0 && kernel.argument_bytes < 1 << 20) {
+    if (kernel.entry < made_->image_bytes && kernel.entry % 4 == 0 && kernel.argument_bytes <= most_argument_bytes) {
       made_->kernels[name] = kernel;
     }
   }
@@ -265,7 +283,7 @@ class Loader {
   size_t bytes_;
   CodeObject *made_ = nullptr;
   Elf64_Ehdr header_{};
-  uint64_t tags_[40] = {};
+  uint64_t tags_[40] = {}, letters_left_ = 0;
   std::string reason_;
 };
 

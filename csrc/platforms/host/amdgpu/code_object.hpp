@@ -4,6 +4,7 @@
 
 #include "instruction.hpp"
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,7 +30,10 @@ struct Kernel {
 struct CodeObject {
   Architecture architecture = Architecture::gfx942;
   std::string architecture_name;
-  std::vector<uint8_t> storage;
+  struct Free {
+    void operator()(uint8_t *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<uint8_t[], Free> storage;
   uint8_t *image = nullptr;  // aligned, in `storage`
   size_t image_bytes = 0;
   std::map<std::string, Kernel> kernels;

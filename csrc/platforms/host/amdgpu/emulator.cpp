@@ -12,7 +12,7 @@ namespace rocpy_host::amdgpu {
 
 namespace {
 
-constexpr size_t most_shared_bytes = 160 * 1024, most_threads = 1024;
+constexpr size_t most_shared_bytes = 160 * 1024, most_threads = 1024, most_private_bytes = 256 * 1024;
 
 bool is_hidden(const Argument &argument) { return argument.kind.compare(0, 7, "hidden_") == 0; }
 
@@ -121,6 +121,9 @@ hipError_t run_launch(const rocpyExtEmulatorLaunch_t &given) {
   LoadError error = LoadError::none;
   std::string why;
   Launch launch;
+  if (given.image_bytes == 0) {
+    return refuse(hipErrorInvalidImage, "not an ELF file");
+  }
   launch.code = load_code_object(given.image, given.image_bytes, &error, &why);
   if (launch.code == nullptr) {
     return refuse(status_of(error), why);
@@ -212,6 +215,11 @@ hipError_t check_launch(const Launch &launch, std::string *why) {
   }
   if (static_cast<uint64_t>(launch.kernel->shared_bytes) + launch.dynamic_shared > most_shared_bytes) {
     *why = "more shared memory than the " + std::to_string(most_shared_bytes) + " bytes that a group can have";
+    return hipErrorInvalidConfiguration;
+  }
+  if (launch.kernel->private_bytes > most_private_bytes) {
+    *why = "a thread's own memory has " + std::to_string(launch.kernel->private_bytes) + " bytes; " +
+           std::to_string(most_private_bytes) + " are possible";
     return hipErrorInvalidConfiguration;
   }
   return hipSuccess;

@@ -29,8 +29,7 @@ struct Decoded {
 
 class Runner {
  public:
-  explicit Runner(Launch &launch)
-      : launch_(launch), code_(*launch.code), kernel_(*launch.kernel), index_(code_.image_bytes / 4 + 1, -1) {
+  explicit Runner(Launch &launch) : launch_(launch), code_(*launch.code), kernel_(*launch.kernel) {
     report_.counts.resize(opcodes().size());
     for (int k = 0; k < 3; ++k) {
       packet_.block[k] = static_cast<uint16_t>(launch.block[k]);
@@ -164,36 +163,37 @@ class Runner {
   }
 
   void run_group(uint32_t x, uint32_t y, uint32_t z) {
-    Group group;
+    group_ = std::make_unique<Group>();
+    Group &group = *group_;
     group.shared.resize(kernel_.shared_bytes + launch_.dynamic_shared);
     group.private_bytes = kernel_.private_bytes;
     group.index[0] = x;
     group.index[1] = y;
     group.index[2] = z;
-    group_ = &group;
     const unsigned threads = launch_.block[0] * launch_.block[1] * launch_.block[2];
-    std::deque<Wave> waves;
+    wave_ = nullptr;
+    waves_.clear();
     for (unsigned first = 0; first < threads; first += static_cast<unsigned>(kernel_.lanes)) {
-      Wave &w = waves.emplace_back(code_.architecture, kernel_.lanes, &group, &launch_.memory);
-      w.number = static_cast<unsigned>(waves.size()) - 1;
+      Wave &w = waves_.emplace_back(code_.architecture, kernel_.lanes, &group, &launch_.memory);
+      w.number = static_cast<unsigned>(waves_.size()) - 1;
       w.own_memory.resize(static_cast<size_t>(kernel_.private_bytes) * static_cast<size_t>(kernel_.lanes));
       // Firmware that loads arguments into registers starts behind the block that does it by instructions.
       w.pc = reinterpret_cast<uintptr_t>(code_.image) + kernel_.entry + ((kernel_.preload & 127) != 0 ? 256 : 0);
       set_registers(w);
       set_lanes(w, first);
     }
-    group.live_waves = static_cast<unsigned>(waves.size());
+    group.live_waves = static_cast<unsigned>(waves_.size());
     while (group.live_waves > 0) {
       bool moved = false;
-      for (Wave &w : waves) {
+      for (Wave &w : waves_) {
         moved = turn(w) || moved;
       }
       if (!moved) {
         fault(Fault::Kind::barrier, "%u of %zu waves wait at a barrier that the others never reach", group.live_waves,
-              waves.size());
+              waves_.size());
       }
     }
-    group_ = nullptr;
+    group_.reset();
     wave_ = nullptr;
   }
 
@@ -225,6 +225,9 @@ class Runner {
     const uint64_t offset = w.pc - base;
     if (offset >= code_.image_bytes || offset % 4 != 0) {
       fault(Fault::Kind::instruction, "the wave left the code object's memory");
+    }
+    if (offset / 4 >= index_.size()) {
+      index_.resize(offset / 4 + 1024, -1);
     }
     int32_t &at = index_[offset / 4];
     if (at < 0) {
@@ -321,7 +324,9 @@ class Runner {
   std::vector<int32_t> index_;
   std::deque<Decoded> decoded_;
   Report report_;
-  Group *group_ = nullptr;
+  // They outlive a fault, which says where it was found.
+  std::unique_ptr<Group> group_;
+  std::deque<Wave> waves_;
   Wave *wave_ = nullptr;
   const Decoded *current_ = nullptr;
 };

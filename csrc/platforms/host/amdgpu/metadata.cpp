@@ -156,7 +156,10 @@ void read_metadata(const uint8_t *data, size_t bytes, std::map<std::string, Kern
     }
     Kernel &kernel = found->second;
     kernel.has_metadata = true;
-    kernel.argument_bytes = std::max(kernel.argument_bytes, entry.number_at(".kernarg_segment_size"));
+    const uint32_t told = entry.number_at(".kernarg_segment_size");
+    if (told <= 1u << 20) {
+      kernel.argument_bytes = std::max(kernel.argument_bytes, told);
+    }
     if (const Value *arguments = entry.find(".args")) {
       for (const Value &argument : arguments->items) {
         Argument made;
