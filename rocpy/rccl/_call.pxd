@@ -43,7 +43,13 @@ cdef class Call:
     cdef object kept
     cdef readonly object result
     cdef bint in_cpu_memory
+    # The copies of arrays in CPU memory that it works on, and its result there.
+    cdef object staged, on_device
     cdef readonly uint64_t seq
+    # Its place among the calls of this rank.
+    cdef uint64_t noted
+    cdef int stage(self, object target) except -1
+    cdef int unstage(self) except -1
 
 
 # Give the call to its stream, or to the group that is open. Gives RCCL's code.

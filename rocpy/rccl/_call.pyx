@@ -200,6 +200,18 @@ cdef class Call:
         self.table = NULL
         self.rank_argument = -1
 
+    cdef int stage(self, object staged) except -1:
+        """Have the result copied to an array in CPU memory; the call is then waited for as one on CPU memory."""
+        self.staged, self.on_device, self.result, self.in_cpu_memory = staged, self.result, staged.target, True
+        return 0
+
+    cdef int unstage(self) except -1:
+        """Copy the result: the call is done."""
+        staged, self.staged = self.staged, None
+        on_device, self.on_device = self.on_device, None
+        staged.finish(on_device)
+        return 0
+
     @property
     def op_name(self):
         """The collective's name."""

@@ -1,52 +1,160 @@
 # SPDX-License-Identifier: MIT
-"""Communicators made from communicators: parts, and what is left when ranks go."""
+"""Communicators made from communicators: parts, what is left when ranks go, what there is when ranks come; revoking, resting."""
 
-from time import monotonic
+from time import monotonic, sleep
 
-from rocpy.errors import InvalidArgumentError
-from rocpy.rccl._failures import error_of
+from rocpy._core import has
+from rocpy.errors import InvalidArgumentError, UnsupportedError
+from rocpy.rccl._failures import error_of, timeout_error
 
 cimport abi
 from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
 
 from rocpy.rccl._call cimport raise_pending
 from rocpy.rccl._library cimport last_text, nonblocking_config
 from rocpy.rccl.communicator cimport Handle
 
 
-def split(Handle self not None, Handle made not None, int color, int key, double seconds):
+cdef int require(Handle self, str function) except -1:
+    """Refuse what the platform's RCCL has no function for."""
+    self.check()
+    if not has(function):
+        raise UnsupportedError(f"this platform's RCCL has no {function}, which came with 2.30", function=function, library="rccl")
+    return 0
+
+
+cdef int judge(Handle self, int code, str op) except -1:
+    """Raise what a call came to; 0 and in progress are good."""
+    if code == 0 or code == <int>abi.ncclInProgress:
+        return 0
+    raise_pending()
+    raise error_of(code, op=op, seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+
+
+cdef int settle(Handle self, int code, str op, double seconds) except -1:
+    """Wait for a nonblocking communicator that has taken a call of this kind, and raise what it came to."""
+    cdef abi.ncclResult_t state = abi.ncclInProgress
+    deadline = monotonic() + seconds
+    while code == <int>abi.ncclInProgress:
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        code = <int>state
+        if code == <int>abi.ncclInProgress:
+            if monotonic() > deadline:
+                raise timeout_error(op, self.seq, self.rank, seconds, self.status())
+            sleep(0.0005)
+    return judge(self, code, op)
+
+
+def split(Handle self not None, Handle made not None, int color, int key, timeout_s):
     """Make the handle of this rank's part; gives False where it has none (ncclCommSplit)."""
     cdef int code
-    cdef abi.ncclConfig_t config = nonblocking_config(NULL)
+    cdef double seconds = self.seconds_of(timeout_s)
+    cdef abi.ncclConfig_t config = nonblocking_config(self.label())
     self.check()
-    self.set_patience(<uint64_t>(seconds * 1e9))
+    self.set_patience(seconds)
     self.seq += 1
     with nogil:
         code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
-    if code != 0 and code != <int>abi.ncclInProgress:
-        raise_pending()
-        raise error_of(code, op="split", seq=self.seq, rank=self.rank, text=last_text(self.comm), status=self.status())
+    judge(self, code, "split")
     return take_child(self, made, seconds)
 
 
-def shrink(Handle self not None, Handle made not None, excluded, bint abort, double seconds):
+def shrink(Handle self not None, Handle made not None, excluded, bint abort, timeout_s):
     """Make the handle of a communicator without some ranks (ncclCommShrink)."""
     cdef int code, count = len(excluded)
     cdef int ranks[1024]
     cdef int flags = 1 if abort else 0
-    cdef abi.ncclConfig_t config = nonblocking_config(NULL)
+    cdef double seconds = self.seconds_of(timeout_s)
+    cdef abi.ncclConfig_t config = nonblocking_config(self.label())
     self.check()
     if not 0 < count < min(self.nranks, 1024) or any(not 0 <= rank < self.nranks for rank in excluded):
         raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
     for i, rank in enumerate(excluded):
         ranks[i] = rank
-    self.set_patience(<uint64_t>(seconds * 1e9))
+    self.set_patience(seconds)
     with nogil:
         code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
-    if code != 0 and code != <int>abi.ncclInProgress:
-        raise_pending()
-        raise error_of(code, op="shrink", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+    judge(self, code, "shrink")
     return take_child(self, made, seconds)
+
+
+def growth_id(Handle self not None):
+    """The 128 bytes that new ranks join by (ncclCommGetUniqueId)."""
+    cdef abi.ncclUniqueId made
+    cdef int code
+    require(self, "ncclCommGetUniqueId")
+    with nogil:
+        code = <int>abi.slot_ncclCommGetUniqueId(self.comm, &made)
+    judge(self, code, "growth_id")
+    return (<char*>made.internal)[:128]
+
+
+def grow(Handle self not None, Handle made not None, int nranks, unique_id, timeout_s):
+    """Make the handle of a communicator with more ranks (ncclCommGrow)."""
+    cdef abi.ncclUniqueId ident
+    cdef const abi.ncclUniqueId* given = NULL
+    cdef const unsigned char[:] raw
+    cdef int code
+    cdef double seconds = self.seconds_of(timeout_s)
+    cdef abi.ncclConfig_t config = nonblocking_config(self.label())
+    require(self, "ncclCommGrow")
+    if nranks <= self.nranks:
+        raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the {self.nranks} that there are")
+    if unique_id is not None:
+        raw = unique_id
+        if raw.shape[0] != sizeof(ident):
+            raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
+        memcpy(&ident, &raw[0], sizeof(ident))
+        given = &ident
+    self.set_patience(seconds)
+    self.seq += 1
+    with nogil:
+        code = <int>abi.slot_ncclCommGrow(self.comm, nranks, given, -1, &made.comm, &config)
+    judge(self, code, "grow")
+    return take_child(self, made, seconds)
+
+
+def revoke(Handle self not None):
+    """Take back what runs, for good (ncclCommRevoke)."""
+    cdef int code
+    require(self, "ncclCommRevoke")
+    if self.revoked:
+        raise InvalidArgumentError("revoke: this communicator was revoked already", rank=self.rank)
+    with nogil:
+        code = <int>abi.slot_ncclCommRevoke(self.comm, 0)
+    settle(self, code, "revoke", self.timeout_s)
+    self.revoked = True
+
+
+def suspend(Handle self not None):
+    """Give device memory back for now (ncclCommSuspend)."""
+    cdef int code
+    require(self, "ncclCommSuspend")
+    with nogil:
+        code = <int>abi.slot_ncclCommSuspend(self.comm, 1)
+    settle(self, code, "suspend", self.timeout_s)
+
+
+def resume(Handle self not None):
+    """Take device memory again (ncclCommResume)."""
+    cdef int code
+    require(self, "ncclCommResume")
+    with nogil:
+        code = <int>abi.slot_ncclCommResume(self.comm)
+    settle(self, code, "resume", self.timeout_s)
+
+
+def memory_stats(Handle self not None):
+    """Bytes, and whether they are given back for now (ncclCommMemStats)."""
+    cdef uint64_t value = 0
+    cdef int number
+    require(self, "ncclCommMemStats")
+    found = {}
+    for number, name in enumerate(("suspendable", "suspended", "persistent", "total")):
+        judge(self, <int>abi.slot_ncclCommMemStats(self.comm, <abi.ncclCommMemStat_t>number, &value), "memory_stats")
+        found[name] = value
+    return found
 
 
 cdef bint take_child(Handle self, Handle made, double seconds) except -1:
@@ -54,7 +162,7 @@ cdef bint take_child(Handle self, Handle made, double seconds) except -1:
     if made.comm == NULL:
         return False
     made.adopt()
-    made.timeout_s, made.device_index, made.name = self.timeout_s, self.device_index, self.name
+    made.timeout_s, made.device_index, made.name, made.c_name = self.timeout_s, self.device_index, self.name, self.c_name
     made.finish_init(monotonic() + seconds, seconds)
     abi.ncclCommCount(made.comm, &value)
     made.nranks = value

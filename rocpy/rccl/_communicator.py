@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rocpy.errors import InvalidArgumentError, RocpyWarning
-from rocpy.rccl import _bootstrap, _children, _library, _types
+from rocpy.rccl import _bootstrap, _library, _types
 from rocpy.rccl._call import NAMES
 from rocpy.rccl._failures import error_of
+from rocpy.rccl._family import Family
 from rocpy.rccl._joining import Joining
 from rocpy.rccl._remote import Remote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from rocpy.rccl.communicator import PreMulSum
@@ -73,7 +74,7 @@ class UniqueId:
         return f"rocpy.rccl.UniqueId({self._data[:24].hex()}...)"
 
 
-class Communicator(Joining, Remote):
+class Communicator(Joining, Remote, Family):
     """One rank of several that communicate; made by `init`, `init_all`, and the ways that begin with ``from_``.
 
     It is a context manager: leaving it normally finalizes it, by an exception aborts it, so that the others are told.
@@ -111,6 +112,7 @@ class Communicator(Joining, Remote):
         device: Device | int | None = None,
         timeout_s: float = 30.0,
         name: str = "",
+        config: Mapping[str, int | str] | None = None,
     ) -> Self:
         """Join a communicator; every rank calls this, on a thread or in a process of its own (ncclCommInitRankConfig).
 
@@ -126,6 +128,11 @@ class Communicator(Joining, Remote):
             How long to wait for the others, and then the default of the communicator's calls.
         name
             Shown by `status`.
+        config
+            Settings of RCCL's for this communicator, fields of ``ncclConfig_t``: ``cga_cluster_size``, ``min_ctas``,
+            ``max_ctas``, ``net_name``, ``split_share``, ``traffic_class``, ``collnet_enable``, ``cta_policy``,
+            ``shrink_share``, ``nvls_ctas``, ``n_channels_per_net_peer``, ``nvlink_centric_sched``,
+            ``graph_usage_mode``, ``num_rma_ctx``, ``max_p2p_peers``. The host platform only checks them.
 
         Returns
         -------
@@ -140,7 +147,7 @@ class Communicator(Joining, Remote):
             Two ranks use one device, or one rank is taken.
         """
         made = cls()
-        made.begin(nranks, rank, unique_id, device, timeout_s, name)
+        made.begin(nranks, rank, unique_id, device, timeout_s, name, config)
         made.finish_init(monotonic() + timeout_s, timeout_s)
         _alive.add(made)
         return made
@@ -243,56 +250,13 @@ class Communicator(Joining, Remote):
         array([0.5, 0.5], dtype=float32)
         """
         name = _types.name_of(dtype)
-        return self.make_op(np.asarray(scalar).astype(_types.numpy_type(name)).tobytes(), _types.hip_number(name))
-
-    def split(self, color: int | None = None, key: int = 0, *, timeout_s: float | None = None) -> Self | None:
-        """Make a communicator of the ranks with the same color; every rank calls this (ncclCommSplit).
-
-        Parameters
-        ----------
-        color
-            Which part this rank belongs to, 0 or more; ``None`` for none.
-        key
-            Orders the ranks of the part; equal keys keep their order.
-        timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
-
-        Returns
-        -------
-        Communicator or None
-            This rank's part.
-        """
-        if color is not None and (not isinstance(color, int) or color < 0):
-            raise InvalidArgumentError(f"color: got {color!r}, expected a number of 0 or more, or None")
-        made = type(self)()
-        seconds = self.timeout_s if timeout_s is None else timeout_s
-        if not _children.split(self, made, -1 if color is None else color, key, seconds):
-            return None
-        _alive.add(made)
-        return made
-
-    def shrink(self, exclude_ranks: Sequence[int], *, abort: bool = False, timeout_s: float | None = None) -> Self:
-        """Make a communicator without some ranks, which do not call this (ncclCommShrink).
-
-        Parameters
-        ----------
-        exclude_ranks
-            The ranks left out.
-        abort
-            Whether work that still runs is aborted; needed after a failure.
-        timeout_s
-            How long to wait; the communicator's `timeout_s` by default.
-
-        Returns
-        -------
-        Communicator
-            The ranks that are left, in their order.
-        """
-        made = type(self)()
-        seconds = self.timeout_s if timeout_s is None else timeout_s
-        _children.shrink(self, made, list(exclude_ranks), abort, seconds)
-        _alive.add(made)
-        return made
+        given = np.asarray(scalar)
+        if given.size != 1 or given.dtype.kind not in "biufV":
+            raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
+        value = given.astype(_types.numpy_type(name))
+        if "int" in name and not (value == given).all():
+            raise InvalidArgumentError(f"scalar: {scalar!r} is no {name}")
+        return self.make_op(value.tobytes(), _types.hip_number(name))
 
     def trace(self) -> list[dict[str, Any]]:
         """Return the last calls of this rank, oldest first.
@@ -300,7 +264,19 @@ class Communicator(Joining, Remote):
         Returns
         -------
         list of dict
-            ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``.
+            ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``,
+            how long ago it was called; ``begin_s`` and ``end_s``, when it ran, as `time.monotonic` counts in all
+            processes of the machine, or ``None`` while it has not, or where nobody can tell: on AMD GPUs.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     _ = comm.all_reduce(np.ones(3))
+        ...     last = comm.trace()[-1]
+        >>> last["op"], last["count"], last["begin_s"] <= last["end_s"]
+        ('all_reduce', 3, True)
         """
         now = monotonic()
         return [
@@ -311,13 +287,20 @@ class Communicator(Joining, Remote):
                 "count": count,
                 "root": None if root < 0 else root,
                 "age_s": now - when,
+                "begin_s": begin or None,
+                "end_s": end or None,
             }
-            for seq, kind, dtype, count, _, root, when in self.calls()
+            for seq, kind, dtype, count, _, root, when, begin, end in self.calls()
         ]
 
     def close(self) -> None:
-        """Finalize it unless it has been closed, finalized or aborted; calling it again does nothing."""
-        if not self.is_closed:
+        """Finalize it unless it has been closed, finalized or aborted; calling it again does nothing.
+
+        A revoked one is aborted: there is nothing left to wait for.
+        """
+        if self.is_revoked:
+            self.abort()
+        elif not self.is_closed:
             self.finalize()
 
     destroy = close

@@ -119,6 +119,8 @@ def error_of(
         What the platform knows of the communicator: its failure tells kinds that share a code apart.
     """
     failure = (status or {}).get("failure") or {}
+    if failure.get("code", code) != code:
+        failure = {}  # what it came to before is not why this call is refused
     kind = failure.get("kind")
     shown = failure.get("text") or text or "RCCL gave no further text"
     if kind and failure.get("op", "none") != "none":

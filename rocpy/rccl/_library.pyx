@@ -7,8 +7,14 @@ from libc.limits cimport INT_MIN
 from libc.string cimport memset
 
 from rocpy._core import has
+from rocpy.errors import InvalidArgumentError, UnsupportedError
 
 cdef int UNSET = INT_MIN
+# Fields of ncclConfig_t that a caller may set, in its order.
+SETTINGS = (
+    "cga_cluster_size", "min_ctas", "max_ctas", "split_share", "traffic_class", "collnet_enable", "cta_policy", "shrink_share",
+    "nvls_ctas", "n_channels_per_net_peer", "nvlink_centric_sched", "graph_usage_mode", "num_rma_ctx", "max_p2p_peers",
+)
 
 
 cdef object last_text(ncclComm_t comm):
@@ -65,6 +71,56 @@ def machine_text():
     at = text
     abi.rocpyExtMachineStatus(at, needed, &needed)
     return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+
+
+def error_string(int code):
+    """RCCL's words for a result code (ncclGetErrorString)."""
+    library_version()  # chooses the platform
+    return (<bytes>abi.slot_ncclGetErrorString(<abi.ncclResult_t>code)).decode("utf-8", "replace")
+
+
+def last_error():
+    """RCCL's last words of what went wrong in this process (ncclGetLastError)."""
+    library_version()
+    return last_text(NULL)
+
+
+def parameters():
+    """RCCL's parameters and their values, as text (ncclParamGetAllParameterKeys, ncclParamGetParameter)."""
+    cdef const char** keys = NULL
+    cdef const char* value = NULL
+    cdef int count = 0, length = 0, i
+    library_version()
+    if not has("ncclParamGetAllParameterKeys"):
+        raise UnsupportedError("parameters: this platform's RCCL has no ncclParamGetAllParameterKeys, which came with 2.30", library="rccl")
+    abi.ncclParamGetAllParameterKeys(&keys, &count)
+    names = [<bytes>keys[i] for i in range(count)]
+    found = {}
+    for name in names:
+        abi.ncclParamGetParameter(name, &value, &length)
+        found[name.decode()] = value[:length].decode("utf-8", "replace")
+    return found
+
+
+cdef object apply_settings(abi.ncclConfig_t* config, object settings):
+    """Set what a caller chose; gives what must live as long as the library may look at it."""
+    cdef int* places[14]
+    kept = None
+    places[:] = [
+        &config.cgaClusterSize, &config.minCTAs, &config.maxCTAs, &config.splitShare, &config.trafficClass, &config.collnetEnable,
+        &config.CTAPolicy, &config.shrinkShare, &config.nvlsCTAs, &config.nChannelsPerNetPeer, &config.nvlinkCentricSched,
+        &config.graphUsageMode, &config.numRmaCtx, &config.maxP2pPeers,
+    ]
+    for name, value in dict(settings).items():
+        try:
+            if name == "net_name":
+                kept = str(value).encode()
+                config.netName = <const char*><bytes>kept
+                continue
+            places[SETTINGS.index(name)][0] = value
+        except (TypeError, OverflowError, ValueError):
+            raise InvalidArgumentError(f"config: got {name!r}: {value!r}, expected numbers for {', '.join(SETTINGS)}, or a net_name") from None
+    return kept
 
 
 cdef abi.ncclConfig_t nonblocking_config(const char* name) noexcept:

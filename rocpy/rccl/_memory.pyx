@@ -2,21 +2,22 @@
 """Memory of RCCL (ncclMemAlloc), its registration, windows, and the calls that need them; all-to-all with counts."""
 
 import warnings
-from time import monotonic, sleep
 
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
-from rocpy.rccl._failures import error_of, timeout_error
+from rocpy.rccl._failures import error_of
+from rocpy.rccl._staging import trade_staged
 
 cimport abi
 from abi cimport ncclWindow_t
-from libc.stdint cimport uint64_t
 
 from rocpy._core import has
-from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
-from rocpy.rccl._call cimport Call, all_to_all_v, put_signal, raise_pending, signal, type_of, wait_signal
+from rocpy.rccl._call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
+from rocpy.rccl._children cimport settle
 from rocpy.rccl._library cimport last_text
-from rocpy.rccl.communicator cimport Handle, check_contiguous, elements
+from rocpy.rccl._operands cimport bytes_of, check_contiguous, check_in_place, elements
+from rocpy.rccl.communicator cimport Handle
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.memory cimport buffer_on, bytes_of as array_bytes, type_of as array_type
 
@@ -85,25 +86,31 @@ cdef Registration register_memory(Handle comm, void* data, size_t nbytes, object
     return made
 
 
-def empty(Handle comm not None, shape, dtype, bint registered):
-    """Make a Buffer in memory of ncclMemAlloc."""
+def empty(shape, dtype, device, Handle comm=None):
+    """Make a Buffer in memory of ncclMemAlloc, registered with a communicator if one is given."""
     cdef Memory memory = Memory.__new__(Memory)
     cdef int type = array_type(dtype)
     cdef size_t nbytes = array_bytes(type, shape)
-    cdef int previous, code
-    comm.check()
+    cdef int previous, code, index = _device.index_of(device)
+    if comm is not None:
+        comm.check()
     memory.generation = _device.generation
-    previous = _device.enter(comm.device_index)
+    previous = _device.enter(index)
     try:
         with nogil:
             code = <int>abi.slot_ncclMemAlloc(&memory.data, nbytes if nbytes else 1)
     finally:
         _device.leave(previous)
     if code != 0:
-        raise error_of(code, op="mem_alloc", seq=None, rank=comm.rank, text=last_text(comm.comm))
-    if registered and nbytes:
+        raise error_of(code, op="mem_alloc", seq=None, rank=None, text=last_text(NULL))
+    if comm is not None and nbytes:
         memory.registration = register_memory(comm, memory.data, nbytes, None)
-    return buffer_on(memory.data, type, shape, comm.device_index, memory)
+    return buffer_on(memory.data, type, shape, index, memory)
+
+
+def part_of(raw, shape, dtype):
+    """A Buffer on the beginning of another one's memory."""
+    return buffer_on(<void*><size_t>raw.handle, array_type(dtype), shape, raw.device_index, raw)
 
 
 def register(Handle comm not None, array):
@@ -113,10 +120,6 @@ def register(Handle comm not None, array):
     check_contiguous(&given, "array")
     comm.check()
     return register_memory(comm, given.data, bytes_of(&given), (array, kept))
-
-
-cdef size_t bytes_of(const Operand* operand):
-    return <size_t>elements(operand) << array_type_of_hip(operand.type).shift
 
 
 cdef class WindowHandle:
@@ -133,12 +136,13 @@ cdef class WindowHandle:
     def __cinit__(self, *args, **kwargs):
         self.window = NULL
 
-    def open(self, Handle comm not None, array, int flags, double seconds):
+    def open(self, Handle comm not None, array, int flags, timeout_s):
         """Make the array's memory a window; every rank calls this (ncclCommWindowRegister)."""
         cdef Operand given
         cdef int code
         cdef size_t nbytes
         cdef void* data
+        cdef double seconds = comm.seconds_of(timeout_s)
         kept = parse_output(array, "array", &given)
         check_contiguous(&given, "array")
         comm.check()
@@ -147,34 +151,17 @@ cdef class WindowHandle:
         self.type = given.type
         self.shape = tuple([given.shape[i] for i in range(given.ndim)])
         self.nbytes = nbytes
-        comm.set_patience(<uint64_t>(seconds * 1e9))
+        comm.set_patience(seconds)
         comm.seq += 1
         with nogil:
             code = <int>abi.slot_ncclCommWindowRegister(comm.comm, data, nbytes, &self.window, flags)
-        self.settle(code, seconds)
+        settle(comm, code, "window", seconds)
         if self.window == NULL:
             raise UnsupportedError(
                 "window: RCCL made none of this memory; use memory of comm.empty(..., window=True) on every rank (between processes "
                 "of the host platform nothing else can be seen; AMD GPUs need NCCL_CUMEM_ENABLE=1)",
                 library="rccl",
             )
-
-    cdef int settle(self, int code, double seconds) except -1:
-        """Wait for a nonblocking communicator that has taken the call."""
-        cdef abi.ncclResult_t state = abi.ncclInProgress
-        cdef Handle comm = self.comm
-        deadline = monotonic() + seconds
-        while code == <int>abi.ncclInProgress:
-            abi.ncclCommGetAsyncError(comm.comm, &state)
-            code = <int>state
-            if code == <int>abi.ncclInProgress:
-                if monotonic() > deadline:
-                    raise timeout_error("window", comm.seq, comm.rank, seconds, comm.status())
-                sleep(0.0005)
-        if code != 0:
-            raise_pending()
-            raise error_of(code, op="window", seq=comm.seq, rank=comm.rank, text=last_text(comm.comm), status=comm.status())
-        return 0
 
     cdef int check(self) except -1:
         if self.window == NULL:
@@ -212,6 +199,14 @@ cdef class WindowHandle:
         """Whether it was closed."""
         return self.window == NULL
 
+    @property
+    def address(self):
+        """Where this rank's part begins, as a number (ncclWinGetUserPtr)."""
+        cdef void* data = NULL
+        self.check()
+        abi.ncclWinGetUserPtr(self.comm.comm, self.window, &data)
+        return <size_t>data
+
 
 cdef Call call_of(Handle comm, int kind, object like, object stream):
     """A call without operands yet, on the stream of the array that it is about."""
@@ -241,9 +236,11 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     window.check()
     if window.comm is not comm:
         raise InvalidArgumentError("window: is one of another communicator")
-    if not isinstance(offset, int) or offset < 0:
+    if not hasattr(offset, "__index__") or offset < 0:
         raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements of 0 or more")
     call = call_of(comm, put_signal, x, stream)
+    if call.in_cpu_memory and not comm.uses_cpu_memory:
+        raise InvalidOperandError("x: is in CPU memory; what is put lies in a window of this communicator")
     call.rank_argument = comm.rank_of(peer, "peer")
     call.window = window.window
     items = 1
@@ -269,7 +266,7 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     cdef abi.ncclWaitSignalDesc_t one
     cdef bytearray table = bytearray()
     for peer, count in wanted:
-        if not isinstance(count, int) or count < 1:
+        if not hasattr(count, "__index__") or count < 1:
             raise InvalidArgumentError(f"signals: got {count!r} of rank {peer}, expected a number of 1 or more")
         one.opCnt, one.peer, one.sigIdx, one.ctx = count, comm.rank_of(peer, "peer"), 0, 0
         table += (<char*>&one)[:sizeof(one)]
@@ -279,8 +276,11 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     return comm.give(call, seconds, block)
 
 
-def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint block):
-    """Give each rank as many rows as it is to have (ncclAllToAllv); counts are rows."""
+def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint block, staged=None):
+    """Give each rank as many rows as it is to have (ncclAllToAllv); counts are rows.
+
+    ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
+    """
     cdef Operand given, result
     cdef double seconds = comm.seconds_of(timeout_s)
     cdef Call call = call_of(comm, all_to_all_v, x, stream)
@@ -290,6 +290,8 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
     cdef bytearray table = bytearray(4 * n * sizeof(size_t))
     cdef size_t* numbers = <size_t*><char*>table
     kept = parse(x, "x", &given)
+    if call.in_cpu_memory and not comm.uses_cpu_memory:
+        return trade_staged(comm, x, sends, takes, out, timeout_s, stream, block)
     if given.ndim == 0:
         raise InvalidProblemError("x: has no first axis to cut")
     for i in range(1, given.ndim):
@@ -306,6 +308,7 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
         check_contiguous(&result, "out")
         if result.type != given.type or <size_t>elements(&result) != taken or result.device_type != given.device_type:
             raise InvalidOperandError(f"out: expected {taken} elements of x's dtype in the memory that x is in, got {elements(&result)}")
+        check_in_place(all_to_all, comm.rank, -1, 0, 0, &given, &result)
         call.target, call.result = result.data, out
         kept = (kept, kept_out)
         written(out, result.provider)
@@ -316,4 +319,6 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
         call.target = result.data
     call.table, call.table_size = <char*>table, n
     call.kept = (x, kept, call.result, table)
+    if staged is not None:
+        call.stage(staged)
     return comm.give(call, seconds, block)

@@ -10,6 +10,7 @@ import numpy as np
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 from rocpy.rccl import _memory
 from rocpy.rccl._collectives import Collectives
+from rocpy.rccl._group import current_group
 from rocpy.rccl._window import Window
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Remote(Collectives):
         ...     comm.all_reduce(x, out=x).to_numpy()
         array([2., 2., 2.])
         """
-        made: Buffer = _memory.empty(self, shape, dtype, not window)
+        made: Buffer = _memory.empty(shape, dtype, self.device_index, None if window else self)
         return made
 
     def window(self, array: ArrayLike, *, flags: str = "default", timeout_s: float | None = None) -> Window:
@@ -93,7 +94,7 @@ class Remote(Collectives):
         if flags not in _FLAGS:
             raise InvalidArgumentError(f"flags: got {flags!r}, expected one of {', '.join(_FLAGS)}")
         made = Window()
-        made.open(self, array, _FLAGS[flags], self.timeout_s if timeout_s is None else timeout_s)
+        made.open(self, array, _FLAGS[flags], timeout_s)
         return made
 
     register_window = window
@@ -223,8 +224,8 @@ class Remote(Collectives):
         CollectiveTimeoutError
             Signals have not come: ``waiting_for`` names their ranks.
         """
-        if isinstance(peers, int):
-            wanted = [(peers, 1)]
+        if isinstance(peers, int | np.integer):
+            wanted = [(int(peers), 1)]
         else:
             wanted = list(peers.items()) if hasattr(peers, "items") else [(peer, 1) for peer in peers]
         return self._outcome(_memory.wait(self, wanted, timeout_s, stream, block))
@@ -279,6 +280,10 @@ class Remote(Collectives):
         """
         sends = self._counts("send_counts", send_counts)
         if recv_counts is None:
+            if current_group() is not None:
+                raise InvalidArgumentError(
+                    "recv_counts: in a group they must be said, because nothing can be asked before"
+                )
             recv_counts = self.all_to_all(np.asarray(sends, np.int64), timeout_s=timeout_s).tolist()
         takes = self._counts("recv_counts", recv_counts)
         return self._outcome(_memory.trade(self, x, sends, takes, out, timeout_s, stream, block))

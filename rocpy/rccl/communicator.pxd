@@ -2,15 +2,14 @@
 """The handle of a communicator for Cython."""
 
 from abi cimport ncclComm_t
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
-from rocpy._dlpack cimport Operand
 from rocpy.rccl._call cimport Call
 
 
 # A call, as the trace has it.
 cdef struct Record:
-    uint64_t seq
+    uint64_t seq, number
     size_t count
     int kind, type, op, rank_argument
     double when
@@ -23,17 +22,21 @@ cdef class Handle:
     cdef public double timeout_s
     cdef readonly uint64_t seq
     cdef uint64_t patience_ns
-    cdef bint closed, has_patience
+    cdef bint closed, revoked, has_patience, uses_cpu_memory
     cdef int generation
     cdef Record* ring
-    cdef uint64_t noted
+    # Calls that were made, and those that the platform took.
+    cdef uint64_t noted, taken
+    # What the library may look at as long as it has the communicator.
     cdef bytes c_name
+    cdef object settings
     cdef object __weakref__
     cdef int adopt(self) except -1
     cdef int check(self) except -1
-    cdef int set_patience(self, uint64_t nanoseconds) except -1
+    cdef int set_patience(self, double seconds) except -1
     cdef double seconds_of(self, object timeout_s) except -1
     cdef int rank_of(self, object rank, str what) except -1
+    cdef const char* label(self) noexcept
     cdef object give(self, Call call, double seconds, bint block)
     # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
     cdef int launch(self, Call call, double seconds) except -100
@@ -45,8 +48,5 @@ cdef class Handle:
 
 cdef class PreMulSum:
     cdef int number, type
+    cdef bint is_open
     cdef Handle owner
-
-
-cdef int64_t elements(const Operand* operand)
-cdef int check_contiguous(const Operand* operand, str name) except -1

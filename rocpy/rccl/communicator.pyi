@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Types of a communicator's handle; communicator.pyx has the documentation.
+from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import disjoint_base
@@ -9,7 +10,8 @@ from rocpy.runtime.device import Device
 from rocpy.typing import ArrayLike, StreamLike
 
 @disjoint_base
-class PreMulSum: ...
+class PreMulSum:
+    def close(self) -> None: ...
 
 @disjoint_base
 class Handle:
@@ -26,8 +28,22 @@ class Handle:
     def seq(self) -> int: ...
     @property
     def is_closed(self) -> bool: ...
+    @property
+    def is_revoked(self) -> bool: ...
+    @property
+    def handle(self) -> int: ...
+    @property
+    def device(self) -> Device: ...
     def begin(
-        self, nranks: int, rank: int, unique_id: Any, device: Device | int | None, timeout_s: float, name: str
+        self,
+        nranks: int,
+        rank: int,
+        unique_id: Any,
+        device: Device | int | None,
+        timeout_s: float,
+        name: str,
+        settings: Mapping[str, int | str] | None = None,
+        grows: bool = False,
     ) -> None: ...
     def finish_init(self, deadline: float, seconds: float) -> None: ...
     def run(
@@ -41,6 +57,7 @@ class Handle:
         timeout_s: float | None,
         stream: StreamLike | None,
         block: bool,
+        staged: Any = None,
     ) -> Any: ...
     def launch_group_call(self, call: Call, seconds: float) -> None: ...
     def await_call(self, call: Call, seconds: float) -> Any: ...

@@ -2,12 +2,15 @@
 """The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
 
 import json
+from math import prod
 from time import monotonic, sleep
 
-from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
+from rocpy.platform import current as current_platform
 from rocpy.rccl._failures import error_of, timeout_error
 from rocpy.rccl._group import current_group
 from rocpy.rccl._shapes import result_shape
+from rocpy.rccl._staging import run_staged
 
 cimport abi
 from libc.stdint cimport int64_t, uint64_t
@@ -21,7 +24,8 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime.stream cimport hold
 
 from rocpy.rccl._call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
-from rocpy.rccl._library cimport last_text, nonblocking_config
+from rocpy.rccl._library cimport apply_settings, last_text, nonblocking_config
+from rocpy.rccl._operands cimport check_contiguous, check_in_place, elements
 from rocpy.rccl._call import NAMES
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
@@ -29,36 +33,20 @@ cdef enum:
     TRACE_LENGTH = 256
 
 
-cdef int64_t elements(const Operand* operand):
-    cdef int64_t count = 1
-    cdef int i
-    for i in range(operand.ndim):
-        count *= operand.shape[i]
-    return count
-
-
-cdef int check_contiguous(const Operand* operand, str name) except -1:
-    cdef int64_t step = 1
-    cdef int i
-    for i in range(operand.ndim - 1, -1, -1):
-        if operand.shape[i] == 0:
-            return 0
-        if operand.shape[i] != 1 and operand.strides[i] != step:
-            shape = tuple([operand.shape[j] for j in range(operand.ndim)])
-            strides = tuple([operand.strides[j] for j in range(operand.ndim)])
-            raise InvalidOperandError(
-                f"{name}: shape {shape} with strides {strides} is not C-contiguous, and a collective takes memory as it lies; "
-                "pass a contiguous copy"
-            )
-        step *= operand.shape[i]
-    return 0
-
-
 cdef class PreMulSum:
     """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
 
+    def close(self):
+        """Give the operator back (ncclRedOpDestroy); the last use of it does so too."""
+        if self.is_open and not self.owner.closed and self.owner.generation == _device.generation:
+            abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
+        self.is_open = False
+
+    def __del__(self):
+        self.close()
+
     def __repr__(self):
-        return f"rocpy.rccl.PreMulSum(rank={self.owner.rank})"
+        return f"rocpy.rccl.PreMulSum(rank={self.owner.rank}, {'open' if self.is_open else 'closed'})"
 
 
 cdef class Handle:
@@ -75,8 +63,8 @@ cdef class Handle:
     def __dealloc__(self):
         PyMem_Free(self.ring)
 
-    def begin(self, nranks, rank, unique_id, device, timeout_s, name):
-        """Start joining; `poll` tells how far it is."""
+    def begin(self, nranks, rank, unique_id, device, timeout_s, name, settings=None, bint grows=False):
+        """Start joining; `finish_init` waits until that is done."""
         cdef abi.ncclUniqueId ident
         cdef abi.ncclConfig_t config
         cdef int code, previous, c_nranks, c_rank
@@ -85,20 +73,25 @@ cdef class Handle:
             raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks")
         if raw.shape[0] != sizeof(ident):
             raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
-        if not timeout_s > 0:
-            raise InvalidArgumentError(f"timeout_s: got {timeout_s!r}, expected a positive number of seconds")
+        self.timeout_s = self.seconds_of(timeout_s)
         self.device_index = _device.index_of(device)
         self.c_name = str(name).encode()
         self.name = str(name)
-        self.nranks, self.rank, self.timeout_s = nranks, rank, timeout_s
+        self.nranks, self.rank = nranks, rank
         c_nranks, c_rank = nranks, rank
         memcpy(&ident, &raw[0], sizeof(ident))
-        config = nonblocking_config(<const char*>self.c_name if self.c_name else NULL)
+        config = nonblocking_config(self.label())
+        self.settings = apply_settings(&config, {} if settings is None else settings)
+        if grows and not has("ncclCommGrow"):
+            raise UnsupportedError("join_grown: this platform's RCCL has no ncclCommGrow, which came with 2.30", library="rccl")
         previous = _device.enter(self.device_index)
         try:
             # Chosen by `index_of`, the platform is loaded: the slot may be called.
             with nogil:
-                code = <int>abi.slot_ncclCommInitRankConfig(&self.comm, c_nranks, ident, c_rank, &config)
+                if grows:
+                    code = <int>abi.slot_ncclCommGrow(NULL, c_nranks, &ident, c_rank, &self.comm, &config)
+                else:
+                    code = <int>abi.slot_ncclCommInitRankConfig(&self.comm, c_nranks, ident, c_rank, &config)
         finally:
             _device.leave(previous)
         if code != 0 and code != <int>abi.ncclInProgress:
@@ -109,6 +102,7 @@ cdef class Handle:
         self.closed = False
         self.generation = _device.generation
         self.has_patience = has("rocpyExtCommSetPatience")
+        self.uses_cpu_memory = current_platform().host_memory
         self.patience_ns = 0
         listen_for_signals()
         return 0
@@ -139,14 +133,21 @@ cdef class Handle:
             raise ClosedError("this Communicator was made before a fork and belongs to the parent process; make a new one here")
         return 0
 
-    cdef int set_patience(self, uint64_t nanoseconds) except -1:
+    cdef int set_patience(self, double seconds) except -1:
+        cdef uint64_t nanoseconds = <uint64_t>(seconds * 1e9) if seconds < 1e9 else <uint64_t>-1
         if self.has_patience and nanoseconds != self.patience_ns:
             abi.rocpyExtCommSetPatience(self.comm, nanoseconds)
             self.patience_ns = nanoseconds
         return 0
 
-    def run(self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block):
-        """Check a call, make its result, and give it to RCCL, or to the group that is open."""
+    def run(
+        self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block,
+        object staged=None,
+    ):
+        """Check a call, make its result, and give it to RCCL, or to the group that is open.
+
+        ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
+        """
         cdef Operand given, result, added
         cdef Call call = Call.__new__(Call)
         cdef int64_t count, wanted
@@ -169,6 +170,8 @@ cdef class Handle:
         if call.type < 0:
             raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(given.type).name.decode()}")
         call.in_cpu_memory = given.device_type == kDLCPU
+        if call.in_cpu_memory and not self.uses_cpu_memory:
+            return run_staged(self, kind, x, out, op, root, bias, timeout_s, stream, block)
         if not call.in_cpu_memory and given.device_id != self.device_index:
             raise InvalidOperandError(f"x: is on device {given.device_id}, the communicator on device {self.device_index}")
         has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
@@ -184,7 +187,7 @@ cdef class Handle:
             wanted = count
             if kind > broadcast or not is_given:
                 shape = result_shape(NAMES[kind], tuple([given.shape[i] for i in range(given.ndim)]), self.nranks, has_input)
-                wanted = elements_of(shape)
+                wanted = prod(shape)
             if is_given and has_result:
                 kept_out = parse_output(out, "out", &result)
                 check_contiguous(&result, "out")
@@ -193,6 +196,8 @@ cdef class Handle:
                         f"out: {elements(&result)} elements of {array_type_of_hip(result.type).name.decode()}, expected "
                         f"{wanted} of {array_type_of_hip(given.type).name.decode()} in the memory that x is in"
                     )
+                if has_input:
+                    check_in_place(kind, self.rank, call.rank_argument, count, wanted, &given, &result)
                 call.target = result.data
                 call.result = out
                 kept = (kept, kept_out)
@@ -214,26 +219,37 @@ cdef class Handle:
         if bias is not None:
             kept_bias = parse(bias, "bias", &added)
             check_contiguous(&added, "bias")
-            if added.type != given.type or elements(&added) != elements(&given):
-                raise InvalidOperandError("bias: must have the dtype and the number of elements of x")
+            if added.type != given.type or elements(&added) != elements(&given) or added.device_type != given.device_type:
+                raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
             call.bias = added.data
             kept = (kept, kept_bias, bias)
         stream_of(stream, &given, &call.stream)
-        call.kept = (x, kept, call.result)
+        call.kept = (x, kept, call.result, op)
         if is_given and has_result:
             written(out, result.provider)
+        if staged is not None:
+            call.stage(staged)
         return self.give(call, seconds, block)
 
     cdef double seconds_of(self, object timeout_s) except -1:
-        cdef double seconds = self.timeout_s if timeout_s is None else timeout_s
+        cdef double seconds = 0
+        if timeout_s is None:
+            return self.timeout_s
+        try:
+            seconds = timeout_s
+        except TypeError:
+            pass
         if not seconds > 0:
-            raise InvalidArgumentError(f"timeout_s: got {seconds}, expected a positive number of seconds")
+            raise InvalidArgumentError(f"timeout_s: got {timeout_s!r}, expected a positive number of seconds")
         return seconds
 
     cdef int rank_of(self, object rank, str what) except -1:
-        if not isinstance(rank, int) or not 0 <= rank < self.nranks:
+        if not hasattr(rank, "__index__") or not 0 <= rank < self.nranks:
             raise InvalidArgumentError(f"{what}: got {rank!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
         return rank
+
+    cdef const char* label(self) noexcept:
+        return <const char*>self.c_name if self.c_name else NULL
 
     cdef object give(self, Call call, double seconds, bint block):
         """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
@@ -255,20 +271,29 @@ cdef class Handle:
             self.mark(call)
         elif code == NOT_DONE:
             self.await_end(call, seconds)
+        elif call.staged is not None:
+            call.unstage()
         return call.result
 
     cdef int launch(self, Call call, double seconds) except -100:
         """Give a call to RCCL; a nonblocking communicator may need time to take it."""
         cdef int code, previous
-        self.set_patience(<uint64_t>(seconds * 1e9) if seconds < 1e9 else <uint64_t>-1)
+        cdef bint is_taken
+        self.set_patience(seconds)
         previous = _device.enter(self.device_index)
         try:
             with nogil:
                 code = issue(call)
+                is_taken = code != <int>abi.ncclInvalidArgument and code != <int>abi.ncclInvalidUsage
                 if code == 0 or code == <int>abi.ncclInProgress:
                     code = outcome_of(call)
         finally:
             _device.leave(previous)
+        # The platform numbers what it takes in the same order.
+        if is_taken:
+            self.taken += 1
+            if self.noted - call.noted <= TRACE_LENGTH:
+                self.ring[call.noted % TRACE_LENGTH].number = self.taken
         return code
 
     cdef object await_end(self, Call call, double seconds):
@@ -279,6 +304,8 @@ cdef class Handle:
             raise timeout_error(NAMES[call.kind], call.seq, self.rank, seconds, self.status())
         if code != 0:
             raise self.failure(code, call)
+        if call.staged is not None:
+            call.unstage()
 
     cdef object failure(self, int code, Call call):
         return error_of(
@@ -297,7 +324,8 @@ cdef class Handle:
     cdef void note(self, Call call) noexcept:
         cdef Record* record = &self.ring[self.noted % TRACE_LENGTH]
         record.seq, record.kind, record.type, record.count = call.seq, call.kind, call.type, call.count
-        record.op, record.rank_argument, record.when = call.op, call.rank_argument, now()
+        record.op, record.rank_argument, record.when, record.number = call.op, call.rank_argument, now(), 0
+        call.noted = self.noted
         self.noted += 1
 
     def launch_group_call(self, Call call not None, double seconds):
@@ -350,19 +378,40 @@ cdef class Handle:
         return json.loads(text) if text else known
 
     def calls(self):
-        """The last calls: number, kind, type, count, op, root or peer, and when."""
+        """The last calls: number, kind, type, count, op, root or peer, when called, and when it began and ended, or 0."""
         cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0
+        cdef uint64_t begin, end
         cdef Record* one
+        cdef bint tells = self.comm != NULL and self.generation == _device.generation and has("rocpyExtCommTimes")
         found = []
         for i in range(first, self.noted):
             one = &self.ring[i % TRACE_LENGTH]
-            found.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when))
+            begin = end = 0
+            if tells and one.number != 0:
+                abi.rocpyExtCommTimes(self.comm, one.number, &begin, &end)
+            found.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when, begin * 1e-9, end * 1e-9))
         return found
 
     @property
     def is_closed(self):
         """Whether it was closed, finalized or aborted."""
         return self.closed
+
+    @property
+    def is_revoked(self):
+        """Whether `revoke` has been called."""
+        return self.revoked
+
+    @property
+    def handle(self):
+        """The ncclComm_t as a number."""
+        self.check()
+        return <size_t>self.comm
+
+    @property
+    def device(self):
+        """The Device of this rank."""
+        return _device.Device(self.device_index)
 
     def abort(self):
         """End it at once, whatever runs (ncclCommAbort)."""
@@ -383,7 +432,7 @@ cdef class Handle:
         cdef int code
         cdef abi.ncclResult_t state = abi.ncclInProgress
         self.check()
-        seconds = self.timeout_s if timeout_s is None else timeout_s
+        seconds = self.seconds_of(timeout_s)
         deadline = monotonic() + seconds
         try:
             with nogil:
@@ -423,7 +472,7 @@ cdef class Handle:
         if made.type < 0:
             raise InvalidOperandError("dtype: RCCL has no sums of this type")
         abi.ncclRedOpCreatePreMulSum(&number, <void*>at, <abi.ncclDataType_t>made.type, abi.ncclScalarHostImmediate, self.comm)
-        made.number, made.owner = <int>number, self
+        made.number, made.owner, made.is_open = <int>number, self, True
         return made
 
 
@@ -433,6 +482,8 @@ cdef int set_op(Handle self, Call call, object op) except -1:
         made = op
         if made.owner is not self:
             raise InvalidArgumentError("op: was made by another communicator; make one with this one's premul_sum")
+        if not made.is_open:
+            raise ClosedError("op: this PreMulSum has been closed")
         if made.type != call.type:
             raise InvalidArgumentError("op: was made for another dtype than x has")
         call.op = made.number
@@ -442,10 +493,3 @@ cdef int set_op(Handle self, Call call, object op) except -1:
         raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives")
     call.op = found
     return 0
-
-
-cdef object elements_of(shape):
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count

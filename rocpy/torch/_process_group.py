@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -311,9 +312,22 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
         """Trade the parts of a tensor, cut along its first axis, equal or of the sizes given."""
         if output_splits or input_splits:
             size = self._own_size
-            outputs = output.split(list(output_splits) if output_splits else output.shape[0] // size)
-            inputs = input.split(list(input_splits) if input_splits else input.shape[0] // size)
-            return self.alltoall(list(outputs), list(inputs), opts)
+            takes = list(output_splits) if output_splits else [output.shape[0] // size] * size
+            sends = list(input_splits) if input_splits else [input.shape[0] // size] * size
+            if sum(takes) != output.shape[0] or sum(sends) != input.shape[0] or output.shape[1:] != input.shape[1:]:
+                raise InvalidProblemError(
+                    f"splits: {sends} rows of {tuple(input.shape)} and {takes} of {tuple(output.shape)} do not fit"
+                )
+
+            def trade(comm: Communicator, how: How) -> None:
+                row, given = copied(output), copied(input)
+                # Elements of a row, or bytes where RCCL lacks the type.
+                width = math.prod(input.shape[1:]) * (input.element_size() // given.element_size())
+                counts = [[count * width for count in rows] for rows in (sends, takes)]
+                comm.all_to_all_v(given, *counts, out=row, **how)
+                spread(row, output)
+
+            return self._run(opts, [output], trade)
 
         def job(comm: Communicator, how: How) -> None:
             row = copied(output)

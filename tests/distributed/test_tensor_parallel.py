@@ -2,6 +2,7 @@
 """Layers cut over ranks: equal to the whole layer, gradients too; chunks overlap; each event of the order is needed."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -111,26 +112,40 @@ def test_leading_axes_stay(torch):
     assert distributed.run_threads(body, 2) == [((2, 3, 6), (2, 3, 6), [12.0])] * 2
 
 
-def test_a_collective_runs_beside_the_next_product():
-    """Rank 1 comes to the first collective only when rank 0 is through with its second product."""
-    ranks, spans = 2, {}
+def test_a_collective_runs_beside_the_next_product(monkeypatch):
+    """Rank 0's second product is given when its first collective runs, and rank 1 comes to that when it is done."""
+    ranks, spans, came = 2, {}, []
     x, w, _ = parts(ranks)
+    product = _overlap.Run.product
+
+    def first_collective(comm):
+        return next((call for call in comm.trace() if call["op"] == "all_reduce"), {"begin_s": None})
+
+    def later(self, chunk, *operands):
+        while (self.comm.rank, chunk) == (0, 1) and first_collective(self.comm)["begin_s"] is None:
+            time.sleep(0.001)
+        product(self, chunk, *operands)
+
+    monkeypatch.setattr(_overlap.Run, "product", later)
 
     def body(comm):
         mine = slice(8 * comm.rank, 8 * comm.rank + 8)
         operands = x[:, mine].copy(), w[mine].copy()
         if comm.rank == 1:
             while 0 not in spans or not spans[0].is_done("product", 1):
-                pass
-            return (distributed.matmul_all_reduce(*operands, comm=comm, chunks=3) == x @ w).all(), None
+                time.sleep(0.001)
+            came.append(time.monotonic())
+            return (distributed.matmul_all_reduce(*operands, comm=comm, chunks=3) == x @ w).all(), None, None
         with distributed.overlap_trace() as found:
             spans[0] = found
             y = distributed.matmul_all_reduce(*operands, comm=comm, chunks=3)
-        return (y == x @ w).all(), found.overlapping()
+        return (y == x @ w).all(), found.overlapping(), first_collective(comm)
 
     results = distributed.run_threads(body, ranks, timeout_s=60.0)
-    assert [good for good, _ in results] == [True, True]
+    assert [good for good, _, _ in results] == [True, True]
+    # The second product lies within the first collective: it was given after its beginning, and done before its end.
     assert 0 in results[0][1]
+    assert results[0][2]["begin_s"] < came[0] < results[0][2]["end_s"]
 
 
 # For each chunk, what comes first in it is held back on rank 0 by a product of tens of milliseconds on a stream of its

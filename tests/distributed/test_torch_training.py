@@ -7,6 +7,8 @@ import sys
 import pytest
 import torch_ranks
 
+import rocpy_torch_backend
+
 pytestmark = pytest.mark.torch
 
 
@@ -41,9 +43,48 @@ def test_objects_subgroups_and_batches(workers, tmp_path):
         assert received == [1.0 - rank + i for i in range(5)]
 
 
+REGISTERED = """
+import sys
+import torch
+import torch.distributed as dist
+print("rocpy" in dist.Backend.backend_list, "rocpy" in sys.modules)
+"""
+
+
 def test_the_backend_registers_itself():
-    program = "import torch.distributed as d; print('rocpy' in d.Backend.backend_list, 'rocpy.torch' in __import__('sys').modules)"  # noqa: E501
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-P", "-c", REGISTERED], capture_output=True, text=True, timeout=100, check=True
     )
     assert done.stdout.split() == ["True", "False"]
+
+
+BROKEN = """
+try:
+    dist.init_process_group("rocpy", store=dist.HashStore(), rank=0, world_size=1)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_torch_stands_where_rocpy_is_broken():
+    program = f"import sys; sys.modules['rocpy'] = None\n{REGISTERED}{BROKEN}"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    registered, told = done.stdout.splitlines()
+    assert registered == "True True"
+    assert "rocpy" in told
+
+
+def test_what_cannot_be_told_is_a_warning(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "told_of_rocpy.py").write_text("value = 7\n")
+
+    def tell():
+        raise KeyError("changed")
+
+    rocpy_torch_backend.when_imported("told_of_rocpy", tell)
+    with pytest.warns(RuntimeWarning, match="could not make itself known to told_of_rocpy: KeyError"):
+        import told_of_rocpy
+    assert told_of_rocpy.value == 7
+    with pytest.warns(RuntimeWarning, match="told_of_rocpy"):
+        rocpy_torch_backend.when_imported("told_of_rocpy", tell)

@@ -98,9 +98,9 @@ def test_typing_and_licences(archive, wheel):
     assert "License-Expression: MIT" in metadata
 
 
-def test_top_level_is_the_package(archive):
+def test_top_level_is_the_package_and_what_torch_loads(archive):
     tops = {name.split("/")[0] for name in archive.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"rocpy"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"rocpy", "rocpy_torch_backend"}
 
 
 def test_size(wheel):

@@ -37,19 +37,27 @@ def told(error):
     }
 
 
-def misbehave(what, seconds):
-    """What the culprit does instead of its call, or before it."""
+class Gone(BaseException):
+    """The end of a thread that leaves without a word, as a killed process does."""
+
+
+def misbehave(what, seconds, released=None):
+    """What the culprit does instead of its call, or before it; a thread that stops goes on when it is released."""
     if what == "late":
         time.sleep(seconds + 0.7)
+    elif what == "killed" and released is not None:
+        raise Gone
     elif what == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "stopped" and released is not None:
+        released.wait(DEADLINE_S)
     elif what == "stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif what == "raising":
         raise KeyError(what)
 
 
-def act(rank, ident, what, phase, seconds):
+def act(rank, ident, what, phase, seconds, released=None):
     """Play one rank; gives what it was told, or None."""
     from rocpy import rccl
 
@@ -57,20 +65,23 @@ def act(rank, ident, what, phase, seconds):
     is_culprit = rank == CULPRIT
     try:
         if is_culprit and phase == "init":
-            misbehave(what, seconds)
+            misbehave(what, seconds, released)
         count = NRANKS - 1 if is_culprit and (what, phase) == ("mismatching", "init") else NRANKS
         comm = rccl.Communicator.init(
             count, rank, ident, device=rank, timeout_s=seconds if phase == "init" else 30.0, name="matrix"
         )
         comm.barrier()
         if is_culprit and phase == "collective":
-            misbehave(what, seconds)
+            misbehave(what, seconds, released)
         length = 5 if is_culprit and what == "mismatching" else 4
         if phase == "collective" or (is_culprit and (what, phase) == ("mismatching", "finalize")):
             comm.all_reduce(np.ones(length), timeout_s=seconds)
         if is_culprit and phase == "finalize":
-            misbehave(what, seconds)
+            misbehave(what, seconds, released)
         comm.finalize(timeout_s=seconds)
+    except Gone:
+        comm = None  # nobody ends it: it is dropped
+        return None
     except Exception as error:
         return told(error)
     finally:

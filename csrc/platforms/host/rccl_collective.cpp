@@ -92,6 +92,7 @@ class Run {
   }
 
   bool all_reduce_directly();
+  bool all_reduce_in_blocks(bool takes_result);
 
   Communicator &comm_;
   Operation &operation_;
@@ -182,19 +183,35 @@ bool Run::all_reduce_or_reduce() {
   bool is_direct;
   if (!choose(true, &is_direct)) return false;
   if (is_direct) return all_reduce_directly();
+  return all_reduce_in_blocks(takes_result);
+}
+
+// A step takes two blocks further: it tells that all have reduced their part of one, and put the next. A rank's own
+// part is not put: it is reduced from where it lies.
+bool Run::all_reduce_in_blocks(bool takes_result) {
   const size_t block = slot_bytes / size_;
+  const char *bias = static_cast<const char *>(mine_.bias);
+  const auto put = [&](size_t start) {
+    const size_t length = std::min(block, count_ - start);
+    size_t low, high;
+    my_part(length, &low, &high);
+    char *to = next_slot();
+    const char *from = send() + start * size_;
+    copy(to, from, low * size_);
+    copy(to + high * size_, from + high * size_, (length - high) * size_);
+  };
+  put(0);
+  if (!step()) return false;
   for (size_t start = 0; start < count_; start += block) {
     const size_t length = std::min(block, count_ - start);
-    copy(next_slot(), send() + start * size_, length * size_);
-    if (!step()) return false;
     size_t low, high;
     my_part(length, &low, &high);
     char *result = comm_.segment->result(parity_);
     if (high > low) {
-      const char *bias = static_cast<const char *>(mine_.bias);
       reduce_from(result + low * size_, high - low, bias == nullptr ? nullptr : bias + (start + low) * size_,
-                  [&](int r) { return slot(r) + low * size_; });
+                  [&](int r) { return (r == me_ ? send() + start * size_ : slot(r)) + low * size_; });
     }
+    if (start + block < count_) put(start + block);
     if (!step()) return false;
     if (takes_result) copy(recv() + start * size_, result, length * size_);
   }

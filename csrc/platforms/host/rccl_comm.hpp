@@ -31,6 +31,7 @@ struct Operation {
   Reduction reduction;
   const void *device_scalar = nullptr;  // to be read when the operation runs
   int peer = -1;
+  uint64_t number = 0;  // among the calls of this rank that take a stream
   uint64_t patience_ns = UINT64_MAX;
   // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
   std::shared_ptr<std::vector<uint64_t>> tables;
@@ -42,6 +43,11 @@ struct PreMultiplied {
   int type = 0;
   Scalar scalar{};
   const void *pointer = nullptr;
+};
+
+// When a call ran, for people; written by the thread that runs it.
+struct Timing {
+  std::atomic<uint64_t> number{0}, begin{0}, end{0};
 };
 
 class Communicator {
@@ -66,10 +72,14 @@ class Communicator {
 
   // Of the thread that calls.
   uint64_t sequence = 0, transfer_count = 0;
+  uint64_t submitted = 0;
   uint32_t child_count = 0;
   Point last{nullptr, 0};
-  std::vector<PreMultiplied> operators;
   std::thread background;
+
+  // Operators are given back by whoever drops them last.
+  std::mutex operators_mutex;
+  std::vector<PreMultiplied> operators;
 
   // Of the thread that runs an operation; there is never more than one.
   uint32_t step = 0, put_count = 0;
@@ -112,6 +122,12 @@ class Communicator {
 
   bool fail(Failure failure);  // gives false; the first failure is kept
   Failure failure();
+
+  // The last calls' times, by their numbers.
+  static constexpr size_t timing_count = 256;
+  Timing timings[timing_count];
+  void note_begin(uint64_t number);
+  void note_end(uint64_t number);
 
   // Work that has been given to a stream and is not done.
   void begin_work();

@@ -178,6 +178,7 @@ ncclResult_t end_group(bool is_simulated) {
 bool in_group() { return group.depth > 0; }
 
 ncclResult_t submit(const std::shared_ptr<Communicator> &communicator, Operation operation, hipStream_t stream) {
+  operation.number = ++communicator->submitted;
   if (in_group()) {
     group.pending.push_back({communicator, std::move(operation), stream});
     return ncclSuccess;
@@ -235,26 +236,34 @@ void carry_out(Communicator &communicator, std::vector<Operation> &operations) {
       continue;
     }
     if (kind == Kind::put || kind == Kind::signal) {
+      communicator.note_begin(operation.number);
       is_good = carry_out_put(communicator, operation);
+      communicator.note_end(operation.number);
       continue;
     }
     enter(operation.signature);
+    communicator.note_begin(operation.number);
     if (operation.device_scalar != nullptr) {
       std::memcpy(operation.signature.scale.bytes, operation.device_scalar, bytes_of_type(operation.signature.type));
     }
     is_good = carry_out_collective(communicator, operation);
+    communicator.note_end(operation.number);
     if (is_good) mine.finished.store(operation.signature.sequence, std::memory_order_relaxed);
   }
   if (is_good && !transfers.empty()) {
     enter(transfers.front()->signature);
+    for (const Operation *operation : transfers) communicator.note_begin(operation->number);
     is_good = carry_out_transfers(communicator, transfers);
+    for (const Operation *operation : transfers) communicator.note_end(operation->number);
     if (is_good) mine.finished.store(mine.entered.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
   // Last of a group: what they wait for may hang on its other calls.
   for (Operation *operation : waits) {
     if (!is_good) break;
     enter(operation->signature);
+    communicator.note_begin(operation->number);
     is_good = carry_out_wait(communicator, *operation);
+    communicator.note_end(operation->number);
     if (is_good) mine.finished.store(operation->signature.sequence, std::memory_order_relaxed);
   }
   --communicator.running;

@@ -197,6 +197,7 @@ ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat
   if (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)
     return refuse(ncclInvalidArgument, "stat is none of ncclCommMemStat_t");
   return query(comm, value, [=](Communicator &communicator) -> uint64_t {
+    if (stat == ncclStatGpuMemSuspended) return communicator.is_suspended.load() ? 1 : 0;
     const auto segment = communicator.joined();
     const bool is_kept = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
     return is_kept && segment != nullptr ? segment->block().bytes() : 0;

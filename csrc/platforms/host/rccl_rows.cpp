@@ -59,6 +59,7 @@ ncclResult_t set_reduction(Communicator &communicator, int op, Operation *operat
     reduction.divisor = communicator.count;
     return ncclSuccess;
   }
+  std::lock_guard<std::mutex> lock(communicator.operators_mutex);
   const int index = operator_index(communicator, op);
   if (index < 0)
     return refuse(ncclInvalidArgument, "op " + std::to_string(op) + " is no operator of this communicator");
@@ -189,6 +190,7 @@ ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, 
     } else {
       return refuse(ncclInvalidArgument, "residence is neither ncclScalarDevice nor ncclScalarHostImmediate");
     }
+    std::lock_guard<std::mutex> lock(communicator->operators_mutex);
     auto &operators = communicator->operators;
     size_t index = 0;
     while (index < operators.size() && operators[index].is_used) ++index;
@@ -203,6 +205,7 @@ ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, 
 
 ncclResult_t rocpy_host_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
+    std::lock_guard<std::mutex> lock(communicator->operators_mutex);
     const int index = operator_index(*communicator, op);
     if (index < 0) return refuse(ncclInvalidArgument, "op is no operator of this communicator");
     communicator->operators[static_cast<size_t>(index)].is_used = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a communicator tells about itself and its ranks, as JSON: rocpyExtCommStatus.
+// What a communicator tells about itself and its ranks, as JSON, and of its calls: when they ran.
 #include "rccl_comm.hpp"
 
 #include <cstdio>
@@ -112,6 +112,17 @@ void give(const std::string &text, char *json, size_t capacity, size_t *needed) 
 
 }  // namespace
 
+void Communicator::note_begin(uint64_t number) {
+  Timing &timing = timings[number % timing_count];
+  // Nobody takes the times of one call for those of another.
+  timing.number.store(0);
+  timing.end.store(0);
+  timing.begin.store(now_ns());
+  timing.number.store(number);
+}
+
+void Communicator::note_end(uint64_t number) { timings[number % timing_count].end.store(now_ns()); }
+
 }  // namespace rocpy_host
 
 using namespace rocpy_host;
@@ -130,6 +141,21 @@ ncclResult_t rocpy_host_rocpyExtMachineStatus(char *json, size_t capacity, size_
   return rccl_call([=] {
     if (needed == nullptr) return refuse(ncclInvalidArgument, "needed is NULL");
     give(describe_machine(), json, capacity, needed);
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t rocpy_host_rocpyExtCommTimes(ncclComm_t comm, uint64_t number, uint64_t *begin_ns, uint64_t *end_ns) {
+  return rccl_call([=] {
+    const auto communicator = find_communicator(comm);
+    if (communicator == nullptr || begin_ns == nullptr || end_ns == nullptr)
+      return refuse(ncclInvalidArgument, "comm is no communicator, or the result's address is NULL");
+    const Timing &timing = communicator->timings[number % Communicator::timing_count];
+    const bool was_it = number != 0 && timing.number.load() == number;
+    const uint64_t begin = timing.begin.load(), end = timing.end.load();
+    const bool is_it = was_it && timing.number.load() == number;
+    *begin_ns = is_it ? begin : 0;
+    *end_ns = is_it ? end : 0;
     return ncclSuccess;
   });
 }

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+"""Waiting for calls that a nonblocking communicator takes its time for, for Cython."""
+
+from rocpy.rccl.communicator cimport Handle
+
+cdef int settle(Handle self, int code, str op, double seconds) except -1

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in CPU memory where devices have memory of their own: copied there, and back when a call is done."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocpy._operand import allocate_like, describe, touch
+from rocpy.errors import InvalidOperandError
+from rocpy.rccl._shapes import result_shape
+from rocpy.rccl._types import numpy_type
+from rocpy.runtime.device import Device
+from rocpy.runtime.memory import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocpy.rccl._communicator import Communicator
+
+__all__ = ["Staged", "run_staged", "trade_staged"]
+
+# Memory of each communicator's device that no call uses.
+_pools: weakref.WeakKeyDictionary[Communicator, list[Buffer]] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def _memory(array: Any, name: str, *, output: bool) -> tuple[Any, Any]:
+    """Return a dense array's memory as numpy sees it, and what keeps it alive."""
+    seen = describe(array, name, output=output)
+    dtype, shape = numpy_type(seen["dtype"]), seen["shape"]
+    count = math.prod(shape)
+    if count == 0:
+        return np.empty(shape, dtype), None
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(seen["strides"]), strict=True):
+        if extent != 1 and stride != step:
+            raise InvalidOperandError(f"{name}: shape {shape} with strides {seen['strides']} is not C-contiguous")
+        step *= extent
+    block = (ctypes.c_char * (count * dtype.itemsize)).from_address(seen["data"])
+    return np.frombuffer(block, dtype).reshape(shape), (array, seen["kept"])
+
+
+class Staged:
+    """What one call has on the device: memory that is used again, because to free it would wait for all of the device.
+
+    A communicator's calls in one process would then wait for one another: one thread frees what another's call has done
+    with, while that one's next call waits for this thread.
+
+    Parameters
+    ----------
+    comm
+        The communicator of the call.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        with _making:
+            self._free = _pools.setdefault(comm, [])
+        self._device = comm.device_index
+        self._used: list[Buffer] = []
+        self.target: Any = None
+
+    def _take(self, shape: tuple[int, ...], dtype: Any) -> Buffer:
+        from rocpy.rccl import _memory as calls
+
+        nbytes = max(math.prod(shape) * dtype.itemsize, 1)
+        fitting = [raw for raw in self._free if raw.nbytes >= nbytes]
+        if fitting:
+            raw = min(fitting, key=lambda one: one.nbytes)
+            self._free.remove(raw)
+        else:
+            raw = Buffer(1 << (nbytes - 1).bit_length(), "uint8", device=self._device)
+        self._used.append(raw)
+        return calls.part_of(raw, shape, dtype)
+
+    def upload(self, array: Any, name: str) -> Buffer:
+        """Return a copy of a C-contiguous array on the device."""
+        view, kept = _memory(array, name, output=False)
+        made = self._take(view.shape, view.dtype)
+        with Device(self._device):  # the null stream of another device may wait for this rank
+            made.copy_from(view)
+        del kept
+        return made
+
+    def room(self, target: Any, name: str) -> Buffer:
+        """Return memory for a result that goes to a C-contiguous array when the call is done."""
+        view, _ = _memory(target, name, output=True)
+        self.target = target
+        return self._take(view.shape, view.dtype)
+
+    def finish(self, on_device: Buffer | None) -> None:
+        """Copy the result, and give the memory back: the call is done."""
+        if self.target is not None and on_device is not None:
+            view, kept = _memory(self.target, "out", output=True)
+            if view.size:
+                view.setflags(write=True)
+                with Device(self._device):
+                    on_device.copy_to(view)
+            touch(self.target)
+            del kept
+        self._free += self._used
+        self._used = []
+
+
+def run_staged(
+    comm: Communicator,
+    kind: int,
+    x: Any,
+    out: Any,
+    op: Any,
+    root: int | None,
+    bias: Any,
+    timeout_s: float | None,
+    stream: Any,
+    block: bool,
+) -> Any:
+    """Make a call of a collective on copies; its result comes back when it is done."""
+    from rocpy.rccl._call import NAMES
+
+    name, staged = NAMES[kind], Staged(comm)
+    added = None if bias is None else staged.upload(bias, "bias")
+    given: Buffer | None
+    result: Buffer | None
+    if name == "recv":
+        given, result = staged.room(x, "x"), None
+    else:
+        given = None if x is None else staged.upload(x, "x")
+        gets = name != "send" and (name not in ("reduce", "gather") or root == comm.rank)
+        if gets and out is None:
+            out = allocate_like(x, result_shape(name, tuple(x.shape), comm.nranks))
+        result = staged.room(out, "out") if gets else None
+    return comm.run(kind, given, result, op, root, added, timeout_s, stream, block, staged)
+
+
+def trade_staged(
+    comm: Communicator,
+    x: Any,
+    sends: Sequence[int],
+    takes: Sequence[int],
+    out: Any,
+    timeout_s: float | None,
+    stream: Any,
+    block: bool,
+) -> Any:
+    """Make an all-to-all with counts on copies; its result comes back when it is done."""
+    from rocpy.rccl import _memory as calls
+
+    staged = Staged(comm)
+    given = staged.upload(x, "x")
+    target = allocate_like(x, (sum(takes), *given.shape[1:])) if out is None else out
+    result = staged.room(target, "out")
+    return calls.trade(comm, given, sends, takes, result, timeout_s, stream, block, staged)
