@@ -171,6 +171,13 @@ def exported_symbols(path: str | Path) -> set[str]:
     return {line.split()[-1] for line in listing.stdout.splitlines()}
 
 
+def symbols(library: str) -> set[str]:
+    """Names that a library must export: of its rows, their second names, and its C++ functions' symbols."""
+    own = [row for row in all_rows() if row.library == library]
+    seconds = {second for row in own if (second := twin(row))}
+    return {row.name for row in own} | seconds | set(extension_symbols(library).values())
+
+
 def check(library: str, path: str | Path) -> list[str]:
     """Compare a library's exports with its rows.
 
@@ -179,9 +186,7 @@ def check(library: str, path: str | Path) -> list[str]:
     list of str
         What differs, in words; empty if nothing does.
     """
-    own = [row for row in all_rows() if row.library == library]
-    rows = {row.name for row in own} | {second for row in own if (second := twin(row))}
-    rows |= set(extension_symbols(library).values())
+    rows = symbols(library)
     exported = exported_symbols(path)
     return [f"{path}: does not export {name}" for name in sorted(rows - exported)] + [
         f"{path}: exports {name}, which is no row of {library}" for name in sorted(exported - rows)

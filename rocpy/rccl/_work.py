@@ -54,8 +54,7 @@ class Work:
         CollectiveTimeoutError
             It is not done: ``waiting_for`` names the ranks that have not come.
         """
-        communicator = self._communicator
-        return communicator.await_call(self._call, communicator.timeout_s if timeout_s is None else timeout_s)
+        return self._communicator.await_call(self._call, timeout_s)
 
     @property
     def done(self) -> bool:

@@ -335,10 +335,10 @@ cdef class Handle:
         if code != 0 and code != NOT_DONE:
             raise self.failure(code, call)
 
-    def await_call(self, Call call not None, double seconds):
+    def await_call(self, Call call not None, timeout_s):
         """Wait for a call that was launched; expiry and failures raise. For `group` and `Work`."""
         self.check()
-        self.await_end(call, seconds)
+        self.await_end(call, self.seconds_of(timeout_s))
         return call.result
 
     def call_done(self, Call call not None):

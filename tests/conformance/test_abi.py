@@ -268,4 +268,16 @@ def test_exported_symbols(library):
         ["nm", "-D", "--defined-only", str(file)], check=True, capture_output=True, text=True
     ).stdout
     exported = {line.split()[-1] for line in output.splitlines() if line.split()[-2] == "T"}
-    assert exported == set(rows(library)) | set(generate_abi.extension_symbols(library).values())
+    assert exported == generate_abi.symbols(library)
+
+
+def test_profilers_call_rccl_by_second_names():
+    library = ctypes.CDLL(str(host_folder() / "lib" / "librccl.so"))
+    names = [name for name in rows("rccl") if name.startswith("nccl")]
+    assert len(names) > 60
+    for name in names:
+        first, second = (ctypes.cast(getattr(library, each), ctypes.c_void_p).value for each in (name, f"p{name}"))
+        assert first == second
+    version = ctypes.c_int()
+    assert library.pncclGetVersion(ctypes.byref(version)) == 0
+    assert version.value == 23004

@@ -143,9 +143,43 @@ def test_operands_that_are_refused():
             comm.all_reduce(x, timeout_s=0)
         with pytest.raises(rocpy.InvalidOperandError, match="x: broadcast needs an array"):
             comm.broadcast(None)
-        return comm.all_reduce(np.zeros(0)).shape
+        work = comm.all_reduce(x, block=False)
+        for refused in (-1, 0, float("nan"), "soon"):
+            with pytest.raises(rccl.InvalidArgumentError, match="timeout_s"):
+                work.wait(timeout_s=refused)
+            with pytest.raises(rccl.InvalidArgumentError, match="timeout_s"):
+                comm.finalize(timeout_s=refused)
+        assert (work.wait() == x).all()
+        assert comm.reduce(x, root=np.int64(0)).shape == (3, 4)
+        with rccl.group(), pytest.raises(rccl.InvalidArgumentError, match="recv_counts"):
+            comm.all_to_all_v(np.zeros(2), [2])
+        return comm.all_reduce(np.zeros((0, 2))).shape, comm.all_gather(np.zeros((4, 0))[:, ::-1]).shape
 
-    assert good(on_threads(1, body)) == [(0,)]
+    assert good(on_threads(1, body)) == [((0, 2), (4, 0))]
+
+
+def test_results_that_overlap_inputs():
+    def body(comm):
+        rank, n = comm.rank, comm.nranks
+        memory = np.arange(12.0)
+        for call, x, out in (
+            (comm.all_reduce, memory[:4], memory[2:6]),
+            (comm.all_to_all, memory[:4], memory[:4]),
+            (comm.all_gather, memory[:2], memory[1:5]),
+            (comm.reduce_scatter, memory[:4], memory[1:3]),
+        ):
+            with pytest.raises(rocpy.InvalidOperandError, match="shares memory with x"):
+                call(x, out=out)
+        # In place, as RCCL has it.
+        part = memory[2 * rank : 2 * rank + 2].copy()
+        gathered = np.zeros(2 * n)
+        gathered[2 * rank : 2 * rank + 2] = part
+        comm.all_gather(gathered[2 * rank : 2 * rank + 2], out=gathered)
+        scattered = np.arange(2.0 * n)
+        comm.reduce_scatter(scattered, out=scattered[2 * rank : 2 * rank + 2])
+        return gathered.tolist(), scattered[2 * rank : 2 * rank + 2].tolist()
+
+    assert good(on_threads(2, body)) == [([0, 1, 2, 3], [0, 2]), ([0, 1, 2, 3], [4, 6])]
 
 
 def test_children():
