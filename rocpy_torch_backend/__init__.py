@@ -50,8 +50,8 @@ def when_imported(module: str, tell: Callable[[], None]) -> None:
     module
         Its full name.
     tell
-        Takes nothing; called now if the module has been imported, else after it is. Only the first function that is given
-        for a module to come is called.
+        Takes nothing; called now if the module has been imported, else after it is. Only the first function that is
+        given for a module to come is called.
     """
     if module in sys.modules:
         _say(module, tell)
