@@ -124,15 +124,19 @@ def find_starters() -> list[str]:
     return [path for path in found if path is not None and Path(path).exists()]
 
 
-def of_library(mpiexec: str) -> dict[str, str]:
+def of_library(mpiexec: str, ranks: int) -> dict[str, str]:
     """Return what mpi4py and Open MPI must be told for ranks that this mpiexec starts."""
     prefix = Path(mpiexec).resolve().parent.parent
-    own = sorted(prefix.glob("lib/libmpi.so*"))
+    # The name without a version is a linker's script. mpi4py finds what is in its own environment by itself.
+    own = [] if prefix == Path(sys.prefix).resolve() else sorted(prefix.glob("lib/libmpi.so.*"))
     told = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
+    if ranks <= len(os.sched_getaffinity(0)):
+        # Allowed to start more ranks than cores, Open MPI would yield while it waits, whether there are more or not.
+        told["OMPI_MCA_mpi_yield_when_idle"] = "0"
     if own:
         told["MPI4PY_LIBMPI"] = str(own[0])
     if (prefix / "bin" / "ompi_info").exists():
@@ -146,7 +150,7 @@ def run_ranks(ranks: int, mpiexec: str | None, arguments: argparse.Namespace, fo
     words = [sys.executable, __file__, "--child", str(folder), *(["--quick"] if arguments.quick else [])]
     environment = machine.environment(1) | {"GLOO_SOCKET_IFNAME": "lo"}
     if mpiexec is not None:
-        environment |= of_library(mpiexec)
+        environment |= of_library(mpiexec, ranks)
         started = [subprocess.Popen([mpiexec, "-n", str(ranks), *words, "--with-mpi"], env=environment)]
     else:
         started = [
