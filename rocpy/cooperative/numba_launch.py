@@ -40,9 +40,14 @@ def device_function(function: Any, *, debug: bool, counts: bool = False) -> Any:
 @functools.cache
 def _dispatcher(function: Any, debug: bool, counts: bool) -> Any:
     pipeline = numba_lowering.CHECKED if debug else numba_lowering.PLAIN
-    return numba.njit(error_model="numpy", nogil=True, boundscheck=debug, pipeline_class=pipeline, _nrt=counts)(
-        with_device_functions(function, functools.partial(device_function, debug=debug, counts=counts))
-    )
+    return numba.njit(
+        error_model="numpy",
+        nogil=True,
+        boundscheck=debug,
+        pipeline_class=pipeline,
+        no_cpython_wrapper=True,
+        _nrt=counts,
+    )(with_device_functions(function, functools.partial(device_function, debug=debug, counts=counts)))
 
 
 def with_device_functions(function: Any, compiled: Any) -> Any:

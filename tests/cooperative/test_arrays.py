@@ -62,6 +62,7 @@ def test_tensors_give_tensors(rng):
     assert torch.equal(out, x.max(-1).values)
     with pytest.raises(InvalidOperandError, match="block_reduce: x .*bfloat16"):
         coop.row_sum(x.bfloat16())
+    assert torch.equal(coop.row_max(x.half()), x.half().max(-1).values)
 
 
 def test_what_is_refused():

@@ -199,12 +199,3 @@ def test_a_function_that_returns_thread_data_is_refused():
 
     with pytest.raises(KernelTypeError, match=r"tile returns a ThreadData, which lives as long as the call"):
         kernel[1, 1](np.zeros(4))
-
-
-def test_arrays_of_16_bit_floats_are_refused():
-    @coop.jit
-    def kernel(x):
-        x[0] = coop.sum(coop.this_block(), x[0], all=True)
-
-    with pytest.raises(KernelTypeError, match="float16"):
-        kernel[1, 1](np.zeros(4, np.float16))
