@@ -241,7 +241,7 @@ def test_neighbours(case):
     def right(part):
         made, last = part.copy(), min(n, len(part)) - 1
         made[:last] = part[:last] - part[1 : last + 1]
-        made[last] = part[last] - x[0]
+        made[last] = (part[last : last + 1] - x[:1])[0]
         return made
 
     case.each(case.run("left", n, x=x)[0], left, x)
