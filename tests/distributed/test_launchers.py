@@ -46,10 +46,12 @@ def test_mpiexec():
 
 
 PROGRAM = """
+import os
 import numpy as np
 from rocpy import rccl
 with rccl.Communicator.from_env(timeout_s=60) as comm:
-    print(comm.rank, comm.device_index, comm.all_reduce(np.ones(3)).tolist(), flush=True)
+    # In one piece: both ranks write to one pipe.
+    os.write(1, f"{comm.rank} {comm.device_index} {comm.all_reduce(np.ones(3)).tolist()}\n".encode())
 """
 
 
