@@ -51,7 +51,7 @@ import numpy as np
 from rocpy import rccl
 with rccl.Communicator.from_env(timeout_s=60) as comm:
     # In one piece: both ranks write to one pipe.
-    os.write(1, f"{comm.rank} {comm.device_index} {comm.all_reduce(np.ones(3)).tolist()}\n".encode())
+    os.write(1, f"{comm.rank} {comm.device_index} {comm.all_reduce(np.ones(3)).tolist()}\\n".encode())
 """
 
 
