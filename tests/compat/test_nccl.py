@@ -36,6 +36,14 @@ def on_ranks(nranks, body):
     return results
 
 
+@pytest.fixture
+def newest_rccl():
+    """Skips where the host platform presents an older release, whose RCCL lacks what the test calls."""
+    missing = rocpy.platform.missing()["rccl"]
+    if missing:
+        pytest.skip(f"this release's RCCL has no {sorted(missing)[0]}")
+
+
 def test_collectives():
     def body(comm):
         rank, n = comm.rank, comm.nranks
@@ -92,7 +100,7 @@ def test_one_to_one_and_groups():
         nccl.group_end()
 
 
-def test_windows_and_signals():
+def test_windows_and_signals(newest_rccl):
     def body(comm):
         rank, n = comm.rank, comm.nranks
         memory = nccl.mem_alloc(64, comm.device)
@@ -113,7 +121,7 @@ def test_windows_and_signals():
     assert on_ranks(2, body) == [(1.0, 0.0), (0.0, 1.0)]
 
 
-def test_family():
+def test_family(newest_rccl):
     def body(comm):
         part = comm.split(comm.rank % 2, 0)
         size = part.nranks
@@ -157,7 +165,7 @@ def test_what_is_refused():
         nccl.group_simulate_end()
 
 
-def test_records():
+def test_records(newest_rccl):
     assert nccl.NcclDataType.BFLOAT16.itemsize == 2
     assert nccl.FLOAT is nccl.FLOAT32
     assert nccl.get_version() >= nccl.Version(2, 18, 3)
