@@ -41,7 +41,7 @@ def newest_rccl():
     """Skips where the host platform presents an older release, whose RCCL lacks what the test calls."""
     missing = rocpy.platform.missing()["rccl"]
     if missing:
-        pytest.skip(f"this release's RCCL has no {sorted(missing)[0]}")
+        pytest.skip(f"this release's RCCL has no {min(missing)}")
 
 
 def test_collectives():
