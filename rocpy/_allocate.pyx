@@ -163,10 +163,24 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
     take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
     if take_over is None:
         return made
-    result = take_over(made)
+    result = take_over(OnCPU(made) if out.device_type == kDLCPU and made.__dlpack_device__()[0] != kDLCPU else made)
     if address_of(result) != <size_t>made.data:
         raise UnsupportedError(f"{cls.__module__}.{cls.__qualname__} copies memory that it takes over, so that no result can be written to it")
     return result
+
+
+cdef class OnCPU:
+    """Pinned memory for a framework that takes over memory of the CPU alone."""
+    cdef Buffer buffer
+
+    def __init__(self, Buffer buffer):
+        self.buffer = buffer
+
+    def __dlpack_device__(self):
+        return (kDLCPU, 0)
+
+    def __dlpack__(self, **keywords):
+        return self.buffer.__dlpack__(**{**keywords, "dl_device": (kDLCPU, 0)})
 
 
 cdef size_t address_of(object array) except? 0:

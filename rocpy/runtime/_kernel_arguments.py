@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from rocpy import platform
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.memory import Buffer
 
 __all__ = ["extents", "pack"]
 
 _POINTER = struct.Struct("=Q")
+_CPU = 1  # of DLPack's device types
 
 
 def pack(arguments: Sequence[Any]) -> tuple[list[bytes], list[Any]]:
@@ -56,6 +58,11 @@ def _bytes_of(argument: Any, name: str, kept: list[Any]) -> bytes:
     if hasattr(argument, "__dlpack__"):
         view = Buffer.from_dlpack(argument)
         kept.append(view)
+        if view.__dlpack_device__()[0] == _CPU and not platform.current().host_memory:
+            raise InvalidOperandError(
+                f"{name}: a {type(argument).__name__} in the CPU's memory, which the device has no access to; copy it "
+                "into a rocpy.Buffer (copy_from), or give an array of the device"
+            )
         return _POINTER.pack(view.handle)
     raise InvalidOperandError(
         f"{name}: got {type(argument).__name__}, expected a number, a numpy scalar, an object of ctypes, None, or "

@@ -415,6 +415,8 @@ cdef class Buffer:
         place = self.__dlpack_device__()
         if copy:
             raise BufferError("a Buffer exports its own memory only; copy it with to_numpy() or into another Buffer")
+        if dl_device is not None and tuple(dl_device) == (kDLCPU, 0) and place[0] == kDLROCMHost:
+            place = (kDLCPU, 0)  # pinned memory is the CPU's too
         if dl_device is not None and tuple(dl_device) != place:
             raise BufferError(f"the Buffer is on DLPack device {place}, not on {tuple(dl_device)}")
         versioned = max_version is not None and max_version[0] >= 1

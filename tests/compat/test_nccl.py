@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Programs written for nccl4py run after changing an import: its order of arguments, its constants, its errors."""
 
+import os
 import threading
 
 import numpy as np
@@ -42,6 +43,8 @@ def newest_rccl():
     missing = rocpy.platform.missing()["rccl"]
     if missing:
         pytest.skip(f"this release's RCCL has no {min(missing)}")
+    if os.environ.get("ROCPY_HOST_STAGING") == "1":
+        pytest.skip("device memory is no numpy array")
 
 
 def test_collectives():

@@ -42,6 +42,13 @@ def draw(count, seed=0):
     return made
 
 
+def placed(array):
+    """The array in memory of the device."""
+    made = rocpy.Buffer(array.shape, array.dtype.name)
+    made.copy_from(array)
+    return made
+
+
 def operands(rng, shape):
     """A product, and inputs of each kind by name."""
     shapes = {"row": shape[2:], "column": (shape[1], 1), "full": shape, "scalar": ()}
@@ -217,16 +224,16 @@ def test_code_objects_run_on_the_emulator(tmp_path, rng, arch):
         pytest.skip("the host platform emulates no AMD instructions")
     for _names, epilogue, kernel in drawn:
         inputs = [arrays[name] for name in kernel.inputs]
-        out = np.full(x.shape, np.nan, np.float32)
-        arguments = [x]
+        out = placed(np.full(x.shape, np.nan, np.float32))
+        arguments = [placed(x)]
         for array in inputs:
             wide = np.broadcast_to(array, x.shape)
-            arguments += [array, *(np.int64(step // array.itemsize) for step in wide.strides)]
+            arguments += [placed(array), *(np.int64(step // array.itemsize) for step in wide.strides)]
         grid = kernel.grid(*x.shape)
         extents = map(np.int64, (*x.shape, grid[2], grid[1]))
         module.kernel(kernel.name).launch(grid, kernel.threads, *arguments, out, *extents)
         rocpy.Device.current().synchronize()
-        check(epilogue, x, dict(zip(kernel.inputs, inputs, strict=True)), out)
+        check(epilogue, x, dict(zip(kernel.inputs, inputs, strict=True)), out.to_numpy())
 
 
 @needs_clang

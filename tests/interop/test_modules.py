@@ -63,6 +63,8 @@ def test_numbers(argument, wanted):
 
 
 def test_arrays_are_their_addresses_and_are_kept():
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("the device has no access to numpy's memory")
     x, t = np.ones(4, np.float32), torch.ones(2, 3)
     with rocpy.Buffer(8, "int8") as buffer:
         packed, kept = pack([x, t, buffer])
@@ -84,3 +86,15 @@ def test_extents_of_grids_and_blocks():
     for wrong in (0, (1, 2, 3, 4), (), (1.0,), True, 1 << 32):
         with pytest.raises(rocpy.InvalidProblemError, match="block"):
             extents(wrong, "block")
+
+
+def test_an_array_in_cpu_memory_is_refused_where_the_device_has_its_own(run_python):
+    run_python(
+        "import numpy as np, pytest, rocpy\n"
+        "from rocpy.runtime._kernel_arguments import pack\n"
+        "with pytest.raises(rocpy.InvalidOperandError, match='argument 1: a ndarray in the CPU.s memory.*Buffer'):\n"
+        "    pack([1, np.ones(3)])\n"
+        "with rocpy.Buffer(3, 'float64') as buffer:\n"
+        "    assert pack([buffer])[0] == [buffer.handle.to_bytes(8, 'little')]\n",
+        ROCPY_HOST_STAGING="1",
+    )

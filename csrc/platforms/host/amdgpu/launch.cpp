@@ -37,7 +37,9 @@ class Runner {
     }
     packet_.private_bytes = kernel_.private_bytes;
     packet_.shared_bytes = kernel_.shared_bytes + launch.dynamic_shared;
-    launch_.arguments.resize(std::max<size_t>(kernel_.argument_bytes, launch_.arguments.size()));
+    // Whole lines, as a runtime gives them: compilers load a few bytes more than there are arguments.
+    const size_t told = std::max<size_t>(kernel_.argument_bytes, launch_.arguments.size());
+    launch_.arguments.resize((told + 63) / 64 * 64);
     hidden_arguments();
     launch_.memory.allow(code_.image, code_.image_bytes, true);
     launch_.memory.allow(launch_.arguments.data(), launch_.arguments.size(), false);
