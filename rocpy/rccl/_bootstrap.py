@@ -148,9 +148,10 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
     if not chosen or len(set(chosen)) != len(chosen):
         raise InvalidUsageError(f"devices: got {chosen}; each rank needs a device of its own")
     if min(chosen) < 0 or max(chosen) >= there:
+        wrong = next(one for one in chosen if not 0 <= one < there)
         raise InvalidUsageError(
-            f"devices: {len(chosen)} ranks need the devices {chosen}, and there are {there}; on the host platform "
-            "ROCPY_HOST_DEVICES sets how many"
+            f"devices: {len(chosen)} ranks need a device each, and there is no device {wrong}, but {there}; on the "
+            "host platform ROCPY_HOST_DEVICES sets how many"
         )
     return chosen
 
