@@ -88,7 +88,7 @@ PROGRAM = """
     if work is torch_product:
         import torch
         x, y = torch.ones(4, 5), torch.ones(5, 6)
-    for _ in range(max(500, count // 5)):
+    for _ in range(max(500, count // 3)):
         work()
     gc.collect()
     memory, opened = rss(), descriptors()
