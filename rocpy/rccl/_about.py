@@ -71,8 +71,8 @@ def parameters() -> dict[str, str]:
     Examples
     --------
     >>> from rocpy import rccl
-    >>> sorted(rccl.parameters())[:0]
-    []
+    >>> isinstance(rccl.parameters(), dict)
+    True
     """
     return _library.parameters()
 

@@ -71,6 +71,8 @@ def test_a_changed_source_is_not_seen_until_it_is_refreshed(name, layout, rng):
     try:
         before = flat(run())
     except rocpy.UnsupportedError as error:
+        if rocpy.platform.current().name == "host":
+            raise  # it has every one of these products
         pytest.skip(str(error))
     for part in parts:
         np.multiply(part, 2, out=part)
