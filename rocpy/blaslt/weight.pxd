@@ -19,6 +19,8 @@ cdef class Weight:
     cdef Operand operand
     cdef object kept  # owns the memory of operand when it is not ours
     cdef object version
+    cdef unsigned long epoch  # that of sources_may_have_changed() when the source was read
+    cdef bint of_torch  # the source is a tensor, which optimizers change
     cdef long reads  # how often the source was read
     cdef object plain  # a copy of a source that nothing tells the changes of, beside the packed memory; else None
     cdef object checksum  # of such sources, in debug mode

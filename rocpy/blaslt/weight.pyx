@@ -2,11 +2,12 @@
 """Weight: a right operand that is used again and again, packed once for the platform."""
 
 from libc.string cimport memcpy
+from libcpp.atomic cimport atomic
 
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
-from rocpy._dlpack cimport array_type_of_hip
+from rocpy._dlpack cimport array_type_of_hip, provider_torch
 from abi cimport hipStream_t
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
 from rocpy.blaslt._scales cimport Packed, parse_packed
@@ -109,6 +110,28 @@ cdef extern from *:
     int current_device() nogil
 
 cdef int _CPU = 1  # kDLCPU
+
+# How often sources_may_have_changed() was called.
+cdef atomic[unsigned long] _epoch
+
+
+def sources_may_have_changed():
+    """Tell every Weight that the torch tensors that it was made of may have changed without a sign.
+
+    Raises a counter that each product compares with one integer comparison; a Weight of a torch tensor is then read again at its next
+    product. Weights of other arrays are not touched. For hooks that run after optimizer steps: torch's fused optimizers change parameters
+    and leave their version counters as they are.
+
+    Notes
+    -----
+    Safe in any thread, and cheap: nothing is read here. A product that runs at the same time takes the values before or after.
+
+    Examples
+    --------
+    >>> from rocpy.blaslt.weight import sources_may_have_changed
+    >>> sources_may_have_changed()
+    """
+    _epoch.fetch_add(1)
 
 
 # Types that the platform keeps packed; found out once.
@@ -332,6 +355,8 @@ cdef class Weight:
 
     cdef int load(self) except -1:
         """Read the source, the bias and the scale."""
+        cdef Operand seen
+        cdef unsigned long epoch = _epoch.load()
         if _blocks.are_blocks(self.scale):
             self.load_blocks()
         else:
@@ -341,6 +366,8 @@ cdef class Weight:
             self.factors = _staging.upload_scales((None, self.factors))[1]
         self.bias = kept_copy(self.origin)
         self.reads += 1
+        _operand.parse(self.source, "w", &seen)
+        self.of_torch, self.epoch = seen.provider == provider_torch, epoch
         self.checksum = checksum_of(self)
         return 0
 
@@ -405,7 +432,9 @@ cdef class Weight:
         """Make sure that the packed copy is that of the source as it is now."""
         if self.operand.ndim == 0:
             raise ClosedError("w: this Weight was closed")
-        if self.version is not None and versions_of(self) != self.version:
+        if self.of_torch and self.epoch != _epoch.load():
+            self.load()
+        elif self.version is not None and versions_of(self) != self.version:
             self.load()
         elif self.checksum is not None and self.checksum != checksum_of(self):
             warnings.warn(

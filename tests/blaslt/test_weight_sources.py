@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy.blaslt.weight import sources_may_have_changed
 
 INT8 = {"scale_a": 0.5, "dtype": "int8"}
 
@@ -199,3 +200,26 @@ def test_a_composed_plan_computes_with_its_operands_as_they_are(run_python):
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform presents an older release")
     run_python(COMPOSED, ROCPY_HOST_ABI="6.4", ROCPY_HOST_STAGING="0")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("inference", [False, True])
+def test_hooks_tell_that_tensors_may_have_changed(torch, inference):
+    with torch.inference_mode(inference):
+        source, x = torch.ones(16, 8), torch.eye(16)
+        w = rocpy.Weight(source)
+        product = rocpy.Matmul(x, w)
+        torch.from_numpy(source.numpy()).mul_(3)  # as a fused optimizer does: by no operation that torch counts
+        sources_may_have_changed()
+        torch.testing.assert_close(rocpy.matmul(x, w), x @ source)
+        source.data.add_(1)
+        sources_may_have_changed()
+        torch.testing.assert_close(product.execute(), x @ source)
+
+
+def test_hooks_leave_weights_of_other_arrays():
+    source = np.ones((16, 8), np.float32)
+    w = rocpy.Weight(source)
+    source[:] = 2
+    sources_may_have_changed()
+    assert np.array_equal(rocpy.matmul(np.eye(16, dtype=np.float32), w), np.ones((16, 8)))
