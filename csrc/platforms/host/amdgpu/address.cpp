@@ -48,34 +48,72 @@ uint8_t *scratch_address(Wave &w, const Instruction &i, int lane, unsigned bytes
   return own_address(w, lane, offset, bytes, writes);
 }
 
-uint8_t *buffer_address(Wave &w, const Instruction &i, int lane, unsigned bytes, bool writes) {
+// A buffer resource, and where in it a lane's access begins.
+struct BufferAccess {
+  uint64_t base, records;
+  uint32_t stride, index, offset, scalar_offset;  // offset: of the lane and of the instruction, 32 bits together
+  bool is_indexed;
+  unsigned bounds;  // OOB_SELECT of RDNA
+};
+
+// Whether the bytes up to `end`, counted from the access's offset, are inside. CDNA has no field that says how: an
+// index is compared with the number of records, and without one bytes are, the scalar offset among them. RDNA's
+// modes: 0 index and offset, 1 index, 2 none unless the buffer is empty, 3 bytes.
+bool is_inside(const Wave &w, const BufferAccess &access, uint64_t end) {
+  const bool index_inside = access.index < access.records;
+  const bool bytes_inside = access.offset + end + access.scalar_offset <= access.records;
+  if (w.gfx9()) {
+    return access.is_indexed && access.stride != 0 ? index_inside : bytes_inside;
+  }
+  switch (access.bounds) {
+    case 0:
+      return index_inside && access.offset + end <= access.stride;
+    case 1:
+      return index_inside;
+    case 2:
+      return access.records != 0;
+    default:
+      return bytes_inside;
+  }
+}
+
+// `units` of `unit` bytes each, whose ranges are checked one by one; null if the first is outside.
+uint8_t *buffer_address(Wave &w, const Instruction &i, int lane, unsigned unit, unsigned units, bool writes,
+                        unsigned *reached) {
   const unsigned base = i.scalar_base;
   const uint32_t words[4] = {w.read32(base, 0), w.read32(base + 1, 0), w.read32(base + 2, 0), w.read32(base + 3, 0)};
   const uint32_t *vector =
       i.offset_enable || i.index_enable ? w.vectors(i.sources[0], i.offset_enable && i.index_enable ? 2 : 1) : nullptr;
-  const uint64_t index = i.index_enable ? vector[lane] : 0;
-  const uint64_t from_vector = i.offset_enable ? vector[lane + (i.index_enable ? w.lanes : 0)] : 0;
-  const uint64_t offset = from_vector + static_cast<uint64_t>(static_cast<int64_t>(i.offset));
-  const uint64_t scalar = w.read32(i.scalar_offset, 0);
+  BufferAccess access{};
+  access.index = i.index_enable ? vector[lane] : 0;
+  access.offset =
+      (i.offset_enable ? vector[lane + (i.index_enable ? w.lanes : 0)] : 0) + static_cast<uint32_t>(i.offset);
+  access.scalar_offset = w.read32(i.scalar_offset, 0);
   const bool adds_lane = (words[3] >> 23 & 1) != 0;
   if (adds_lane && w.architecture == Architecture::gfx90a) {
     // A thread's own memory, interleaved by lane: the scalar part counts the bytes of all lanes together.
-    return own_address(w, lane, static_cast<int64_t>(offset + scalar / static_cast<unsigned>(w.lanes)), bytes, writes);
+    *reached = units;
+    return own_address(w, lane,
+                       static_cast<int64_t>(access.offset) + access.scalar_offset / static_cast<unsigned>(w.lanes),
+                       unit * units, writes);
   }
-  const uint32_t stride = words[1] >> 16 & 0x3fff;
-  const uint64_t records = words[2];
   const bool is_swizzled = w.gfx9() ? words[1] >> 31 != 0 : words[1] >> 30 != 0;
   if (is_swizzled || adds_lane) {
     fault(Fault::Kind::instruction, "a swizzled buffer is not emulated");
   }
-  const bool is_raw = w.gfx9() ? stride == 0 : (words[3] >> 28 & 3) == 3;
-  const bool is_outside = is_raw ? offset + scalar + index * stride + bytes > records : index >= records;
-  if (is_outside) {
+  access.base = words[0] | static_cast<uint64_t>(words[1] & 0xffff) << 32;
+  access.stride = words[1] >> 16 & 0x3fff;
+  access.records = words[2];
+  access.is_indexed = i.index_enable;
+  access.bounds = words[3] >> 28 & 3;
+  for (*reached = 0; *reached < units && is_inside(w, access, (*reached + 1ull) * unit); ++*reached) {
+  }
+  if (*reached == 0) {
     return nullptr;
   }
   const uint64_t address =
-      (words[0] | static_cast<uint64_t>(words[1] & 0xffff) << 32) + scalar + offset + index * stride;
-  return w.memory->access(address, bytes, writes);
+      access.base + access.scalar_offset + access.offset + static_cast<uint64_t>(access.index) * access.stride;
+  return w.memory->access(address, *reached * unit, writes);
 }
 
 }  // namespace
@@ -96,9 +134,19 @@ uint8_t *locate(Wave &w, const Instruction &i, int lane, unsigned bytes, bool wr
       return flat_address(w, i, lane, bytes, writes);
     case Encoding::SCRATCH:
       return scratch_address(w, i, lane, bytes, writes);
-    default:
-      return buffer_address(w, i, lane, bytes, writes);
+    default: {
+      unsigned reached = 0;
+      return buffer_address(w, i, lane, bytes, 1, writes, &reached);
+    }
   }
+}
+
+uint8_t *locate_words(Wave &w, const Instruction &i, int lane, unsigned words, bool writes, unsigned *reached) {
+  if (i.opcode->encoding == Encoding::MUBUF) {
+    return buffer_address(w, i, lane, 4, words, writes, reached);
+  }
+  *reached = words;
+  return locate(w, i, lane, 4 * words, writes);
 }
 
 }  // namespace rocpy_host::amdgpu

@@ -23,6 +23,17 @@ constexpr Machine machines[] = {{0x3f, "gfx90a"},  {0x4c, "gfx942"},  {0x4f, "gf
                                 {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"},
                                 {0x44, "gfx1103"}, {0x48, "gfx1200"}, {0x4e, "gfx1201"}};
 
+// EF_AMDGPU_FEATURE_SRAMECC of the same flags, from code objects of version 4 on: 0 unsupported, then any, off, on.
+// Before, a bit that says on.
+bool has_error_correction(const Elf64_Ehdr &header) {
+  constexpr unsigned char version4 = 2;
+  if (header.e_ident[EI_ABIVERSION] < version4) {
+    return (header.e_flags & 0x200) != 0;
+  }
+  const unsigned setting = header.e_flags >> 10 & 3;
+  return setting == 1 || setting == 3;
+}
+
 class Loader {
  public:
   Loader(const uint8_t *file, size_t bytes) : file_(file), bytes_(bytes) {}
@@ -74,6 +85,7 @@ class Loader {
       if ((header_.e_flags & 0xff) == machine.number) {
         made_->architecture_name = machine.name;
         find_architecture(machine.name, &made_->architecture);
+        made_->has_error_correction = has_error_correction(header_);
         if (header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_phentsize != sizeof(Elf64_Phdr)) {
           reason_ = "not an ELF file of 64 bits";
           return LoadError::malformed;

@@ -30,6 +30,8 @@ struct Kernel {
 struct CodeObject {
   Architecture architecture = Architecture::gfx942;
   std::string architecture_name;
+  // SRAM ECC, of a target that may have it: on unless the code was compiled for a device that has it off.
+  bool has_error_correction = false;
   struct Free {
     void operator()(uint8_t *memory) const { std::free(memory); }
   };

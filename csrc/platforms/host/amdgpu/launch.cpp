@@ -178,6 +178,7 @@ class Runner {
     for (unsigned first = 0; first < threads; first += static_cast<unsigned>(kernel_.lanes)) {
       Wave &w = waves_.emplace_back(code_.architecture, kernel_.lanes, &group, &launch_.memory);
       w.number = static_cast<unsigned>(waves_.size()) - 1;
+      w.has_error_correction = code_.has_error_correction;
       w.own_memory.resize(static_cast<size_t>(kernel_.private_bytes) * static_cast<size_t>(kernel_.lanes));
       // Firmware that loads arguments into registers starts behind the block that does it by instructions.
       w.pc = reinterpret_cast<uintptr_t>(code_.image) + kernel_.entry + ((kernel_.preload & 127) != 0 ? 256 : 0);

@@ -7,8 +7,6 @@ namespace rocpy_host::amdgpu {
 
 namespace {
 
-enum class Place { whole, low, high };
-
 uint64_t address_of(Wave &w, const Instruction &i, int lane) {
   return w.vector(i.sources[0])[lane] + static_cast<uint64_t>(i.offset | i.offset1 << 8);
 }
@@ -57,10 +55,7 @@ void load_small(Wave &w, const Instruction &i) {
   });
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec(), [&](int lane) {
-    const auto bits = static_cast<uint32_t>(static_cast<int32_t>(loaded[lane]));
-    to[lane] = place == Place::whole ? bits
-               : place == Place::low ? (to[lane] & 0xffff0000) | (bits & 0xffff)
-                                     : (to[lane] & 0xffff) | bits << 16;
+    to[lane] = placed<place>(w, to[lane], static_cast<uint32_t>(static_cast<int32_t>(loaded[lane])));
   });
 }
 

@@ -7,15 +7,14 @@ namespace rocpy_host::amdgpu {
 
 namespace {
 
-enum class Place { whole, low, high };
-
 // Loads may overwrite their own address registers: all lanes are read before any is written.
 template <unsigned words>
 void load_words(Wave &w, const Instruction &i) {
   uint32_t loaded[most_lanes][words] = {};
   for_lanes(w.exec(), [&](int lane) {
-    if (const uint8_t *from = locate(w, i, lane, 4 * words, false)) {
-      std::memcpy(loaded[lane], from, 4 * words);
+    unsigned reached = 0;
+    if (const uint8_t *from = locate_words(w, i, lane, words, false, &reached)) {
+      std::memcpy(loaded[lane], from, 4 * reached);
     }
   });
   uint32_t *to = w.vectors(i.results[0], words);
@@ -36,10 +35,7 @@ void load_small(Wave &w, const Instruction &i) {
   });
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec(), [&](int lane) {
-    const auto bits = static_cast<uint32_t>(static_cast<int32_t>(loaded[lane]));
-    to[lane] = place == Place::whole ? bits
-               : place == Place::low ? (to[lane] & 0xffff0000) | (bits & 0xffff)
-                                     : (to[lane] & 0xffff) | bits << 16;
+    to[lane] = placed<place>(w, to[lane], static_cast<uint32_t>(static_cast<int32_t>(loaded[lane])));
   });
 }
 
@@ -47,8 +43,9 @@ template <unsigned words>
 void store_words(Wave &w, const Instruction &i) {
   const uint32_t *from = w.vectors(i.sources[1], words);
   for_lanes(w.exec(), [&](int lane) {
-    if (uint8_t *to = locate(w, i, lane, 4 * words, true)) {
-      for (unsigned k = 0; k < words; ++k) {
+    unsigned reached = 0;
+    if (uint8_t *to = locate_words(w, i, lane, words, true, &reached)) {
+      for (unsigned k = 0; k < reached; ++k) {
         std::memcpy(to + 4 * k, &from[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)], 4);
       }
     }

@@ -43,7 +43,8 @@ struct Wave {
   int lanes;
   Group *group;
   Memory *memory;
-  unsigned number = 0;  // in its group
+  unsigned number = 0;                // in its group
+  bool has_error_correction = false;  // SRAM ECC
 
   uint32_t scalar[128] = {};  // by operand number: VCC, M0 and EXEC among them
   bool scc = false;
