@@ -74,6 +74,7 @@ Runtime::Runtime()
     devices[i].null_stream.device = i;
     devices[i].null_stream.is_null = true;
     devices[i].null_stream.id = next_stream_id++;
+    devices[i].null_stream.delay = random_delay(*this);
   }
 }
 

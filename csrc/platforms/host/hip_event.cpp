@@ -111,7 +111,8 @@ hipError_t record(Event *event, hipStream_t stream_handle) {
     made->time_ns.store(now_ns(), std::memory_order_relaxed);
     leave_inline(stream);
   } else {
-    made->point.ticket = enqueue_function(stream, [made] { made->time_ns.store(now_ns(), std::memory_order_relaxed); });
+    made->point.ticket = enqueue_function_item(
+        stream, [made] { made->time_ns.store(now_ns(), std::memory_order_relaxed); }, ItemKind::mark, nullptr);
   }
   set_record(event, std::move(made));
   return hipSuccess;
@@ -235,7 +236,7 @@ hipError_t rocpy_host_hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t h
       return *answer;
     }
     if (record != nullptr && record->point.stream != stream && !record->is_done()) {
-      enqueue_function_item(stream, [] {}, false, &record->point);
+      enqueue_function_item(stream, [] {}, ItemKind::mark, &record->point);
     }
     return hipSuccess;
   });

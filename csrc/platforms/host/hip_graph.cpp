@@ -175,7 +175,8 @@ hipError_t launch(hipGraphExec_t handle, hipStream_t stream_handle) {
     run();
     leave_inline(stream);
   } else {
-    remember_launch(enqueue_function_item(stream, run, program->has_host_function, is_free ? nullptr : &last));
+    remember_launch(enqueue_function_item(stream, run, program->has_host_function ? ItemKind::external : ItemKind::work,
+                                          is_free ? nullptr : &last));
   }
   return hipSuccess;
 }

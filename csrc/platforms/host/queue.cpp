@@ -18,9 +18,10 @@ namespace {
 
 constexpr auto worker_patience = std::chrono::seconds(1);
 constexpr auto exit_patience = std::chrono::seconds(5);
+constexpr auto stress_delay = std::chrono::milliseconds(1);
 
 // What stress mode does between any two steps: nothing, a yield, or a nap that lets every other stream go by.
-void dawdle(uint64_t random) {
+void inject_delay(uint64_t random) {
   switch (random & 3) {
     case 0:
       break;
@@ -126,25 +127,40 @@ Stream *take_ready(Runtime &rt) {
   return stream;
 }
 
+// With the mutex held. Stress mode holds an item back until the host waits for something, or for a moment: otherwise
+// what is submitted first starts first, since a worker wakes while the host still prepares its next call. Then the
+// stream's own delay decides which of two that are ready comes first, so that half of all seeds choose either order.
+void delay_item(Runtime &rt, std::unique_lock<std::mutex> &lock, const Stream *stream) {
+  rt.host_waits.wait_for(lock, stress_delay, [&rt] { return rt.is_exiting || rt.host_waiters > 0; });
+  const uint64_t random = next_random(rt);
+  lock.unlock();
+  std::this_thread::sleep_for(stream->delay);
+  inject_delay(random);
+  lock.lock();
+}
+
 // Runs items of one ready stream for as long as they may run.
 void run_ready(Runtime &rt, std::unique_lock<std::mutex> &lock) {
   Stream *stream = take_ready(rt);
   for (bool again = true; again;) {
+    if (rt.is_stressed && rt.workers > 0 && stream->head->kind != ItemKind::mark) {
+      delay_item(rt, lock, stream);
+      if (rt.is_exiting) {
+        return;
+      }
+    }
     Item *item = stream->head;
-    const bool is_plain = !item->host_function;
-    rt.running += is_plain;
+    const bool is_awaited = item->kind != ItemKind::external;
+    rt.running += is_awaited;
     const uint64_t random = rt.is_stressed ? next_random(rt) : 0;
     lock.unlock();
-    if (rt.is_stressed) {
-      dawdle(random);
-    }
     set_current_device(stream->device);
     item->work->run();
     if (rt.is_stressed) {
-      dawdle(random >> 32);
+      inject_delay(random);
     }
     lock.lock();
-    rt.running -= is_plain;
+    rt.running -= is_awaited;
     stream->head = item->next;
     if (stream->head == nullptr) {
       stream->tail = nullptr;
@@ -199,6 +215,7 @@ bool wait_until(Runtime &rt, std::unique_lock<std::mutex> &lock, Condition condi
       continue;
     }
     ++rt.host_waiters;
+    rt.host_waits.notify_all();
     rt.progress.wait(lock);
     --rt.host_waiters;
   }
@@ -213,6 +230,7 @@ void at_exit() {
   rt.is_exiting = true;
   rt.ready.clear();
   rt.work_available.notify_all();
+  rt.host_waits.notify_all();
   rt.progress.notify_all();
   rt.progress.wait_for(lock, exit_patience, [&rt] { return rt.running == 0; });
 }
@@ -248,6 +266,7 @@ void after_fork_in_child() {
   new (&rt.mutex) std::mutex;
   new (&rt.work_available) std::condition_variable;
   new (&rt.progress) std::condition_variable;
+  new (&rt.host_waits) std::condition_variable;
   std::lock_guard<std::mutex> lock(rt.mutex);
   rt.ready.clear();
   rt.idle_workers = rt.workers = 0;
@@ -277,6 +296,12 @@ uint64_t next_random(Runtime &rt) {
   return z ^ z >> 31;
 }
 
+// Apart by factors, so that the slower of two streams comes last whether its work is one item or three.
+std::chrono::microseconds random_delay(Runtime &rt) {
+  constexpr int delays[] = {0, 50, 200, 800};
+  return std::chrono::microseconds(rt.is_stressed ? delays[next_random(rt) % 4] : 0);
+}
+
 namespace {
 
 // Registered by a constructor and not with the first call, so that the order does not depend on who calls first.
@@ -304,6 +329,7 @@ Stream *create_stream(int device, unsigned flags, int priority) {
   stream->priority = priority;
   stream->id = rt.next_stream_id++;
   stream->is_blocking = (flags & hipStreamNonBlocking) == 0;
+  stream->delay = random_delay(rt);
   streams.push_back(stream);
   rt.streams.publish(stream);
   return stream;
@@ -373,11 +399,11 @@ void leave_inline(Stream *stream) {
   }
 }
 
-uint64_t enqueue_item(Stream *stream, Work *work, bool host_function, const Point *wait_for) {
+uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wait_for) {
   Runtime &rt = runtime();
   auto *item = new Item;
   item->work = work;
-  item->host_function = host_function;
+  item->kind = kind;
   std::unique_lock<std::mutex> lock(rt.mutex);
   spoil_capture(stream);
   Device &device = rt.devices[stream->device];
@@ -421,7 +447,7 @@ uint64_t enqueue_item(Stream *stream, Work *work, bool host_function, const Poin
   return ticket;
 }
 
-uint64_t enqueue(Stream *stream, Work *work) { return enqueue_item(stream, work, false, nullptr); }
+uint64_t enqueue(Stream *stream, Work *work) { return enqueue_item(stream, work, ItemKind::work, nullptr); }
 
 bool wait(Stream *stream, uint64_t ticket) {
   if (is_done(stream, ticket)) {

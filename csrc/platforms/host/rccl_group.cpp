@@ -113,7 +113,7 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
           carry_out(*shared, operations);
           shared->end_work();
         },
-        true, last.stream == nullptr || last.stream == stream ? nullptr : &last);
+        ItemKind::external, last.stream == nullptr || last.stream == stream ? nullptr : &last);
     communicator.last = {stream, ticket};
   } catch (...) {
     communicator.end_work();

@@ -6,6 +6,7 @@
 #include "queue.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -24,11 +25,17 @@ struct Point {
   uint64_t ticket;
 };
 
+enum class ItemKind {
+  work,
+  external,  // the user's code or other ranks decide when it ends: process exit does not wait for it
+  mark,      // an event's record or wait: nothing to delay
+};
+
 struct Item {
   Work *work = nullptr;
   Item *next = nullptr;
   uint64_t ticket = 0;
-  bool host_function = false;  // the user's code: it may block for ever, so process exit does not wait for it
+  ItemKind kind = ItemKind::work;
   std::vector<Point> waits;
 };
 
@@ -44,6 +51,8 @@ struct Stream {
   uint64_t id = 0;
   bool is_null = false;
   bool is_blocking = true;  // takes part in the null stream's order (the null stream does as well)
+
+  std::chrono::microseconds delay{0};  // of each item, in stress mode
 
   // Written under the mutex, read without it.
   std::atomic<uint64_t> submitted{0}, completed{0};
@@ -86,6 +95,7 @@ struct Runtime {
   bool is_exiting = false;
   Item *abandoned = nullptr;  // of the parent, in a forked child
   std::condition_variable work_available, progress;
+  std::condition_variable host_waits;  // told when a thread of the user's begins to wait; only stress mode listens
 
   Runtime();
 };
@@ -95,6 +105,7 @@ Runtime &runtime();
 
 // With the mutex held. What stress mode takes for chance.
 uint64_t next_random(Runtime &rt);
+std::chrono::microseconds random_delay(Runtime &rt);  // of a new stream
 
 int current_device();
 bool set_current_device(int device);  // false: no such device
@@ -105,14 +116,14 @@ bool destroy_stream(const void *handle);  // at once; queued work still runs. Fa
 // Like enter_inline(), but gives the ticket that was taken; 0: not allowed.
 uint64_t begin_inline(Stream *stream);
 
-// enqueue() in full: work that is the user's own function, and work that waits for a point of another stream as well.
-uint64_t enqueue_item(Stream *stream, Work *work, bool is_host_function, const Point *wait_for);
+// enqueue() in full: work of any kind, and work that waits for a point of another stream as well.
+uint64_t enqueue_item(Stream *stream, Work *work, ItemKind kind, const Point *wait_for);
 
 template <class Function>
-uint64_t enqueue_function_item(Stream *stream, Function function, bool is_host_function, const Point *wait_for) {
+uint64_t enqueue_function_item(Stream *stream, Function function, ItemKind kind, const Point *wait_for) {
   auto *task = new Task<Function>(std::move(function));
   try {
-    return enqueue_item(stream, task, is_host_function, wait_for);
+    return enqueue_item(stream, task, kind, wait_for);
   } catch (...) {
     delete task;
     throw;
@@ -121,7 +132,7 @@ uint64_t enqueue_function_item(Stream *stream, Function function, bool is_host_f
 
 template <class Function>
 uint64_t enqueue_host_function(Stream *stream, Function function) {
-  return enqueue_function_item(stream, std::move(function), true, nullptr);
+  return enqueue_function_item(stream, std::move(function), ItemKind::external, nullptr);
 }
 
 // All unfinished work of a device, or that which its null stream is ordered with. False as in wait().
