@@ -3,6 +3,7 @@
 
 from rocpy._operand import set_torch_dispatcher
 from rocpy.torch import _vmap
+from rocpy.torch._compile import inductor_pass
 from rocpy.torch._counters import Counters, counters
 from rocpy.torch._dispatch import dispatch
 from rocpy.torch._functions import linear, matmul
@@ -10,7 +11,18 @@ from rocpy.torch._modules import MLP, GatedMLP, Linear
 from rocpy.torch._replace import replace_linear
 from rocpy.torch._report import ReplaceReport
 
-__all__ = ["MLP", "Counters", "GatedMLP", "Linear", "ReplaceReport", "counters", "linear", "matmul", "replace_linear"]
+__all__ = [
+    "MLP",
+    "Counters",
+    "GatedMLP",
+    "Linear",
+    "ReplaceReport",
+    "counters",
+    "inductor_pass",
+    "linear",
+    "matmul",
+    "replace_linear",
+]
 
 _vmap.register()
 set_torch_dispatcher(dispatch)

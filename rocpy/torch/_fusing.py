@@ -1,217 +1,43 @@
 # SPDX-License-Identifier: MIT
-"""How a fused block runs: layers and activations as one call each, as long as nobody could tell the difference.
+"""Classes of fused blocks: their methods are the block's own with pairs of calls as one, as long as those are its own.
 
-A block keeps its submodules; what is fused is decided at each call. Where a hook, a parametrization, another module in
-a layer's place or a changed attribute makes the proof void, the block's own ``forward`` runs.
+A block keeps its submodules and everything that its methods read. Where the method that the code was made of is no
+longer what its class has, the new one runs; `rocpy.torch._calls` decides in each call whether a pair may be one.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules import module as _torch_module
+from torch import nn
 
-from rocpy.torch._blocks import run_mlp
-from rocpy.torch._lowering import ACTIVATIONS
-from rocpy.torch._modules import Linear, is_bare, run_layer
+from rocpy.torch._calls import HELPERS, run_sequence
+from rocpy.torch._source import Unread, compile_as, syntax_of
+from rocpy.torch._straight import Chain, rewrite
 
-__all__ = ["ATTRIBUTE", "Recipe", "Step", "fused_class", "is_fused_class", "original_class"]
+__all__ = ["PAIRS", "Method", "fused_class", "is_fused_class", "original_class", "refusal"]
 
-ATTRIBUTE = "_rocpy_recipe"
-_MISSING = object()
+#: The attribute of a fused block that holds its pairs, for its representation alone.
+PAIRS = "_rocpy_pairs"
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that a block does with a value.
-
-    Parameters
-    ----------
-    child
-        Name of the submodule that does it; empty for a function in the block's own code.
-    row
-        The activation that it computes; empty where that is not known.
-    linear
-        Whether it is a linear layer.
-    composite
-        As for `Known`.
-    cls
-        For an activation, the class that the proof holds for.
-    reads
-        For an activation, the attributes that the proof rests on.
-    """
-
-    child: str
-    row: str = ""
-    linear: bool = False
-    composite: bool = False
-    cls: type | None = None
-    reads: tuple[tuple[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a block's ``forward`` computes: ``after(activation(gate(x)) * up(x))``, or ``after(x)`` without a gate.
-
-    Parameters
-    ----------
-    after
-        The chain behind the gate, or the whole of it.
-    gate
-        The gate's layer and activation; empty where there is none.
-    up
-        The layer beside it.
-    reads
-        Attributes of the block that the proof rests on.
-    argument
-        Name of its only argument.
-    by_order
-        Whether ``after`` is checked against the order of the submodules, which is what ``nn.Sequential`` runs by.
-    pairs
-        Each layer with the activation behind it; made of the others.
-    """
-
-    after: tuple[Step, ...]
-    gate: tuple[Step, ...] = ()
-    up: Step | None = None
-    reads: tuple[tuple[str, Any], ...] = ()
-    argument: str = "input"
-    by_order: bool = False
-    pairs: tuple[tuple[Step, Step], ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        found = [
-            pair for steps in (self.gate, self.after) for pair in pairwise(steps) if pair[0].linear and pair[1].row
-        ]
-        object.__setattr__(self, "pairs", tuple(found))
-
-
-# ---- whether a proof still holds ----
-
-
-def _same(table: dict[str, Any], reads: tuple[tuple[str, Any], ...]) -> bool:
-    return all(table.get(name, _MISSING) is value for name, value in reads)
-
-
-def _layer_holds(module: Any) -> bool:
-    return type(module) is Linear and is_bare(module) and module.activation is None
-
-
-def _activation_holds(module: Any, step: Step) -> bool:
-    return type(module) is step.cls and is_bare(module) and _same(module.__dict__, step.reads)
-
-
-def _pair_holds(children: dict[str, Any], layer: Step, activation: Step) -> bool:
-    if not _layer_holds(children.get(layer.child)):
-        return False
-    if activation.composite and torch._C._is_any_autocast_enabled():
-        return False
-    return not activation.child or _activation_holds(children.get(activation.child), activation)
-
-
-def _holds(block: nn.Module, recipe: Recipe) -> bool:
-    children = block._modules
-    if recipe.reads and not _same(block.__dict__, recipe.reads):
-        return False
-    return all(_pair_holds(children, *pair) for pair in recipe.pairs)
-
-
-def _no_global_hooks() -> bool:
-    return not (
-        _torch_module._global_forward_hooks
-        or _torch_module._global_forward_pre_hooks
-        or _torch_module._global_backward_hooks
-        or _torch_module._global_backward_pre_hooks
-    )
-
-
-# ---- running ----
-
-
-def _chain(children: dict[str, Any], steps: tuple[Step, ...], x: Tensor) -> Tensor:
-    """Run a chain whose proof holds."""
-    at, end = 0, len(steps)
-    while at < end:
-        step = steps[at]
-        if step.linear and at + 1 < end and steps[at + 1].row:
-            row = ACTIVATIONS[steps[at + 1].row]
-            first = children[step.child]
-            second = children[steps[at + 2].child] if at + 2 < end and steps[at + 2].linear else None
-            # Two layers at once: the activation's derivative is part of the second one's gradient product.
-            alone = at + 3 >= end or not steps[at + 3].row
-            if second is not None and alone and torch.is_grad_enabled() and _layer_holds(second):
-                x = run_mlp(x, first.weight, first.bias, second.weight, second.bias, row)
-                at += 3
-            else:
-                x = run_layer(first, x, row)
-                at += 2
-        else:
-            x = children[step.child](x) if step.child else ACTIVATIONS[step.row].function(x)
-            at += 1
-    return x
-
-
-def _run(block: nn.Module, recipe: Recipe, x: Tensor) -> Tensor:
-    children = block._modules
-    if recipe.up is not None:
-        layer, activation = recipe.gate
-        gate = run_layer(children[layer.child], x, ACTIVATIONS[activation.row])
-        x = gate * children[recipe.up.child](x)
-    return _chain(children, recipe.after, x)
-
-
-def _sequence(block: nn.Module, recipe: Recipe, x: Any) -> Any:
-    """Run an ``nn.Sequential``, whose members may have changed since the proof."""
-    children = block._modules
-    names = list(children)
-    if names == [step.child for step in recipe.after] and _holds(block, recipe):
-        return _chain(children, recipe.after, x)
-    known = {layer.child: (layer, activation) for layer, activation in recipe.pairs}
-    steps: list[Step] = []
-    at = 0
-    while at < len(names):
-        pair = known.get(names[at])
-        if pair is not None and at + 1 < len(names) and names[at + 1] == pair[1].child and _pair_holds(children, *pair):
-            steps += pair
-            at += 2
-        else:
-            steps.append(Step(names[at], linear=_layer_holds(children[names[at]])))
-            at += 1
-    return _chain(children, tuple(steps), x)
-
-
-def _make(base: type, method: str) -> Callable[..., Any]:
-    original = getattr(base, method)
-
-    @functools.wraps(original)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        recipe = self.__dict__.get(ATTRIBUTE)
-        if recipe is not None and len(args) + len(kwargs) == 1 and _no_global_hooks():
-            if args:
-                x = args[0]
-            elif recipe.argument in kwargs:
-                x = kwargs[recipe.argument]
-            else:
-                return original(self, **kwargs)
-            if recipe.by_order:
-                return _sequence(self, recipe, x)
-            if _holds(self, recipe):
-                return _run(self, recipe, x)
-        return original(self, *args, **kwargs)
-
-    return run
-
-
-# ---- classes ----
+#: A method that is to be changed: its name, its pairs, and the layers that may be computed together with those.
+#: Plain data, by which a copy in another process finds its class.
+Method = tuple[str, tuple[Chain, ...], tuple[str, ...]]
 
 # How a block's copies find its class again: by the original one, which can be imported.
 _ORIGINAL = "_rocpy_original_class"
+_is_dynamo = torch.compiler.is_dynamo_compiling
+
+
+def refusal(base: type) -> str | None:
+    """Return why there cannot be a subclass of a class without code of its own running; ``None`` where there can."""
+    if type(base) is not type or type(base.__init_subclass__) is MethodType:
+        return "its class runs code of its own when a subclass is made"
+    return None
 
 
 def is_fused_class(cls: type) -> bool:
@@ -225,35 +51,94 @@ def original_class(cls: type) -> type:
     return original
 
 
-def _rebuild(base: type, method: str) -> nn.Module:
-    made: nn.Module = object.__new__(fused_class(base, method))
+# ---- methods ----
+
+
+def _fused_method(base: type, method: Method) -> Callable[..., Any] | None:
+    """Return a method that runs its own code with pairs as one call; ``None`` where it is another than it was."""
+    name, chains, seconds = method
+    original = getattr(base, name, None)
+    if original is nn.Sequential.forward and issubclass(base, nn.Sequential):
+        return _checked(base, name, original, run_sequence)
+    if type(original) is not FunctionType:
+        return None
+    try:
+        tree, found = rewrite(syntax_of(original), frozenset(chains).__contains__, frozenset(seconds))
+    except Unread:
+        return None
+    if set(found) != set(chains):
+        return None
+    return _checked(base, name, original, compile_as(original, tree, HELPERS))
+
+
+def _checked(base: type, name: str, original: Any, fused: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls ``fused`` as long as the class has the original and nobody changed that."""
+    code, defaults, options = original.__code__, original.__defaults__, original.__kwdefaults__
+
+    @functools.wraps(original)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # torch's compiler reads the block's own code, for which it has guards of its own.
+        if _is_dynamo():
+            return getattr(super(made[0], self), name)(*args, **kwargs)
+        if (
+            getattr(base, name) is original
+            and original.__code__ is code
+            and original.__defaults__ is defaults
+            and original.__kwdefaults__ is options
+        ):
+            return fused(self, *args, **kwargs)
+        return getattr(super(made[0], self), name)(*args, **kwargs)
+
+    made: list[type] = []
+    run._rocpy_made = made  # type: ignore[attr-defined]
+    return run
+
+
+# ---- classes ----
+
+
+def _rebuild(base: type, methods: tuple[Method, ...]) -> nn.Module:
+    made: nn.Module = object.__new__(fused_class(base, methods))
     return made
 
 
-@functools.cache
-def fused_class(base: type, method: str) -> type:
-    """Return the subclass of a block's class whose ``method`` runs the block's recipe; it has the same name.
+def fused_class(base: type, methods: tuple[Method, ...]) -> type:
+    """Return the subclass of a block's class with fused methods; it has the same name.
 
     The name is kept because programs choose modules by it: what to wrap, what to keep in one piece.
-    """
-    plain: Callable[[Any], str] = base.extra_repr  # type: ignore[attr-defined]
 
+    Parameters
+    ----------
+    base
+        The block's class.
+    methods
+        The methods; one whose source is another than it was stays as it is.
+    """
+    return _made_class(base, methods, tuple(getattr(base, name, None) for name, *_ in methods))
+
+
+@functools.cache
+def _made_class(base: type, methods: tuple[Method, ...], originals: tuple[Any, ...]) -> type:  # noqa: ARG001
     def reduce(self: Any, protocol: Any) -> Any:  # noqa: ARG001
-        return _rebuild, (base, method), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+        return _rebuild, (base, methods), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
 
     def extra_repr(self: Any) -> str:
-        text = plain(self)
-        recipe = self.__dict__.get(ATTRIBUTE)
-        pairs = [] if recipe is None else [f"{layer.child} + {activation.row}" for layer, activation in recipe.pairs]
-        return ", ".join(part for part in (text, f"fused: {', '.join(pairs)}" if pairs else "") if part)
+        plain = base.extra_repr(self)  # type: ignore[attr-defined]
+        pairs = self.__dict__.get(PAIRS, ())
+        return ", ".join(part for part in (plain, f"fused: {', '.join(pairs)}" if pairs else "") if part)
 
-    body = {
+    body: dict[str, Any] = {
         _ORIGINAL: base,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
         "__reduce_ex__": reduce,
         "extra_repr": extra_repr,
-        method: _make(base, method),
     }
-    return type(base.__name__, (base,), body)
+    fused = {method[0]: _fused_method(base, method) for method in methods}
+    body |= {name: function for name, function in fused.items() if function is not None}
+    made = type(base.__name__, (base,), body)
+    for function in fused.values():
+        if function is not None:
+            function._rocpy_made.append(made)  # type: ignore[attr-defined]
+    return made

@@ -1,27 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Which activation a function or module computes: known by its class, or by the trace of its formula; never guessed."""
+"""Which activation a function or a module computes: known by identity, or by the syntax of its formula."""
 
 from __future__ import annotations
 
+import functools
 import math
-import operator
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import nn
 
-__all__ = ["Changeable", "Known", "identify", "identify_call", "looks_like_activation", "trace"]
+__all__ = ["ARITHMETIC", "FORMULAS", "Guard", "Known", "Operation", "X", "hold", "operation", "row_of_call", "total"]
 
-# Attributes of every module, which say nothing about what one computes.
-_PLUMBING = frozenset(nn.Module().__dict__) - {"training"}
+F = nn.functional
+_MISSING = object()
+
+#: A table, a name in it, and the object that must stand there (or ``_MISSING``: none may).
+Guard = tuple[Mapping[str, Any], str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+def hold(guards: Iterable[Guard]) -> bool:
+    """Whether each name still stands for the object that it stood for."""
+    for table, name, value in guards:  # noqa: SIM110  (a generator takes twice as long)
+        if table.get(name, _MISSING) is not value:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """An activation that was recognised.
 
@@ -29,194 +38,36 @@ class Known:
     ----------
     row
         Its name among rocpy's activations.
+    forward
+        The function that computes it.
     composite
         Whether it is spelled out in several of torch's functions, which autocast may run in types of their own.
+    guards
+        The names that its code reads, each with what it stood for.
     reads
-        Attributes that its formula was read from, with the values they had.
+        Attributes of the module that its code reads, with the values they had.
+    methods
+        Such attributes that were methods of the module itself, with their functions.
+    absent
+        Names that must be no attribute of the class, since the code reads the instance's.
     """
 
     row: str
+    forward: Any
     composite: bool = False
+    guards: tuple[Guard, ...] = field(default=(), repr=False)
     reads: tuple[tuple[str, Any], ...] = ()
-
-
-class Changeable(Exception):  # noqa: N818  (an answer, not an error)
-    """What a module's code depends on that may be different at its next call."""
-
-
-class _Tracer(fx.Tracer):  # type: ignore[misc]
-    def __init__(self, method: str) -> None:
-        super().__init__()
-        self.traced_func_name = method
-
-    def is_leaf_module(self, m: nn.Module, name: str) -> bool:  # noqa: ARG002
-        """Stop at every submodule: what it computes is its own affair."""
-        return True
-
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:  # noqa: ARG002
-        """Return an attribute that a module keeps in its tables: a submodule, but no tensor."""
-        if isinstance(attr_val, torch.Tensor):
-            raise Changeable(f"it reads {attr} itself")
-        return attr_val
-
-
-def _logged(module: nn.Module, names: set[str], prefix: str = "") -> nn.Module:
-    """Return a stand-in for a module that notes which of its attributes are read; the module is not touched."""
-    cls = type(module)
-
-    def read(self: Any, name: str) -> Any:
-        names.add(prefix + name)
-        return object.__getattribute__(self, name)
-
-    made: nn.Module = object.__new__(type(cls.__name__, (cls,), {"__getattribute__": read}))
-    object.__setattr__(made, "__dict__", dict(module.__dict__))
-    return made
-
-
-def trace(module: nn.Module, method: str = "forward") -> tuple[fx.Graph, tuple[tuple[str, Any], ...]]:
-    """Return the graph of a module's method and the attributes it depends on, with their values.
-
-    Raises
-    ------
-    Changeable
-        If it depends on what cannot be checked at each call.
-    """
-    graphs, read = [], {}
-    recorded = [torch.enable_grad(), torch.autocast("cpu", enabled=False)]
-    apart = [torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16)]
-    for grad, cast in (recorded, apart):
-        names: set[str] = set()
-        stand_in = _logged(module, names)
-        children = {key: child and _logged(child, names, f"{key}.") for key, child in module._modules.items()}
-        stand_in.__dict__["_modules"] = children
-        names.clear()
-        with grad, cast, _refusing_questions(getattr(type(module), method)):
-            graphs.append(_Tracer(method).trace(stand_in))
-        for name in names:
-            child, _, own = name.rpartition(".")
-            table = module._modules[child].__dict__ if child else module.__dict__
-            if own in table and own not in _PLUMBING:
-                if child:
-                    raise Changeable(f"it reads {name}")
-                read[own] = table[own]
-    if len({_text(graph) for graph in graphs}) != 1:
-        raise Changeable("it computes something else where gradients are recorded or autocast is on")
-    for name, value in read.items():
-        if not isinstance(value, (bool, int, float, str, type(None))) and not callable(value):
-            raise Changeable(f"it reads {name}, which may change")
-    return graphs[0], tuple(sorted(read.items(), key=lambda item: item[0]))
-
-
-# What code asks to tell tensors from other things; a traced value would answer for itself.
-_QUESTIONS = (isinstance, hasattr, callable, issubclass)
-# Whose own questions, asked while tracing, are about their own things.
-_TRACING = sys.stdlib_module_names - {"__main__"} | {"torch", "rocpy"}
-
-
-@contextmanager
-def _refusing_questions(function: Any) -> Iterator[None]:
-    """Note whether code outside torch asks what a value is, and refuse the trace if so."""
-    asked = "type" in function.__code__.co_names if hasattr(function, "__code__") else True
-
-    def watch(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal asked
-        if event == "c_call" and argument in _QUESTIONS:
-            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            asked = asked or package not in _TRACING
-        elif event == "call" and frame.f_code is torch.is_tensor.__code__:
-            asked = True
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-    if asked:
-        raise Changeable("it asks for the type of a value")
-
-
-def _text(graph: fx.Graph) -> str:
-    return "\n".join(f"{node.op} {node.name} {node.target} {node.args} {node.kwargs}" for node in graph.nodes)
-
-
-# ---- functions ----
-
-_RELU = (nn.functional.relu, nn.functional.relu_, torch.relu, torch.relu_)
-_SIGMOID = (nn.functional.sigmoid, torch.sigmoid, torch.sigmoid_)
-_METHODS = {"relu": "relu", "relu_": "relu", "sigmoid": "sigmoid", "sigmoid_": "sigmoid"}
-
-
-def identify_call(node: fx.Node) -> str | None:
-    """Return the activation that one call of a traced graph computes of its first argument, if it is one of ours."""
-    if node.op == "call_method":
-        return _METHODS.get(str(node.target)) if len(node.args) == 1 and not node.kwargs else None
-    if node.op != "call_function" or not node.args:
-        return None
-    options, rest = dict(node.kwargs), node.args[1:]
-    if node.target is nn.functional.gelu:
-        approximate = options.pop("approximate", "none")
-        known = {"none": "gelu", "tanh": "gelu_tanh"}.get(str(approximate))
-        return None if rest or options else known
-    # Whether it overwrites its argument is nothing to who reads the result alone.
-    options.pop("inplace", None)
-    if options or any(not isinstance(value, bool) for value in rest):
-        return None
-    if node.target is nn.functional.silu:
-        return "silu"
-    if node.target in _RELU:
-        return "relu"
-    return "sigmoid" if node.target in _SIGMOID else None
-
-
-# ---- modules ----
-
-
-def identify(module: Any) -> Known | None:
-    """Return which activation a module computes, or ``None`` where that is not proven to be one of ours."""
-    cls = type(module)
-    if cls is nn.GELU:
-        row = {"none": "gelu", "tanh": "gelu_tanh"}.get(module.approximate)
-        return None if row is None else Known(row, reads=(("approximate", module.approximate),))
-    simple = {nn.ReLU: "relu", nn.SiLU: "silu", nn.Sigmoid: "sigmoid"}.get(cls)
-    if simple is not None:
-        return Known(simple)
-    if not isinstance(module, nn.Module) or any(module.children()) or any(True for _ in module.parameters()):
-        return None
-    if any(True for _ in module.buffers()):
-        return None
-    try:
-        graph, reads = trace(module)
-    except Exception:  # noqa: BLE001  (whatever a module does with what is no tensor, it proves nothing)
-        return None
-    nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    result = next(node for node in graph.nodes if node.op == "output").args[0]
-    if len(inputs) != 1 or not isinstance(result, fx.Node):
-        return None
-    if len(nodes) == 1 and nodes[0] is result and nodes[0].args[0] is inputs[0]:
-        row = identify_call(result)
-        return None if row is None else Known(row, reads=reads)
-    formula = _formula(result, inputs[0])
-    for row, expected in _FORMULAS.items():
-        if formula is not None and _equal(formula, expected):
-            return Known(row, composite=True, reads=reads)
-    return None
-
-
-def looks_like_activation(module: Any) -> bool:
-    """Whether a report should say why this one was not fused."""
-    return type(module).__module__ in ("torch.nn.modules.activation", "transformers.activations")
+    methods: tuple[tuple[str, Any], ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 # ---- formulas: sums and products with their constants folded, in an order of their own ----
 
-_X: tuple[Any, ...] = ("x",)
-_UNARY = {torch.tanh: "tanh", torch.erf: "erf", torch.sigmoid: "sigmoid", nn.functional.sigmoid: "sigmoid"}
-_UNARY |= {nn.functional.tanh: "tanh", torch.special.erf: "erf"}
+_ATOM: tuple[Any, ...] = ("x",)
 
 
-def _product(factors: Iterable[Any]) -> Any:
+def product(factors: Iterable[Any]) -> Any:
+    """Return a product of formulas."""
     constant, others = 1.0, []
     for factor in factors:
         if isinstance(factor, float):
@@ -229,7 +80,8 @@ def _product(factors: Iterable[Any]) -> Any:
     return constant if not others else ("mul", constant, sorted(others, key=repr))
 
 
-def _total(terms: Iterable[Any]) -> Any:
+def total(terms: Iterable[Any]) -> Any:
+    """Return a sum of formulas."""
     constant, others = 0.0, []
     for term in terms:
         if isinstance(term, float):
@@ -242,53 +94,195 @@ def _total(terms: Iterable[Any]) -> Any:
     return constant if not others else ("add", constant, sorted(others, key=repr))
 
 
+#: The argument of an activation, as a formula.
+X = product([_ATOM])
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    return product([one, 1.0 / other]) if isinstance(other, float) and other else None
+
+
 def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, float) and isinstance(exponent, float):
+        return base**exponent if base > 0 else None
     if isinstance(exponent, float) and exponent.is_integer() and 1 <= exponent <= 4:
-        return _product([base] * int(exponent))
+        return product([base] * int(exponent))
     return None
 
 
-def _formula(value: Any, x: fx.Node) -> Any:
-    """Return a traced value as a formula of x, or ``None`` where it is made of anything else."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if value is x:
-        return _product([_X])
-    if not isinstance(value, fx.Node) or value.kwargs or value.op not in ("call_function", "call_method"):
-        return None
-    parts = [_formula(argument, x) for argument in value.args]
-    if any(part is None for part in parts):
-        return None
-    target = value.target
-    if target in _UNARY or target in ("tanh", "erf", "sigmoid"):
-        return _product([(_UNARY.get(target, str(target)), parts[0])]) if len(parts) == 1 else None
-    if len(parts) != 2:
-        return None
-    if target in (operator.mul, torch.mul, "mul"):
-        return _product(parts)
-    if target in (operator.add, torch.add, "add"):
-        return _total(parts)
-    if target in (operator.truediv, torch.div, torch.true_divide, "div") and isinstance(parts[1], float):
-        return _product([parts[0], 1.0 / parts[1]]) if parts[1] else None
-    return _power(*parts) if target in (operator.pow, torch.pow, "pow") else None
+def _unary(name: str) -> Callable[..., Any]:
+    return lambda x: None if isinstance(x, float) else product([(name, x)])
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _root(x: Any) -> Any:
+    return math.sqrt(x) if isinstance(x, float) and x >= 0 else None
+
+
+#: What Python's operators do with formulas, by the names of their methods.
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "Mult": lambda a, b: product([a, b]),
+    "Add": lambda a, b: total([a, b]),
+    "Div": _quotient,
+    "Pow": _power,
+}
+
+
+def equal(one: Any, other: Any) -> bool:
     """Whether two formulas are the same; constants may differ by what folding them rounds."""
     if isinstance(one, float) or isinstance(other, float):
         return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-15)
     if isinstance(one, (tuple, list)) and type(one) is type(other) and len(one) == len(other):
-        return all(_equal(*pair) for pair in zip(one, other, strict=True))
+        return all(equal(*pair) for pair in zip(one, other, strict=True))
     return bool(one == other)
 
 
 def _half_x_times(inner: Any) -> Any:
-    return _product([0.5, _X, _total([1.0, inner])])
+    return product([0.5, X, total([1.0, inner])])
 
 
-_CUBIC = _total([_product([_X]), _product([0.044715, _X, _X, _X])])
-_FORMULAS = {
-    "gelu": _half_x_times(_product([("erf", _product([_X, 1.0 / math.sqrt(2.0)]))])),
-    "gelu_tanh": _half_x_times(_product([("tanh", _product([math.sqrt(2.0 / math.pi), _CUBIC]))])),
-    "silu": _product([_X, ("sigmoid", _product([_X]))]),
+_CUBIC = total([X, product([0.044715, X, X, X])])
+#: The activations that may be spelled out.
+FORMULAS = {
+    "gelu": _half_x_times(product([("erf", product([X, 1.0 / math.sqrt(2.0)]))])),
+    "gelu_tanh": _half_x_times(product([("tanh", product([math.sqrt(2.0 / math.pi), _CUBIC]))])),
+    "silu": product([X, ("sigmoid", X)]),
 }
+
+
+# ---- torch's functions ----
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """A function that is known.
+
+    Parameters
+    ----------
+    row
+        The activation that it computes of its first argument, if any; of GELU the form is an option.
+    formula
+        What it does with formulas, if that is known.
+    guards
+        What its own code reads.
+    """
+
+    row: str = ""
+    formula: Callable[..., Any] | None = None
+    guards: tuple[Guard, ...] = field(default=(), repr=False)
+
+
+def _is_torchs(function: Any) -> bool:
+    """Whether a function of torch.nn.functional is the one that torch defines there."""
+    return isinstance(function, FunctionType) and function.__code__.co_filename == F.__file__
+
+
+@functools.cache
+def _operations() -> dict[Any, Operation]:
+    """Return torch's functions that are known; those that somebody has patched are not among them."""
+    ops, neural = torch._C._VariableFunctions, torch._C._nn
+
+    def read(table: Any, *names: str) -> tuple[Guard, ...]:
+        source = ops if table is torch else table
+        return tuple((vars(table), name, getattr(source, name)) for name in names)
+
+    sigmoid, tanh, erf = _unary("sigmoid"), _unary("tanh"), _unary("erf")
+    known: dict[Any, Operation] = {
+        neural.gelu: Operation("gelu"),
+        neural.silu: Operation("silu"),
+        ops.relu: Operation("relu"),
+        ops.relu_: Operation("relu"),
+        ops.sigmoid: Operation("sigmoid", sigmoid),
+        ops.sigmoid_: Operation("sigmoid"),
+        ops.tanh: Operation(formula=tanh),
+        ops.erf: Operation(formula=erf),
+        torch._C._special.special_erf: Operation(formula=erf),
+        ops.mul: Operation(formula=ARITHMETIC["Mult"]),
+        ops.add: Operation(formula=ARITHMETIC["Add"]),
+        ops.div: Operation(formula=_quotient),
+        ops.true_divide: Operation(formula=_quotient),
+        ops.pow: Operation(formula=_power),
+        math.sqrt: Operation(formula=_root),
+    }
+    for name, operation in (
+        ("silu", Operation("silu", guards=read(neural, "silu", "silu_"))),
+        ("relu", Operation("relu", guards=read(torch, "relu", "relu_"))),
+        ("sigmoid", Operation("sigmoid", sigmoid, method_guards("sigmoid"))),
+        ("tanh", Operation("", tanh, method_guards("tanh"))),
+    ):
+        function = getattr(F, name, None)
+        if _is_torchs(function):
+            known[function] = operation
+    return known
+
+
+def method_guards(*names: str) -> tuple[Guard, ...]:
+    """Return what says that methods of tensors are torch's own."""
+    base = vars(torch._C.TensorBase)
+    return tuple(
+        guard for name in names for guard in ((vars(torch.Tensor), name, _MISSING), (base, name, base.get(name)))
+    )
+
+
+#: Python's operators on tensors.
+OPERATORS: tuple[Guard, ...] = tuple(
+    (vars(torch.Tensor), name, vars(torch.Tensor).get(name, _MISSING))
+    for name in ("__mul__", "__rmul__", "__add__", "__radd__", "__truediv__", "__pow__")
+)
+
+#: Methods of tensors that are activations, or that formulas are made of.
+METHODS: dict[str, Operation] = {
+    "relu": Operation("relu", guards=method_guards("relu")),
+    "relu_": Operation("relu", guards=method_guards("relu_")),
+    "sigmoid": Operation("sigmoid", _unary("sigmoid"), method_guards("sigmoid")),
+    "sigmoid_": Operation("sigmoid", guards=method_guards("sigmoid_")),
+    "tanh": Operation(formula=_unary("tanh"), guards=method_guards("tanh")),
+    "erf": Operation(formula=_unary("erf"), guards=method_guards("erf")),
+    "mul": Operation(formula=ARITHMETIC["Mult"], guards=method_guards("mul")),
+    "add": Operation(formula=ARITHMETIC["Add"], guards=method_guards("add")),
+    "div": Operation(formula=_quotient, guards=method_guards("div")),
+    "pow": Operation(formula=_power, guards=method_guards("pow")),
+}
+_FUNCTIONS = (BuiltinFunctionType, FunctionType)
+
+
+def operation(function: Any) -> Operation | None:
+    """Return what a function is known as."""
+    return _operations().get(function) if type(function) in _FUNCTIONS else None
+
+
+def row_of_call(known: Operation, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> str | None:
+    """Return the activation that a call of torch's function computes of its first argument.
+
+    Parameters
+    ----------
+    known
+        The function.
+    arguments, options
+        The other arguments, all of them known values.
+    """
+    if not known.row:
+        return None
+    if known.row == "gelu":
+        if arguments or not options.keys() <= {"approximate"}:
+            return None
+        form = options.get("approximate", "none")
+        return {"none": "gelu", "tanh": "gelu_tanh"}.get(form) if type(form) is str else None
+    # Whether it overwrites its argument is nothing to who reads the result alone.
+    given = [*arguments, *options.values()]
+    if len(given) > 1 or not options.keys() <= {"inplace"} or any(type(value) is not bool for value in given):
+        return None
+    return known.row
+
+
+@functools.cache
+def torch_functions() -> frozenset[int]:
+    """Return the ids of the functions that a straight-line forward may call: torch's, on tensors."""
+    found = [value for table in (torch._C._VariableFunctions, torch._C._nn) for value in _public(table)]
+    found += [value for value in _public(F) if _is_torchs(value) or type(value) is BuiltinFunctionType]
+    found += [getattr(torch.special, name) for name in torch.special.__all__ if hasattr(torch.special, name)]
+    found += [torch.einsum, torch.split, torch.stft, torch.norm, torch.chunk, torch.unique]
+    return frozenset(id(value) for value in found)
+
+
+def _public(table: Any) -> list[Any]:
+    return [value for name in dir(table) if not name.startswith("_") and callable(value := getattr(table, name))]

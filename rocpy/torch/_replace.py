@@ -12,11 +12,10 @@ from torch.nn.utils import parametrize
 
 from rocpy.errors import InvalidOperandError
 from rocpy.torch import _packed
-from rocpy.torch._fusing import ATTRIBUTE, Recipe, fused_class, is_fused_class, original_class
-from rocpy.torch._known import identify, looks_like_activation
+from rocpy.torch._fusing import PAIRS, fused_class, is_fused_class, original_class, refusal
 from rocpy.torch._lowering import ACTIVATIONS
 from rocpy.torch._modules import Linear
-from rocpy.torch._proofs import Unproven, block_method, prove_block, prove_sequence
+from rocpy.torch._pairs import FusedMethod, Pair, read_block
 from rocpy.torch._report import Fused, Left, Replaced, ReplaceReport
 
 __all__ = ["replace_linear"]
@@ -37,7 +36,8 @@ def replace_linear(
         Changed in place: its modules, parameters, hooks, names and state dict stay the same objects, in the same mode
         and on the same device. Only the class of a layer, and of a block that is fused, becomes a subclass of it.
     fuse
-        Whether to compute layer and activation in one call, where a trace proves that the block does just that.
+        Whether to compute layer and activation in one call, in blocks whose code has no branches: it calls its own
+        submodules and torch's functions and returns.
     pack
         Whether the layers, in eval mode and where nothing is recorded, keep their weights packed a second time; see
         :class:`Linear`. A write through ``.data``, by which PEFT merges its adapters, is not noticed by a packed layer.
@@ -57,9 +57,10 @@ def replace_linear(
 
     Notes
     -----
-    No formula is changed: an activation is fused if its class, or the trace of its own code, is one of relu, gelu
-    (either form), silu and sigmoid. Results differ from torch's by the rounding of another order of the sums. A hook,
-    a parametrization or an adapter that comes later is seen when the block is next called, which then runs unfused.
+    No formula is changed: an activation is fused if its function, or the formula in its own code, is one of relu, gelu
+    (either form), silu and sigmoid. Results differ from torch's by the rounding of another order of the sums. The
+    block's own code decides at each call: a hook, a patch, a parametrization or an adapter that comes later is seen
+    when it is next called, and the pair runs as two calls. Nothing is run to find out what a block does.
 
     Call it while no other thread runs or changes the model.
 
@@ -217,51 +218,37 @@ def _fuse(name: str, module: nn.Module, report: ReplaceReport) -> None:
     cls, kind = type(module), type(module).__name__
     if is_fused_class(cls):
         return
-    if isinstance(module, nn.Sequential) and cls.forward is nn.Sequential.forward:
-        method: str | None = "forward"
-        recipe, reasons = prove_sequence(module)
-        report.not_fused += [Left(_join(name, layer), kind, reason) for layer, reason in reasons]
-    else:
-        method, recipe = block_method(module), None
-        if method is not None:
-            try:
-                recipe = prove_block(module, method)
-            except Unproven as reason:
-                if _promises_activation(module):
-                    report.not_fused.append(Left(name, kind, str(reason)))
-        elif _promises_activation(module):
-            report.not_fused.append(Left(name, kind, "its forward takes more than one tensor"))
-    if recipe is None or method is None:
+    found, reasons = read_block(module)
+    report.not_fused += [Left(_join(name, layer), kind, reason) for layer, reason in reasons]
+    if not found:
         return
-    if any(x in module.__dict__ for x in (method, "__reduce_ex__")):
-        report.not_fused.append(Left(name, kind, f"its {method} was set on the object"))
+    why = refusal(cls) or next(
+        (f"its {x} was set on the object" for x in (*(m.name for m in found), "__reduce_ex__") if x in module.__dict__),
+        None,
+    )
+    if why is not None:
+        report.not_fused.append(Left(name, kind, why))
         return
-    report._restore.append(_dress(module, recipe, method))
-    for layer, activation in recipe.pairs:
-        row = ACTIVATIONS[activation.row]
+    pairs = [pair for method in found for pair in method.pairs]
+    report._restore.append(_dress(module, found, pairs))
+    for pair in pairs:
+        row = ACTIVATIONS[pair.row]
         inside = (row.fused.plain or row.fused.bias) is not None
-        second = "a function" if not activation.child else _join(name, activation.child)
-        report.fused.append(Fused(name, _join(name, layer.child), second, row.name, inside))
-
-
-def _promises_activation(module: nn.Module) -> bool:
-    """Whether one would expect a block to be fused: it has an activation among its children."""
-    children = [*module.children(), *(x for x in module.__dict__.values() if isinstance(x, nn.Module))]
-    return any(looks_like_activation(x) or identify(x) is not None for x in children)
+        second = "a function" if not pair.child else _join(name, pair.child)
+        report.fused.append(Fused(name, _join(name, pair.layer), second, row.name, inside))
 
 
 def _join(block: str, child: str) -> str:
-    return f"{block}.{child}" if block else child
+    return ".".join(part for part in (block, child) if part)
 
 
-def _dress(module: nn.Module, recipe: Recipe, method: str) -> Callable[[], None]:
-    """Give a block the class that runs its recipe; return what takes it back."""
-    cls: type = type(module)
-    module.__class__ = fused_class(cls, method)
-    module.__dict__[ATTRIBUTE] = recipe
+def _dress(module: nn.Module, methods: list[FusedMethod], pairs: list[Pair]) -> Callable[[], None]:
+    """Give a block the class whose methods are fused; return what takes it back."""
+    module.__class__ = fused_class(type(module), tuple(method.key for method in methods))
+    module.__dict__[PAIRS] = tuple(f"{pair.layer} + {pair.row}" for pair in pairs)
 
     def restore() -> None:
-        module.__dict__.pop(ATTRIBUTE, None)
+        module.__dict__.pop(PAIRS, None)
         if is_fused_class(type(module)):
             module.__class__ = original_class(type(module))
 
