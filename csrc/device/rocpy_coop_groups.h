@@ -24,10 +24,10 @@ constexpr unsigned kEvery = ~0u;  // valid items of a group whose items are all 
 namespace detail {
 
 // LDS of a group: room for `Each` values of every thread. Groups of a block have their own parts.
-template <class Group, class T, unsigned Each>
-COOP_DEVICE T *room_of() {
+template <class T, unsigned Each, class Group>
+COOP_DEVICE T *room_of(Group group) {
   constexpr unsigned bytes = (Group::most_threads * Each * sizeof(T) + 15) / 16 * 16;
-  return reinterpret_cast<T *>(shared_slots<unsigned char, bytes>()) + Group::first() * Each;
+  return reinterpret_cast<T *>(shared_slots<unsigned char, bytes>()) + group.first() * Each;
 }
 
 template <class T, unsigned X, unsigned Y, unsigned Z, class Op>

@@ -32,7 +32,7 @@ COOP_DEVICE bool goes_by_quads(const T *memory) {
 
 template <unsigned Items, class Group, class T>
 COOP_DEVICE void read_transposed(Group group, const T *source, T (&out)[Items], unsigned valid) {
-  T *const room = room_of<Group, T, Items>();
+  T *const room = room_of<T, Items>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
@@ -49,7 +49,7 @@ COOP_DEVICE void read_transposed(Group group, const T *source, T (&out)[Items], 
 
 template <unsigned Items, class Group, class T>
 COOP_DEVICE void write_transposed(Group group, T *target, const T (&items)[Items], unsigned valid) {
-  T *const room = room_of<Group, T, Items>();
+  T *const room = room_of<T, Items>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) room[rank * Items + k] = items[k];
@@ -160,7 +160,7 @@ COOP_DEVICE unsigned number_of(Group group, unsigned k) {
 
 template <Order From, Order To, class Group, class T, unsigned Items>
 COOP_DEVICE void rearrange(Group group, const T (&items)[Items], T (&out)[Items]) {
-  T *const room = room_of<Group, T, Items>();
+  T *const room = room_of<T, Items>(group);
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) room[number_of<From, Items>(group, k)] = items[k];
   group.sync();
@@ -172,7 +172,7 @@ COOP_DEVICE void rearrange(Group group, const T (&items)[Items], T (&out)[Items]
 template <Order To, class Group, class T, class Rank, unsigned Items, class Takes>
 COOP_DEVICE void scatter(Group group, const T (&items)[Items], const Rank (&ranks)[Items], T (&out)[Items],
                          Takes takes) {
-  T *const room = room_of<Group, T, Items>();
+  T *const room = room_of<T, Items>(group);
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     if (takes(k)) room[ranks[k]] = items[k];

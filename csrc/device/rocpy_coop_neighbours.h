@@ -174,7 +174,7 @@ template <unsigned Bins, class Group, class T, unsigned Items, unsigned PerThrea
 COOP_DEVICE void histogram(Group group, const T (&items)[Items], int (&counts)[PerThread]) {
   constexpr unsigned most = Group::most_threads * PerThread;
   static_assert(Bins <= most, "the threads of the group have too few counters");
-  int *const room = detail::room_of<Group, int, PerThread>();
+  int *const room = detail::room_of<int, PerThread>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
   for (unsigned k = 0; k < PerThread; ++k) room[k * size + rank] = 0;

@@ -82,11 +82,116 @@ struct Operator {
   }
 };
 
+// The same of two keys: whether the first comes before the second.
+template <class T, void (*Function)(unsigned char *, const T *, const T *)>
+struct Before {
+  COOP_DEVICE bool operator()(const T &a, const T &b) const {
+    unsigned char result = 0;
+    Function(&result, &a, &b);
+    return result != 0;
+  }
+};
+
 // Values that only their size is known of: complex numbers, structured values.
 template <unsigned Size, unsigned Alignment>
 struct alignas(Alignment) Bytes {
   unsigned char data[Size];
 };
+
+// A group of Python's with its own part of the block's shared memory, which the caller gives.
+struct Group {
+  unsigned width;
+  unsigned char *memory;
+  static constexpr unsigned most_threads = COOP_MOST_THREADS;  // of the block
+  COOP_DEVICE unsigned rank() const { return rank_in(width); }
+  COOP_DEVICE unsigned size() const { return size_of(width); }
+  COOP_DEVICE void sync() const {
+    if (width == 0) {
+      barrier();
+    } else {
+      warp_barrier();
+    }
+  }
+};
+
+template <class T, unsigned Each>
+COOP_DEVICE T *room_of(Group group) {
+  return reinterpret_cast<T *>(group.memory);
+}
+
+template <class T, class Op>
+COOP_DEVICE Scanned<T> scan_in(Group group, T value, Op op) {
+  return group.width == 0 ? block_scan<T>(value, op) : warp_scan(warp(group.width), value, op, group.size());
+}
+
+COOP_DEVICE unsigned clamped(long long value, unsigned most) {
+  return value < 0 ? 0 : value < static_cast<long long>(most) ? static_cast<unsigned>(value) : most;
+}
+
+template <unsigned Items, class T>
+COOP_DEVICE T (&items_at(T *first))[Items] {
+  return *reinterpret_cast<T(*)[Items]>(first);
+}
+
+template <unsigned Items, class K, class Order>
+COOP_DEVICE void merge_sort_keys(Group group, K *keys, Order order, long long valid, long long) {
+  rocpy::merge_sort_keys(group, items_at<Items>(keys), order, clamped(valid, group.size() * Items));
+}
+
+template <unsigned Items, class K, class V, class Order>
+COOP_DEVICE void merge_sort_pairs(Group group, K *keys, V *values, Order order, long long valid, long long) {
+  const unsigned n = clamped(valid, group.size() * Items);
+  rocpy::merge_sort_pairs(group, items_at<Items>(keys), items_at<Items>(values), order, n);
+}
+
+template <unsigned Items, class K, class Order>
+COOP_DEVICE void topk_keys(Group group, K *keys, Order order, long long k, long long valid) {
+  const unsigned n = clamped(valid, group.size() * Items);
+  detail::merge_sort(group, items_at<Items>(keys), order, n, clamped(k, n));
+}
+
+template <unsigned Items, class K, class V, class Order>
+COOP_DEVICE void topk_pairs(Group group, K *keys, V *values, Order order, long long k, long long valid) {
+  const unsigned n = clamped(valid, group.size() * Items);
+  detail::merge_pairs(group, items_at<Items>(keys), items_at<Items>(values), order, n, clamped(k, n));
+}
+
+// From blocked to striped, for what is sorted.
+template <unsigned Items, class T>
+COOP_DEVICE void stripe(Group group, T (&items)[Items]) {
+  T *const room = room_of<T, Items>(group);
+  const unsigned rank = group.rank(), size = group.size();
+#pragma unroll
+  for (unsigned k = 0; k < Items; ++k) room[rank * Items + k] = items[k];
+  group.sync();
+#pragma unroll
+  for (unsigned k = 0; k < Items; ++k) items[k] = room[k * size + rank];
+  group.sync();
+}
+
+template <bool Descending, bool Striped, unsigned Bits, unsigned Items, class K>
+COOP_DEVICE void radix_sort_keys(Group group, K *keys, long long begin, long long end) {
+  auto &own = items_at<Items>(keys);
+  rocpy::radix_sort_keys<Descending>(group, own, clamped(begin, Bits), clamped(end, Bits));
+  if (Striped) stripe(group, own);
+}
+
+template <bool Descending, bool Striped, unsigned Bits, unsigned Items, class K, class V>
+COOP_DEVICE void radix_sort_pairs(Group group, K *keys, V *values, long long begin, long long end) {
+  auto &own = items_at<Items>(keys);
+  auto &others = items_at<Items>(values);
+  rocpy::radix_sort_pairs<Descending>(group, own, others, clamped(begin, Bits), clamped(end, Bits));
+  if (Striped) {
+    stripe(group, own);
+    stripe(group, others);
+  }
+}
+
+template <bool Descending, unsigned Bits, unsigned Items, class K>
+COOP_DEVICE void radix_rank(Group group, const K *keys, int *ranks, long long begin, long long end) {
+  rocpy::radix_rank<Descending>(group, items_at<Items>(keys), items_at<Items>(ranks), clamped(begin, Bits),
+                                clamped(end, Bits));
+}
 
 }  // namespace rocpy::python
 

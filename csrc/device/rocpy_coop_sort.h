@@ -77,7 +77,7 @@ template <class Group, class E, unsigned Items, class Order>
 COOP_DEVICE void merge_sort(Group group, E (&own)[Items], Order order, unsigned n, unsigned wanted) {
   const unsigned rank = group.rank(), begin = rank * Items;
   sort_own(own, begin, n, order);
-  E *const room = room_of<Group, E, Items>();
+  E *const room = room_of<E, Items>(group);
   for (unsigned threads = 1; threads * Items < n; threads *= 2) {
 #pragma unroll
     for (unsigned k = 0; k < Items; ++k) room[begin + k] = own[k];
@@ -111,7 +111,7 @@ COOP_DEVICE void number(Group group, const T (&keys)[Items], Numbered<T> (&numbe
 template <class Group, class T, class V, unsigned Items>
 COOP_DEVICE void take_pairs(Group group, const Numbered<T> (&numbered)[Items], T (&keys)[Items], V (&values)[Items],
                             unsigned n) {
-  V *const room = room_of<Group, V, Items>();
+  V *const room = room_of<V, Items>(group);
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) room[group.rank() * Items + k] = values[k];
   group.sync();
@@ -181,20 +181,32 @@ COOP_DEVICE T key_of(const Numbered<T> &numbered) {
 
 constexpr unsigned kDigitBits = 4, kDigits = 1u << kDigitBits;
 
+// What counts the places of so many items.
+template <bool Few>
+struct CounterIf {
+  using type = unsigned short;
+};
+template <>
+struct CounterIf<false> {
+  using type = unsigned;
+};
+template <unsigned Count>
+using CounterOf = typename CounterIf<(Count <= 65536)>::type;
+
 // Orders by one digit: a column of counters for each thread, which a scan over all makes places.
 template <class Group, class E, unsigned Items, class Digit>
 COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
-  static_assert(Group::most_threads * Items < 65536, "places are counted in 16 bits");
+  using Counter = CounterOf<Group::most_threads * Items>;
   const unsigned rank = group.rank(), size = group.size();
-  unsigned short *const counters = room_of<Group, unsigned short, kDigits>();
+  Counter *const counters = room_of<Counter, kDigits>(group);
   unsigned place[Items];
 #pragma unroll
   for (unsigned d = 0; d < kDigits; ++d) counters[d * size + rank] = 0;
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
-    unsigned short &counter = counters[digit_of(own[k]) * size + rank];
+    Counter &counter = counters[digit_of(own[k]) * size + rank];
     place[k] = counter;
-    counter = static_cast<unsigned short>(place[k] + 1);
+    counter = static_cast<Counter>(place[k] + 1);
   }
   group.sync();
   unsigned counts[kDigits], total = 0;
@@ -206,13 +218,13 @@ COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
   unsigned before = scan_in(group, total, Plus{}).inclusive - total;
 #pragma unroll
   for (unsigned d = 0; d < kDigits; ++d) {
-    counters[rank * kDigits + d] = static_cast<unsigned short>(before);
+    counters[rank * kDigits + d] = static_cast<Counter>(before);
     before += counts[d];
   }
   group.sync();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) place[k] += counters[digit_of(own[k]) * size + rank];
-  E *const room = room_of<Group, E, Items>();
+  E *const room = room_of<E, Items>(group);
   group.sync();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) room[place[k]] = own[k];
@@ -272,7 +284,8 @@ COOP_DEVICE void radix_rank(Group group, const T (&keys)[Items], int (&ranks)[It
   detail::Numbered<T> numbered[Items];
   detail::number(group, keys, numbered);
   detail::radix_sort<Descending>(group, numbered, begin_bit, end_bit);
-  int *const room = detail::room_of<Group, int, Items>();
+  using detail::room_of;
+  int *const room = room_of<int, Items>(group);
   const unsigned begin = group.rank() * Items;
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) room[numbered[k].number] = static_cast<int>(begin + k);

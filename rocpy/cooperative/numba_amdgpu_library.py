@@ -64,7 +64,8 @@ def source_of(name: str, threads: int) -> str:
     return source_for("", threads)
 
 
-def _cpp_type(context: Any, dtype: types.Type) -> str:
+def cpp_type(context: Any, dtype: types.Type) -> str:
+    """Return the C++ type of an element: a number's own, or bytes of its size."""
     if isinstance(dtype, types.Integer):
         return f"{'signed' if dtype.signed else 'unsigned'} {_INTEGERS[dtype.bitwidth]}"
     if dtype in (types.float32, types.float64):
@@ -73,7 +74,8 @@ def _cpp_type(context: Any, dtype: types.Type) -> str:
     return f"rocpy::python::Bytes<{context.get_abi_sizeof(data)}, {min(16, context.get_abi_alignment(data))}>"
 
 
-def _word(cpp_type: str) -> str:
+def word_of(cpp_type: str) -> str:
+    """Return a C++ type as a part of a name."""
     return re.sub(r"\W+", "_", cpp_type.replace("rocpy::python::", "")).strip("_")
 
 
@@ -87,6 +89,16 @@ def _operator(context: Any, builder: Any, chosen: Operator, dtype: types.Type, c
     if chosen.name in _FUNCTORS and isinstance(dtype, (types.Integer, types.Float)):
         functor = _FUNCTORS[chosen.name]
         return functor, f"rocpy::{functor}{{}}", ""
+    name = linked_function(context, builder, chosen, make_signature(dtype, dtype, dtype))
+    declared = (
+        f'extern "C" __attribute__((device)) void {name}({cpp_type} *, const {cpp_type} *, const {cpp_type} *);\n'
+    )
+    return name, f"rocpy::python::Operator<{cpp_type}, {name}>{{}}", declared
+
+
+def linked_function(context: Any, builder: Any, chosen: Operator, signature: Any) -> str:
+    """Define a function of two values that Python gives; return its name. It takes where the result goes, and them."""
+    dtype = signature.args[0]
     # Where modules are linked by others, each has a function of its own.
     module = builder.module.name if current_target() in LINKERS else ""
     name = f"rocpy_operator_{_operator_number(chosen, dtype, module)}"
@@ -95,17 +107,17 @@ def _operator(context: Any, builder: Any, chosen: Operator, dtype: types.Type, c
         function.linkage = "linkonce_odr"
         body = ir.IRBuilder(function.append_basic_block())
         model = context.data_model_manager[dtype]
-        pointers = [body.bitcast(each, model.get_data_type().as_pointer()) for each in function.args]
-        operands = [model.load_from_data_pointer(body, each) for each in pointers[1:]]
-        signature = make_signature(dtype, dtype, dtype)
+        returned = context.data_model_manager[signature.return_type]
+        pointer = body.bitcast(function.args[0], returned.get_data_type().as_pointer())
+        operands = [
+            model.load_from_data_pointer(body, body.bitcast(each, model.get_data_type().as_pointer()))
+            for each in function.args[1:]
+        ]
         compiled = context.compile_subroutine(body, chosen.combine, signature)
         _, result = context.call_internal_no_propagate(body, compiled.fndesc, signature, operands)
-        body.store(model.as_data(body, result), pointers[0])
+        body.store(returned.as_data(body, result), pointer)
         body.ret_void()
-    declared = (
-        f'extern "C" __attribute__((device)) void {name}({cpp_type} *, const {cpp_type} *, const {cpp_type} *);\n'
-    )
-    return name, f"rocpy::python::Operator<{cpp_type}, {name}>{{}}", declared
+    return name
 
 
 def _in_memory(context: Any, builder: Any, dtype: types.Type, value: Any = None) -> Any:
@@ -121,7 +133,8 @@ def _value_at(context: Any, builder: Any, dtype: types.Type, place: Any) -> Any:
     return context.data_model_manager[dtype].load_from_data_pointer(builder, place)
 
 
-def _call(builder: Any, name: str, text: str, *arguments: Any) -> None:
+def call(builder: Any, name: str, text: str, *arguments: Any) -> None:
+    """Call a function of the device library whose C++ is `text`."""
     _SOURCES[name] = text
     passed = [builder.bitcast(each, BYTES) if isinstance(each.type, ir.PointerType) else each for each in arguments]
     device_call(builder, name, VOID, *passed)
@@ -134,13 +147,13 @@ def reduce_in_group(dtype: types.Type, chosen: Operator) -> Any:
     @intrinsic
     def function(_typing: Any, group: Any, value: Any, valid: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            kind = _cpp_type(context, dtype)
+            kind = cpp_type(context, dtype)
             word, expression, declared = _operator(context, builder, chosen, dtype, kind)
-            name = f"rocpy_coop_reduce_{_word(kind)}_{word}"
+            name = f"rocpy_coop_reduce_{word_of(kind)}_{word}"
             text = f"{declared}COOP_PYTHON void {name}({kind} *value, int width, long long valid) {{"
             text += f" rocpy::python::reduce(value, width, valid, {expression}); }}"
             place = _in_memory(context, builder, dtype, arguments[1])
-            _call(builder, name, text, place, arguments[0], arguments[2])
+            call(builder, name, text, place, arguments[0], arguments[2])
             return _value_at(context, builder, dtype, place)
 
         return dtype(group, dtype, types.int64), codegen
@@ -157,13 +170,13 @@ def scan_in_group(dtype: types.Type, chosen: Operator) -> Any:
         result = types.UniTuple(dtype, 3)
 
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            kind = _cpp_type(context, dtype)
+            kind = cpp_type(context, dtype)
             word, expression, declared = _operator(context, builder, chosen, dtype, kind)
-            name = f"rocpy_coop_scan_{_word(kind)}_{word}"
+            name = f"rocpy_coop_scan_{word_of(kind)}_{word}"
             text = f"{declared}COOP_PYTHON void {name}({kind} *value, {kind} *before, {kind} *total, int width) {{"
             text += f" rocpy::python::scan(value, before, total, width, {expression}); }}"
             places = [_in_memory(context, builder, dtype, value) for value in (arguments[1], None, None)]
-            _call(builder, name, text, *places, arguments[0])
+            call(builder, name, text, *places, arguments[0])
             return context.make_tuple(builder, result, [_value_at(context, builder, dtype, each) for each in places])
 
         return result(group, dtype), codegen
@@ -178,12 +191,12 @@ def move_in_group(what: str, dtype: types.Type) -> Any:
     @intrinsic
     def function(_typing: Any, group: Any, value: Any, source: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            kind = _cpp_type(context, dtype)
-            name = f"rocpy_coop_{what}_{_word(kind)}"
+            kind = cpp_type(context, dtype)
+            name = f"rocpy_coop_{what}_{word_of(kind)}"
             text = f"COOP_PYTHON void {name}({kind} *value, int width, long long source) {{"
             text += f" rocpy::python::{what}(value, width, source); }}"
             place = _in_memory(context, builder, dtype, arguments[1])
-            _call(builder, name, text, place, arguments[0], arguments[2])
+            call(builder, name, text, place, arguments[0], arguments[2])
             return _value_at(context, builder, dtype, place)
 
         return dtype(group, dtype, types.int64), codegen
@@ -198,12 +211,12 @@ def match_in_warp(dtype: types.Type) -> Any:
     @intrinsic
     def function(_typing: Any, group: Any, value: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            kind = _cpp_type(context, dtype)
-            name = f"rocpy_coop_match_{_word(kind)}"
+            kind = cpp_type(context, dtype)
+            name = f"rocpy_coop_match_{word_of(kind)}"
             text = f"COOP_PYTHON void {name}(const {kind} *value, unsigned long long *mask, int width) {{"
             text += " *mask = rocpy::warp_match(rocpy::python::warp(width), *value); }"
             mask = cgutils.alloca_once(builder, I64)
-            _call(builder, name, text, _in_memory(context, builder, dtype, arguments[1]), mask, arguments[0])
+            call(builder, name, text, _in_memory(context, builder, dtype, arguments[1]), mask, arguments[0])
             return builder.load(mask)
 
         return types.uint64(group, dtype), codegen

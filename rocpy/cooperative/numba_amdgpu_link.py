@@ -17,12 +17,19 @@ from llvmlite import ir
 from numba.core import cgutils, errors, sigutils, types
 from numba.np import arrayobj, numpy_support
 
-from rocpy.cooperative import _device_library, numba_amdgpu, numba_amdgpu_library, numba_amdgpu_primitives, numba_launch
+from rocpy.cooperative import (
+    _device_library,
+    numba_amdgpu,
+    numba_amdgpu_library,
+    numba_amdgpu_primitives,
+    numba_amdgpu_sort,
+    numba_launch,
+)
 from rocpy.cooperative.numba_amdgpu import GLOBAL
 from rocpy.cooperative.numba_runtime import BYTES, I8, I64
 from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError
 
-_ = numba_amdgpu_primitives  # registers what GPUs run
+_ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what GPUs run
 _lock = threading.RLock()
 _ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
 _SLOTS = re.compile(r"rocpy_slots_(\d+)")

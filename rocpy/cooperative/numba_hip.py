@@ -14,11 +14,11 @@ from numba.hip.codegen import HIPCodeLibrary
 from numba.hip.descriptor import hip_target
 from numba.hip.util import comgrutils
 
-from rocpy.cooperative import _device_library, numba_amdgpu_library, numba_amdgpu_primitives
+from rocpy.cooperative import _device_library, numba_amdgpu_library, numba_amdgpu_primitives, numba_amdgpu_sort
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative._kernel import MOST_THREADS
 
-_ = numba_amdgpu_primitives  # registers what kernels may call
+_ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what kernels may call
 _OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')
 
 

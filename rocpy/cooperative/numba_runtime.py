@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.target_extension import current_target
-from numba.extending import intrinsic, register_jitable, register_model
+from numba.extending import intrinsic, register_model
 
 from rocpy.cooperative import _compiled
 
@@ -244,7 +244,7 @@ def open_slots(_typing: Any, group: Any, dtype: Any, count: Any) -> Any:
         state = current(builder)
         size = context.get_abi_sizeof(context.get_data_type(result.dtype))
         if on_device(builder):
-            pointer = _device_slots(builder, group, width, size * literal)
+            pointer = device_slots(builder, group, width, size * literal)
         else:
             pointer = call(builder, "rocpy_simt_slots", state, width, builder.mul(each, I64(size)))
         if group is BLOCK:
@@ -257,7 +257,7 @@ def open_slots(_typing: Any, group: Any, dtype: Any, count: Any) -> Any:
     return result(group, dtype, types.int64 if literal is None else count), codegen
 
 
-def _device_slots(builder: ir.IRBuilder, group: GroupType, width: ir.Value, each: int) -> ir.Value:
+def device_slots(builder: ir.IRBuilder, group: GroupType, width: ir.Value, each: int) -> ir.Value:
     """Return the group's part of the block's slots, of `each` bytes a thread, when all may write there."""
     call(builder, "rocpy_simt_barrier", current(builder), width)
     pointer = lds(builder, f"rocpy_slots_{each}", 0, external=True)
@@ -315,38 +315,6 @@ def settled(_typing: Any, group: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(group), codegen
-
-
-@intrinsic
-def arrive_to_share(_typing: Any, group: Any) -> Any:
-    """Wait for the group; True where `arrive` is on the CPU, and in every thread of a GPU's group: see `share`."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        if on_device(builder):
-            call(builder, "rocpy_simt_barrier", current(builder), arguments[0])
-            return ir.Constant(ir.IntType(1), 1)
-        leads = call(builder, "rocpy_simt_arrive", current(builder), arguments[0])
-        return builder.icmp_signed("!=", leads, I32(0))
-
-    return types.boolean(group), codegen
-
-
-@intrinsic
-def on_gpu(_typing: Any) -> Any:
-    """Return whether this is compiled for a GPU."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        return ir.Constant(ir.IntType(1), int(on_device(builder)))
-
-    return types.boolean(), codegen
-
-
-@register_jitable
-def share(group: Any) -> Any:
-    """Return the first number and the step of a thread's share of work on slots: all of it on the CPU."""
-    if on_gpu():
-        return group_rank(group), group_size(group)
-    return 0, 1
 
 
 @intrinsic

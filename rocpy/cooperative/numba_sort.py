@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sorts, ranks and top-k: keys are numbered in order, by one thread of the CPU or all of a GPU; each takes its own."""
+"""Sorts, ranks and top-k on the CPU: one thread numbers the keys in order, each takes its own."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from rocpy.cooperative.numba_runtime import (
     I16,
     I32,
     I64,
-    arrive_to_share,
+    arrive,
     debugging,
     group_rank,
     group_size,
-    on_gpu,
     open_slots,
     poison,
     release,
     settled,
-    share,
     view_at,
 )
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
@@ -37,21 +35,7 @@ FEW = 32  # up to so many are kept in order while all are looked at
 def make_sort(before: Any) -> Any:
     """Return a function that orders the numbers 0 to n - 1 by what they stand for; equal ones keep their order."""
 
-    @register_jitable
-    def count(keys: Any, order: Any, n: int, low: Any, mask: Any, work: Any) -> None:
-        for i in range(work[0], n, work[1]):
-            own, place = keys[i], 0
-            for j in range(n):
-                if j > i:
-                    place += before(keys[j], own, low, mask)
-                elif j < i:
-                    place += not before(own, keys[j], low, mask)
-            order[place] = i
-
-    def sort(keys: Any, order: Any, spare: Any, n: int, low: Any, mask: Any, work: Any) -> None:
-        if on_gpu():  # each thread counts what comes before its own: as many steps as there are keys
-            count(keys, order, n, low, mask, work)
-            return
+    def sort(keys: Any, order: Any, spare: Any, n: int, low: Any, mask: Any) -> None:
         for i in range(n):
             order[i] = i
         source, target = order, spare
@@ -79,9 +63,9 @@ def make_select(before: Any) -> Any:
     """Return a function that orders the first k of the numbers 0 to n - 1 by what they stand for."""
     sort = make_sort(before)
 
-    def select(keys: Any, order: Any, spare: Any, n: int, k: int, work: Any) -> None:
-        if k > FEW or on_gpu():
-            sort(keys, order, spare, n, 0, 0, work)
+    def select(keys: Any, order: Any, spare: Any, n: int, k: int) -> None:
+        if k > FEW:
+            sort(keys, order, spare, n, 0, 0)
             return
         held = 0
         for i in range(n if k > 0 else 0):
@@ -246,15 +230,9 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
     @register_jitable
     def settle(group: Any, slots: Any, first: int, second: int) -> None:
         size = group_size(group)
-        if arrive_to_share(group):
+        if arrive(group):
             ordering(
-                keys_in(slots, size),
-                order_in(slots, size),
-                spare_in(slots, size),
-                size * each,
-                first,
-                second,
-                share(group),
+                keys_in(slots, size), order_in(slots, size), spare_in(slots, size), size * each, first, second
             )
             release(group)
         settled(group)
@@ -322,9 +300,9 @@ def _build_merge(call: Call) -> Plan:
     sort = make_sort(before)
 
     @register_jitable
-    def ordering(keys: Any, order: Any, spare: Any, n: int, valid: int, _unused: int, work: Any) -> None:
+    def ordering(keys: Any, order: Any, spare: Any, n: int, valid: int, _unused: int) -> None:
         limit = min(max(valid, 0), n)
-        sort(keys, order, spare, limit, 0, 0, work)
+        sort(keys, order, spare, limit, 0, 0)
         for i in range(limit, n):
             order[i] = i
 
@@ -345,7 +323,7 @@ def _radix(call: Call) -> tuple[Any, bool, dict[str, int]]:
     complaint = f"coop.{call.name}: bits are from begin_bit up to end_bit, at most {bits}"
 
     @register_jitable
-    def ordering(keys: Any, order: Any, spare: Any, n: int, begin: int, end: int, work: Any) -> None:
+    def ordering(keys: Any, order: Any, spare: Any, n: int, begin: int, end: int) -> None:
         if begin < 0 or end < begin or end > bits:
             raise IndexError(complaint)
         mask = (types.uint64(1) << types.uint64(end - begin)) - types.uint64(1)
@@ -353,7 +331,7 @@ def _radix(call: Call) -> tuple[Any, bool, dict[str, int]]:
             mask = ~types.uint64(0)
         if begin == end:
             begin = 0
-        sort(keys, order, spare, n, types.uint64(begin), mask, work)
+        sort(keys, order, spare, n, types.uint64(begin), mask)
 
     return ordering, falling, {"begin_bit": 0, "end_bit": bits}
 
@@ -379,11 +357,9 @@ def _build_rank(call: Call) -> Plan:
         held, order, places = keys_in(slots, size), order_in(slots, size), spare_in(slots, size)
         for k in range(each):
             held[rank * each + k] = get(keys, k)
-        if arrive_to_share(group):
-            work = share(group)
-            ordering(held, order, places, size * each, begin, end, work)
-            settled(group)
-            for i in range(work[0], size * each, work[1]):
+        if arrive(group):
+            ordering(held, order, places, size * each, begin, end)
+            for i in range(size * each):
                 places[order[i]] = i
             release(group)
         settled(group)
@@ -413,7 +389,7 @@ def _build_topk(call: Call) -> Plan:
         return max(min(k, valid, n), 0)
 
     @register_jitable
-    def ordering(keys: Any, order: Any, spare: Any, n: int, k: int, valid: int, work: Any) -> None:
-        select(keys, order, spare, max(min(valid, n), 0), defined(n, k, valid), work)
+    def ordering(keys: Any, order: Any, spare: Any, n: int, k: int, valid: int) -> None:
+        select(keys, order, spare, max(min(valid, n), 0), defined(n, k, valid))
 
     return _plan(call, {"k": 0, "valid_items": 2**62}, ordering, defined, {"greatest": greatest})
