@@ -40,6 +40,11 @@ COOP_DEVICE bool has_short_wave(unsigned size, unsigned waves) {
   return size % kWarp != 0 && size % kWarp < waves;
 }
 
+template <unsigned Width>
+COOP_DEVICE void check_width() {
+  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= kWarp, "a width is a power of two, at most a wave");
+}
+
 COOP_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 COOP_DEVICE unsigned warp_of(unsigned rank) { return __builtin_amdgcn_readfirstlane(rank / kWarp); }
 
@@ -109,6 +114,7 @@ COOP_DEVICE T warp_reduce(Warp warp, T value, Op op, unsigned valid) {
 
 template <class T, unsigned Width = kWarp, class Op>
 COOP_DEVICE T warp_reduce(T value, Op op) {
+  detail::check_width<Width>();
   const unsigned lane = lanes::own();
   value = lanes::reduce(value, lane & (Width - 1), Width, Width, true, op);
   return Width == kWarp ? lanes::from_first(value) : lanes::from(value, lane & ~(Width - 1));
@@ -126,11 +132,13 @@ COOP_DEVICE Scanned<T> warp_scan(Warp warp, T value, Op op, unsigned size) {
 
 template <class T, unsigned Width = kWarp, class Op>
 COOP_DEVICE T warp_inclusive_scan(T value, Op op) {
+  detail::check_width<Width>();
   return lanes::scan(value, lanes::own(), Width, op);
 }
 
 template <class T, unsigned Width = kWarp, class Op>
 COOP_DEVICE T warp_exclusive_scan(T value, Op op, T initial) {
+  detail::check_width<Width>();
   const Scanned<T> scanned = warp_scan(Warp{Width}, value, op, Width);
   const T before = op(initial, scanned.before);
   return (lanes::own() & (Width - 1)) ? before : initial;

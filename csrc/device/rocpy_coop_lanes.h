@@ -6,7 +6,7 @@
 #define COOP_DEVICE __attribute__((device)) __attribute__((always_inline)) inline
 #define COOP_SHARED __attribute__((shared))
 
-// Lanes of a wave: 64 on GCN and CDNA, 32 on RDNA unless the build says otherwise (-mwavefrontsize64).
+// Lanes of a wave: 64 on GCN and CDNA, 32 on RDNA. A build for RDNA with -mwavefrontsize64 defines it as 64.
 #ifndef COOP_WARP_SIZE
 #if defined(__GFX9__)
 #define COOP_WARP_SIZE 64
@@ -22,6 +22,7 @@
 
 namespace rocpy {
 
+static_assert(COOP_WARP_SIZE == 32 || COOP_WARP_SIZE == 64, "waves have 32 or 64 lanes");
 constexpr unsigned kWarp = COOP_WARP_SIZE;
 constexpr unsigned kMostWarps = (COOP_MOST_THREADS + kWarp - 1) / kWarp;
 
@@ -74,6 +75,28 @@ struct Xor {
 
 namespace lanes {
 
+// A build whose waves are not of COOP_WARP_SIZE lanes is no build: these have no code in the other mode.
+COOP_DEVICE void check_wave_size() {
+#if defined(__AMDGCN__) && __has_builtin(__builtin_amdgcn_inverse_ballot_w64)
+#if COOP_WARP_SIZE == 64
+  (void)__builtin_amdgcn_inverse_ballot_w64(0);
+#else
+  (void)__builtin_amdgcn_inverse_ballot_w32(0);
+#endif
+#elif defined(__AMDGCN_WAVEFRONT_SIZE__)
+  static_assert(__AMDGCN_WAVEFRONT_SIZE__ == COOP_WARP_SIZE, "COOP_WARP_SIZE is not that of the build's waves");
+#endif
+}
+
+COOP_DEVICE unsigned own() {
+  check_wave_size();
+#if COOP_WARP_SIZE == 64
+  return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+#else
+  return __builtin_amdgcn_mbcnt_lo(~0u, 0);
+#endif
+}
+
 // Moves are made of 32-bit words: a value of any trivially copyable type is cut into them.
 template <class Move, class T>
 COOP_DEVICE T by_words(T value, Move move) {
@@ -102,9 +125,33 @@ struct FromOtherRow {  // lane i gets lane i ^ 16
 #endif
   }
 };
+// Each lane gets the word of the lane 32 away.
+COOP_DEVICE unsigned other_half(unsigned word) {
+#if defined(__GFX11__)
+  return __builtin_amdgcn_permlane64(word);
+#else
+  unsigned swapped = word;
+  for (unsigned i = 0; i < 32; ++i) {
+    const unsigned low = __builtin_amdgcn_readlane(word, i), high = __builtin_amdgcn_readlane(word, i + 32);
+    swapped = __builtin_amdgcn_writelane(high, i, __builtin_amdgcn_writelane(low, i + 32, swapped));
+  }
+  return swapped;
+#endif
+}
+
 struct FromLane {  // of each lane's own choice
   unsigned lane;
-  COOP_DEVICE unsigned operator()(unsigned word) const { return __builtin_amdgcn_ds_bpermute(lane << 2, word); }
+  COOP_DEVICE unsigned operator()(unsigned word) const {
+#if COOP_WARP_SIZE == 64 && (defined(__GFX10__) || defined(__GFX11__))
+    // The halves of a wave of 64 are permuted each by itself there.
+    const unsigned place = (lane & 31) << 2;
+    const unsigned near = __builtin_amdgcn_ds_bpermute(place, word);
+    const unsigned far = __builtin_amdgcn_ds_bpermute(place, other_half(word));
+    return ((lane ^ own()) & 32) == 0 ? near : far;
+#else
+    return __builtin_amdgcn_ds_bpermute(lane << 2, word);
+#endif
+  }
 };
 struct FromUniformLane {
   unsigned lane;
@@ -137,14 +184,6 @@ COOP_DEVICE T from_uniform(T value, unsigned lane) {
 template <class T>
 COOP_DEVICE T from_first(T value) {
   return by_words(value, FromFirstLane{});
-}
-
-COOP_DEVICE unsigned own() {
-#if COOP_WARP_SIZE == 64
-  return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
-#else
-  return __builtin_amdgcn_mbcnt_lo(~0u, 0);
-#endif
 }
 
 COOP_DEVICE unsigned long long ballot(bool condition) {

@@ -141,7 +141,7 @@ def compile(  # noqa: A001 - read as coop.compile
         raise InvalidProblemError(f"threads is {threads!r}; it must be from 1 to {MOST_THREADS}")
     compiler, msgpack = linker(), _msgpack()
     types = compiler.types_of(kernel, signature)
-    key = _device_library.key_of("kernel", compiler.fingerprint_of(kernel.function), str(types), arch, str(threads))
+    key = _device_library.key_of("kernel", compiler.fingerprint_of(kernel.function), str(types), arch, str(threads), str(kernel.mode(_device_library.wave_size(arch))))
     kept = _device_library.kept(key, ".kernel") if cache else None
     if kept is not None:
         code, arguments, llvm, assembly = msgpack.unpackb(kept)

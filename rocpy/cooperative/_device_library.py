@@ -7,6 +7,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 
 # Architectures that code is made for, with the lanes of their waves.
 ARCHITECTURES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "gfx1250": 32}
+_BOTH_SIZES = re.compile(r"gfx1[012](?!5\d)")  # those that run waves of 64 lanes beside their own of 32
 _PARTS = ("groups", "lanes", "math", "move", "neighbours", "python", "sort")
 _HEADERS = ("rocpy_coop.h", *(f"rocpy_coop_{part}.h" for part in _PARTS))
 _OPTIONS = (
@@ -73,6 +75,32 @@ def wave_size(arch: str) -> int:
         return ARCHITECTURES[arch]
     except (KeyError, TypeError):
         raise InvalidProblemError(f"arch is {arch!r}; code is made for {', '.join(ARCHITECTURES)}") from None
+
+
+def has_waves_of(arch: str, lanes: int) -> bool:
+    """Return whether an architecture can run waves of so many lanes.
+
+    Parameters
+    ----------
+    arch
+        Architecture.
+    lanes
+        32 or 64.
+    """
+    return lanes == wave_size(arch) or _BOTH_SIZES.match(arch) is not None
+
+
+def wave_options(arch: str, lanes: int) -> tuple[str, ...]:
+    """Return what tells clang of waves that are not as large as the architecture's own.
+
+    Parameters
+    ----------
+    arch
+        Architecture.
+    lanes
+        Lanes of a wave.
+    """
+    return () if lanes == wave_size(arch) else (f"-mwavefrontsize{lanes}", f"-DCOOP_WARP_SIZE={lanes}")
 
 
 def shared_limit_bytes(arch: str) -> int:
@@ -142,7 +170,7 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join((_toolchain(), *parts)).encode()).hexdigest()[:40]
 
 
-def bitcode(source: str, arch: str, object_version: int = OBJECT_VERSION) -> bytes:
+def bitcode(source: str, arch: str, lanes: int = 0, object_version: int = OBJECT_VERSION) -> bytes:
     """Compile C++ that includes the device library into bitcode, or take it from the cache.
 
     Parameters
@@ -151,16 +179,19 @@ def bitcode(source: str, arch: str, object_version: int = OBJECT_VERSION) -> byt
         Text of the C++ file.
     arch
         Architecture.
+    lanes
+        Lanes of a wave; 0: the architecture's own.
     object_version
         Version of the code object that it becomes part of.
     """
-    key = key_of(source, arch, str(object_version))
+    options = wave_options(arch, lanes or wave_size(arch))
+    key = key_of(source, arch, str(object_version), *options)
     found = kept(key, ".bc")
     if found is None:
         with tempfile.TemporaryDirectory(prefix="rocpy-") as folder:
             path = Path(folder)
             (path / "library.hip").write_text(source, encoding="utf-8")
-            command = [zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS]
+            command = [zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS, *options]
             command += [
                 f"-mcode-object-version={object_version}",
                 f"-cuid={key}",

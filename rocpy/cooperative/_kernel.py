@@ -15,6 +15,7 @@ import numpy as np
 
 from rocpy import platform
 from rocpy.cooperative import _simt
+from rocpy.cooperative._mode import NATIVE, Mode
 from rocpy.errors import (
     DivergentBarrierError,
     InvalidOperandError,
@@ -50,6 +51,10 @@ class Kernel:
         Its name.
     debug
         Whether its launches are checked.
+    warp_size
+        Threads of its warps: 32, 64, or ``"native"``.
+    float_type
+        Type of its literals: ``"float32"``, or empty for Python's float64.
     """
 
     def __init__(
@@ -59,7 +64,8 @@ class Kernel:
         debug: bool,
         seed: int,
         cache: bool,
-        warp_size: int,
+        warp_size: int | str,
+        float_type: str,
         threads: int,
         stack_bytes: int,
     ) -> None:
@@ -67,9 +73,11 @@ class Kernel:
         self.function = function
         self.name = function.__name__
         self.debug = debug
+        self.warp_size = warp_size
+        self.float_type = float_type
         self.cache = cache and not debug
         self._settings: dict[str, Any] = {
-            "warp_size": warp_size,
+            "warp_size": self.mode().warp_size,
             "debug": debug,
             "shuffle": debug,
             "seed": seed,
@@ -83,6 +91,11 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
+
+    def mode(self, native: int = 64) -> Mode:
+        """Return how it is compiled for a target whose waves have so many lanes; the CPU's warps are of 64."""
+        lanes = native if isinstance(self.warp_size, str) else self.warp_size
+        return Mode(lanes, self.debug, self.float_type)
 
     def __call__(self, *_arguments: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
@@ -360,7 +373,8 @@ def jit(
     debug: bool | None = None,
     seed: int = 0,
     cache: bool = False,
-    warp_size: int = 64,
+    warp_size: int | str = 64,
+    float: str | None = None,  # noqa: A002 - read as coop.jit(float="float32")
     threads: int = 0,
     stack_bytes: int = 65536,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
@@ -371,7 +385,8 @@ def jit(
     debug: bool | None = None,
     seed: int = 0,
     cache: bool = False,
-    warp_size: int = 64,
+    warp_size: int | str = 64,
+    float: str | None = None,  # noqa: A002 - read as coop.jit(float="float32")
     threads: int = 0,
     stack_bytes: int = 65536,
 ) -> Any:
@@ -390,7 +405,12 @@ def jit(
     cache
         Keep the compiled code on disk, beside the source file or where ``NUMBA_CACHE_DIR`` says.
     warp_size
-        32 or 64.
+        Threads of a warp: 64 or 32, on the CPU and on every GPU, or ``"native"``: what the GPU has where it has a
+        choice, 64 on the CPU. A GPU whose waves can have as many lanes is compiled for in that mode (gfx10 to gfx12
+        have both, CDNA has 64, gfx1250 has 32); for any other a kernel that names or reads a warp's size is refused.
+    float
+        ``"float32"``: float literals, and floats that integers become, are float32 unless they meet float64 data.
+        None: they are float64, as in Python.
     threads
         OS threads that share the blocks; 0: ``ROCPY_NUM_THREADS``, else the CPUs of this process.
     stack_bytes
@@ -427,8 +447,10 @@ def jit(
     >>> out.tolist()
     [1000.0, 1000.0, 1000.0]
     """
-    if warp_size not in (32, 64):
-        raise InvalidProblemError(f"warp_size is {warp_size!r}; it must be 32 or 64")
+    if isinstance(warp_size, bool) or warp_size not in (32, 64, NATIVE):
+        raise InvalidProblemError(f"warp_size is {warp_size!r}; it must be 32, 64 or 'native'")
+    if float not in (None, "float32", "float64"):
+        raise InvalidProblemError(f"float is {float!r}; it must be 'float32', 'float64' or None")
     if not isinstance(threads, int) or threads < 0:
         raise InvalidProblemError(f"threads is {threads!r}; it must be an integer, 0 or more")
     if not isinstance(stack_bytes, int) or not 16384 <= stack_bytes <= 2**30:
@@ -449,6 +471,7 @@ def jit(
             seed=seed,
             cache=cache,
             warp_size=warp_size,
+            float_type="float32" if float == "float32" else "",
             threads=threads,
             stack_bytes=stack_bytes,
         )

@@ -34,7 +34,7 @@ class Launcher:
                 raise KernelTypeError(
                     f"kernel {kernel.name}: cache=True needs a function that comes from a file, not from {source}"
                 )
-            self._store = _compiled.Store(source, function.__qualname__, fingerprint_of(function))
+            self._store = _compiled.Store(source, function.__qualname__, f"{fingerprint_of(function)} {kernel.mode()}")
 
     def __call__(self, config: Any, values: tuple[Any, ...]) -> int:
         """Run a grid; return 0 or the address of its error."""

@@ -42,11 +42,11 @@ target_registry[NAME] = AMDGPU
 
 
 @functools.cache
-def machine(arch: str) -> Any:
-    """Return LLVM's target machine of an architecture."""
+def machine(arch: str, features: str = "") -> Any:
+    """Return LLVM's target machine of an architecture, with features that are not its own."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    made = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, opt=3)
+    made = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=features, opt=3)
     made.set_asm_verbosity(True)
     return made
 

@@ -15,10 +15,14 @@ from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic
 
 from rocpy.cooperative.numba_operators import Operator
-from rocpy.cooperative.numba_runtime import BYTES, I64, LINKERS, VOID, device_call
+from rocpy.cooperative.numba_runtime import BYTES, I64, LINKERS, VOID, WORDS, device_call
+from rocpy.cooperative.numba_types import NEEDS_64_LANES
 
-_SOURCES: dict[str, str] = {}
+_SOURCES: dict[str, str] = {
+    NEEDS_64_LANES: f"COOP_PYTHON void {NEEDS_64_LANES}() {{ static_assert(rocpy::kWarp == 64); }}"
+}
 _numbers = itertools.count()
+_WARP_SIZE_READ = re.compile(rf'@"?rocpy_device_word"?\(i32 {WORDS["warp_size"]}\)')
 _USED = re.compile(r"rocpy_coop_\w+")
 _SLOTS = re.compile(r"rocpy_slots_(\d+)")
 _FUNCTORS = {"+": "Plus", "*": "Times", "min": "Min", "max": "Max", "&": "And", "|": "Or", "^": "Xor"}
@@ -37,7 +41,8 @@ _LIBRARY = (
     (re.compile(r'@"(sqrt|floor|ceil|trunc)f"(?=\()'), r"@llvm.\1.f32"),
     (re.compile(rf'@"?(?:llvm\.)?({_OF_DOUBLES})f"?(?=\()'), r"@llvm.\1.f32"),
 )
-_MATH_USED = re.compile(rf"@rocpy_math_({_OF_BOTH}|{_OF_DOUBLES})f?\(")
+_MATH_WARP_SIZE_READ = re.compile(rf'@"?rocpy_device_word"?\(i32 {WORDS["warp_size"]}\)')
+_USED = re.compile(rf"@rocpy_math_({_OF_BOTH}|{_OF_DOUBLES})f?\(")
 
 
 def with_library_names(text: str) -> str:
@@ -45,6 +50,11 @@ def with_library_names(text: str) -> str:
     for pattern, name in _LIBRARY:
         text = pattern.sub(name, text)
     return text
+
+
+def names_warp_size(text: str) -> bool:
+    """Return whether what modules do may depend on how many threads a warp has."""
+    return NEEDS_64_LANES in text or _WARP_SIZE_READ.search(text) is not None
 
 
 def source_for(text: str, threads: int) -> str:

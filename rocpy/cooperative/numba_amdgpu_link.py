@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import re
@@ -19,15 +20,17 @@ from numba.np import arrayobj, numpy_support
 
 from rocpy.cooperative import (
     _device_library,
+    _mode,
     numba_amdgpu,
     numba_amdgpu_library,
     numba_amdgpu_primitives,
     numba_amdgpu_sort,
     numba_launch,
 )
+from rocpy.cooperative._mode import Mode
 from rocpy.cooperative.numba_amdgpu import GLOBAL
 from rocpy.cooperative.numba_runtime import BYTES, I8, I64
-from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError
+from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError, UnsupportedError
 
 _ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what GPUs run
 _lock = threading.RLock()
@@ -58,10 +61,11 @@ class Linked:
 
 
 @functools.cache
-def device_function(function: Any) -> Any:
+def device_function(function: Any, mode: Mode) -> Any:
     """Return the dispatcher of a Python function that kernels on AMD GPUs call."""
     return numba_amdgpu.AMDGPUDispatcher(
-        numba_launch.with_device_functions(function, device_function), targetoptions={"nopython": True}
+        numba_launch.with_device_functions(function, functools.partial(device_function, mode=mode)),
+        targetoptions={"nopython": True},
     )
 
 
@@ -129,22 +133,25 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         Most threads of a block.
     """
     with _lock:
-        compiled = _front_end(kernel, arguments)
+        mode = dataclasses.replace(kernel.mode(_device_library.wave_size(arch)), debug=False)
+        with _mode.compiling(mode):
+            compiled = _front_end(kernel, arguments, mode)
         modules = [
             *map(numba_amdgpu_library.with_library_names, compiled.library.all_modules()),
             _entry(kernel, compiled, arguments, threads),
         ]
         text = "\n".join(modules)
+        lanes = _lanes(kernel, mode, arch, text)
+        machine = numba_amdgpu.machine(arch, "" if lanes == _device_library.wave_size(arch) else f"+wavefrontsize{lanes}")
         slots = max((int(each) for each in _SLOTS.findall(text)), default=0) * threads
         modules.append(f"@rocpy_slots = addrspace(3) global [{max(slots, 1)} x i8] undef, align 16\n")
-        linked = llvm.parse_bitcode(_device_library.bitcode(numba_amdgpu_library.source_for(text, threads), arch))
+        linked = llvm.parse_bitcode(_device_library.bitcode(numba_amdgpu_library.source_for(text, threads), arch, lanes))
         for each in modules:
             linked.link_in(_parsed(each))
-        _optimise(linked, arch, kernel.name)
+        _optimise(linked, machine, kernel.name)
         listing = str(linked)
         _refuse_undefined(kernel, linked, arch)
         _refuse_too_much(kernel, listing, arch)
-        machine = numba_amdgpu.machine(arch)
         assembly, compiled_object = machine.emit_assembly(linked.clone()), machine.emit_object(linked)
         described = tuple((name, str(type_)) for name, type_ in zip(_names(kernel), arguments, strict=True))
         return Linked(_device_library.link([compiled_object]), listing, assembly, described)
@@ -155,8 +162,21 @@ def _names(kernel: Any) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount]
 
 
-def _front_end(kernel: Any, arguments: tuple[Any, ...]) -> Any:
-    dispatcher = device_function(kernel.function)
+def _lanes(kernel: Any, mode: Mode, arch: str, text: str) -> int:
+    """Return the lanes of the waves that a kernel is compiled for: as its warps, if it depends on those."""
+    if _device_library.has_waves_of(arch, mode.warp_size):
+        return mode.warp_size
+    native = _device_library.wave_size(arch)
+    if numba_amdgpu_library.names_warp_size(text):
+        raise UnsupportedError(
+            f"kernel {kernel.name} is written for warps of {mode.warp_size} threads, and {arch} has none but those of "
+            f"{native}: use coop.jit(warp_size={native}), or warp_size='native' if it serves both"
+        )
+    return native
+
+
+def _front_end(kernel: Any, arguments: tuple[Any, ...], mode: Mode) -> Any:
+    dispatcher = device_function(kernel.function, mode)
     try:
         dispatcher.compile(arguments)
     except (errors.NumbaError, AttributeError, NameError) as error:
@@ -284,7 +304,7 @@ def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:
         )
 
 
-def _optimise(module: Any, arch: str, name: str) -> None:
+def _optimise(module: Any, machine: Any, name: str) -> None:
     for function in module.functions:
         if function.is_declaration or function.name == name:
             continue
@@ -295,5 +315,5 @@ def _optimise(module: Any, arch: str, name: str) -> None:
             variable.linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = False
-    builder = llvm.create_pass_builder(numba_amdgpu.machine(arch), options)
+    builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

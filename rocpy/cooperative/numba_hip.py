@@ -14,9 +14,16 @@ from numba.hip.codegen import HIPCodeLibrary
 from numba.hip.descriptor import hip_target
 from numba.hip.util import comgrutils
 
-from rocpy.cooperative import _device_library, numba_amdgpu_library, numba_amdgpu_primitives, numba_amdgpu_sort
+from rocpy.cooperative import (
+    _device_library,
+    numba_amdgpu_library,
+    numba_amdgpu_primitives,
+    numba_amdgpu_sort,
+    numba_types,
+)
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative._kernel import MOST_THREADS
+from rocpy.errors import KernelTypeError
 
 _ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what kernels may call
 _OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')
@@ -35,7 +42,9 @@ class _Library(HIPCodeLibrary):
         """Return the bitcode for an architecture."""
         arch = str(amdgpu_arch).partition(":")[0]
         if arch not in self._compiled:
-            self._compiled[arch] = _device_library.bitcode(self._source, arch, _object_version(arch))
+            if numba_types.NEEDS_64_LANES in self._source and _device_library.wave_size(arch) != numba_types.MOST_LANES:
+                raise KernelTypeError(f"this_warp: width is 64, and {arch} has warps of 32 threads")
+            self._compiled[arch] = _device_library.bitcode(self._source, arch, object_version=_object_version(arch))
         return self._compiled[arch]
 
 

@@ -17,8 +17,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import typeof_impl
 
-from rocpy.cooperative import _compiled, _kernel, numba_entry, numba_lowering, numba_primitives, numba_types
+from rocpy.cooperative import _compiled, _kernel, _mode, numba_entry, numba_lowering, numba_primitives, numba_types
 from rocpy.cooperative._fingerprint import fingerprint_of, names_of
+from rocpy.cooperative._mode import Mode
 from rocpy.cooperative.numba_half import type_of
 from rocpy.errors import KernelTypeError
 
@@ -28,26 +29,26 @@ _under_way: list[Any] = []  # functions whose callees are being looked for; unde
 _ = (numba_primitives, fingerprint_of)  # the first registers the primitives, the other is for those who keep code
 
 
-def device_function(function: Any, *, debug: bool, counts: bool = False) -> Any:
+def device_function(function: Any, *, mode: Mode, counts: bool = False) -> Any:
     """Return the Numba dispatcher of a Python function that kernels call.
 
     `counts`: whether it counts references to arrays, which costs more than most kernels do, and which only those need
     that make or return arrays or raise exceptions with arguments.
     """
-    return _dispatcher(function, debug, counts)
+    return _dispatcher(function, mode, counts)
 
 
 @functools.cache
-def _dispatcher(function: Any, debug: bool, counts: bool) -> Any:
-    pipeline = numba_lowering.CHECKED if debug else numba_lowering.PLAIN
+def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
+    pipeline = numba_lowering.pipeline(checked=mode.debug)
     return numba.njit(
         error_model="numpy",
         nogil=True,
-        boundscheck=debug,
+        boundscheck=mode.debug,
         pipeline_class=pipeline,
         no_cpython_wrapper=True,
         _nrt=counts,
-    )(with_device_functions(function, functools.partial(device_function, debug=debug, counts=counts)))
+    )(with_device_functions(function, functools.partial(device_function, mode=mode, counts=counts)))
 
 
 def with_device_functions(function: Any, compiled: Any) -> Any:
@@ -102,7 +103,7 @@ def _cell(cell: Any, compiled: Any) -> Any:
 
 @typeof_impl.register(_kernel.Kernel)
 def _typeof_kernel(kernel: Any, _context: Any) -> types.Type:
-    return types.Dispatcher(device_function(kernel.function, debug=kernel.debug))
+    return types.Dispatcher(device_function(kernel.function, mode=_mode.current() or kernel.mode()))
 
 
 # What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.
@@ -120,10 +121,12 @@ def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compi
 
 
 def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> _compiled.Compiled:
+    mode = kernel.mode()
     for counts in (False, True):
-        dispatcher = device_function(kernel.function, debug=kernel.debug, counts=counts)
         try:
-            dispatcher.compile(arguments)
+            with _mode.compiling(mode):
+                dispatcher = device_function(kernel.function, mode=mode, counts=counts)
+                dispatcher.compile(arguments)
             break
         except errors.NumbaError as error:
             if counts or not any(each in str(error) for each in _NEEDS_COUNTS):

@@ -158,4 +158,9 @@ def _compiler(lowering: Any) -> Any:
     return Compiler
 
 
-PLAIN, CHECKED = _compiler(SiteLowering), _compiler(CheckedLowering)
+_PLAIN, _CHECKED = _compiler(SiteLowering), _compiler(CheckedLowering)
+
+
+def pipeline(*, checked: bool) -> Any:
+    """Return how functions are compiled: for ordinary launches, or with each access checked."""
+    return _CHECKED if checked else _PLAIN

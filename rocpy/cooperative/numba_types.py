@@ -12,10 +12,12 @@ from numba.core.imputils import lower_constant, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr, infer_global, make_intrinsic_template
 from numba.extending import intrinsic, overload, overload_attribute, overload_method, register_model, typeof_impl
 
-from rocpy.cooperative import _device
+from rocpy.cooperative import _device, _mode
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative.numba_runtime import BLOCK, BYTES, I32, I64, WARP, WORDS, GroupType, call, current, dtype_of
 
+MOST_LANES = 64
+NEEDS_64_LANES = "rocpy_coop_needs_64_lanes"  # a function that waves of 32 lanes lack
 MARK = "\N{WHITE RIGHT-POINTING SMALL TRIANGLE}"
 
 
@@ -125,30 +127,43 @@ def _block(_typing: Any) -> Any:
     return BLOCK(), codegen
 
 
-@intrinsic
-def _warp(_typing: Any, width: Any) -> Any:
-    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        width = builder.trunc(arguments[0], I32)
-        whole = runtime.load_word(builder, WORDS["warp_size"])
-        return builder.select(builder.icmp_signed("==", width, I32(0)), whole, width)
+@intrinsic(prefer_literal=True)
+def _warp(_typing: Any, width: Any = types.Omitted(0)) -> Any:
+    if not isinstance(width, (types.Integer, types.Omitted)):
+        raise refuse(f"this_warp: width is {width}; it must be an integer, a power of two up to the warp size")
+    literal = 0 if isinstance(width, types.Omitted) else getattr(width, "literal_value", None)
 
-    return WARP(types.int64), codegen
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        if literal is None:
+            given = builder.trunc(arguments[0], I32)
+            whole = runtime.load_word(builder, WORDS["warp_size"])
+            return builder.select(builder.icmp_signed("==", given, I32(0)), whole, given)
+        if literal == 0:
+            return runtime.load_word(builder, WORDS["warp_size"])
+        # Here, not where types are found, of which Numba keeps what it found for kernels of other warp sizes.
+        _check_width(literal)
+        if literal == MOST_LANES and runtime.on_device(builder):
+            runtime.device_call(builder, NEEDS_64_LANES, runtime.VOID)
+        return I32(literal)
+
+    return WARP(types.int64 if literal is None else width), codegen
+
+
+def _check_width(width: int) -> None:
+    mode = _mode.current()
+    most = mode.warp_size if mode else MOST_LANES
+    if width < 0 or width & (width - 1):
+        raise refuse(f"this_warp: width is {width}; it must be a power of two up to the warp size, {most}")
+    if width > most:
+        raise refuse(
+            f"this_warp: width is {width}, and the warps of this kernel have {most} threads: "
+            + ("at most 64 are possible" if most == MOST_LANES else "pass coop.jit(warp_size=64)")
+        )
 
 
 @overload(_device.this_block)
 def _this_block() -> Any:
     return lambda: _block()
-
-
-@overload(_device.this_warp)
-def _this_warp(width: Any = 0) -> Any:
-    if not isinstance(width, (int, types.Integer, types.Omitted)):
-        raise refuse(f"this_warp: width is {width}; it must be an integer, a power of two up to the warp size")
-
-    def implementation(width: Any = 0) -> Any:
-        return _warp(width)
-
-    return implementation
 
 
 @overload_method(GroupType, "rank")
@@ -217,6 +232,7 @@ def _share_template(stub: Any, maker: Any) -> None:
     infer_global(stub, types.Function(make_intrinsic_template(maker, maker._defn, maker._name, prefer_literal=True)))
 
 
+_share_template(_device.this_warp, _warp)
 _grid_function(_device.grid, whole=False)
 _grid_function(_device.gridsize, whole=True)
 

@@ -126,9 +126,12 @@ template <bool is_pull, bool fetches_inactive>
 void permute(Wave &w, const Instruction &i) {
   const uint32_t *from = w.vector(i.sources[1]);
   const uint64_t exec = w.exec();
+  // GFX11 permutes the halves of a wave of 64 each by itself (RDNA3 ISA, DS_BPERMUTE_B32).
+  const int lanes = w.architecture == Architecture::gfx1100 ? 32 : w.lanes;
+  const auto base_of = [lanes](int lane) { return lane & ~(lanes - 1); };
   uint32_t made[most_lanes] = {};
   for_lanes(exec, [&](int lane) {
-    const auto other = static_cast<int>(address_of(w, i, lane) / 4 & static_cast<unsigned>(w.lanes - 1));
+    const auto other = base_of(lane) | static_cast<int>(address_of(w, i, lane) / 4 & static_cast<unsigned>(lanes - 1));
     if (!is_pull) {
       made[other] = from[lane];
     } else if (fetches_inactive || (exec >> other & 1) != 0) {

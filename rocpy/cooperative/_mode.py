@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel is compiled for besides the types of its arguments: part of the key of all that is kept of it."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+NATIVE = "native"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a kernel, and the functions that it calls, are compiled.
+
+    Attributes
+    ----------
+    warp_size
+        Threads of a warp.
+    debug
+        Whether accesses are checked.
+    float_type
+        ``"float32"``: literals are of this type; empty: they are float64, as Python's are.
+    """
+
+    warp_size: int = 64
+    debug: bool = False
+    float_type: str = ""
+
+
+_current: contextvars.ContextVar[Mode | None] = contextvars.ContextVar("rocpy_cooperative_mode", default=None)
+
+
+def current() -> Mode | None:
+    """Return the mode of the kernel that is being compiled; None where another compiler than ours compiles."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def compiling(mode: Mode) -> Iterator[None]:
+    """Compile in a mode."""
+    token = _current.set(mode)
+    try:
+        yield
+    finally:
+        _current.reset(token)
