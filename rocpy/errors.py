@@ -13,10 +13,12 @@ __all__ = [
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
     "DivergentBarrierError",
+    "GlobalMemoryRaceError",
     "InvalidArgumentError",
     "InvalidOperandError",
     "InvalidProblemError",
     "InvalidUsageError",
+    "KernelDivisionError",
     "KernelError",
     "KernelIndexError",
     "KernelTypeError",
@@ -230,6 +232,14 @@ class DivergentBarrierError(KernelError):
 
 class SharedMemoryRaceError(KernelError):
     """Two threads of a block access the same shared memory, one of them writing, with no barrier between."""
+
+
+class GlobalMemoryRaceError(KernelError):
+    """Two threads access the same element of an array, one of them changing it, and nothing orders the two."""
+
+
+class KernelDivisionError(KernelError, ZeroDivisionError):
+    """A kernel divides an integer by zero."""
 
 
 class KernelIndexError(KernelError, IndexError):

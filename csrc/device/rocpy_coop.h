@@ -42,7 +42,8 @@ COOP_DEVICE bool has_short_wave(unsigned size, unsigned waves) {
 
 template <unsigned Width>
 COOP_DEVICE void check_width() {
-  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= kWarp, "a width is a power of two, at most a wave");
+  static_assert(Width != 0 && (Width & (Width - 1)) == 0 && Width <= kWarp,
+                "a width is a power of two, at most a wave");
 }
 
 COOP_DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }

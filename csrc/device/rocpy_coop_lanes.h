@@ -77,7 +77,8 @@ namespace lanes {
 
 // A build whose waves are not of COOP_WARP_SIZE lanes is no build: these have no code in the other mode.
 COOP_DEVICE void check_wave_size() {
-#if defined(__AMDGCN__) && __has_builtin(__builtin_amdgcn_inverse_ballot_w64)
+#if defined(__AMDGCN__) && \
+    (__has_builtin(__builtin_amdgcn_inverse_ballot_w64) || __has_builtin(__builtin_amdgcn_inverse_ballot_w32))
 #if COOP_WARP_SIZE == 64
   (void)__builtin_amdgcn_inverse_ballot_w64(0);
 #else
@@ -125,29 +126,22 @@ struct FromOtherRow {  // lane i gets lane i ^ 16
 #endif
   }
 };
-// Each lane gets the word of the lane 32 away.
-COOP_DEVICE unsigned other_half(unsigned word) {
-#if defined(__GFX11__)
-  return __builtin_amdgcn_permlane64(word);
-#else
-  unsigned swapped = word;
-  for (unsigned i = 0; i < 32; ++i) {
-    const unsigned low = __builtin_amdgcn_readlane(word, i), high = __builtin_amdgcn_readlane(word, i + 32);
-    swapped = __builtin_amdgcn_writelane(high, i, __builtin_amdgcn_writelane(low, i + 32, swapped));
-  }
-  return swapped;
-#endif
-}
-
 struct FromLane {  // of each lane's own choice
   unsigned lane;
   COOP_DEVICE unsigned operator()(unsigned word) const {
 #if COOP_WARP_SIZE == 64 && (defined(__GFX10__) || defined(__GFX11__))
-    // The halves of a wave of 64 are permuted each by itself there.
-    const unsigned place = (lane & 31) << 2;
-    const unsigned near = __builtin_amdgcn_ds_bpermute(place, word);
-    const unsigned far = __builtin_amdgcn_ds_bpermute(place, other_half(word));
-    return ((lane ^ own()) & 32) == 0 ? near : far;
+    // The halves of a wave are permuted each by itself there. One turn for each different lane of the other half.
+    unsigned taken = __builtin_amdgcn_ds_bpermute((lane & 31) << 2, word);
+    bool open = ((lane ^ own()) & 32) != 0;
+    while (open) {
+      const unsigned source = __builtin_amdgcn_readfirstlane(lane);
+      const unsigned other = __builtin_amdgcn_readlane(word, source);
+      if (lane == source) {
+        taken = other;
+        open = false;
+      }
+    }
+    return taken;
 #else
     return __builtin_amdgcn_ds_bpermute(lane << 2, word);
 #endif

@@ -129,9 +129,7 @@ COOP_DEVICE unsigned clamped(long long value, unsigned most) {
 }
 
 template <unsigned Items, class T>
-COOP_DEVICE T (&items_at(T *first))[Items] {
-  return *reinterpret_cast<T(*)[Items]>(first);
-}
+COOP_DEVICE T (&items_at(T *first)) [Items] { return *reinterpret_cast<T(*)[Items]>(first); }
 
 template <unsigned Items, class K, class Order>
 COOP_DEVICE void merge_sort_keys(Group group, K *keys, Order order, long long valid, long long) {

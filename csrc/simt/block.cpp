@@ -59,7 +59,9 @@ void FiberList::splice(FiberList &other) {
   other = FiberList{};
 }
 
-void BlockRunner::begin(Kernel kernel, void *arguments, const rocpy_simt_config &config) {
+void BlockRunner::begin(Kernel kernel, void *arguments, const rocpy_simt_config &config, GlobalCheck *arrays) {
+  arrays_ = arrays;
+  warning_.reset();
   kernel_ = kernel;
   arguments_ = arguments;
   config_ = config;
@@ -107,9 +109,7 @@ void BlockRunner::add_fiber() {
 
 std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   block_rank_ = block_rank;
-  const int64_t row = block_rank / config_.grid[0];
-  block_ = {static_cast<int32_t>(block_rank % config_.grid[0]), static_cast<int32_t>(row % config_.grid[1]),
-            static_cast<int32_t>(row / config_.grid[1])};
+  block_ = block_index(block_rank);
   started_ = finished_ = 0;
   fibers_used_ = 0;
   ready_ = FiberList{};
@@ -138,6 +138,12 @@ std::unique_ptr<Error> BlockRunner::run(int64_t block_rank) {
   running = outer;
   if (!error_) error_ = std::move(pending_);
   return std::move(error_);
+}
+
+Index3 BlockRunner::block_index(int64_t block_rank) const {
+  const int64_t row = block_rank / config_.grid[0];
+  return {static_cast<int32_t>(block_rank % config_.grid[0]), static_cast<int32_t>(row % config_.grid[1]),
+          static_cast<int32_t>(row / config_.grid[1])};
 }
 
 uint64_t BlockRunner::random() {  // splitmix64
@@ -292,6 +298,7 @@ void BlockRunner::wait(Group &group) {
 }
 
 void BlockRunner::free_waiting(Group &group) {
+  if (config_.debug && group.exited && !group.collective && !warning_) note_skipped(group);
   group.arrived = 0;
   ++group.generation;
   if (!group.collective) ++group.barriers;
@@ -303,6 +310,16 @@ void BlockRunner::free_waiting(Group &group) {
     return;
   }
   ready_.splice(group.waiting);
+}
+
+void BlockRunner::note_skipped(const Group &group) {
+  warning_ = std::make_unique<Error>();
+  warning_->fault = Fault::skipped;
+  warning_->block_rank = block_rank_;
+  warning_->block = block_;
+  warning_->thread = group.thread;
+  warning_->site = group.site ? group.site : "";
+  warning_->detail = std::to_string(group.exited) + " of the " + std::to_string(group.size) + " threads";
 }
 
 void BlockRunner::barrier(rocpy_simt_state *state, int32_t width) {
@@ -360,18 +377,13 @@ void *BlockRunner::shared(rocpy_simt_state *state, const void *key, int64_t byte
 
 void BlockRunner::access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
   const auto *byte = static_cast<const char *>(address);
-  if (byte < arena_ || byte >= arena_ + arena_bytes_) return;
-  Level &block = levels_[0];
-  const int32_t width = config_.warp_size;
-  Level &warps = levels_[level_of(width)];
-  Moment now;
-  now.thread = state->rank;
-  now.warp = state->rank / width;
-  now.block_barriers = block.used ? block.groups[0].barriers : 0;
-  now.warp_barriers = warps.used ? warps.groups[now.warp].barriers : 0;
-  now.site = state->site;
+  if (byte < arena_ || byte >= arena_ + arena_bytes_) {
+    if (arrays_) access_array(state, address, bytes, kind);
+    return;
+  }
+  if (kind == ROCPY_SIMT_WRITE_SAME) kind = ROCPY_SIMT_WRITE;
   const Conflict found =
-      check_.note(static_cast<std::size_t>(byte - arena_), static_cast<std::size_t>(bytes), kind, now);
+      check_.note(static_cast<std::size_t>(byte - arena_), static_cast<std::size_t>(bytes), kind, moment(state));
   if (found.kind == Conflict::unwritten && !pending_) {
     // If another thread writes it before the next barrier it is a race: that is known at the block's end.
     pending_ = describe(Fault::uninitialised, state, "shared memory is read that no thread has written");
@@ -382,6 +394,34 @@ void BlockRunner::access(rocpy_simt_state *state, const void *address, int64_t b
                            : (found.both_write ? "writes what the other writes" : "writes what the other reads");
     fail(Fault::race, state, what, found.other.site, &indices_[found.other.thread]);
   }
+}
+
+Moment BlockRunner::moment(const rocpy_simt_state *state) {
+  Level &block = levels_[0];
+  const int32_t width = config_.warp_size;
+  Level &warps = levels_[level_of(width)];
+  Moment now;
+  now.thread = state->rank;
+  now.warp = state->rank / width;
+  now.block_barriers = block.used ? block.groups[0].barriers : 0;
+  now.warp_barriers = warps.used ? warps.groups[now.warp].barriers : 0;
+  now.site = state->site;
+  return now;
+}
+
+void BlockRunner::access_array(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
+  const GlobalConflict found =
+      arrays_->note(address, static_cast<std::size_t>(bytes), kind, block_rank_, moment(state));
+  if (found.kind == GlobalConflict::none) return;
+  const char *what = found.kind == GlobalConflict::reads_written ? "reads what the other writes"
+                     : found.kind == GlobalConflict::writes_both ? "writes what the other writes"
+                                                                 : "writes what the other reads";
+  error_ = describe(Fault::global_race, state, what);
+  error_->has_other = true;
+  error_->other_block = block_index(found.block);
+  error_->other_thread = indices_[found.thread];
+  error_->other_site = found.site ? found.site : "";
+  drop_fibers();
 }
 
 void BlockRunner::stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes) {

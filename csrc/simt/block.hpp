@@ -10,6 +10,7 @@
 
 #include "context.hpp"
 #include "error.hpp"
+#include "global_check.hpp"
 #include "shared_check.hpp"
 #include "simt.h"
 
@@ -68,13 +69,16 @@ class BlockRunner {
 
   int64_t stack_bytes() const { return stack_bytes_; }
 
-  // Makes ready for the blocks of one launch.
-  void begin(Kernel kernel, void *arguments, const rocpy_simt_config &config);
+  // Makes ready for the blocks of one launch; `arrays` checks their accesses to the arrays, if it is there.
+  void begin(Kernel kernel, void *arguments, const rocpy_simt_config &config, GlobalCheck *arrays = nullptr);
 
   // Runs one block to its end; gives its error, if it has one.
   std::unique_ptr<Error> run(int64_t block_rank);
 
   uint64_t switches() const { return switches_; }
+
+  // The first thing since `begin` that is no error and may surprise.
+  std::unique_ptr<Error> take_warning() { return std::move(warning_); }
 
   // The runner whose block the calling OS thread runs, with the state of the running fiber.
   static thread_local BlockRunner *running __attribute__((tls_model("initial-exec")));
@@ -92,6 +96,7 @@ class BlockRunner {
   void *dynamic_shared() { return arena_; }
   void access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
   void stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes);
+  [[noreturn]] void divided_by_zero(rocpy_simt_state *state) { fail(Fault::division, state, ""); }
   [[noreturn]] void raise(rocpy_simt_state *state, int32_t code, const void *information);
 
  private:
@@ -123,6 +128,10 @@ class BlockRunner {
   inline __attribute__((always_inline)) void wait(Group &group);
   void free_waiting(Group &group);
   void enter(Group &group, rocpy_simt_state *state, bool collective);
+  void access_array(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
+  Moment moment(const rocpy_simt_state *state);
+  Index3 block_index(int64_t block_rank) const;
+  void note_skipped(const Group &group);
   [[noreturn]] void fail(Fault fault, const rocpy_simt_state *state, std::string detail,
                          const char *other_site = nullptr, const Index3 *other = nullptr);
   [[noreturn]] void fail_diverged(Group &group, std::string detail);
@@ -169,11 +178,13 @@ class BlockRunner {
   std::size_t arena_used_ = 0;
   std::vector<Allocation> allocations_;
   SharedCheck check_;
+  GlobalCheck *arrays_ = nullptr;
 
   uint64_t random_state_ = 0;
   uint64_t switches_ = 0;
   std::unique_ptr<Error> error_;
   std::unique_ptr<Error> pending_;  // what is reported if nothing worse is found
+  std::unique_ptr<Error> warning_;
 };
 
 }  // namespace rocpy::simt

@@ -15,6 +15,9 @@ enum class Fault {
   exception,      // the kernel raised
   divergence,     // threads of a group wait at different places, or have left
   race,           // two threads touched one shared byte, one of them writing, with no barrier between
+  global_race,    // the same of an array's memory, between threads of a block or of two
+  division,       // of an integer by zero
+  skipped,        // a barrier that threads do not come to since they have left the kernel: a warning
   uninitialised,  // a shared byte that nobody wrote, or a poisoned result
   shared_memory,  // more than a block may have
   out_of_memory,  // of the machine
@@ -28,6 +31,7 @@ struct Error {
   Index3 thread{};
   std::string site;  // "file:line", empty where unknown
   bool has_other = false;
+  Index3 other_block{};
   Index3 other_thread{};
   std::string other_site;
   std::string detail;

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "block.hpp"
@@ -51,18 +52,29 @@ RunnerStore &store() {
 
 class Grid {
  public:
-  Grid(Kernel kernel, void *arguments, const rocpy_simt_config &config)
-      : kernel_(kernel), arguments_(arguments), config_(config) {
+  Grid(Kernel kernel, void *arguments, const rocpy_simt_config &config, std::vector<Range> arrays = {})
+      : kernel_(kernel), arguments_(arguments), config_(config), arrays_(std::move(arrays)) {
     blocks_ = static_cast<int64_t>(config.grid[0]) * config.grid[1] * config.grid[2];
   }
 
   std::unique_ptr<Error> run() {
+    if (!arrays_.empty()) {  // in debug mode, where blocks run one after the other: what is found is always the same
+      try {
+        check_ = std::make_unique<GlobalCheck>(std::move(arrays_));
+      } catch (const std::bad_alloc &) {
+        auto error = std::make_unique<Error>();
+        error->fault = Fault::out_of_memory;
+        error->detail = "no memory to remember the accesses to the arrays, as debug mode does";
+        return error;
+      }
+      config_.threads = 1;
+    }
     const int threads = config_.threads > 0 ? config_.threads : default_threads();
     const int64_t helpers = std::min<int64_t>(threads, blocks_) - 1;
     // A few turns for each thread even out what blocks differ in.
     chunk_ = std::clamp<int64_t>(blocks_ / (8 * (helpers + 1)), 1, kMostBlocksAtOnce);
     run_with_helpers(static_cast<int>(helpers), [this] { take_blocks(); });
-    return std::move(error_);
+    return error_ ? std::move(error_) : std::move(warning_);
   }
 
   uint64_t switches() const { return switches_.load(); }
@@ -72,7 +84,7 @@ class Grid {
     if (next_.load(std::memory_order_relaxed) >= blocks_) return;
     try {
       std::unique_ptr<BlockRunner> runner = store().take(config_.stack_bytes);
-      runner->begin(kernel_, arguments_, config_);
+      runner->begin(kernel_, arguments_, config_, check_.get());
       while (!failed_.load(std::memory_order_relaxed)) {
         const int64_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
         if (first >= blocks_) break;
@@ -85,6 +97,7 @@ class Grid {
         }
       }
       switches_ += runner->switches();
+      if (std::unique_ptr<Error> warning = runner->take_warning()) keep_warning(std::move(warning));
       store().give_back(std::move(runner));
     } catch (const std::bad_alloc &) {
       auto error = std::make_unique<Error>();
@@ -100,9 +113,16 @@ class Grid {
     if (!error_ || error->block_rank < error_->block_rank) error_ = std::move(error);
   }
 
+  void keep_warning(std::unique_ptr<Error> warning) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!warning_ || warning->block_rank < warning_->block_rank) warning_ = std::move(warning);
+  }
+
   Kernel kernel_;
   void *arguments_;
   rocpy_simt_config config_;
+  std::vector<Range> arrays_;
+  std::unique_ptr<GlobalCheck> check_;
   int64_t blocks_ = 0;
   int64_t chunk_ = 1;
   std::atomic<int64_t> next_{0};
@@ -110,12 +130,14 @@ class Grid {
   std::atomic<uint64_t> switches_{0};
   std::mutex mutex_;
   std::unique_ptr<Error> error_;
+  std::unique_ptr<Error> warning_;
 };
 
 }  // namespace
 
-std::unique_ptr<Error> launch(Kernel kernel, void *arguments, const rocpy_simt_config &config) {
-  return Grid(kernel, arguments, config).run();
+std::unique_ptr<Error> launch(Kernel kernel, void *arguments, const rocpy_simt_config &config,
+                              std::vector<Range> arrays) {
+  return Grid(kernel, arguments, config, std::move(arrays)).run();
 }
 
 double measure_switch_ns(int32_t threads, int32_t rounds) {
@@ -171,6 +193,8 @@ void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bit
   const auto word = static_cast<uint64_t>(bits);
   BlockRunner::running->stored(state, address, bytes == 4 ? word & 0xffffffffu : word, bytes);
 }
+
+void rocpy_simt_divided_by_zero(rocpy_simt_state *state) { BlockRunner::running->divided_by_zero(state); }
 
 void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information) {
   BlockRunner::running->raise(state, code, information);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "block.hpp"
 #include "error.hpp"
@@ -10,7 +12,10 @@
 
 namespace rocpy::simt {
 
-std::unique_ptr<Error> launch(Kernel kernel, void *arguments, const rocpy_simt_config &config);
+// Runs a grid; accesses to the arrays are checked for races. Gives an error or, where all went well, a warning (a Fault
+// says which).
+std::unique_ptr<Error> launch(Kernel kernel, void *arguments, const rocpy_simt_config &config,
+                              std::vector<Range> arrays = {});
 
 // Nanoseconds a switch: one block of `threads` fibers that pass `rounds` barriers.
 double measure_switch_ns(int32_t threads, int32_t rounds);

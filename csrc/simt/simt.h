@@ -50,7 +50,13 @@ typedef struct rocpy_simt_config {
 #define ROCPY_SIMT_POISON_INT32 0xcdcdcdcdu
 #define ROCPY_SIMT_POISON_INT64 0xcdcdcdcdcdcdcdcdull
 
-enum rocpy_simt_access_kind { ROCPY_SIMT_READ = 0, ROCPY_SIMT_WRITE = 1, ROCPY_SIMT_ATOMIC = 2 };
+/* ROCPY_SIMT_WRITE_SAME: a write of what the memory holds already. */
+enum rocpy_simt_access_kind {
+  ROCPY_SIMT_READ = 0,
+  ROCPY_SIMT_WRITE = 1,
+  ROCPY_SIMT_ATOMIC = 2,
+  ROCPY_SIMT_WRITE_SAME = 3
+};
 
 /* The state of the running thread: the same pointer from a kernel's begin to its end. */
 rocpy_simt_state *rocpy_simt_current(void);
@@ -83,6 +89,9 @@ void *rocpy_simt_dynamic_shared(rocpy_simt_state *state);
  * stores, which may be those of a poisoned result. */
 void rocpy_simt_access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind);
 void rocpy_simt_stored(rocpy_simt_state *state, const void *address, int64_t bits, int32_t bytes);
+
+/* Debug mode: an integer is divided by zero. Does not return. */
+void rocpy_simt_divided_by_zero(rocpy_simt_state *state);
 
 /* The thread ended by an exception. Does not return. */
 void rocpy_simt_raise(rocpy_simt_state *state, int32_t code, const void *information);

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocpy.cooperative import _device_library
+from rocpy.cooperative._faults import warn_of_float64
 from rocpy.cooperative._kernel import MOST_THREADS, Kernel
 from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError, UnsupportedError
 
@@ -110,6 +111,12 @@ def compile(  # noqa: A001 - read as coop.compile
     CodeObject
         With ``code``, the bytes to load, and ``info``.
 
+    Warns
+    -----
+    RocpyWarning
+        The kernel's arrays are of float32 and it computes in float64, since a literal or an integer makes it: at the
+        first such line. ``coop.jit(float="float32")`` keeps it in float32.
+
     Raises
     ------
     KernelTypeError
@@ -141,15 +148,24 @@ def compile(  # noqa: A001 - read as coop.compile
         raise InvalidProblemError(f"threads is {threads!r}; it must be from 1 to {MOST_THREADS}")
     compiler, msgpack = linker(), _msgpack()
     types = compiler.types_of(kernel, signature)
-    key = _device_library.key_of("kernel", compiler.fingerprint_of(kernel.function), str(types), arch, str(threads), str(kernel.mode(_device_library.wave_size(arch))))
+    key = _device_library.key_of(
+        "kernel",
+        compiler.fingerprint_of(kernel.function),
+        str(types),
+        arch,
+        str(threads),
+        str(kernel.mode(_device_library.wave_size(arch))),
+    )
     kept = _device_library.kept(key, ".kernel") if cache else None
     if kept is not None:
-        code, arguments, llvm, assembly = msgpack.unpackb(kept)
+        code, arguments, llvm, assembly, lines = msgpack.unpackb(kept)
     else:
         linked = compiler.compile_kernel(kernel, types, arch, threads)
         code, arguments, llvm, assembly = linked.code, linked.arguments, linked.llvm, linked.assembly
+        lines = linked.float64_lines
         if cache:
-            _device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly)))
+            _device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly, lines)))
+    warn_of_float64(kernel, lines)
     info = kernel_info(code, kernel.name, assembly)
     named = tuple((str(name), str(type_)) for name, type_ in arguments)
     return CodeObject(code, kernel.name, arch, named, info, llvm, assembly)

@@ -105,7 +105,8 @@ def this_warp(width: int = 0) -> Group:
     Parameters
     ----------
     width
-        A power of two up to the warp size; 0 for the warp size, which is 64 on CDNA and 32 on RDNA.
+        A power of two up to the warp size of the kernel, which `jit` is told (64 unless it is told otherwise); 0 for
+        that size.
 
     Returns
     -------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import types as python_types
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 
 from rocpy.cooperative import _kernel
 
+_READS_OF_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+
 
 def names_of(code: Any) -> set[str]:
-    """Return the global names that a function's code uses, those of functions inside it too."""
-    found = set(code.co_names)
+    """Return the global names that a function's code uses, those of functions inside it too; not those of attributes."""
+    found = {each.argval for each in dis.get_instructions(code) if each.opname in _READS_OF_GLOBALS}
     for constant in code.co_consts:
         if isinstance(constant, python_types.CodeType):
             found |= names_of(constant)

@@ -8,26 +8,15 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn, overload
 
 import numpy as np
 
 from rocpy import platform
 from rocpy.cooperative import _simt
+from rocpy.cooperative._faults import raise_fault
 from rocpy.cooperative._mode import NATIVE, Mode
-from rocpy.errors import (
-    DivergentBarrierError,
-    InvalidOperandError,
-    InvalidProblemError,
-    KernelError,
-    KernelIndexError,
-    KernelTypeError,
-    OutOfMemoryError,
-    SharedMemoryRaceError,
-    UninitializedResultError,
-    UnsupportedError,
-)
+from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, UnsupportedError
 
 MOST_THREADS = 1024  # of a block, on every AMD GPU
 SHARED_LIMIT_BYTES = 65536  # of a block, on every AMD GPU but gfx950
@@ -193,6 +182,8 @@ class Launch:
                 arguments = inspect.signature(kernel.function).bind(*arguments, **named).args
             except TypeError as unfit:
                 raise InvalidProblemError(f"kernel {kernel.name}: {unfit}") from None
+        if kernel.float_type:
+            arguments = tuple(map(_narrowed, arguments))
         if not _ON_CPU.issuperset(map(type, arguments)) and (index := _device_of(arguments)) is not None:
             _check_count(kernel, len(arguments))
             if not self._empty:
@@ -205,12 +196,13 @@ class Launch:
         _check_count(kernel, len(values))
         missing = kernel.function.__code__.co_argcount - len(values)
         if missing > 0:
-            values += (kernel.function.__defaults__ or ())[-missing:]
+            defaults = (kernel.function.__defaults__ or ())[-missing:]
+            values += tuple(map(_narrowed, defaults)) if kernel.float_type else defaults
         if self._empty:
             return
         error = launcher(self._config, values)
         if error:
-            _raise(kernel, _simt.take_error(error))
+            raise_fault(kernel, _simt.take_error(error), lambda told: _adapter().user_exception(told))
 
 
 def _on_device() -> Any:
@@ -309,60 +301,13 @@ def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
         ) from None
 
 
-def _place(site: str) -> tuple[str | None, int | None]:
-    filename, _, line = site.rpartition(":")
-    return (filename, int(line)) if line.isdigit() else (None, None)
-
-
-_CLASSES = {
-    "divergence": DivergentBarrierError,
-    "race": SharedMemoryRaceError,
-    "uninitialised": UninitializedResultError,
-    "shared_memory": KernelError,
-    "unsupported": KernelError,
-}
-
-
-def _raise(kernel: Kernel, error: dict[str, Any]) -> NoReturn:
-    fault, block, thread = error["fault"], error["block"], error["thread"]
-    filename, line = _place(error["site"])
-    if fault == "out_of_memory":
-        raise OutOfMemoryError(f"kernel {kernel.name}: {error['detail']}; use smaller blocks or a smaller stack_bytes")
-    where = {"kernel": kernel.name, "block": block, "thread": thread, "filename": filename, "line": line}
-    who = f"kernel {kernel.name}, block {block}, thread {thread}"
-    if fault == "exception":
-        _raise_exception(kernel, error, who, where)
-    at = f" at {filename}:{line}" if filename else ""
-    other_file, other_line = _place(error["other_site"])
-    other = f" thread {error['other_thread']} at {other_file}:{other_line}" if error["other_thread"] else ""
-    text = {
-        "divergence": f"{who} waits{at}"
-        + (f", but {error['detail']}" if error["detail"] else "")
-        + (f";{other} waits there" if other else ""),
-        "race": f"{who}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
-        "uninitialised": f"{who}{at}: {error['detail']}",
-        "shared_memory": f"{who}{at} asks for {error['detail']}",
-        "unsupported": f"{who}{at} uses {error['detail']}",
-    }[fault]
-    raise _CLASSES[fault](text, **where)
-
-
-def _raise_exception(kernel: Kernel, error: dict[str, Any], who: str, where: dict[str, Any]) -> NoReturn:
-    raised, place = _adapter().user_exception(error)
-    if raised is None:
-        raise KernelError(f"{who} failed with status {error['code']}", **where)
-    # A bounds check of Numba's has no place, one of a primitive's a place in this package: the kernel's line is meant.
-    if isinstance(raised, IndexError) and (place is None or Path(place[1]).parent == Path(__file__).parent):
-        at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""
-        raise KernelIndexError(f"{who}{at}: {raised}", **where) from None
-    filename, line = (place[1], place[2]) if place else (where["filename"], where["line"])
-    raised.add_note(f"raised by {who}" + (f", at {filename}:{line}" if filename else ""))
-    if filename is None or line is None:
-        raise raised
-    # A frame whose place is that of the kernel's own raise statement.
-    frame = compile("\n" * (line - 1) + "raise exception", filename, "exec").replace(co_name=kernel.name)
-    exec(frame, {"exception": raised})  # noqa: S102 - one statement, written above
-    raise raised
+def _narrowed(argument: Any) -> Any:
+    """Return an argument of a kernel for float32: Python's floats are of that type."""
+    if type(argument) is float:
+        return np.float32(argument)
+    if type(argument) is complex:
+        return np.complex64(argument)
+    return tuple(map(_narrowed, argument)) if type(argument) is tuple else argument
 
 
 @overload
@@ -374,7 +319,7 @@ def jit(
     seed: int = 0,
     cache: bool = False,
     warp_size: int | str = 64,
-    float: str | None = None,  # noqa: A002 - read as coop.jit(float="float32")
+    float: str | None = None,
     threads: int = 0,
     stack_bytes: int = 65536,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
@@ -397,9 +342,9 @@ def jit(
     function
         Runs once for each thread. It returns nothing; Python functions that it names are compiled with it.
     debug
-        Check launches: fibers run in a shuffled order, undefined results are poisoned, and a divergent barrier, a race
-        on shared memory, a use of what nobody wrote or an index out of range raises with block, thread and line. Much
-        slower. None: as ``ROCPY_SIMT_DEBUG`` says.
+        Check launches: threads run in a shuffled order, undefined results are poisoned, and a divergent barrier, a race
+        on shared memory or on an array, a use of what nobody wrote, an index out of range or an integer divided by zero
+        raises with block, thread and line. Much slower, block after block. None: as ``ROCPY_SIMT_DEBUG`` says.
     seed
         Of the order in debug mode.
     cache
@@ -435,7 +380,7 @@ def jit(
     >>> @coop.jit
     ... def row_sums(x, out):
     ...     block = coop.this_block()
-    ...     acc = 0.0
+    ...     acc = np.float32(0)
     ...     for j in range(coop.threadIdx.x, x.shape[1], coop.blockDim.x):
     ...         acc += x[coop.blockIdx.x, j]
     ...     total = coop.sum(block, acc)
@@ -447,7 +392,7 @@ def jit(
     >>> out.tolist()
     [1000.0, 1000.0, 1000.0]
     """
-    if isinstance(warp_size, bool) or warp_size not in (32, 64, NATIVE):
+    if not isinstance(warp_size, (int, str)) or warp_size not in (32, 64, NATIVE):
         raise InvalidProblemError(f"warp_size is {warp_size!r}; it must be 32, 64 or 'native'")
     if float not in (None, "float32", "float64"):
         raise InvalidProblemError(f"float is {float!r}; it must be 'float32', 'float64' or None")

@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launch.hpp"
@@ -31,6 +33,12 @@ const char *name_of(Fault fault) {
       return "divergence";
     case Fault::race:
       return "race";
+    case Fault::global_race:
+      return "global_race";
+    case Fault::division:
+      return "division";
+    case Fault::skipped:
+      return "skipped";
     case Fault::uninitialised:
       return "uninitialised";
     case Fault::shared_memory:
@@ -60,6 +68,7 @@ py::dict take_error(uintptr_t address) {
   result["thread"] = index_tuple(error->thread);
   result["site"] = error->site;
   result["detail"] = error->detail;
+  result["other_block"] = error->has_other ? py::object(index_tuple(error->other_block)) : py::none();
   result["other_thread"] = error->has_other ? py::object(index_tuple(error->other_thread)) : py::none();
   result["other_site"] = error->other_site;
   result["code"] = error->code;
@@ -92,6 +101,7 @@ py::dict symbols() {
   add("rocpy_simt_dynamic_shared", &rocpy_simt_dynamic_shared);
   add("rocpy_simt_access", &rocpy_simt_access);
   add("rocpy_simt_stored", &rocpy_simt_stored);
+  add("rocpy_simt_divided_by_zero", &rocpy_simt_divided_by_zero);
   add("rocpy_simt_raise", &rocpy_simt_raise);
   return result;
 }
@@ -125,6 +135,9 @@ class Packed {
  public:
   std::string key;
   std::vector<uint64_t> words;
+  std::vector<rocpy::simt::Range> arrays;  // their memory, if it is asked for
+
+  explicit Packed(bool with_arrays = false) : with_arrays_(with_arrays) {}
 
   // False for a value that has no such form.
   bool add(PyObject *value) {
@@ -176,8 +189,28 @@ class Packed {
     words.push_back(reinterpret_cast<uintptr_t>(array->data));
     for (int axis = 0; axis < array->nd; ++axis) words.push_back(static_cast<uint64_t>(array->dimensions[axis]));
     for (int axis = 0; axis < array->nd; ++axis) words.push_back(static_cast<uint64_t>(array->strides[axis]));
+    if (with_arrays_) add_memory(py::reinterpret_borrow<py::array>(value));
     return true;
   }
+
+  void add_memory(const py::array &array) {
+    if (array.size() == 0 || array.itemsize() == 0) return;
+    const auto size = static_cast<std::size_t>(array.itemsize());
+    const char kind = array.dtype().kind();
+    rocpy::simt::Range range;
+    range.granule = kind == 'V' ? 1 : kind == 'c' ? size / 2 : size;  // parts of elements are accessed by themselves
+    py::ssize_t first = 0, last = 0;
+    for (py::ssize_t axis = 0; axis < array.ndim(); ++axis) {
+      const py::ssize_t step = array.strides(axis);
+      (step < 0 ? first : last) += step * (array.shape(axis) - 1);
+      range.granule = std::gcd(range.granule, static_cast<std::size_t>(step < 0 ? -step : step));
+    }
+    range.begin = reinterpret_cast<std::uintptr_t>(array.data()) + static_cast<std::uintptr_t>(first);
+    range.bytes = static_cast<std::size_t>(last - first) + size;
+    arrays.push_back(range);
+  }
+
+  bool with_arrays_;
 
   bool add_tuple(PyObject *value) {
     const Py_ssize_t count = PyTuple_GET_SIZE(value);
@@ -228,7 +261,7 @@ py::object key_of(const py::tuple &values) {
 }
 
 py::object run(const py::dict &entries, const Config &config, const py::tuple &values) {
-  Packed packed;
+  Packed packed(config.settings().debug != 0);
   for (const py::handle value : values) {
     if (!packed.add(value.ptr())) return py::none();
   }
@@ -244,7 +277,8 @@ py::object run(const py::dict &entries, const Config &config, const py::tuple &v
   std::unique_ptr<Error> error;
   {
     py::gil_scoped_release released;
-    error = rocpy::simt::launch({function, resumable}, packed.words.data(), config.settings());
+    error =
+        rocpy::simt::launch({function, resumable}, packed.words.data(), config.settings(), std::move(packed.arrays));
   }
   return py::int_(reinterpret_cast<uintptr_t>(error.release()));
 }

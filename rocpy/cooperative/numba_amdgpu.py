@@ -28,7 +28,7 @@ from numba.core.target_extension import (
 from numba.np import arrayobj
 
 from rocpy.cooperative.numba_runtime import TRIPLE
-from rocpy.cooperative.numba_types import refuse
+from rocpy.cooperative.numba_types import NO_MEMORY, refuse
 
 NAME = "rocpy_amdgpu"
 CONSTANT, GLOBAL = 4, 1  # address spaces
@@ -126,6 +126,16 @@ class _Entry:
     name: str
 
 
+class _CallConvention(callconv.MinimalCallConv):
+    """Of functions on a GPU: an exception ends its thread, and nobody is told its arguments."""
+
+    def return_dynamic_user_exc(
+        self, builder: Any, exc: Any, _arguments: Any, _types: Any, loc: Any = None, func_name: Any = None
+    ) -> None:
+        """Leave with an exception whose arguments only a launch knows."""
+        self.return_user_exc(builder, exc, None, loc, func_name)
+
+
 class _NoRuntime(NRTContext):
     """Numba's memory: arrays of kernels belong to others, so that nothing is counted; nothing can be allocated."""
 
@@ -136,10 +146,7 @@ class _NoRuntime(NRTContext):
         pass
 
     def _require_nrt(self) -> None:
-        raise refuse(
-            "memory is allocated here, which a thread of a GPU cannot: use coop.local.array or coop.shared.array, and "
-            "loops over elements in place of expressions of arrays"
-        )
+        raise refuse(NO_MEMORY)
 
 
 class _Context(CPUContext):
@@ -155,7 +162,7 @@ class _Context(CPUContext):
 
     @functools.cached_property
     def call_conv(self) -> Any:
-        return callconv.MinimalCallConv(self)
+        return _CallConvention(self)
 
     @functools.cached_property
     def nrt(self) -> Any:

@@ -41,8 +41,7 @@ _LIBRARY = (
     (re.compile(r'@"(sqrt|floor|ceil|trunc)f"(?=\()'), r"@llvm.\1.f32"),
     (re.compile(rf'@"?(?:llvm\.)?({_OF_DOUBLES})f"?(?=\()'), r"@llvm.\1.f32"),
 )
-_MATH_WARP_SIZE_READ = re.compile(rf'@"?rocpy_device_word"?\(i32 {WORDS["warp_size"]}\)')
-_USED = re.compile(rf"@rocpy_math_({_OF_BOTH}|{_OF_DOUBLES})f?\(")
+_MATH_USED = re.compile(rf"@rocpy_math_({_OF_BOTH}|{_OF_DOUBLES})f?\(")
 
 
 def with_library_names(text: str) -> str:

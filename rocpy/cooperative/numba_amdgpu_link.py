@@ -25,16 +25,20 @@ from rocpy.cooperative import (
     numba_amdgpu_library,
     numba_amdgpu_primitives,
     numba_amdgpu_sort,
+    numba_float,
     numba_launch,
+    numba_lowering,
+    numba_messages,
 )
 from rocpy.cooperative._mode import Mode
 from rocpy.cooperative.numba_amdgpu import GLOBAL
 from rocpy.cooperative.numba_runtime import BYTES, I8, I64
-from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError, UnsupportedError
+from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError, RocpyError, UnsupportedError
 
 _ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what GPUs run
 _lock = threading.RLock()
 _ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
+_IN_FLOAT64 = re.compile(r"= (?:f(?:add|sub|mul|div|rem|neg) (?:[a-z]+ )*double|(?:tail )?call (?:[a-z]+ )*double )")
 _SLOTS = re.compile(r"rocpy_slots_(\d+)")
 _SHARED = re.compile(r"^@\S+ = .*addrspace\(3\) global \[(\d+) x i8\]", re.MULTILINE)
 # Intrinsics that LLVM makes calls of, to a library that GPUs lack.
@@ -45,6 +49,7 @@ _LIBRARY_CALL = re.compile(
 # Functions that LLVM has no instructions for, by what they are for.
 _NOTES = {
     "NRT_": "allocates memory, which a thread of a GPU cannot: use coop.local.array or coop.shared.array",
+    "numba_gil": "prints or makes a text, which a thread of a GPU cannot",
     "numba_": "calls into Numba's runtime, which is the CPU's",
     "Py": "calls into Python",
 }
@@ -58,6 +63,7 @@ class Linked:
     llvm: str
     assembly: str
     arguments: tuple[tuple[str, str], ...]
+    float64_lines: tuple[tuple[str, int], ...]  # of a kernel for float32
 
 
 @functools.cache
@@ -66,6 +72,7 @@ def device_function(function: Any, mode: Mode) -> Any:
     return numba_amdgpu.AMDGPUDispatcher(
         numba_launch.with_device_functions(function, functools.partial(device_function, mode=mode)),
         targetoptions={"nopython": True},
+        pipeline_class=numba_lowering.pipeline(mode, on_device=True),
     )
 
 
@@ -142,10 +149,14 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         ]
         text = "\n".join(modules)
         lanes = _lanes(kernel, mode, arch, text)
-        machine = numba_amdgpu.machine(arch, "" if lanes == _device_library.wave_size(arch) else f"+wavefrontsize{lanes}")
+        machine = numba_amdgpu.machine(
+            arch, "" if lanes == _device_library.wave_size(arch) else f"+wavefrontsize{lanes}"
+        )
         slots = max((int(each) for each in _SLOTS.findall(text)), default=0) * threads
         modules.append(f"@rocpy_slots = addrspace(3) global [{max(slots, 1)} x i8] undef, align 16\n")
-        linked = llvm.parse_bitcode(_device_library.bitcode(numba_amdgpu_library.source_for(text, threads), arch, lanes))
+        linked = llvm.parse_bitcode(
+            _device_library.bitcode(numba_amdgpu_library.source_for(text, threads), arch, lanes)
+        )
         for each in modules:
             linked.link_in(_parsed(each))
         _optimise(linked, machine, kernel.name)
@@ -154,7 +165,10 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         _refuse_too_much(kernel, listing, arch)
         assembly, compiled_object = machine.emit_assembly(linked.clone()), machine.emit_object(linked)
         described = tuple((name, str(type_)) for name, type_ in zip(_names(kernel), arguments, strict=True))
-        return Linked(_device_library.link([compiled_object]), listing, assembly, described)
+        notes = compiled.metadata.get(numba_float.NOTES, ()) if numba_float.surprises(arguments) else ()
+        # What is rounded at once, LLVM makes float32.
+        lines = tuple(notes) if _IN_FLOAT64.search(listing) else ()
+        return Linked(_device_library.link([compiled_object]), listing, assembly, described, lines)
 
 
 def _names(kernel: Any) -> tuple[str, ...]:
@@ -176,21 +190,19 @@ def _lanes(kernel: Any, mode: Mode, arch: str, text: str) -> int:
 
 
 def _front_end(kernel: Any, arguments: tuple[Any, ...], mode: Mode) -> Any:
-    dispatcher = device_function(kernel.function, mode)
     try:
+        dispatcher = device_function(kernel.function, mode)
         dispatcher.compile(arguments)
-    except (errors.NumbaError, AttributeError, NameError) as error:
+        compiled = dispatcher.overloads[arguments]
+        numba_launch.returns_nothing(compiled)
+    except RocpyError:
+        raise
+    except Exception as error:  # whatever Numba fails with, the kernel is why
         shown = ", ".join(f"{name}: {type_}" for name, type_ in zip(_names(kernel), arguments, strict=True))
         code = kernel.function.__code__
-        reason, line = numba_launch.explain(str(error), code.co_filename)
+        reason, line = numba_messages.explain(error, code, on_device=True)
         place = f"{code.co_filename}:{line or code.co_firstlineno}"
         raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})") from error
-    compiled = dispatcher.overloads[arguments]
-    if compiled.signature.return_type is not types.none:
-        raise KernelTypeError(
-            f"kernel {kernel.name}: a kernel returns nothing, but this returns {compiled.signature.return_type}: "
-            "write results into an array"
-        )
     return compiled
 
 

@@ -90,9 +90,9 @@ def _sorter(sort: _Sort, *, paired: bool) -> Any:
         pointed = [key]
         if paired:
             pointed.append("int" if sort.value is None else library.cpp_type(context, sort.value))
-        name = "_".join(
-            ["rocpy_coop", sort.function, *sort.flags, str(sort.items), *map(library.word_of, pointed)]
-        ) + word
+        name = (
+            "_".join(["rocpy_coop", sort.function, *sort.flags, str(sort.items), *map(library.word_of, pointed)]) + word
+        )
         names = ("keys", "values")[: len(pointed)]
         parameters = "".join(f"{kind} *{each}, " for kind, each in zip(pointed, names, strict=True))
         template = ", ".join([*sort.flags, str(sort.items)])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import pickle
-import re
 import types as python_types
 from typing import Any
 
@@ -17,11 +16,22 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import typeof_impl
 
-from rocpy.cooperative import _compiled, _kernel, _mode, numba_entry, numba_lowering, numba_primitives, numba_types
+from rocpy.cooperative import (
+    _compiled,
+    _faults,
+    _kernel,
+    _mode,
+    numba_entry,
+    numba_float,
+    numba_lowering,
+    numba_messages,
+    numba_primitives,
+    numba_types,
+)
 from rocpy.cooperative._fingerprint import fingerprint_of, names_of
 from rocpy.cooperative._mode import Mode
 from rocpy.cooperative.numba_half import type_of
-from rocpy.errors import KernelTypeError
+from rocpy.errors import KernelTypeError, RocpyError
 
 _WITH_KERNELS = "rocpy.cooperative._arrays"  # the one module of the package whose functions are users' kernels, too
 
@@ -40,7 +50,7 @@ def device_function(function: Any, *, mode: Mode, counts: bool = False) -> Any:
 
 @functools.cache
 def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
-    pipeline = numba_lowering.pipeline(checked=mode.debug)
+    pipeline = numba_lowering.pipeline(mode)
     return numba.njit(
         error_model="numpy",
         nogil=True,
@@ -116,7 +126,9 @@ def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compi
         arguments = tuple(map(type_of, values))
         with global_compiler_lock:
             return _compiled_for(kernel, arguments, name)
-    except (errors.NumbaError, TypeError, ValueError) as error:
+    except RocpyError:
+        raise
+    except Exception as error:  # whatever Numba fails with, the kernel is why
         raise refusal(kernel, values, error) from error
 
 
@@ -132,10 +144,25 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
             if counts or not any(each in str(error) for each in _NEEDS_COUNTS):
                 raise
     result = dispatcher.overloads[arguments]
+    if kernel.debug:
+        warn_of_float64(kernel, arguments, result.metadata)
+    returns_nothing(result)
+    return numba_entry.machine_code(result, arguments, name, turns=not kernel.debug)
+
+
+def returns_nothing(result: Any) -> None:
+    """Refuse a compiled kernel that returns something."""
     returned = result.signature.return_type
+    if isinstance(returned, types.Generator):
+        raise numba_types.refuse("a kernel runs to its end, and this has a yield: write results into an array")
     if returned is not types.none:
         raise numba_types.refuse(f"a kernel returns nothing, but this returns {returned}: write results into an array")
-    return numba_entry.machine_code(result, arguments, name, turns=not kernel.debug)
+
+
+def warn_of_float64(kernel: Any, arguments: tuple[types.Type, ...], metadata: dict[str, Any]) -> None:
+    """Warn of a kernel for float32 that computes in float64, with the first line that does."""
+    if numba_float.surprises(arguments):
+        _faults.warn_of_float64(kernel, metadata.get(numba_float.NOTES, []))
 
 
 def connect(made: _compiled.Compiled) -> None:
@@ -160,7 +187,7 @@ def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None
                 type_of(value)
             except (ValueError, errors.NumbaError) as own:
                 error = own
-    reason, line = explain(str(error), code.co_filename)
+    reason, line = numba_messages.explain(error, code)
     place = f"{code.co_filename}:{line or code.co_firstlineno}"
     return KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})")
 
@@ -170,28 +197,6 @@ def _type_name(argument: Any) -> str:
         return str(type_of(argument))
     except (ValueError, errors.NumbaError):
         return type(argument).__name__
-
-
-def explain(text: str, filename: str) -> tuple[str, int | None]:
-    """Return what of Numba's message concerns the user, and the source line that it names."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    lines = re.findall(rf'File "[^"]*{re.escape(filename.rsplit("/", 1)[-1])}", line (\d+)', text)
-    line = int(lines[-1]) if lines else None
-    own = re.findall(f"{numba_types.MARK}(.*?){numba_types.MARK}", text, re.DOTALL)
-    if own:
-        return own[0], line
-    if found := re.search(r"No implementation of function Function\((.*?)\) found for signature:\s*>>> (.*?)\n", text):
-        return f"there is no {found[2].strip()}", line
-    if found := re.search(r"NameError: (.*)|name '(\w+)' is not defined", text):
-        return found[0], line
-    kept: list[str] = []
-    for each in map(str.strip, text.splitlines()):
-        if each.startswith(("File ", "This error", "During:", "[1]", "Failed in")) or not each:
-            if kept:
-                break
-            continue
-        kept.append(each)
-    return " ".join(kept) or "its types cannot be found", line
 
 
 def user_exception(error: dict[str, Any]) -> tuple[BaseException | None, tuple[str, str, int] | None]:

@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 from llvmlite import ir as llvm_ir
-from numba.core import ir, types
+from numba.core import cgutils, ir, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonTypeInference
 
 from rocpy.cooperative import numba_runtime as runtime
+from rocpy.cooperative._mode import Mode
+from rocpy.cooperative.numba_float import NarrowInference, NotingInference
 from rocpy.cooperative.numba_runtime import BYTES, I32, I64, call, current
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
-READ, WRITE, ATOMIC = 0, 1, 2
+READ, WRITE, ATOMIC, WRITE_SAME = 0, 1, 2, 3
+_DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, divmod)
 _PACKAGE = "rocpy.cooperative"
 
 
@@ -66,6 +71,33 @@ class CheckedLower(SiteLower):
 
     every_line = True
 
+    def lower_inst(self, inst: Any) -> None:
+        """Lower one instruction; one that divides integers asks for the divisor first."""
+        super_lower = super().lower_inst
+        divisor = self._divisor(inst)
+        if divisor is not None:
+            if inst.loc.line != self._line:
+                self._line = inst.loc.line
+                self._mark(inst.loc)
+            value = self.loadvar(divisor.name)
+            with cgutils.if_unlikely(self.builder, self.builder.icmp_signed("==", value, value.type(0))):
+                call(self.builder, "rocpy_simt_divided_by_zero", current(self.builder))
+        super_lower(inst)
+
+    def _divisor(self, inst: Any) -> Any:
+        """Return the variable that integers are divided by; None where nothing is."""
+        expression = getattr(inst, "value", None)
+        if not isinstance(inst, ir.Assign) or not isinstance(expression, ir.Expr):
+            return None
+        if expression.op in ("binop", "inplace_binop") and expression.fn in _DIVISIONS:
+            operands = [expression.lhs, expression.rhs]
+        elif expression.op == "call" and getattr(self.typeof(expression.func.name), "typing_key", None) in _DIVISIONS:
+            operands = list(expression.args)
+        else:
+            return None
+        integers = all(isinstance(self.typeof(each.name), types.Integer) for each in operands)
+        return operands[1] if len(operands) == 2 and integers else None
+
     def lower_normal_function(self, fndesc: Any) -> None:
         """Lower the function, then put the calls in."""
         super().lower_normal_function(fndesc)
@@ -81,7 +113,8 @@ class CheckedLower(SiteLower):
         builder.position_before(instruction)
         state = current(builder)
         size = self.context.get_abi_sizeof(pointer.type.pointee)
-        call(builder, "rocpy_simt_access", state, pointer, I64(size), I32(kind))
+        told = kind_of_store(builder, pointer, value, instruction.align) if kind == WRITE else I32(kind)
+        call(builder, "rocpy_simt_access", state, pointer, I64(size), told)
         bits = bits_of(builder, value) if kind == WRITE else None
         if bits is not None:
             call(builder, "rocpy_simt_stored", state, pointer, bits, I32(size))
@@ -107,6 +140,18 @@ def shared_possibly(pointer: Any, function: Any) -> bool:
         return root.callee.name != "rocpy_simt_current"
     outputs = function.args[:2]  # where the result and an exception go
     return not (isinstance(root, (llvm_ir.AllocaInstr, llvm_ir.GlobalValue, llvm_ir.Constant)) or root in outputs)
+
+
+def kind_of_store(builder: Any, pointer: Any, value: Any, align: int | None = None) -> Any:
+    """Return what kind of access a store is: whether it changes what is there."""
+    kind = pointer.type.pointee
+    if value.type != kind or not isinstance(kind, (llvm_ir.IntType, llvm_ir.FloatType, llvm_ir.DoubleType)):
+        return I32(WRITE)
+    held = builder.load(pointer, align=align)
+    if not isinstance(kind, llvm_ir.IntType):
+        integer = I32 if isinstance(kind, llvm_ir.FloatType) else I64
+        held, value = builder.bitcast(held, integer), builder.bitcast(value, integer)
+    return builder.select(builder.icmp_unsigned("==", held, value), I32(WRITE_SAME), I32(WRITE))
 
 
 def bits_of(builder: Any, value: Any) -> Any:
@@ -143,24 +188,27 @@ class CheckedLowering(BaseNativeLowering):
         return CheckedLower
 
 
-def _compiler(lowering: Any) -> Any:
+@functools.cache
+def pipeline(mode: Mode, *, on_device: bool = False) -> Any:
+    """Return how functions are compiled: for the CPU with or without checks, or for a GPU."""
+    replaced: dict[Any, Any] = {}
+    if not on_device:
+        replaced[NativeLowering] = CheckedLowering if mode.debug else SiteLowering
+    if mode.float_type:
+        replaced[NopythonTypeInference] = NarrowInference
+    elif on_device or mode.debug:
+        replaced[NopythonTypeInference] = NotingInference
+
     class Compiler(CompilerBase):
-        """Numba's own passes, but for the lowering."""
+        """Numba's own passes, but for those that are replaced."""
 
         def define_pipelines(self) -> list[Any]:
             """Return the one pipeline."""
             manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            manager.add_pass_after(lowering, NativeLowering)
-            manager.passes = [each for each in manager.passes if each[0] is not NativeLowering]
+            for old, new in replaced.items():
+                manager.add_pass_after(new, old)
+            manager.passes = [each for each in manager.passes if each[0] not in replaced]
             manager.finalize()
             return [manager]
 
     return Compiler
-
-
-_PLAIN, _CHECKED = _compiler(SiteLowering), _compiler(CheckedLowering)
-
-
-def pipeline(*, checked: bool) -> Any:
-    """Return how functions are compiled: for ordinary launches, or with each access checked."""
-    return _CHECKED if checked else _PLAIN

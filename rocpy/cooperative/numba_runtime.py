@@ -32,6 +32,7 @@ _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
     "rocpy_simt_dynamic_shared": (BYTES, (BYTES,)),
     "rocpy_simt_access": (VOID, (BYTES, BYTES, I64, I32)),
     "rocpy_simt_stored": (VOID, (BYTES, BYTES, I64, I32)),
+    "rocpy_simt_divided_by_zero": (VOID, (BYTES,)),
     "rocpy_simt_raise": (VOID, (BYTES, I32, BYTES)),
 }
 
@@ -364,14 +365,15 @@ def note_access(_typing: Any, array: Any, index: Any, value: Any) -> Any:
             return context.get_dummy_value()
         from numba.np import arrayobj
 
-        from rocpy.cooperative.numba_lowering import READ, WRITE, bits_of
+        from rocpy.cooperative.numba_lowering import READ, bits_of, kind_of_store
 
         held = arrayobj.make_array(array)(context, builder, arguments[0])
         place = context.cast(builder, arguments[1], signature.args[1], types.intp)
         pointer = cgutils.get_item_pointer(context, builder, array, held, [place], wraparound=False)
         state, size = current(builder), context.get_abi_sizeof(pointer.type.pointee)
         writes = not isinstance(value, types.NoneType)
-        call(builder, "rocpy_simt_access", state, pointer, I64(size), I32(WRITE if writes else READ))
+        kind = kind_of_store(builder, pointer, arguments[2]) if writes else I32(READ)
+        call(builder, "rocpy_simt_access", state, pointer, I64(size), kind)
         bits = bits_of(builder, arguments[2]) if writes else None
         if bits is not None:
             call(builder, "rocpy_simt_stored", state, pointer, bits, I32(context.get_abi_sizeof(arguments[2].type)))

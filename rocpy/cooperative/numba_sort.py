@@ -231,9 +231,7 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
     def settle(group: Any, slots: Any, first: int, second: int) -> None:
         size = group_size(group)
         if arrive(group):
-            ordering(
-                keys_in(slots, size), order_in(slots, size), spare_in(slots, size), size * each, first, second
-            )
+            ordering(keys_in(slots, size), order_in(slots, size), spare_in(slots, size), size * each, first, second)
             release(group)
         settled(group)
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 from llvmlite import ir
@@ -18,6 +20,10 @@ from rocpy.cooperative.numba_runtime import BLOCK, BYTES, I32, I64, WARP, WORDS,
 
 MOST_LANES = 64
 NEEDS_64_LANES = "rocpy_coop_needs_64_lanes"  # a function that waves of 32 lanes lack
+NO_MEMORY = (
+    "memory is allocated here, which a thread of a GPU cannot: use coop.local.array or coop.shared.array, and loops "
+    "over elements in place of expressions of arrays"
+)
 MARK = "\N{WHITE RIGHT-POINTING SMALL TRIANGLE}"
 
 
@@ -127,8 +133,11 @@ def _block(_typing: Any) -> Any:
     return BLOCK(), codegen
 
 
+_WHOLE = types.Omitted(0)
+
+
 @intrinsic(prefer_literal=True)
-def _warp(_typing: Any, width: Any = types.Omitted(0)) -> Any:
+def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
     if not isinstance(width, (types.Integer, types.Omitted)):
         raise refuse(f"this_warp: width is {width}; it must be an integer, a power of two up to the warp size")
     literal = 0 if isinstance(width, types.Omitted) else getattr(width, "literal_value", None)
@@ -227,9 +236,24 @@ def _grid_function(stub: Any, *, whole: bool) -> None:
     _share_template(stub, function)
 
 
+_ATOMICS = frozenset(getattr(_device._Atomics, name) for name in (*_device.ATOMIC_OPERATIONS, "cas"))
+
+
 def _share_template(stub: Any, maker: Any) -> None:
     """Let the name that users see have the template of the intrinsic, whose code is part of the caller's."""
-    infer_global(stub, types.Function(make_intrinsic_template(maker, maker._defn, maker._name, prefer_literal=True)))
+    name = f"{'atomic.' if stub in _ATOMICS else ''}{stub.__name__.replace('_array', '.array')}"
+    described = inspect.signature(maker._defn)
+    described = described.replace(parameters=list(described.parameters.values())[1:], return_annotation=described.empty)
+
+    @functools.wraps(maker._defn)
+    def definition(typing: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            described.bind(*arguments, **named)
+        except TypeError as error:
+            raise refuse(f"{name}({', '.join(described.parameters)}): {error}") from None
+        return maker._defn(typing, *arguments, **named)
+
+    infer_global(stub, types.Function(make_intrinsic_template(maker, definition, maker._name, prefer_literal=True)))
 
 
 _share_template(_device.this_warp, _warp)

@@ -20,8 +20,6 @@ def farther(a, b):
     return abs(a) > abs(b)
 
 
-
-
 SOURCE = """
 def sorts(x, keys, places, valid, begin, end):
     i = coop.threadIdx.x
@@ -93,7 +91,9 @@ def compare(arch, dtype="float32", items=2, op="'<'", descending=False, side="ma
                 x[::17], x[2::19] = np.nan, -np.nan
             seen = [(np.zeros((WAYS, x.size), x.dtype), np.zeros((WAYS, x.size), np.int32)) for _ in range(2)]
             kernel[1, count](x, *seen[0], valid, begin, end)
-            amdgpu.run(code.code, code.name, 1, count, *flat(x), *flat(seen[1][0]), *flat(seen[1][1]), valid, begin, end)
+            amdgpu.run(
+                code.code, code.name, 1, count, *flat(x), *flat(seen[1][0]), *flat(seen[1][1]), valid, begin, end
+            )
             for wanted, found in zip(*seen, strict=True):
                 np.testing.assert_array_equal(wanted.view(np.uint8), found.view(np.uint8), f"{count} {valid}")
     return code

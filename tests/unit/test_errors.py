@@ -29,6 +29,8 @@ FAMILY = {
     "KernelError": ("RocpyError", RuntimeError),
     "DivergentBarrierError": ("KernelError", Exception),
     "SharedMemoryRaceError": ("KernelError", Exception),
+    "GlobalMemoryRaceError": ("KernelError", Exception),
+    "KernelDivisionError": ("KernelError", ZeroDivisionError),
     "KernelIndexError": ("KernelError", IndexError),
     "UninitializedResultError": ("KernelError", Exception),
 }

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""Floats of kernels: float64 that nobody asked for is noted; where float32 is asked for, literals follow the data."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numba.core import ir, types
+from numba.core.compiler_machinery import register_pass
+from numba.core.ir_utils import mk_unique_var
+from numba.core.typed_passes import NopythonTypeInference
+
+NOTES = "rocpy_float64"  # what they are called in the metadata of a compiled function
+_WIDE = (types.float64, types.complex128)
+_NARROW = (types.float32, types.float16, types.complex64)
+_NAMES = frozenset({"float64", "double", "complex128", "float_", "longdouble"})
+_COMPARISONS = frozenset(
+    {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.is_, operator.is_not}
+)
+_INTEGERS = (types.Integer, types.Boolean)
+
+
+# float32 where it is asked for.
+
+
+def _narrowed(value: Any) -> Any:
+    """Return a literal of half the size; None for what is no float."""
+    if type(value) is float:
+        return np.float32(value)
+    if type(value) is complex:
+        return np.complex64(value)
+    if type(value) is tuple:
+        members = [_narrowed(each) for each in value]
+        if any(each is not None for each in members):
+            return tuple(old if new is None else new for old, new in zip(value, members, strict=True))
+    return np.float32 if value is float else None
+
+
+def narrow_literals(func_ir: Any) -> None:
+    """Make float32 of the float literals and constants that a function names, and of ``float`` itself."""
+    for block in func_ir.blocks.values():
+        for statement in block.body:
+            value = getattr(statement, "value", None)
+            if isinstance(statement, ir.Assign) and isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
+                narrow = _narrowed(value.value)
+                if narrow is not None:
+                    value.value = narrow
+
+
+def _narrow_attribute(statement: Any, typemap: Any) -> bool:
+    """Make float32 of a float of a module, as ``math.pi``."""
+    expression = statement.value
+    if expression.op != "getattr" or typemap.get(statement.target.name) != types.float64:
+        return False
+    module = typemap.get(expression.value.name)
+    if not isinstance(module, types.Module):
+        return False
+    statement.value = ir.Const(np.float32(getattr(module.pymod, expression.attr)), statement.loc)
+    return True
+
+
+def _operands(expression: Any, typemap: Any) -> list[Any]:
+    """Return the variables that an operation of numbers takes; none if it is no such operation."""
+    if expression.op in ("binop", "inplace_binop"):
+        return [expression.lhs, expression.rhs]
+    if expression.op != "call" or expression.kws or expression.vararg is not None:
+        return []
+    function = typemap.get(expression.func.name)
+    key = getattr(function, "typing_key", None)
+    module = getattr(key, "__module__", None) or ""
+    known = isinstance(key, np.ufunc) or module.partition(".")[0] in ("math", "numpy", "builtins")
+    return list(expression.args) if isinstance(function, types.Function) and known else []
+
+
+def _is_wide(signature: Any) -> bool:
+    return signature is not None and any(each in _WIDE for each in (signature.return_type, *signature.args))
+
+
+def _widened(statement: Any, typemap: Any, calltypes: Any) -> list[Any]:
+    """Return the integers that make an operation one of float64, though it has no float64."""
+    expression = statement.value
+    operands = _operands(expression, typemap)
+    kinds = [types.unliteral(typemap[each.name]) for each in operands]
+    if not operands or not _is_wide(calltypes.get(expression)) or any(each in _WIDE for each in kinds):
+        return []
+    return [each for each, kind in zip(operands, kinds, strict=True) if isinstance(kind, _INTEGERS)]
+
+
+def _cast(block: Any, at: int, operands: list[Any], func_ir: Any) -> int:
+    """Put casts to float32 before a statement, which then takes those; return how many statements they are."""
+    statement = block.body[at]
+    scope, loc = block.scope, statement.loc
+    made = []
+    renamed = {}
+    for each in {one.name: one for one in operands}.values():
+        function = ir.Var(scope, mk_unique_var("$rocpy_float32"), loc)
+        narrow = ir.Var(scope, mk_unique_var("$rocpy_narrow"), loc)
+        made += [
+            ir.Assign(ir.Global("float32", np.float32, loc), function, loc),
+            ir.Assign(ir.Expr.call(function, (each,), (), loc), narrow, loc),
+        ]
+        renamed[each.name] = narrow
+    for assignment in made:
+        func_ir._definitions[assignment.target.name].append(assignment.value)
+    chosen = {each.name for each in operands}
+    expression = statement.value
+
+    def taken(variable: Any) -> Any:
+        return renamed[variable.name] if variable.name in chosen else variable
+
+    if expression.op == "call":
+        expression.args = tuple(map(taken, expression.args))
+    else:
+        expression.lhs, expression.rhs = taken(expression.lhs), taken(expression.rhs)
+    block.body[at:at] = made
+    return len(made)
+
+
+def narrow_operations(func_ir: Any, typemap: Any, calltypes: Any) -> bool:
+    """Make operations of float32 of those that integers make operations of float64; return whether there are any."""
+    changed = False
+    for block in func_ir.blocks.values():
+        at = 0
+        while at < len(block.body):
+            statement = block.body[at]
+            if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Expr):
+                if _narrow_attribute(statement, typemap):
+                    changed = True
+                elif operands := _widened(statement, typemap, calltypes):
+                    at += _cast(block, at, operands, func_ir)
+                    changed = True
+            at += 1
+    return changed
+
+
+def narrow_beginnings(func_ir: Any, typemap: Any) -> bool:
+    """Make float32 of integer literals that a variable of floats begins with, as in ``total = 0``."""
+    literals = {}  # by name of the variable: where it gets its value
+    for block in func_ir.blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.Assign) and _is_small_literal(statement.target, statement.value, func_ir):
+                literals[statement.target.name] = (block, statement)
+    changed = False
+    for block in func_ir.blocks.values():
+        for statement in block.body:
+            phi = statement.value if isinstance(statement, ir.Assign) else None
+            if not isinstance(phi, ir.Expr) or phi.op != "phi" or typemap.get(statement.target.name) not in _WIDE:
+                continue
+            for i, each in enumerate(phi.incoming_values):
+                if getattr(each, "name", None) in literals:
+                    phi.incoming_values[i] = _narrow_copy(*literals[each.name], func_ir)
+                    changed = True
+    return changed
+
+
+def _is_small_literal(target: Any, value: Any, func_ir: Any) -> bool:
+    """Return whether a variable is an integer that float32 holds, so that nothing is lost if it was to be float64."""
+    while isinstance(value, ir.Var):
+        found = func_ir._definitions.get(value.name, ())
+        if len(found) != 1:
+            return False
+        value = found[0]
+    single = len(func_ir._definitions.get(target.name, ())) == 1
+    return single and isinstance(value, ir.Const) and type(value.value) is int and abs(value.value) <= 2**24
+
+
+def _narrow_copy(block: Any, statement: Any, func_ir: Any) -> Any:
+    value = func_ir.get_definition(statement.target).value
+    copy = ir.Var(block.scope, mk_unique_var("$rocpy_begin"), statement.loc)
+    made = ir.Assign(ir.Const(np.float32(value), statement.loc), copy, statement.loc)
+    func_ir._definitions[copy.name].append(made.value)
+    block.body.insert(block.body.index(statement) + 1, made)
+    return copy
+
+
+# Notes of float64.
+
+
+def _uses(func_ir: Any) -> tuple[Counter[str], dict[str, str]]:
+    """Return how often each variable is used, and the array that the value of a store goes to."""
+    used: Counter[str] = Counter()
+    stored: dict[str, str] = {}
+    for block in func_ir.blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.Del):
+                continue
+            target = statement.target.name if isinstance(statement, ir.Assign) else None
+            used.update(each.name for each in statement.list_vars() if each.name != target)
+            if isinstance(statement, (ir.SetItem, ir.StaticSetItem)):
+                stored[statement.value.name] = statement.target.name
+    return used, stored
+
+
+def notes_of(state: Any) -> list[tuple[str, int]]:
+    """Return the places, file and line, where a function that names no float64 computes in it."""
+    func_ir, typemap, calltypes = state.func_ir, state.typemap, state.calltypes
+    code = func_ir.func_id.code
+    used, stored = _uses(func_ir)
+    found: list[tuple[str, int]] = []
+    called: list[tuple[str, int]] = []
+    own = not _NAMES.intersection(code.co_names) and not _NAMES.intersection(map(str, code.co_consts))
+    for block in func_ir.blocks.values():
+        for statement in block.body:
+            if not isinstance(statement, ir.Assign) or not isinstance(statement.value, ir.Expr):
+                continue
+            expression = statement.value
+            signature = calltypes.get(expression)
+            if expression.op == "call" and isinstance(typemap[expression.func.name], types.Dispatcher):
+                called += _notes_of_callee(typemap[expression.func.name].dispatcher, signature)
+            elif own and _operands(expression, typemap) and _is_wide(signature):
+                comparison = expression.op == "binop" and expression.fn in _COMPARISONS
+                rounded_at_once = used[statement.target.name] == 1 and _stores_narrow(
+                    stored.get(statement.target.name), typemap
+                )
+                if not comparison and not (rounded_at_once and _widened(statement, typemap, calltypes)):
+                    found.append((statement.loc.filename, statement.loc.line))
+    return [*sorted(set(found)), *sorted(set(called) - set(found))]
+
+
+def _stores_narrow(array: str | None, typemap: Any) -> bool:
+    return array is not None and getattr(typemap.get(array), "dtype", None) in _NARROW
+
+
+def _notes_of_callee(dispatcher: Any, signature: Any) -> list[tuple[str, int]]:
+    overloads = getattr(dispatcher, "overloads", {})
+    compiled = overloads.get(tuple(signature.args)) if signature is not None else None
+    return list(compiled.metadata.get(NOTES, ())) if compiled is not None else []
+
+
+def surprises(arguments: tuple[types.Type, ...]) -> bool:
+    """Return whether float64 surprises in a kernel of such arguments: floats of 32 bits or less, and none of 64."""
+
+    def leaves(type_: Any) -> list[Any]:
+        if isinstance(type_, types.BaseTuple):
+            return [leaf for each in type_ for leaf in leaves(each)]
+        return [type_.dtype if isinstance(type_, types.Array) else type_]
+
+    found = [leaf for each in arguments for leaf in leaves(each)]
+    return any(each in _NARROW for each in found) and not any(each in _WIDE for each in found)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class NotingInference(NopythonTypeInference):
+    """Type inference that notes where float64 is computed in."""
+
+    _name = "rocpy_noting_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        """Find the types."""
+        changed = super().run_pass(state)
+        state.metadata[NOTES] = notes_of(state)
+        return bool(changed)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class NarrowInference(NopythonTypeInference):
+    """Type inference in which literals are float32 and integers follow the floats that they meet."""
+
+    _name = "rocpy_narrow_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        """Find the types, again as long as an operation changes."""
+        returned = state.return_type  # that is given, not that of an earlier round
+        narrow_literals(state.func_ir)
+        super().run_pass(state)
+        while narrow_operations(state.func_ir, state.typemap, state.calltypes) or narrow_beginnings(
+            state.func_ir, state.typemap
+        ):
+            state.return_type = returned
+            super().run_pass(state)
+        state.metadata[NOTES] = notes_of(state)
+        return True

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Kernels that are wrong: what is said is for people, names the line, and is a KernelTypeError on the CPU and for GPUs."""
+
+import linecache
+import math
+import types
+
+import numpy as np
+import pytest
+from device_kernels import NO_COMPILER
+
+from rocpy import cooperative as coop
+from rocpy.errors import KernelTypeError
+
+helpers = types.ModuleType("helpers")
+TABLE = {"a": 1}
+NUMBERS = [1, 2]
+
+
+class Box:
+    value = 1
+
+
+def two(a, b):
+    return a + b
+
+
+def endless(n):
+    return endless(n - 1) if n else 0
+
+
+@coop.jit
+def other(x):
+    x[0] = 1
+
+
+box = Box()
+helpers.two = two
+
+# Statements, with the wrong line marked by its number, and what must be said of them.
+WRONG = [
+    ("out[0] = scael * 2", 2, r"NameError: name 'scael' is not defined"),
+    ("y = 1\n    out[0] = coop.thread.x", 3, r"coop has no 'thread'"),
+    ("out[0] = coop.threadIdx.w", 2, r"coop\.threadIdx has no attribute 'w'"),
+    ("out[0] = np.foo(x[0])", 2, r"numpy has no 'foo'"),
+    ("out[0] = math.foo(x[0])", 2, r"math has no 'foo'"),
+    ("out[0] = two(x[0])", 2, r"a function of \(a, b\) is called with other arguments.*missing.*'b'"),
+    ("out[0] = x['a']", 2, r"getitem\(array.*the text 'a'\): an index is an integer"),
+    ("out[0] = x[1.5]", 2, r"float64\): an index is an integer"),
+    ("out[0] = x[0, 0]", 2, r"as many as the array has dimensions"),
+    ("out[0] = TABLE['a']", 2, r"TABLE is of type dict, which kernels cannot name"),
+    ("d = {}\n    out[0] = d['a']", 2, r"d is a list, a dict or a set"),
+    ("NUMBERS.append(1)", 2, r"NUMBERS is a list, which kernels cannot name: make it a tuple"),
+    ("out[0] = box.value", 2, r"box is of type Box, which kernels cannot name"),
+    ("a = 1 if x[0] > 1 else 'b'\n    out[0] = a", None, r"int64.* a variable has one type"),
+    ("out[0] = a\n    a = 1", 2, r"a is used before it has a value"),
+    ("out[0] = x", 2, r"setitem\(array.*the value must fit the elements"),
+    ("r[0] = 1", 2, r"an array is written to that is read-only: pass one that can be written"),
+    ("t = (1, 2)\n    t[0] = 3", 3, r"tuples stay as they are"),
+    ("t = (1, 2.0)\n    out[0] = t[coop.threadIdx.x]", 3, r"a tuple of different types must be a literal"),
+    ("coop.threadIdx.x = 1", 2, r"coop\.threadIdx\.x cannot be set"),
+    ("return x[0]", None, r"a kernel returns nothing, but this returns float32"),
+    ("yield x[0]", None, r"a kernel runs to its end, and this has a yield"),
+    ("with open('f') as f:\n        out[0] = 1", None, r"'with' cannot be used in kernels"),
+    ("try:\n        out[0] = x[0]\n    except ValueError:\n        out[0] = 2", 4, r"write 'except Exception'"),
+    ("import os\n    out[0] = 1", 2, r"import is written in it"),
+    ("global TABLE\n    TABLE = 1", 3, r"it sets a global"),
+    ("class A:\n        pass\n    out[0] = 1", 2, r"it defines a class"),
+    ("out[0] = helpers.two(x[0], x[1])", 2, r"helpers\.two is a function of a module.*from helpers import two"),
+    ("out[0] = x[0](1)", 2, r"float32 is called, which is no function"),
+    ("out[0] = endless(3)", 2, r"endless calls itself, which functions of kernels cannot"),
+    ("s = {1, 'a'}\n    out[0] = 1", 2, r"KeyError"),
+    ("raise box", 2, r"what is raised is no exception"),
+    ("other[1, 2](x)", 2, r"a kernel is launched here"),
+    ("for i in x[0]:\n        out[0] = i", 2, r"there is nothing to go over in float32"),
+    ("f = lambda a: a + x[0]\n    out[0] = f", 2, r"a function inside the kernel uses x"),
+    ("out[0] = coop.sum(coop.this_block(), x)", 2, r"sum: value is an array"),
+    ("out[0] = coop.reduce(coop.this_block(), x[0], 'plus')", 2, r"op is 'plus'; the names are"),
+    ("out[0] = coop.shared.array(4)[0]", 2, r"shared\.array\(shape, dtype\): missing.*'dtype'"),
+    ("coop.atomic.add(out, 0)", 2, r"atomic\.add\(array, index, value\): missing.*'value'"),
+    ("coop.atomic.mul(out, 0, 1)", 2, r"coop\.atomic has no attribute 'mul'"),
+    ("out[0] = coop.grid()", 2, r"grid\(ndim\): missing.*'ndim'"),
+    ("out[0] = coop.this_warp(3).size()", 2, r"width is 3; it must be a power of two up to the warp size, 64"),
+    ("out[0] = coop.this_warp(128).size()", 2, r"width is 128, and the warps of this kernel have 64"),
+    ("out[0] = coop.this_warp('a').size()", 2, r"this_warp: width is .*it must be an integer"),
+]
+ON_GPUS = [
+    ("t = np.zeros(4)\n    out[0] = t[0]", 2, r"memory is allocated here.*coop\.local\.array"),
+    ("y = x + x\n    out[0] = y[0]", None, r"memory is allocated here"),
+    ("print(x[0])", None, r"it prints or makes a text"),
+]
+SIGNATURE = "void(float32[::1],float32[::1],Array(float32, 1, 'C', readonly=True))"
+
+
+def kernel_of(body, number):
+    source, filename = f"def kernel(x, out, r):\n    {body}\n", f"<wrong {number}>"
+    linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
+    names = {"coop": coop, "np": np, "math": math, "box": box, "two": two, "endless": endless, "helpers": helpers}
+    names |= {"TABLE": TABLE, "NUMBERS": NUMBERS, "other": other, "__name__": __name__}
+    exec(compile(source, filename, "exec"), names)
+    return coop.jit(names["kernel"])
+
+
+def check(told, number, line):
+    text = str(told.value)
+    assert f"(<wrong {number}>:{line})" in text or line is None, text
+    assert not {"Numba Type", "reportissue", "numba.core"} & set(text.split()), text
+    assert len(text) < 600, text
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_on_the_cpu(number):
+    body, line, said = WRONG[number]
+    constant = np.ones(3, np.float32)
+    constant.flags.writeable = False
+    with pytest.raises(KernelTypeError, match=said) as told:
+        kernel_of(body, number)[1, 2](np.ones(3, np.float32), np.ones(3, np.float32), constant)
+    check(told, number, line)
+
+
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+@pytest.mark.parametrize("number", range(len(WRONG) + len(ON_GPUS)))
+def test_for_a_gpu(number):
+    body, line, said = (WRONG + ON_GPUS)[number]
+    with pytest.raises(KernelTypeError, match=said) as told:
+        coop.compile(kernel_of(body, number), SIGNATURE, cache=False)
+    check(told, number, line)
+
+
+shape = two  # named as an attribute of the arrays in the next kernel
+
+
+@coop.jit(threads=1)
+def names_an_attribute(x, out):
+    out[0] = x.shape[0] + two(x.size, 1)
+
+
+size = box  # the same, of a type that no kernel could name
+
+
+def test_globals_may_be_named_as_attributes():
+    out = np.zeros(1, np.int64)
+    names_an_attribute[1, 1](np.zeros(3), out)
+    assert out[0] == 7
+
+
+dtype = endless  # a function that is refused where it is called
+
+
+def test_a_refused_function_may_be_named_as_an_attribute():
+    @coop.jit(threads=1)
+    def kernel(x, out):
+        out[0] = coop.ThreadData(1, x.dtype).size
+
+    out = np.zeros(1, np.int64)
+    kernel[1, 1](np.zeros(3), out)
+    assert out[0] == 1
+
+
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+def test_exceptions_may_have_arguments_that_only_a_launch_knows():
+    @coop.jit
+    def kernel(x):
+        if x[0] < 0:
+            raise ValueError("negative", x[0])
+        x[0] = 1
+
+    assert coop.compile(kernel, "void(float32[::1])", cache=False).code
