@@ -16,7 +16,7 @@ _READS_OF_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 
 
 def names_of(code: Any) -> set[str]:
-    """Return the global names that a function's code uses, those of functions inside it too; not those of attributes."""
+    """Return the global names that a function's code uses, and functions inside it do; not those of attributes."""
     found = {each.argval for each in dis.get_instructions(code) if each.opname in _READS_OF_GLOBALS}
     for constant in code.co_consts:
         if isinstance(constant, python_types.CodeType):

@@ -33,18 +33,18 @@ def _no_element(found: re.Match[str]) -> str:
     if what == "setitem" and given.startswith("readonly array"):
         return "an array is written to that is read-only: pass one that can be written"
     if what == "setitem" and not given.startswith(("array", "unaligned array")):
-        return f"an element is set of what cannot be changed, ({given}): tuples stay as they are; use coop.local.array"
+        return f"an element is set of what stays as it is, ({given}), as tuples do: use coop.local.array"
     if what == "setitem":
         return (
-            f"there is no way to set an element, setitem({given}): an index is an integer, a slice, or a tuple of as many "
-            "as the array has dimensions, and the value must fit the elements"
+            f"there is no way to set an element, setitem({given}): an index is an integer, a slice, or a tuple of as "
+            "many as the array has dimensions, and the value must fit the elements"
         )
     if what == "getitem" and "Dispatcher(" in given:
         return "a kernel is launched here, which kernels cannot do: call it as a function, or launch it afterwards"
     if what == "getitem":
         return (
-            f"there is no element, getitem({given}): an index is an integer, a slice, or a tuple of as many as the array "
-            "has dimensions; that of a tuple of different types must be a literal"
+            f"there is no element, getitem({given}): an index is an integer, a slice, or a tuple of as many as the "
+            "array has dimensions; that of a tuple of different types must be a literal"
         )
     if what == "exception_match":
         return "kernels catch any exception or none: write 'except Exception', not the name of one"
@@ -59,14 +59,15 @@ def _no_attribute(found: re.Match[str]) -> str:
     if name == "_allocate":
         return numba_types.NO_MEMORY
     if module and not module[1].startswith(("rocpy", "numba", "math", "numpy")):
-        return f"{module[1]}.{name} is a function of a module, which kernels name by itself: from {module[1]} import {name}"
+        own = module[1]
+        return f"{own}.{name} is a function of a module, which kernels name by itself: from {own} import {name}"
     return f"{module[1] if module else _types(owner)} has no attribute '{name}' in kernels"
 
 
 def _no_global(found: re.Match[str]) -> str:
     return (
-        f"{found[1]} is of type {found[2].rpartition('.')[2]}, which kernels cannot name: numbers, texts, tuples of them, "
-        "numpy arrays (as constants) and functions can be; pass anything else as an argument"
+        f"{found[1]} is of type {found[2].rpartition('.')[2]}, which kernels cannot name: numbers, texts, tuples of "
+        "them, numpy arrays (as constants) and functions can be; pass anything else as an argument"
     )
 
 
@@ -115,8 +116,8 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (
         re.compile(r"module '([\w.]+)' has no attribute '(\w+)'"),
         lambda found: (
-            f"{'coop' if found[1] == 'rocpy.cooperative' else found[1]} has no '{found[2]}' (module '{found[1]}' has no "
-            f"attribute '{found[2]}')"
+            f"{'coop' if found[1] == 'rocpy.cooperative' else found[1]} has no '{found[2]}' (module '{found[1]}' has "
+            f"no attribute '{found[2]}')"
         ),
     ),
     (re.compile(r"name '(\w+)' is not defined"), r"NameError: name '\1' is not defined"),

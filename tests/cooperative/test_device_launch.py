@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Launches on an AMD GPU, with a device that is made up: what is compiled, loaded and passed."""
 
+import itertools
 import types
 
 import numpy as np
@@ -9,7 +10,7 @@ from device_kernels import CALLS, NO_COMPILER, check_functions, functions
 from device_kernels import make as make_kernel
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _on_device
+from rocpy.cooperative import _device_library, _on_device
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
@@ -111,13 +112,15 @@ def test_hardware():
 
     if torch.version.hip is None or not torch.cuda.is_available():
         pytest.skip("needs an AMD GPU and torch for ROCm")
-    for name in CALLS:
-        kernel = make_kernel(name, warp_size=torch.cuda.get_device_properties(0).warp_size)
+    arch = torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
+    sizes = [size for size in (32, 64) if _device_library.has_waves_of(arch, size)]
+    for name, size in itertools.product(CALLS, sizes):
+        kernel = make_kernel(name, warp_size=size)
         x = torch.round(torch.randn(1024) * 8) / 7
         expected, seen = torch.zeros(1024), torch.zeros(1024, device="cuda")
         kernel[1, 200](x, expected, 11)
         kernel[1, 200](x.cuda(), seen, 11)
-        assert torch.equal(seen.cpu(), expected), name
+        assert torch.equal(seen.cpu(), expected), (name, size)
 
 
 @pytest.mark.torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Kernels that are wrong: what is said is for people, names the line, and is a KernelTypeError on the CPU and for GPUs."""
+"""Kernels that are wrong: what is said is for people and names the line, a KernelTypeError on the CPU and for GPUs."""
 
 import linecache
 import math
@@ -56,7 +56,7 @@ WRONG = [
     ("out[0] = a\n    a = 1", 2, r"a is used before it has a value"),
     ("out[0] = x", 2, r"setitem\(array.*the value must fit the elements"),
     ("r[0] = 1", 2, r"an array is written to that is read-only: pass one that can be written"),
-    ("t = (1, 2)\n    t[0] = 3", 3, r"tuples stay as they are"),
+    ("t = (1, 2)\n    t[0] = 3", 3, r"what stays as it is, .*as tuples do"),
     ("t = (1, 2.0)\n    out[0] = t[coop.threadIdx.x]", 3, r"a tuple of different types must be a literal"),
     ("coop.threadIdx.x = 1", 2, r"coop\.threadIdx\.x cannot be set"),
     ("return x[0]", None, r"a kernel returns nothing, but this returns float32"),
