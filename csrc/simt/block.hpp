@@ -61,6 +61,9 @@ struct Group {
   std::vector<std::max_align_t> slots[2];
 };
 
+// Where the groups of a width are: the block's first.
+inline int level_of(int32_t width) { return width == 0 ? 0 : 1 + __builtin_ctz(static_cast<unsigned>(width)); }
+
 // One worker's blocks, one after the other. Fibers, stacks and buffers are kept from block to block and from launch to
 // launch.
 class BlockRunner {

@@ -64,7 +64,7 @@ class Grid {
       } catch (const std::bad_alloc &) {
         auto error = std::make_unique<Error>();
         error->fault = Fault::out_of_memory;
-        error->detail = "no memory to remember the accesses to the arrays, as debug mode does";
+        error->detail = "no memory to remember the accesses to the arrays, as debug mode does; use smaller arrays";
         return error;
       }
       config_.threads = 1;
@@ -102,7 +102,7 @@ class Grid {
     } catch (const std::bad_alloc &) {
       auto error = std::make_unique<Error>();
       error->fault = Fault::out_of_memory;
-      error->detail = "no memory for the fibers' stacks";
+      error->detail = "no memory for the fibers' stacks; use smaller blocks or a smaller stack_bytes";
       keep(std::move(error));
     }
   }

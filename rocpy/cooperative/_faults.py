@@ -67,7 +67,7 @@ def raise_fault(kernel: Any, error: dict[str, Any], user_exception: Callable[...
     fault, block, thread = error["fault"], error["block"], error["thread"]
     filename, line = _place(error["site"])
     if fault == "out_of_memory":
-        raise OutOfMemoryError(f"kernel {kernel.name}: {error['detail']}; use smaller blocks or a smaller stack_bytes")
+        raise OutOfMemoryError(f"kernel {kernel.name}: {error['detail']}")
     where = {"kernel": kernel.name, "block": block, "thread": thread, "filename": filename, "line": line}
     who = f"kernel {kernel.name}, block {block}, thread {thread}"
     if fault == "exception":

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// What debug mode looks at in a block: accesses to shared memory and to arrays, what is stored, barriers left out.
+#include <memory>
+#include <string>
+
+#include "block.hpp"
+
+namespace rocpy::simt {
+
+void BlockRunner::access(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
+  const auto *byte = static_cast<const char *>(address);
+  if (byte < arena_ || byte >= arena_ + arena_bytes_) {
+    if (arrays_) access_array(state, address, bytes, kind);
+    return;
+  }
+  if (kind == ROCPY_SIMT_WRITE_SAME) kind = ROCPY_SIMT_WRITE;
+  const Conflict found =
+      check_.note(static_cast<std::size_t>(byte - arena_), static_cast<std::size_t>(bytes), kind, moment(state));
+  if (found.kind == Conflict::unwritten && !pending_) {
+    // If another thread writes it before the next barrier it is a race: that is known at the block's end.
+    pending_ = describe(Fault::uninitialised, state, "shared memory is read that no thread has written");
+  }
+  if (found.kind == Conflict::race) {
+    const char *what = kind == ROCPY_SIMT_READ
+                           ? "reads what the other writes"
+                           : (found.both_write ? "writes what the other writes" : "writes what the other reads");
+    fail(Fault::race, state, what, found.other.site, &indices_[found.other.thread]);
+  }
+}
+
+Moment BlockRunner::moment(const rocpy_simt_state *state) {
+  Level &block = levels_[0];
+  const int32_t width = config_.warp_size;
+  Level &warps = levels_[level_of(width)];
+  Moment now;
+  now.thread = state->rank;
+  now.warp = state->rank / width;
+  now.block_barriers = block.used ? block.groups[0].barriers : 0;
+  now.warp_barriers = warps.used ? warps.groups[now.warp].barriers : 0;
+  now.site = state->site;
+  return now;
+}
+
+void BlockRunner::access_array(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
+  const GlobalConflict found =
+      arrays_->note(address, static_cast<std::size_t>(bytes), kind, block_rank_, moment(state));
+  if (found.kind == GlobalConflict::none) return;
+  const char *what = found.kind == GlobalConflict::reads_written ? "reads what the other writes"
+                     : found.kind == GlobalConflict::writes_both ? "writes what the other writes"
+                                                                 : "writes what the other reads";
+  error_ = describe(Fault::global_race, state, what);
+  error_->has_other = true;
+  error_->other_block = block_index(found.block);
+  error_->other_thread = indices_[found.thread];
+  error_->other_site = found.site ? found.site : "";
+  drop_fibers();
+}
+
+void BlockRunner::stored(rocpy_simt_state *state, const void *address, uint64_t bits, int32_t bytes) {
+  const bool poison = bytes == 4 ? bits == ROCPY_SIMT_POISON_FLOAT32 || bits == ROCPY_SIMT_POISON_INT32
+                                 : bits == ROCPY_SIMT_POISON_FLOAT64 || bits == ROCPY_SIMT_POISON_INT64;
+  if (!poison) return;
+  const auto *byte = static_cast<const char *>(address);
+  if (byte >= arena_ && byte < arena_ + arena_bytes_) return;  // it may be overwritten before it is used
+  fail(Fault::uninitialised, state, "a result is stored that the collective leaves undefined in this thread");
+}
+
+void BlockRunner::note_skipped(const Group &group) {
+  warning_ = std::make_unique<Error>();
+  warning_->fault = Fault::skipped;
+  warning_->block_rank = block_rank_;
+  warning_->block = block_;
+  warning_->thread = group.thread;
+  warning_->site = group.site ? group.site : "";
+  warning_->detail = std::to_string(group.exited) + " of the " + std::to_string(group.size) + " threads";
+}
+
+}  // namespace rocpy::simt
