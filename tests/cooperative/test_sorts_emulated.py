@@ -99,7 +99,7 @@ def compare(arch, dtype="float32", items=2, op="'<'", descending=False, side="ma
     return code
 
 
-@pytest.mark.parametrize("arch", WARP_SIZES)
+@pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx1201", marks=pytest.mark.slow)])
 def test_sorts_have_the_bits_of_the_cpu(arch):
     code = compare(arch, threads=(1, 2, 65, 200))
     assert code.info.scratch_bytes == 0
