@@ -139,26 +139,23 @@ def speed(values: Sequence[float], reference: Sequence[float]) -> Row:
 
 def show(case: str, rows: Sequence[Row]) -> None:
     """Print one group. The line above it says on what it ran: it belongs to each row."""
-    from rich.console import Console
-    from rich.table import Table
+    from rocpy.cli._output import print_table, say
 
+    if not rows:
+        return
     first = rows[0]
     versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
     threads = "1 thread" if first["threads"] == 1 else f"{first['threads']} threads"
-    title = f"{first['benchmark']}: {case}, {threads}, {first['clock']} time"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    table.add_column("who", overflow="fold")
-    for name in (
+    figures = (
         "best us",
         "median us",
         "spread",
         "GF/s",
         "of peak",
         f"speed vs {first.get('against', '-')} (best, median)",
-    ):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
+    )
+    cells = [
+        (
             row["label"],
             number(row["best_us"]),
             number(row["median_us"]),
@@ -167,12 +164,12 @@ def show(case: str, rows: Sequence[Row]) -> None:
             "" if row.get("of_peak") is None else f"{row['of_peak']:.2f}",
             f"{row['speed_best']:.2f}  {row['speed_median']:.2f}" if "speed_best" in row else "",
         )
-    console = Console(highlight=False, width=120 if not sys.stdout.isatty() else None)
-    console.print(table)
-    console.print(
-        f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}\n",
-        style="dim",
-    )
+        for row in rows
+    ]
+    title = f"{first['benchmark']}: {case}, {threads}, {first['clock']} time"
+    print_table(title, ("who", *figures), cells, numbers=figures)
+    say(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}\n")
+    sys.stdout.flush()
 
 
 def number(value: float | None) -> str:

@@ -214,27 +214,18 @@ def main() -> int:
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    from rich.console import Console
-    from rich.table import Table
+    from rocpy.cli._output import print_table, say
 
     first = rows[0]
     versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
-    table = Table(
-        title="reach", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
-    )
-    for name in ("item", "wanted", "best", "median", ""):
-        table.add_column(name, overflow="fold", justify="right" if name in {"best", "median"} else "left")
+    cells = []
     for row in rows:
         figures = ["" if row[key] is None else f"{row[key]:.3g}{row['unit']}" for key in ("best", "median")]
-        table.add_row(row["item"], row["wanted"], *figures, row["verdict"])
-    console = Console(highlight=False, width=120 if not sys.stdout.isatty() else None)
-    console.print(table)
+        cells.append((row["item"], row["wanted"], *figures, row["verdict"]))
+    print_table("reach", ("item", "wanted", "best", "median", ""), cells, numbers=("best", "median"))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("ok", "short", "not measured")}
-    console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    console.print(
-        f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}",
-        style="dim",
-    )
+    say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    say(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing_extensions import disjoint_base
 from rocpy.typing import ArrayLike
 
 def sources_may_have_changed() -> None: ...
+
 @disjoint_base
 class Weight:
     def __init__(

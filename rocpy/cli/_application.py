@@ -1,38 +1,80 @@
 # SPDX-License-Identifier: MIT
-"""Puts the commands together; a command's own module says what it does."""
+"""Puts the commands together; a command's own module says what it takes and does, and is loaded when it is used."""
 
 from __future__ import annotations
 
+import argparse
+import importlib
+from collections.abc import Sequence
 from importlib import metadata
-from typing import Annotated
 
-import typer
+from rocpy.cli._output import EXIT_USAGE, UsageError, say
+from rocpy.cli._parser import EXIT_CODES, Parser, Run, add_commands, suggestion
 
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"rocpy {metadata.version('rocpy')}")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Matrix products with fused epilogues, on AMD GPUs and on any CPU."""
+# Each has a module of its name with configure(parser), which also sets the function that runs it.
+COMMANDS = {
+    "info": "Show platform, devices, libraries and environment.",
+    "doctor": "Check what commonly goes wrong on ROCm, each with its fix; --selftest compares with oracles.",
+    "demo": "Show the fused product here: how exact, and how fast beside numpy and torch.",
+    "bench": "Measure rocpy beside numpy, torch and nvmath-python, where they are installed.",
+    "tune": "Measure which algorithms are the fastest, and keep the answers.",
+    "rccl": "Show communicators: what they do, who is behind, what is wrong.",
+    "report": "Render the reports of self-tests, of one machine or many, as one page.",
+    "completion": "Print the script that completes rocpy's words in a shell.",
+}
 
 
-def application() -> typer.Typer:
-    """Return the application with every command of this installation."""
-    from rocpy.cli import bench, demo, doctor, info, rccl, tune
+def parser_for(words: Sequence[str]) -> Parser:
+    """Return the parser, with the options of the command that the words name."""
+    parser = Parser(
+        prog="rocpy",
+        description="Matrix products with fused epilogues, on AMD GPUs and on any CPU.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("--version", action="version", version=f"rocpy {metadata.version('rocpy')}")
+    below = add_commands(parser, COMMANDS.items(), dest="command")
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    if chosen in below:
+        importlib.import_module(f"rocpy.cli.{chosen}").configure(below[chosen])
+    elif chosen is not None:
+        raise UsageError(f"rocpy: there is no command {chosen!r}{suggestion(chosen, COMMANDS)}; see rocpy --help")
+    return parser
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-    app.callback()(_root)
-    app.command("info")(info.info)
-    app.command("doctor")(doctor.doctor)
-    app.command("demo")(demo.demo)
-    app.command("bench")(bench.bench)
-    app.add_typer(tune.application(), name="tune")
-    app.add_typer(rccl.application(), name="rccl")
-    return app
+
+def run(words: Sequence[str]) -> int:
+    """Run the command that the words name and return its exit code.
+
+    Words after ``--`` belong to a program that the command runs.
+    """
+    words = list(words)
+    before, after = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    parser = parser_for(before)
+    arguments, unknown = parser.parse_known_args(before)
+    if arguments.command is None:
+        parser.refuse_unknown(unknown)
+        say(parser.format_help().rstrip())
+        return EXIT_USAGE
+    chosen: Parser = arguments.parser
+    chosen.refuse_unknown(unknown)
+    if after and not arguments.takes_program:
+        chosen.error(f"unexpected -- {after[0]}")
+    arguments.program_arguments = after
+    return int(arguments.run(arguments))
+
+
+def set_run(parser: Parser, function: Run, *, takes_program: bool = False) -> None:
+    """Set the function that runs what the parser took, and whether words after ``--`` are a program's."""
+    parser.set_defaults(run=function, parser=parser, takes_program=takes_program)
+
+
+def set_help(parser: Parser) -> None:
+    """Let a command that has commands below it show its help when none is named."""
+
+    def show_help(_: Arguments) -> int:
+        say(parser.format_help().rstrip())
+        return EXIT_USAGE
+
+    set_run(parser, show_help)
+
+
+Arguments = argparse.Namespace

@@ -1,71 +1,186 @@
 # SPDX-License-Identifier: MIT
-"""How commands speak: tables for people, one JSON document for programs, and the exit codes."""
+"""How commands speak: tables for people, one JSON document for programs, and the exit codes.
+
+Where rich is installed it draws tables and progress bars; without it both are plain text.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
-
-import typer
-from rich.console import Console
-from rich.table import Table
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from textwrap import wrap
+from typing import Any
 
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
 EXIT_NO_PLATFORM = 3
+EXIT_INTERRUPTED = 130  # 128 and the number of SIGINT, as a shell counts it
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+# Columns narrower than this break words into pieces: a row is then written as lines of its own.
+LEAST_COLUMN = 12
+
+Advance = Callable[[int, int, str], None]
 
 
-def console() -> Console:
-    """Return the console on standard output, as it is now: tests and pipes replace it."""
-    return Console(highlight=False, soft_wrap=False)
+class UsageError(Exception):
+    """Wrong words on the command line: the message says which, and what to write instead."""
 
 
-def errors() -> Console:
-    """Return the console on standard error."""
-    return Console(stderr=True, highlight=False)
+def say(text: str = "") -> None:
+    """Print a line on standard output, as it is."""
+    print(text)
+
+
+def warn(text: str) -> None:
+    """Print a line on standard error, as it is."""
+    print(text, file=sys.stderr)
 
 
 def print_json(document: Any) -> None:
     """Print a document for programs."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table that a narrow terminal folds instead of cutting."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = ()
+) -> None:
+    """Print a table that a narrow terminal folds instead of cutting.
+
+    Parameters
+    ----------
+    title
+        Line above the table.
+    columns
+        Names of the columns; no line of names is printed if all are empty.
+    rows
+        Cells, of any type that ``str`` takes; ``None`` is an empty cell.
+    numbers
+        Names of columns that end at the right.
+    """
+    cells = [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
+    width = shutil.get_terminal_size((80, 24)).columns
+    natural = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+    needed = sum(min(one, LEAST_COLUMN) + 2 for one in natural)
+    if needed > width:
+        _print_records(title, columns, cells, width)
+    elif not _print_rich_table(title, columns, cells, width, numbers):
+        _print_plain_table(title, columns, cells, _fit(natural, width), numbers)
+
+
+def _fit(natural: Sequence[int], width: int) -> list[int]:
+    """Return the widths of columns: the widest give way until all fit."""
+    widths = list(natural)
+    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > LEAST_COLUMN:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _print_plain_table(
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    widths: list[int],
+    numbers: Collection[str],
+) -> None:
+    say(title)
+    justify = [str.rjust if name in numbers else str.ljust for name in columns]
+    for row in ([columns] if any(columns) else []) + list(cells):
+        folded = [_fold(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in range(max(map(len, folded))):
+            parts = [part[line] if line < len(part) else "" for part in folded]
+            placed = (put(part, width) for put, part, width in zip(justify, parts, widths, strict=True))
+            say("  ".join(placed).rstrip())
+
+
+def _fold(cell: str, width: int) -> list[str]:
+    return [line for part in cell.split("\n") for line in wrap(part, width, break_on_hyphens=False) or [""]]
+
+
+def _print_records(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> None:
+    say(title)
+    for row in cells:
+        for name, cell in zip(columns, row, strict=True):
+            text = f"{name}: {cell}" if name else cell
+            for line in _fold(text, max(width - 2, 10)) if cell else []:
+                say(f"  {line}")
+        say()
+
+
+def _print_rich_table(
+    title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], width: int, numbers: Collection[str]
+) -> bool:
+    try:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+    except ImportError:
+        return False
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    made.min_width = len(title)
+    made.min_width = min(len(title), width)
     made.show_header = any(columns)
     for column in columns:
-        made.add_column(column, overflow="fold")
-    for row in rows:
-        made.add_row(*(_text(cell) for cell in row))
-    return made
+        made.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
+    for row in cells:
+        # Square brackets in a path or message are text here, not markup.
+        made.add_row(*(escape(cell) for cell in row))
+    Console(highlight=False, soft_wrap=False, width=width).print(made)
+    return True
 
 
-def findings_table(title: str, findings: Iterable[Mapping[str, str | int]]) -> Table:
-    """Return what checks found, each with its fix."""
+def print_findings(title: str, findings: Iterable[Mapping[str, str | int]]) -> None:
+    """Print what checks found, each with its fix."""
     signs = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
     rows = []
     for row in findings:
         seen = f"{row['seen']}\n-> {row['fix']}" if row["fix"] else row["seen"]
         rows.append((signs[str(row["status"])], row["check"], seen))
-    return table(title, ("", "check", "seen"), rows)
+    print_table(title, ("", "check", "seen"), rows)
 
 
-def _text(cell: object) -> str:
-    # Square brackets in a path or message are text here, not markup.
-    from rich.markup import escape
-
-    return "" if cell is None else escape(str(cell))
-
-
-def error_message(error: Exception, advice: str = "") -> None:
+def print_error(error: BaseException, advice: str = "") -> None:
     """Say on standard error what went wrong, and what to try."""
-    from rich.markup import escape
-
-    errors().print(f"[bold red]{type(error).__name__}[/]: {escape(str(error))}", soft_wrap=True)
+    warn(f"{type(error).__name__}: {error}")
     if advice:
-        errors().print(advice)
+        warn(advice)
+
+
+@contextmanager
+def progress(*, shown: bool) -> Iterator[Advance]:
+    """Show a bar on standard error while the block runs, if that is a terminal.
+
+    Parameters
+    ----------
+    shown
+        Whether to show it at all.
+
+    Yields
+    ------
+    callable
+        Takes how many steps are done, how many there are, and the name of the one that runs.
+    """
+    if not shown or not sys.stderr.isatty():
+        yield _no_progress
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        yield _plain_progress
+        sys.stderr.write("\r\x1b[K")
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+
+
+def _no_progress(done: int, total: int, name: str) -> None:
+    del done, total, name
+
+
+def _plain_progress(done: int, total: int, name: str) -> None:
+    width = shutil.get_terminal_size((80, 24)).columns - 1
+    sys.stderr.write(f"\r\x1b[K{f'{done} of {total}  {name}'[:width]}")
+    sys.stderr.flush()

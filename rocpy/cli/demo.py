@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import typer
 
-from rocpy.cli._output import EXIT_PROBLEM, JsonFlag, console, errors, print_json, table
+from rocpy.cli._application import Arguments, set_run
+from rocpy.cli._output import EXIT_PROBLEM, print_json, print_table, say
+from rocpy.cli._output import progress as progress_bar
+from rocpy.cli._parser import Parser, add_json
 
 SHAPES = ((64, 3072, 768), (512, 3072, 768), (1024, 1024, 1024), (8, 4096, 4096))
 LEAST_ROUNDS, BUDGET_S = 5, 0.4
@@ -22,18 +24,20 @@ SQRT_2_OVER_PI, CUBIC = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
 Call = Callable[[], object]
 
 
-def demo(as_json: JsonFlag = False) -> None:
-    """Show platform and device, then gelu(x @ w + bias) in one product: how exact, and how fast beside numpy and torch.
+def configure(parser: Parser) -> None:
+    """Add the command's options."""
+    add_json(parser)
+    set_run(parser, demo)
 
-    Leaves with 0, with 1 if a result is out of its bound, or with 3 if no platform can be used.
-    """
-    document = measure(progress=not as_json)
-    if as_json:
+
+def demo(arguments: Arguments) -> int:
+    """Show platform and device, then gelu(x @ w + bias) in one product; a result out of its bound is a problem."""
+    document = measure(progress=not arguments.as_json)
+    if arguments.as_json:
         print_json(document)
     else:
         _show(document)
-    if not all(row["ok"] for row in document["rows"]):
-        raise typer.Exit(EXIT_PROBLEM)
+    return 0 if all(row["ok"] for row in document["rows"]) else EXIT_PROBLEM
 
 
 def measure(*, progress: bool = False) -> dict[str, Any]:
@@ -49,20 +53,16 @@ def measure(*, progress: bool = False) -> dict[str, Any]:
     dict
         ``platform``, ``device``, ``arch``, ``info``, ``peers`` and ``rows``.
     """
-    from rich.progress import Progress
-
     import rocpy
 
     current = rocpy.platform.current()
     device = current.devices[0]
     torch = _optional("torch")
     rows = []
-    with Progress(console=errors(), transient=True, disable=not progress) as bar:
-        task = bar.add_task("", total=len(SHAPES))
-        for shape in SHAPES:
-            bar.update(task, description="x".join(map(str, shape)))
+    with progress_bar(shown=progress) as advance:
+        for done, shape in enumerate(SHAPES):
+            advance(done, len(SHAPES), "x".join(map(str, shape)))
             rows.append(_row(shape, torch))
-            bar.advance(task)
     return {
         "platform": current.name,
         "is_emulated": current.is_emulated,
@@ -142,16 +142,15 @@ def _best_ms(calls: Mapping[str, Call]) -> dict[str, float]:
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    out = console()
     emulated = " (the CPU stands in for a GPU)" if document["is_emulated"] else ""
     info = document["info"]
     threads = f", {info['threads']} threads" if "threads" in info else ""
-    out.print(f"[bold]platform[/] {document['platform']}{emulated}", highlight=False)
-    out.print(f"device {document['device']}, {document['arch']}{threads}", markup=False)
-    out.print("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()), markup=False)
+    say(f"platform {document['platform']}{emulated}")
+    say(f"device {document['device']}, {document['arch']}{threads}")
+    say("beside " + ", ".join(f"{name} {version}" for name, version in document["peers"].items()))
     if "torch" not in document["peers"]:
-        out.print("torch is not installed, so that it is not compared")
-    out.print()
+        say("torch is not installed, so that it is not compared")
+    say()
     rivals = [name for name in document["rows"][0]["best_ms"] if not name.startswith("rocpy")]
     rows = []
     for row in document["rows"]:
@@ -167,9 +166,9 @@ def _show(document: Mapping[str, Any]) -> None:
             )
         )
     columns = ("M x N x K", "error", "rocpy", "Weight", *rivals, *(f"vs {name}" for name in rivals))
-    out.print(table("gelu(x @ w + bias), float32, in one product; best times in ms", columns, rows))
+    print_table("gelu(x @ w + bias), float32, in one product; best times in ms", columns, rows)
     for row in document["rows"]:
         for message in row["messages"]:
-            out.print(message, markup=False)
-    out.print("error: largest difference from float64, over the bound derived from K and roundings.")
-    out.print("At most 1 is right. Weight: the weights packed beforehand.")
+            say(message)
+    say("error: largest difference from float64, over the bound derived from K and roundings.")
+    say("At most 1 is right. Weight: the weights packed beforehand.")

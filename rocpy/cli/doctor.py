@@ -4,49 +4,72 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from rocpy.cli import _checks_platform, _checks_rocm, _checks_system  # noqa: F401  (they register their checks)
+from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
-from rocpy.cli._output import EXIT_PROBLEM, JsonFlag, console, errors, findings_table, print_json, table
+from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_findings, print_json, print_table, progress, say, warn
+from rocpy.cli._parser import Parser, add_json, choice_of, number_from
+
+TIERS = ("quick", "full")
+DEFAULT_REPORT = Path("rocpy-selftest.json")
 
 
-def doctor(
-    level: Annotated[
-        int,
-        typer.Option(
-            "--run-level", "-r", min=1, max=3, help="1: files and variables only; 2: load the platform; 3: compute."
-        ),
-    ] = 2,
-    process: Annotated[str, typer.Option("--pid", help="Look at the libraries that this process has mapped.")] = "self",
-    selftest: Annotated[
-        bool, typer.Option("--selftest", help="Compare the platform with the oracles, case by case.")
-    ] = False,
-    tier: Annotated[str, typer.Option("--tier", help="Size of the self-test: quick or full.")] = "quick",
-    report: Annotated[Path, typer.Option("--report", help="File for the self-test's report.")] = Path(
-        "rocpy-selftest.json"
-    ),
-    as_json: JsonFlag = False,
-) -> None:
-    """Check what commonly goes wrong on ROCm, and say how to mend it.
+def configure(parser: Parser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "-r",
+        "--run-level",
+        dest="level",
+        metavar="1|2|3",
+        type=number_from(int, 1, 3),
+        default=2,
+        help="1: files and variables only; 2: load the platform (default); 3: compute",
+    )
+    parser.add_argument(
+        "--pid", dest="process", default="self", help="look at the libraries that this process has mapped"
+    )
+    parser.add_argument("--selftest", action="store_true", help="compare the platform with the oracles, case by case")
+    parser.add_argument(
+        "--tier",
+        type=choice_of(TIERS),
+        default="quick",
+        metavar="|".join(TIERS),
+        help="size of the self-test (default: quick)",
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        default=DEFAULT_REPORT,
+        help=f"file for the self-test's report, to keep or to send in (default: {DEFAULT_REPORT})",
+    )
+    add_json(parser)
+    set_run(parser, doctor)
 
-    Leaves with 0 if nothing is wrong, 1 if a check or a case of the self-test failed, 2 for wrong usage.
-    """
-    findings = examine(Machine.here(process), level)
-    outcome = _run_selftest(tier, report, quiet=as_json, findings=findings) if selftest else None
-    if as_json:
+
+def doctor(arguments: Arguments) -> int:
+    """Check what commonly goes wrong on ROCm; a failed check or case of the self-test is exit code 1."""
+    _require_process(arguments.process)
+    if arguments.selftest:
+        _require_writable(arguments.report)
+    findings = examine(Machine.here(arguments.process), arguments.level)
+    outcome = None
+    if arguments.selftest:
+        outcome = _run_selftest(arguments.tier, quiet=arguments.as_json, findings=findings)
+        outcome["report"] = str(_write_report(outcome, arguments.report))
+    if arguments.as_json:
         print_json({"findings": findings, "selftest": outcome and outcome["summary"]})
     else:
         _show(findings)
         if outcome is not None:
-            _show_selftest(outcome, report)
+            _show_selftest(outcome)
     wrong = any(row["status"] == "problem" for row in findings)
-    if wrong or (outcome is not None and failures(outcome)):
-        raise typer.Exit(EXIT_PROBLEM)
+    return EXIT_PROBLEM if wrong or (outcome is not None and failures(outcome)) else 0
 
 
 def failures(outcome: dict[str, Any]) -> int:
@@ -54,38 +77,89 @@ def failures(outcome: dict[str, Any]) -> int:
     return sum(row["status"] in {"failed", "error"} for row in outcome["cases"])
 
 
+def _require_process(process: str) -> None:
+    if process == "self":
+        return
+    reason = "not a number"
+    if process.isdecimal():
+        try:
+            (Path("/proc") / process / "maps").read_bytes()
+        except OSError as error:
+            reason = str(error.strerror)
+        else:
+            return
+    raise UsageError(
+        f"rocpy doctor: cannot see process {process} ({reason}); give the number of a running process of yours"
+    )
+
+
+def _require_writable(report: Path) -> None:
+    """Try the report's file before the cases run, which takes minutes."""
+    try:
+        with report.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"rocpy doctor: cannot write {report} ({error.strerror}); name another file by --report"
+        ) from None
+
+
+def _write_report(outcome: dict[str, Any], report: Path) -> Path:
+    """Write the report, elsewhere if its file has become unwritable meanwhile."""
+    text = json.dumps(outcome, indent=1, default=str) + "\n"
+    try:
+        report.write_text(text, encoding="utf-8")
+    except OSError as error:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="rocpy-selftest-", suffix=".json", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+        warn(f"cannot write {report} ({error.strerror}); the report is in {file.name}")
+        return Path(file.name)
+    return report
+
+
 def _show(findings: list[dict[str, str | int]]) -> None:
-    console().print(findings_table("doctor", findings))
+    print_findings("doctor", findings)
     problems = sum(row["status"] == "problem" for row in findings)
-    console().print(f"{len(findings)} findings, {problems} problem{'' if problems == 1 else 's'}")
+    say(f"{len(findings)} findings, {problems} problem{'' if problems == 1 else 's'}")
 
 
-def _run_selftest(tier: str, report: Path, *, quiet: bool, findings: list[dict[str, str | int]]) -> dict[str, Any]:
-    from rich.progress import Progress
-
+def _run_selftest(tier: str, *, quiet: bool, findings: list[dict[str, str | int]]) -> dict[str, Any]:
     from rocpy.cli.info import describe
     from rocpy.testing import run_selftest
 
-    with Progress(console=errors(), transient=True, disable=quiet) as bar:
-        task = bar.add_task("self-test", total=None)
-
-        def advance(done: int, total: int, name: str) -> None:
-            bar.update(task, completed=done, total=total, description=name)
-
+    with progress(shown=not quiet) as advance:
         outcome: dict[str, Any] = run_selftest(tier, advance)
     # The owner of a GPU sends one file: it says on what the cases ran.
-    outcome = {**outcome, "info": describe(), "findings": findings}
-    report.write_text(json.dumps(outcome, indent=1, default=str) + "\n", encoding="utf-8")
-    return outcome
+    return {**outcome, "tier": tier, "call_us": _time_of_a_call(), "info": describe(), "findings": findings}
 
 
-def _show_selftest(outcome: dict[str, Any], report: Path) -> None:
+def _time_of_a_call() -> float:
+    """Return the microseconds of one small product, from call to result: the median of some hundred."""
+    import statistics
+    import time
+
+    import numpy as np
+
+    import rocpy
+
+    a = np.ones((32, 32), dtype=np.float32)
+    samples = []
+    for _ in range(300):
+        begin = time.perf_counter()
+        rocpy.matmul(a, a)
+        samples.append((time.perf_counter() - begin) * 1e6)
+    return statistics.median(samples[100:])
+
+
+def _show_selftest(outcome: dict[str, Any]) -> None:
     bad = [
         (row["status"], row["name"], row.get("message", ""))
         for row in outcome["cases"]
         if row["status"] in {"failed", "error"}
     ]
     if bad:
-        console().print(table("self-test: cases that failed", ("", "case", "message"), bad))
+        print_table("self-test: cases that failed", ("", "case", "message"), bad)
     summary = ", ".join(f"{count} {name}" for name, count in outcome["summary"].items())
-    console().print(f"self-test: {summary}; report in {report}")
+    say(f"self-test: {summary}; report in {outcome['report']}")

@@ -7,53 +7,62 @@ import sys
 from importlib import metadata
 from typing import Any
 
-from rocpy.cli._output import JsonFlag, console, print_json, table
+from rocpy.cli._application import Arguments, set_run
+from rocpy.cli._output import print_json, print_table, say
+from rocpy.cli._parser import Parser, add_json
 
 PACKAGES = ("rocpy", "numpy", "ml_dtypes", "torch", "hip-python", "rocm-bindings-hip", "rocm-bindings-libraries")
 
 
-def info(as_json: JsonFlag = False) -> None:
-    """Show platform, devices, libraries and environment.
+def configure(parser: Parser) -> None:
+    """Add the command's options."""
+    add_json(parser)
+    set_run(parser, info)
 
-    Leaves with 0, or with 3 if no platform can be used.
-    """
+
+def info(arguments: Arguments) -> int:
+    """Show platform, devices, libraries and environment."""
     described = describe()
-    if as_json:
+    if arguments.as_json:
         print_json(described)
-        return
-    out = console()
+    else:
+        _show(described)
+    return 0
+
+
+def _show(described: dict[str, Any]) -> None:
     platform = described["platform"]
     emulated = " (the CPU stands in for a GPU)" if platform["is_emulated"] else ""
-    out.print(f"[bold]platform[/] {platform['name']}{emulated}, from {platform['origin']}", highlight=False)
-    out.print(f"because {platform['reason']}", markup=False)
-    out.print(f"hip-python: {platform['hip_python']}", markup=False)
-    out.print()
+    say(f"platform {platform['name']}{emulated}, from {platform['origin']}")
+    say(f"because {platform['reason']}")
+    say(f"hip-python: {platform['hip_python']}")
+    say()
     devices = [
         (row["index"], row["name"], row["arch"], f"{row['memory_bytes'] / 2**30:.1f} GiB")
         for row in described["devices"]
     ]
-    out.print(table("devices", ("", "name", "arch", "memory"), _folded(devices)))
-    out.print()
+    print_table("devices", ("", "name", "arch", "memory"), _folded(devices))
+    say()
     libraries = [(row["name"], row["version"], row["path"], _count(row["missing"])) for row in described["libraries"]]
-    out.print(table("libraries", ("name", "version", "path", "missing functions"), libraries))
+    print_table("libraries", ("name", "version", "path", "missing functions"), libraries)
     for row in described["libraries"]:
         if row["missing"]:
-            out.print(f"{row['name']} lacks: {', '.join(row['missing'])}", markup=False)
+            say(f"{row['name']} lacks: {', '.join(row['missing'])}")
     absent = [name for name, present in described["extension_functions"].items() if not present]
     known = len(described["extension_functions"])
     without = f"; lacks: {', '.join(absent)}" if absent else ""
-    out.print(f"hipblaslt_ext: {known - len(absent)} of {known} functions found by symbol{without}", markup=False)
+    say(f"hipblaslt_ext: {known - len(absent)} of {known} functions found by symbol{without}")
     if platform["info"]:
-        out.print()
-        out.print(table("the platform about itself", ("", ""), sorted(platform["info"].items())))
-    out.print()
+        say()
+        print_table("the platform about itself", ("", ""), sorted(platform["info"].items()))
+    say()
     variables = [
         (row["name"], row["value"] or "(empty)", "" if row["value"] == row["default"] else "set")
         for row in described["environment"]
     ]
-    out.print(table("environment", ("variable", "value", ""), variables))
-    out.print()
-    out.print(table("packages", ("name", "version"), described["packages"].items()))
+    print_table("environment", ("variable", "value", ""), variables)
+    say()
+    print_table("packages", ("name", "version"), described["packages"].items())
 
 
 def describe() -> dict[str, Any]:

@@ -4,36 +4,59 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from rocpy.cli._application import Arguments, set_help, set_run
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
 from rocpy.cli._output import (
     EXIT_NO_PLATFORM,
     EXIT_PROBLEM,
-    JsonFlag,
-    console,
-    error_message,
-    findings_table,
+    print_error,
+    print_findings,
     print_json,
-    table,
+    print_table,
+    say,
 )
+from rocpy.cli._parser import Parser, add_commands, add_json, number_from
 from rocpy.errors import RcclError, RocpyError
 
-AddressOption = Annotated[
-    str | None, typer.Option("--address", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR.")
-]
-TimeoutOption = Annotated[float, typer.Option("--timeout-s", help="How long to wait for an answer.")]
+COMMANDS = {
+    "status": "Show every communicator of this machine's jobs, and each rank's calls.",
+    "trace": "Watch the ranks' calls for a while, and say which of them stand still.",
+    "check": "Check what commonly makes collectives hang or crawl, each with its fix.",
+}
 
 
-def application() -> typer.Typer:
-    """Return the commands under `rocpy rccl`."""
-    app = typer.Typer(no_args_is_help=True, help="Communicators: what they do, who is behind, what is wrong.")
-    for command in (status, trace, check):
-        app.command(command.__name__)(command)
-    return app
+class _NoAnswerError(Exception):
+    """The RAS server or the platform did not answer; the exit code says which."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
+def configure(parser: Parser) -> None:
+    """Add the commands below `rocpy rccl`."""
+    below = add_commands(parser, COMMANDS.items(), dest="rccl_command")
+    for name in ("status", "trace"):
+        below[name].add_argument("--address", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR")
+        below[name].add_argument(
+            "--timeout-s", type=number_from(float, 0), default=10.0, help="how long to wait for an answer (default: 10)"
+        )
+    below["trace"].add_argument(
+        "--seconds", type=number_from(float, 0), default=2.0, help="how long to watch (default: 2)"
+    )
+    below["trace"].add_argument(
+        "--interval-s", type=number_from(float, 0.01), default=0.5, help="how long between two looks (default: 0.5)"
+    )
+    below["check"].add_argument(
+        "-r", "--run-level", dest="level", type=number_from(int, 1, 3), default=2, help="as for `rocpy doctor`"
+    )
+    for name, function in (("status", status), ("trace", trace), ("check", check)):
+        add_json(below[name])
+        set_run(below[name], function)
+    set_help(parser)
 
 
 def _document(address: str | None, timeout_s: float) -> dict[str, Any]:
@@ -42,34 +65,36 @@ def _document(address: str | None, timeout_s: float) -> dict[str, Any]:
     try:
         return machine_status(address=address, timeout_s=timeout_s)
     except RcclError as error:
-        error_message(error)
-        raise typer.Exit(EXIT_PROBLEM) from None
+        print_error(error)
+        raise _NoAnswerError(EXIT_PROBLEM) from None
     except RocpyError as error:
-        error_message(error, "`rocpy doctor` says what is wrong with the platform")
-        raise typer.Exit(EXIT_NO_PLATFORM) from None
+        print_error(error, "`rocpy doctor` says what is wrong with the platform")
+        raise _NoAnswerError(EXIT_NO_PLATFORM) from None
 
 
-def status(address: AddressOption = None, timeout_s: TimeoutOption = 10.0, as_json: JsonFlag = False) -> None:
+def status(arguments: Arguments) -> int:
     """Show every communicator of this machine's jobs, and each rank's calls.
 
-    Leaves with 0 if all is well, 1 if a rank is missing, behind, stopped or failed, or there is no RAS server, 3 if no
+    Returns 0 if all is well, 1 if a rank is missing, behind, stopped or failed, or there is no RAS server, 3 if no
     platform can be used.
     """
     from rocpy.rccl import diagnose
 
-    document = _document(address, timeout_s)
+    try:
+        document = _document(arguments.address, arguments.timeout_s)
+    except _NoAnswerError as error:
+        return error.code
     problems = diagnose(document)
-    if as_json:
+    if arguments.as_json:
         print_json({**document, "problems": problems})
     else:
         _show(document, problems)
-    if problems:
-        raise typer.Exit(EXIT_PROBLEM)
+    return EXIT_PROBLEM if problems else 0
 
 
 def _show(document: dict[str, Any], problems: list[str]) -> None:
     if not document["communicators"]:
-        console().print("no communicator is alive")
+        say("no communicator is alive")
     for one in document["communicators"]:
         rows = []
         for row in one["ranks"]:
@@ -79,9 +104,9 @@ def _show(document: dict[str, Any], problems: list[str]) -> None:
             (row["rank"], f"{row['host']}:{row['pid']}", row["cuda_dev"], "missing", "") for row in one["missing_ranks"]
         ]
         title = f"communicator {one['hash']} {one.get('name', '')}, {one['size']} ranks"
-        console().print(table(title, ("rank", "process", "device", "last", "calls"), sorted(rows)))
+        print_table(title, ("rank", "process", "device", "last", "calls"), sorted(rows))
     for problem in problems:
-        console().print(f"! {problem}", markup=False)
+        say(f"! {problem}")
 
 
 def _deed(row: dict[str, Any]) -> str:
@@ -91,34 +116,40 @@ def _deed(row: dict[str, Any]) -> str:
     return f"{'in' if last['busy'] else 'did'} {last['op']} number {last['seq']}, {last['count']} of {last['dtype']}"
 
 
-def trace(
-    seconds: Annotated[float, typer.Option("--seconds", help="How long to watch.")] = 2.0,
-    interval_s: Annotated[float, typer.Option("--interval-s", help="How long between two looks.")] = 0.5,
-    address: AddressOption = None,
-    timeout_s: TimeoutOption = 10.0,
-    as_json: JsonFlag = False,
-) -> None:
+def trace(arguments: Arguments) -> int:
     """Watch the ranks' calls for a while, and say which of them stand still.
 
-    Leaves with 0 if all advance or nothing waits, 1 if a rank stands still in a call, or as `rocpy rccl status` does.
+    Returns 0 if all advance or nothing waits, 1 if a rank stands still in a call, or as `rocpy rccl status` does.
     """
+    try:
+        looks, document = _watch(arguments)
+    except _NoAnswerError as error:
+        return error.code
+    return _report(arguments, looks, document)
+
+
+def _watch(arguments: Arguments) -> tuple[list[dict[tuple[str, int], dict[str, Any]]], dict[str, Any]]:
+    looks = [_look(_document(arguments.address, arguments.timeout_s))]
+    until = time.monotonic() + arguments.seconds
+    while time.monotonic() < until:
+        time.sleep(arguments.interval_s)
+        looks.append(_look(_document(arguments.address, arguments.timeout_s)))
+    return looks, _document(arguments.address, arguments.timeout_s)
+
+
+def _report(arguments: Arguments, looks: list[dict[tuple[str, int], dict[str, Any]]], document: dict[str, Any]) -> int:
     from rocpy.rccl import diagnose
 
-    looks = [_look(_document(address, timeout_s))]
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        time.sleep(max(0.01, interval_s))
-        looks.append(_look(_document(address, timeout_s)))
     rows = []
     for key, last in looks[-1].items():
         first = looks[0].get(key)
         advanced = None if first is None else last["total"] - first["total"]
         stands = advanced == 0 and bool(last["busy"])
         rows.append({"communicator": key[0], "rank": key[1], **last, "advanced": advanced, "stands_still": stands})
-    problems = diagnose(_document(address, timeout_s))
+    problems = diagnose(document)
     stuck = any(row["stands_still"] for row in rows)
-    if as_json:
-        print_json({"seconds": seconds, "looks": len(looks), "ranks": rows, "problems": problems})
+    if arguments.as_json:
+        print_json({"seconds": arguments.seconds, "looks": len(looks), "ranks": rows, "problems": problems})
     else:
         shown = [
             (
@@ -131,13 +162,11 @@ def trace(
             )
             for row in rows
         ]
-        console().print(
-            table(f"{seconds:g} s, {len(looks)} looks", ("communicator", "rank", "calls", "more", "last", ""), shown)
-        )
+        title = f"{arguments.seconds:g} s, {len(looks)} looks"
+        print_table(title, ("communicator", "rank", "calls", "more", "last", ""), shown)
         for problem in problems:
-            console().print(f"! {problem}", markup=False)
-    if stuck or problems:
-        raise typer.Exit(EXIT_PROBLEM)
+            say(f"! {problem}")
+    return EXIT_PROBLEM if stuck or problems else 0
 
 
 def _look(document: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -152,20 +181,13 @@ def _look(document: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
     }
 
 
-def check(
-    level: Annotated[int, typer.Option("--run-level", "-r", min=1, max=3, help="As for `rocpy doctor`.")] = 2,
-    as_json: JsonFlag = False,
-) -> None:
-    """Check what commonly makes collectives hang or crawl, and say how to mend it.
-
-    Leaves with 0 if nothing is wrong, 1 if a check found a problem, 2 for wrong usage.
-    """
+def check(arguments: Arguments) -> int:
+    """Check what commonly makes collectives hang or crawl; a problem found is exit code 1."""
     from rocpy.cli import _checks_rccl
 
-    findings = examine(Machine.here(), level, _checks_rccl.CHECKS)
-    if as_json:
+    findings = examine(Machine.here(), arguments.level, _checks_rccl.CHECKS)
+    if arguments.as_json:
         print_json({"findings": findings})
     else:
-        console().print(findings_table("rccl check", findings))
-    if any(row["status"] == "problem" for row in findings):
-        raise typer.Exit(EXIT_PROBLEM)
+        print_findings("rccl check", findings)
+    return EXIT_PROBLEM if any(row["status"] == "problem" for row in findings) else 0

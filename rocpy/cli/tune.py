@@ -8,67 +8,97 @@ import json
 import runpy
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rocpy.cli._output import EXIT_PROBLEM, EXIT_USAGE, JsonFlag, console, errors, print_json, table
+from rocpy.cli._application import Arguments, set_help, set_run
+from rocpy.cli._output import (
+    EXIT_PROBLEM,
+    UsageError,
+    print_json,
+    print_table,
+    progress,
+    say,
+    warn,
+)
+from rocpy.cli._parser import Parser, add_commands, add_json, choice_of, number_from
 from rocpy.errors import RocpyError
 
 if TYPE_CHECKING:
     from rocpy.tuning import Database, Record, Shapes, TuningReport
 
-
-class Format(StrEnum):
-    """What records are written as."""
-
-    json = "json"
-    tunableop = "tunableop"
-    hipblaslt = "hipblaslt"
-
-
-DatabaseOption = Annotated[
-    Path | None, typer.Option("--database", help="File of records; by default that of ROCPY_TUNING_DB.")
-]
-AllFlag = Annotated[bool, typer.Option("--all", help="Records of every environment, not of this one alone.")]
+FORMATS = ("json", "tunableop", "hipblaslt")
+COMMANDS = {
+    "run": "Measure problems and store the choices; a program is run first, to see which problems it meets.",
+    "list": "List the records of this environment.",
+    "show": "Show one record with its whole key.",
+    "export": "Write the records of this environment to a file.",
+    "import": "Take records from files; of two for one problem the newer one stays.",
+    "clear": "Delete the records of this environment.",
+}
 
 
-def application() -> typer.Typer:
-    """Return the commands under `rocpy tune`."""
-    app = typer.Typer(no_args_is_help=True, help="Measure which algorithms are the fastest, and keep the answers.")
-    for command in (run, show, export, clear):
-        app.command(command.__name__)(command)
-    app.command("list")(list_records)
-    app.command("import")(import_records)
-    return app
+def configure(parser: Parser) -> None:
+    """Add the commands below `rocpy tune`."""
+    below = add_commands(parser, COMMANDS.items(), dest="tune_command")
+    _configure_run(below["run"])
+    below["show"].add_argument(
+        "number", type=number_from(int, 0), help="number of the record, as `rocpy tune list` gives it"
+    )
+    below["export"].add_argument("path", metavar="FILE", help="file to write; - for standard output")
+    below["export"].add_argument(
+        "--format",
+        dest="form",
+        type=choice_of(FORMATS),
+        default="json",
+        metavar="|".join(FORMATS),
+        help="rocpy's JSON, TunableOp's CSV or hipBLASLt's file (default: json)",
+    )
+    below["import"].add_argument(
+        "paths", metavar="FILE", type=Path, nargs="+", help="JSON files of records, or other databases"
+    )
+    below["clear"].add_argument("--yes", action="store_true", help="do not ask")
+    for name in ("list", "show", "export", "clear"):
+        below[name].add_argument(
+            "--all",
+            dest="all_environments",
+            action="store_true",
+            help="records of every environment, not of this one alone",
+        )
+    functions = {"run": run, "list": list_records, "show": show, "export": export, "import": import_records}
+    for name, function in (functions | {"clear": clear}).items():
+        below[name].add_argument(
+            "--database", type=Path, metavar="FILE", help="file of records; by default that of ROCPY_TUNING_DB"
+        )
+        add_json(below[name])
+        set_run(below[name], function, takes_program=name == "run")
+    set_help(parser)
 
 
-def run(
-    source: Annotated[
-        Path, typer.Argument(help="Problems (.json, as rocpy.tuning.record() saves them) or a program (.py).")
-    ],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Words for the program.")] = None,
-    budget_ms: Annotated[float, typer.Option("--budget-ms", help="What each problem may take.")] = 1000.0,
-    again: Annotated[bool, typer.Option("--again", help="Measure also what has a record that can be used.")] = False,
-    shapes: Annotated[
-        Path | None, typer.Option("--save-shapes", help="Write the problems that the program met to this file.")
-    ] = None,
-    database: DatabaseOption = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Measure problems and store the choices; a program is run first, to see which problems it meets.
+def _configure_run(parser: Parser) -> None:
+    parser.add_argument(
+        "source", type=Path, help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)"
+    )
+    parser.add_argument("words", nargs="*", help="words for the program; its options stand after --")
+    parser.add_argument(
+        "--budget-ms", type=number_from(float, 0.001), default=1000.0, help="what each problem may take (default: 1000)"
+    )
+    parser.add_argument("--again", action="store_true", help="measure also what has a record that can be used")
+    parser.add_argument(
+        "--save-shapes", type=Path, metavar="FILE", help="write the problems that the program met to this file"
+    )
 
-    Leaves with 0, 1 if a problem could not be measured or the program failed, 2 for wrong usage, 3 if no platform can
-    be used.
-    """
-    problems = _problems(source, arguments or [], as_json)
-    if shapes is not None:
-        problems.save(shapes)
-    _use(database)
-    reports, failures = _tune_all(problems, budget_ms, again)
-    if as_json:
+
+def run(arguments: Arguments) -> int:
+    """Measure problems and store the choices; a problem that could not be measured is exit code 1."""
+    problems = _problems(arguments.source, [*arguments.words, *arguments.program_arguments], arguments.as_json)
+    if problems is None:
+        return EXIT_PROBLEM
+    if arguments.save_shapes is not None:
+        problems.save(arguments.save_shapes)
+    _use(arguments.database)
+    reports, failures = _tune_all(problems, arguments.budget_ms, arguments.again)
+    if arguments.as_json:
         print_json({"reports": [report.to_dict() for report in reports], "failures": failures})
     else:
         rows = [
@@ -81,26 +111,25 @@ def run(
             )
             for report in reports
         ]
-        console().print(table("tuned", ("problem", "algorithm", "ms", "gain", ""), rows))
+        print_table("tuned", ("problem", "algorithm", "ms", "gain", ""), rows)
         for failure in failures:
-            errors().print(f"{failure['problem']}: {failure['error']}", markup=False)
-    if failures:
-        raise typer.Exit(EXIT_PROBLEM)
+            warn(f"{failure['problem']}: {failure['error']}")
+    return EXIT_PROBLEM if failures else 0
 
 
 def _milliseconds(report: TuningReport) -> str:
     return "" if report.best.elapsed_ms is None else f"{report.best.elapsed_ms:.4g}"
 
 
-def _problems(source: Path, arguments: list[str], as_json: bool) -> Shapes:
+def _problems(source: Path, arguments: list[str], as_json: bool) -> Shapes | None:
     from rocpy.tuning import Shapes, record
 
     if not source.is_file():
-        _wrong(f"there is no file {source}")
+        raise UsageError(f"rocpy tune run: there is no file {source}")
     if source.suffix == ".json":
         return Shapes.load(source)
     if source.suffix != ".py":
-        _wrong(f"{source}: a file of problems ends in .json, a program in .py")
+        raise UsageError(f"rocpy tune run: {source}: a file of problems ends in .json, a program in .py")
     before, sys.argv = sys.argv, [str(source), *arguments]
     stdout = sys.stdout
     try:
@@ -110,144 +139,144 @@ def _problems(source: Path, arguments: list[str], as_json: bool) -> Shapes:
             runpy.run_path(str(source), run_name="__main__")
     except SystemExit as error:
         if error.code not in (None, 0):
-            errors().print(f"{source} left with {error.code}", markup=False)
-            raise typer.Exit(EXIT_PROBLEM) from None
+            warn(f"{source} exited with {error.code}")
+            return None
     finally:
         sys.argv, sys.stdout = before, stdout
     return problems
 
 
 def _tune_all(problems: Shapes, budget_ms: float, again: bool) -> tuple[list[TuningReport], list[dict[str, str]]]:
-    from rich.progress import Progress
-
     from rocpy.tuning._live import tune
     from rocpy.tuning._operands import product_of
 
     reports, failures = [], []
-    with Progress(console=errors(), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("tuning", total=len(problems))
-        for problem in problems:
-            progress.update(task, description=str(problem))
+    with progress(shown=True) as advance:
+        for done, problem in enumerate(problems):
+            advance(done, len(problems), str(problem))
             try:
                 with product_of(problem) as product:
                     reports.append(tune(product, budget_ms=budget_ms, force=again))
             except RocpyError as error:
                 failures.append({"problem": str(problem), "error": f"{type(error).__name__}: {error}"})
-            progress.advance(task)
     return reports, failures
 
 
-def list_records(all_environments: AllFlag = False, database: DatabaseOption = None, as_json: JsonFlag = False) -> None:
+def list_records(arguments: Arguments) -> int:
     """List the records of this environment."""
-    records = _records(_use(database), all_environments)
-    if as_json:
+    records = _records(_use(arguments.database), arguments.all_environments)
+    if arguments.as_json:
         print_json([asdict(record) for record in records])
-        return
+        return 0
     rows = [
         (
-            place,
+            number,
             _problem_text(record),
             record.kernel or f"#{record.solution}",
             f"{record.measured_us:.1f}",
             f"{record.gain:.2f}",
             dt.datetime.fromtimestamp(record.date, dt.UTC).strftime("%Y-%m-%d"),
         )
-        for place, record in enumerate(records)
+        for number, record in enumerate(records)
     ]
-    console().print(table("records", ("", "problem", "kernel", "us", "gain", "date"), rows))
+    print_table("records", ("", "problem", "kernel", "us", "gain", "date"), rows)
+    return 0
 
 
-def show(
-    number: Annotated[int, typer.Argument(help="Number of the record, as `rocpy tune list` gives it.")],
-    all_environments: AllFlag = False,
-    database: DatabaseOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+def show(arguments: Arguments) -> int:
     """Show one record with its whole key."""
-    records = _records(_use(database), all_environments)
-    if not 0 <= number < len(records):
-        _wrong(f"there is no record {number}; there are {len(records)}, numbered from 0")
+    records, number = _records(_use(arguments.database), arguments.all_environments), arguments.number
+    if number >= len(records):
+        raise UsageError(f"rocpy tune show: there is no record {number}; there are {len(records)}, numbered from 0")
     facts = asdict(records[number])
     for name in ("scope", "key", "problem"):
-        facts[name] = json.loads(facts[name])
-    if as_json:
+        facts[name] = _object_of(facts[name])
+    if arguments.as_json:
         print_json(facts)
-        return
+        return 0
     parts = {name: facts.pop(name) for name in ("scope", "key", "problem")}
-    console().print(table(_problem_text(records[number]), ("", ""), facts.items()))
+    print_table(_problem_text(records[number]), ("", ""), facts.items())
     for title, part in (("environment", parts["scope"]), ("key", parts["key"])):
-        console().print()
-        console().print(table(title, ("", ""), part.items()))
+        say()
+        print_table(title, ("", ""), part.items())
+    return 0
 
 
-def export(
-    path: Annotated[Path, typer.Argument(help="File to write; - for standard output.")],
-    form: Annotated[Format, typer.Option("--format", help="rocpy's JSON, TunableOp's CSV or hipBLASLt's file.")] = (
-        Format.json
-    ),
-    all_environments: AllFlag = False,
-    database: DatabaseOption = None,
-) -> None:
-    """Write the records of this environment to a file. Leaves with 1 if none of them can be said in that format."""
+def _object_of(text: str) -> dict[str, Any]:
+    """Return the JSON object that a record holds, or the text itself of one that holds none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"text": text}
+
+
+def export(arguments: Arguments) -> int:
+    """Write the records of this environment to a file; exit code 1 if none of them can be said in that format."""
     from rocpy.tuning import export_hipblaslt, export_json, export_tunableop
 
-    records = _records(_use(database), all_environments)
+    if arguments.path == "-" and arguments.as_json:
+        raise UsageError("rocpy tune export: --json describes what was written; write to a file, not to -")
+    records = _records(_use(arguments.database), arguments.all_environments)
     text, left_out = export_json(records), 0
-    if form is not Format.json:
-        text, left_out = (export_tunableop if form is Format.tunableop else export_hipblaslt)(records)
+    if arguments.form != "json":
+        text, left_out = (export_tunableop if arguments.form == "tunableop" else export_hipblaslt)(records)
     if left_out:
-        errors().print(f"{left_out} of {len(records)} records cannot be said in this format and are left out")
+        warn(f"{left_out} of {len(records)} records cannot be said in this format and are left out")
     if records and left_out == len(records):
-        raise typer.Exit(EXIT_PROBLEM)
-    if str(path) == "-":
-        typer.echo(text, nl=False)
+        return EXIT_PROBLEM
+    if arguments.path == "-":
+        sys.stdout.write(text)
     else:
-        path.write_text(text, encoding="utf-8")
+        Path(arguments.path).write_text(text, encoding="utf-8")
+    if arguments.as_json:
+        print_json({"file": arguments.path, "records": len(records) - left_out, "left_out": left_out})
+    return 0
 
 
-def import_records(
-    paths: Annotated[list[Path], typer.Argument(help="JSON files of records, or other databases.")],
-    database: DatabaseOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+def import_records(arguments: Arguments) -> int:
     """Take records from files; of two for one problem the newer one stays."""
     from rocpy.tuning import Database, import_json
 
-    base = _use(database)
+    base = _use(arguments.database)
     taken = {}
-    for path in paths:
+    for path in arguments.paths:
         if not path.is_file():
-            _wrong(f"there is no file {path}")
+            raise UsageError(f"rocpy tune import: there is no file {path}")
         if path.suffix == ".json":
             other = Database([])
             other.store(*import_json(path.read_text(encoding="utf-8")))
         else:
             other = Database([path])
         taken[str(path)] = base.merge(other)
-    if as_json:
+    if arguments.as_json:
         print_json(taken)
     else:
-        console().print(table("taken", ("file", "records"), taken.items()))
+        print_table("taken", ("file", "records"), taken.items())
+    return 0
 
 
-def clear(
-    all_environments: AllFlag = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    database: DatabaseOption = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Delete the records of this environment. Leaves with 1 if the answer is no."""
-    base = _use(database)
-    count = len(_records(base, all_environments))
-    if count and not yes and not typer.confirm(f"Delete {count} records from {base.path}?", err=True):
-        raise typer.Exit(EXIT_PROBLEM)
+def clear(arguments: Arguments) -> int:
+    """Delete the records of this environment; exit code 1 if the answer is no."""
+    base = _use(arguments.database)
+    count = len(_records(base, arguments.all_environments))
+    if count and not arguments.yes and not _confirm(f"Delete {count} records from {base.path}?"):
+        return EXIT_PROBLEM
     from rocpy.tuning import scope
 
-    gone = base.clear(None if all_environments else scope())
-    if as_json:
+    gone = base.clear(None if arguments.all_environments else scope())
+    if arguments.as_json:
         print_json({"deleted": gone})
     else:
-        console().print(f"deleted {gone}")
+        say(f"deleted {gone}")
+    return 0
+
+
+def _confirm(question: str) -> bool:
+    """Ask on standard error; no answer at all is no."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _use(path: Path | None) -> Database:
@@ -272,8 +301,3 @@ def _problem_text(record: Record) -> str:
         return str(Problem.from_json(record.problem))
     except (RocpyError, ValueError, KeyError, TypeError):
         return record.problem
-
-
-def _wrong(message: str) -> None:
-    errors().print(message, markup=False)
-    raise typer.Exit(EXIT_USAGE)

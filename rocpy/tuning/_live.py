@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import statistics
 import sys
@@ -271,8 +272,8 @@ def _flush_bytes(device: int) -> int:
 
 @contextlib.contextmanager
 def _progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
-    """Give a function that moves a bar on a terminal, which appears when the tuning has taken a second."""
-    if not sys.stderr.isatty():
+    """Give a function that moves a bar on a terminal, which appears after a second, where rich is installed."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield None
         return
     started = time.perf_counter()

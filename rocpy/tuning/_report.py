@@ -142,7 +142,7 @@ class TuningReport:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise UnsupportedError("plot() needs matplotlib: pip install 'rocpy[bench]'") from None
+            raise UnsupportedError("plot() needs matplotlib: pip install 'rocpy[plot]'") from None
         shown = [trial for trial in self.trials if trial.algorithm.elapsed_ms is not None]
         figure = Figure(figsize=(8, 1.2 + 0.3 * len(shown)), layout="constrained")
         axes = figure.subplots()

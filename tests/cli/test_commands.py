@@ -38,7 +38,7 @@ def test_no_command_shows_help():
 
 
 def test_unknown_command_is_wrong_usage():
-    assert "No such command" in rocpy("nonsense", expect=2).stderr
+    assert "no command" in rocpy("nonsense", expect=2).stderr
 
 
 def test_info_for_people():

@@ -82,7 +82,7 @@ def test_run_a_program(tune, tmp_path):
 
 def test_a_program_that_fails_is_a_problem(tune, tmp_path):
     (tmp_path / "program.py").write_text("raise SystemExit(4)\n", encoding="utf-8")
-    assert "left with 4" in tune("run", "program.py", expect=1).stderr
+    assert "exited with 4" in tune("run", "program.py", expect=1).stderr
 
 
 @pytest.mark.parametrize(

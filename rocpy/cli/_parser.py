@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""The parser of the command line: every command's words and options, types with messages for people, suggestions."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+from rocpy.cli._output import UsageError
+
+EXIT_CODES = "Exit codes: 0 all is well, 1 a problem was found, 2 wrong usage, 3 no platform could be used."
+
+# What a command's function gets and returns: its parsed words, and the exit code.
+Run = Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises :class:`UsageError`, suggests what was meant, and takes no abbreviations."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(allow_abbrev=False, **options)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message as a UsageError."""
+        raise UsageError(f"{self.prog}: {message}; see {self.prog} --help")
+
+    def refuse_unknown(self, words: Sequence[str]) -> None:
+        """Raise a UsageError for words that nothing takes."""
+        if not words:
+            return
+        options = [text for action in self._actions for text in action.option_strings]
+        named = [word.split("=")[0] for word in words if word.startswith("-")]
+        if named:
+            self.error(f"there is no option {named[0]}{suggestion(named[0], options)}")
+        self.error(f"unexpected {' '.join(words)}")
+
+    def actions(self) -> Iterable[argparse.Action]:
+        """Return what the parser takes, for completion."""
+        return tuple(self._actions)
+
+
+def suggestion(word: str, choices: Iterable[str]) -> str:
+    """Return ``"; did you mean ...?"`` for the nearest choice, or nothing."""
+    near = difflib.get_close_matches(word, list(choices), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def add_commands(parser: Parser, commands: Iterable[tuple[str, str]], *, dest: str) -> dict[str, Parser]:
+    """Give a parser commands below it.
+
+    Parameters
+    ----------
+    parser
+        The parser above.
+    commands
+        Name and one line of help of each.
+    dest
+        Attribute of the parsed words that names the chosen command.
+
+    Returns
+    -------
+    dict
+        The parser of each command, which has no options yet.
+    """
+    below = parser.add_subparsers(dest=dest, metavar="COMMAND", title="commands")
+    return {name: below.add_parser(name, help=text, description=text) for name, text in commands}
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print one JSON document instead of tables")
+
+
+def choice_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """Return a type that takes one of the choices."""
+
+    def choose(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{suggestion(text, choices)}")
+        return text
+
+    choose.choices = tuple(choices)  # type: ignore[attr-defined]  # completion reads them
+    return choose
+
+
+def number_from(kind: type[int | float], least: float, most: float | None = None) -> Callable[[str], float]:
+    """Return a type that takes a number within bounds, both of which it may be."""
+
+    def parse(text: str) -> float:
+        bounds = f"of at least {least:g}" if most is None else f"from {least:g} to {most:g}"
+        what = "a whole number" if kind is int else "a number"
+        try:
+            number = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} {bounds}") from None
+        if not (least <= number and (most is None or number <= most)) or number == float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not {what} {bounds}")
+        return number
+
+    return parse

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""`rocpy report`: many reports of self-tests as one page, a row a machine."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rocpy.cli._application import Arguments, set_run
+from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, say
+from rocpy.cli._parser import Parser, add_json
+
+COLUMNS = (
+    "card",
+    "ROCm",
+    "hipBLASLt",
+    "rocpy",
+    "tier",
+    "cases",
+    "right",
+    "unsupported",
+    "wrong",
+    "one call, us",
+    "file",
+)
+BAD = ("failed", "error")
+
+
+def configure(parser: Parser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "files", metavar="FILE", type=Path, nargs="+", help="reports that `rocpy doctor --selftest` wrote"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="PAGE", help="write the page to this file, .md or .html, not to standard output"
+    )
+    add_json(parser)
+    set_run(parser, report)
+
+
+def report(arguments: Arguments) -> int:
+    """Render reports; one with a wrong case is exit code 1."""
+    if arguments.output is not None and arguments.output.suffix not in {".md", ".html"}:
+        raise UsageError(f"rocpy report: --output {arguments.output}: the file's name must end in .md or .html")
+    documents = [_load(path) for path in arguments.files]
+    rows = [_row(path, document) for path, document in zip(arguments.files, documents, strict=True)]
+    wrong = [_wrong_cases(document) for document in documents]
+    if arguments.as_json:
+        print_json([{**row, "wrong_cases": cases} for row, cases in zip(rows, wrong, strict=True)])
+    elif arguments.output is None:
+        say(_markdown(rows, wrong).rstrip())
+    else:
+        page = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
+        arguments.output.write_text(page, encoding="utf-8")
+    return EXIT_PROBLEM if any(wrong) else 0
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Return the report; what it lacks is filled in by :func:`_row`."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"rocpy report: cannot read {path} ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"rocpy report: {path} is not JSON") from None
+    cases = document.get("cases") if isinstance(document, dict) else None
+    if not isinstance(cases, list) or not all(isinstance(row, dict) and "status" in row for row in cases):
+        raise UsageError(f"rocpy report: {path} is no report of `rocpy doctor --selftest`: it has no list of cases")
+    return document
+
+
+def _row(path: Path, document: dict[str, Any]) -> dict[str, Any]:
+    info = _object(document.get("info"))
+    devices = info.get("devices")
+    device = _object(devices[0]) if isinstance(devices, list) and devices else {}
+    libraries = {one.get("name"): one.get("version") for one in info.get("libraries") or () if isinstance(one, dict)}
+    statuses = [row["status"] for row in document["cases"]]
+    ran = [status for status in statuses if status != "unsupported"]
+    bad = sum(status in BAD for status in ran)
+    emulated = " (the CPU stands in)" if _object(info.get("platform")).get("is_emulated") else ""
+    call = document.get("call_us")
+    return {
+        "card": f"{device.get('name', 'unknown')}, {device.get('arch', 'unknown')}{emulated}",
+        "ROCm": libraries.get("hip"),
+        "hipBLASLt": libraries.get("hipblaslt"),
+        "rocpy": _object(info.get("packages")).get("rocpy"),
+        "tier": document.get("tier"),
+        "cases": len(statuses),
+        "right": f"{(len(ran) - bad) / len(ran):.1%}" if ran else None,
+        "unsupported": statuses.count("unsupported"),
+        "wrong": bad,
+        "one call, us": f"{call:.2f}" if isinstance(call, int | float) else None,
+        "file": path.name,
+    }
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _wrong_cases(document: dict[str, Any]) -> list[dict[str, str]]:
+    return [
+        {"case": str(row.get("name", "")), "message": str(row.get("message", ""))}
+        for row in document["cases"]
+        if row["status"] in BAD
+    ]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return ["" if row[name] is None else str(row[name]) for name in COLUMNS]
+
+
+def _markdown(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str, str]]]) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |\n"
+
+    text = "# Self-tests of rocpy\n\n" + line(COLUMNS) + line(["---"] * len(COLUMNS))
+    text += "".join(line(_cells(row)) for row in rows)
+    for row, cases in zip(rows, wrong, strict=True):
+        if cases:
+            text += f"\n## Wrong cases in {row['file']}\n\n" + line(("case", "message")) + line(("---", "---"))
+            text += "".join(line((case["case"], case["message"])) for case in cases)
+    return text
+
+
+def _page(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str, str]]]) -> str:
+    def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+        head = "".join(f"<th>{html.escape(name)}" for name in columns)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in line) + "\n" for line in lines)
+        return f"<table>\n<tr>{head}\n{body}</table>\n"
+
+    text = (
+        "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\n"
+        "<title>Self-tests of rocpy</title>\n<style>:root{color-scheme:light dark}"
+        "body{font-family:sans-serif;margin:2em}"
+        "table{border-collapse:collapse;display:block;overflow-x:auto}"
+        "td,th{padding:.3em .8em;text-align:left;border-bottom:1px solid #8884}</style>\n<h1>Self-tests of rocpy</h1>\n"
+    )
+    text += table(COLUMNS, [_cells(row) for row in rows])
+    for row, cases in zip(rows, wrong, strict=True):
+        if cases:
+            text += f"<h2>Wrong cases in {html.escape(row['file'])}</h2>\n"
+            text += table(("case", "message"), [(case["case"], case["message"]) for case in cases])
+    return text

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: MIT
+"""What the command line says to wrong words, in narrow terminals, without rich, and to shells that complete words."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from rocpy.cli import _application, _output, completion, doctor, main
+from rocpy.cli._output import UsageError
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Run the command line in this process and return exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run_words(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        seen = capsys.readouterr()
+        return ended.value.code, seen.out, seen.err
+
+    return run_words
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("doctr", ["no command 'doctr'", "did you mean doctor?", "rocpy --help"]),
+        ("--versoin", ["no option --versoin", "did you mean --version?"]),
+        ("info extra", ["rocpy info", "unexpected extra"]),
+        ("info --jsno", ["no option --jsno", "did you mean --json?", "rocpy info --help"]),
+        ("info -- extra", ["unexpected -- extra"]),
+        ("doctor --tier huge", ["--tier", "'huge'", "quick, full"]),
+        ("doctor --tier ful", ["did you mean full?"]),
+        ("doctor -r 4", ["4", "from 1 to 3"]),
+        ("doctor -r two", ["'two'", "whole number"]),
+        ("doctor --pid 999999999", ["cannot see process 999999999", "running process"]),
+        ("doctor --pid nobody", ["cannot see process nobody", "not a number"]),
+        ("doctor --pid ../../etc", ["not a number"]),
+        ("doctor --selftest --report no/such/folder/report.json", ["cannot write", "--report"]),
+        ("bench matmull", ["'matmull'", "did you mean matmul?"]),
+        ("bench matmul --threads 0", ["--threads", "at least 1"]),
+        ("bench matmul --plot drawing.jpg", ["drawing.jpg", ".png or .html"]),
+        ("tune dance", ["'dance'", "rocpy tune --help"]),
+        ("tune run missing.json", ["no file missing.json"]),
+        ("tune run", ["source"]),
+        ("tune export --format csv out", ["'csv'", "tunableop"]),
+        ("tune export - --json", ["--json", "write to a file"]),
+        ("tune show -1", ["-1"]),
+        ("rccl trace --seconds -1", ["--seconds", "at least 0"]),
+        ("rccl trace --seconds nan", ["--seconds", "at least 0"]),
+        ("rccl trace --interval-s 0", ["--interval-s", "at least 0.01"]),
+        ("rccl check -r 0", ["from 1 to 3"]),
+        ("report", ["FILE"]),
+        ("report missing.json", ["cannot read missing.json"]),
+        ("completion tcsh", ["'tcsh'", "bash, zsh, fish"]),
+        ("completion", ["name the shell"]),
+    ],
+)
+def test_wrong_words_are_usage(run, words, parts):
+    code, out, err = run(*words.split())
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    for part in parts:
+        assert part in err
+
+
+@pytest.mark.parametrize("words", [[], ["tune"], ["rccl"]])
+def test_no_command_shows_the_help(run, words):
+    code, out, _ = run(*words)
+    assert code == 2
+    assert "usage: rocpy" in out
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("command", [[], ["info"], ["doctor"], ["bench"], ["tune", "run"], ["rccl", "trace"]])
+def test_help_fits_a_narrow_terminal(run, monkeypatch, command, option):
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = run(*command, option)
+    assert code == 0
+    # A word that is longer than what a column leaves is not cut.
+    assert all(len(line) <= 40 or len(line.split()) <= 2 for line in out.splitlines())
+
+
+def test_every_command_has_a_module_and_help(run):
+    for name in _application.COMMANDS:
+        code, out, _ = run(name, "--help")
+        assert code == 0
+        assert f"usage: rocpy {name}" in out
+
+
+@pytest.mark.parametrize("library", ["rich", "plain"])
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_tables_keep_every_word_at_any_width(capsys, monkeypatch, library, width):
+    if library == "plain":
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setenv("COLUMNS", str(width))
+    long = "one two three four five six seven eight nine ten eleven twelve"
+    _output.print_table("title", ("name", "path [x]", "count"), [("first", long, 3), (None, "[bold] text", 0)])
+    text = capsys.readouterr().out
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert sorted(set(long.split()) - set(text.split())) == []
+    assert "[bold]" in text
+    assert "first" in text
+
+
+def test_too_many_columns_become_lines(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _output.print_table("title", ("processor", "bandwidth", "message"), [("a" * 20, "b" * 20, "c" * 20)])
+    assert "  processor: " + "a" * 20 in capsys.readouterr().out
+
+
+def test_a_word_that_is_too_long_for_its_column_is_folded(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setenv("COLUMNS", "40")
+    _output.print_table("title", ("", ""), [("x", "y" * 100)])
+    assert capsys.readouterr().out.count("y") == 100
+
+
+def test_interrupt_is_one_line(run, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_application, "parser_for", interrupted)
+    assert run("info") == (130, "", "interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m rocpy info | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ROCPY_PLATFORM": "host"},
+        timeout=120,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("platform host")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["b"], ["bench"]),
+        ([""], sorted(_application.COMMANDS)),
+        (["tune", "ex"], ["export"]),
+        (["doctor", "--ti"], ["--tier"]),
+        (["doctor", "--tier", ""], ["full", "quick"]),
+        (["doctor", "--report", ""], []),
+        (["bench", "mat"], ["matmul"]),
+        (["tune", "export", "--format", "t"], ["tunableop"]),
+        (["--ver"], ["--version"]),
+        (["nonsense", ""], []),
+        (["completion", "z"], ["zsh"]),
+    ],
+)
+def test_candidates(words, expected):
+    assert completion.candidates(words) == expected
+
+
+@pytest.mark.parametrize("shell", sorted(completion.SCRIPTS))
+def test_script_is_accepted_by_its_shell(run, shell, tmp_path):
+    code, out, _ = run("completion", shell)
+    assert code == 0
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell}: not installed")
+    (tmp_path / "script").write_text(out)
+    assert subprocess.run([shell, "-n", str(tmp_path / "script")], capture_output=True).returncode == 0
+
+
+def test_bash_completes(tmp_path, run):
+    bash = shutil.which("bash")
+    _, script, _ = run("completion", "bash")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "rocpy").write_text(f'#!/bin/sh\nexec {sys.executable} -m rocpy "$@"\n')
+    (folder / "rocpy").chmod(0o755)
+    ask = script + 'COMP_WORDS=(rocpy doctor --tier q); COMP_CWORD=3; _rocpy; echo "${COMPREPLY[@]}"\n'
+    path = f"{folder}:{os.environ['PATH']}"
+    done = subprocess.run([bash, "-c", ask], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    assert done.stdout == "quick\n", done.stderr
+
+
+def outcome(*statuses, **facts):
+    cases = [{"name": f"case {i}", "status": status, "message": "off | by 2"} for i, status in enumerate(statuses)]
+    return {"cases": cases, "summary": {"total": len(cases)}, **facts}
+
+
+FACTS = {
+    "tier": "quick",
+    "call_us": 3.14159,
+    "info": {
+        "platform": {"name": "amd", "is_emulated": False},
+        "devices": [{"name": "<Card>", "arch": "gfx942"}],
+        "libraries": [{"name": "hip", "version": "7.2"}, {"name": "hipblaslt", "version": "1.2.2"}],
+        "packages": {"rocpy": "0.1.0"},
+    },
+}
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html", "json"])
+def test_report_renders_many(run, tmp_path, form):
+    (tmp_path / "good.json").write_text(json.dumps(outcome("ok", "ok", "unsupported", **FACTS)))
+    (tmp_path / "bad.json").write_text(json.dumps(outcome("ok", "failed", "error", "ok")))
+    options = {"text": [], "json": ["--json"]}.get(form, ["--output", f"page.{form}"])
+    code, text, _ = run("report", "good.json", "bad.json", *options)
+    assert code == 1
+    page = text if form in {"text", "json"} else (tmp_path / f"page.{form}").read_text()
+    for part in ("7.2", "1.2.2", "0.1.0", "100.0%", "50.0%", "3.14", "gfx942", "good.json", "case 1", "case 2"):
+        assert part in page
+    if form == "html":
+        assert "<Card>" not in page
+    if form in {"text", "md"}:
+        assert "off \\| by 2" in page
+    assert run("report", "good.json")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", '{"cases": 3}', '{"cases": [1]}', "\0"])
+def test_what_is_no_report_is_usage(run, tmp_path, text):
+    (tmp_path / "other.json").write_text(text)
+    code, _, err = run("report", "other.json")
+    assert code == 2
+    assert "other.json" in err
+
+
+@pytest.mark.parametrize("info", [None, [], {"devices": 3, "libraries": {"a": 1}}, {"devices": [None]}])
+def test_a_report_that_lacks_facts_is_rendered(run, tmp_path, info):
+    (tmp_path / "old.json").write_text(json.dumps(outcome("ok", info=info)))
+    code, out, _ = run("report", "old.json")
+    assert code == 0
+    assert "unknown" in out
+
+
+def test_a_report_is_not_lost(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(doctor.tempfile, "tempdir", None)
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    path = doctor._write_report({"cases": [1, 2]}, folder)  # what cannot be written to
+    assert json.loads(path.read_text()) == {"cases": [1, 2]}
+    assert str(path) in capsys.readouterr().err
+
+
+def test_words_after_two_dashes_belong_to_a_program(monkeypatch):
+    seen = []
+    from rocpy.cli import tune
+
+    monkeypatch.setattr(tune, "run", lambda arguments: seen.append(arguments) or 0)
+    assert _application.run(["tune", "run", "program.py", "word", "--again", "--", "--json", "x"]) == 0
+    assert (seen[0].words, seen[0].program_arguments, seen[0].as_json) == (["word"], ["--json", "x"], False)
+    with pytest.raises(UsageError):
+        _application.run(["tune", "list", "--", "x"])
+
+
+def test_bench_that_measures_nothing_is_usage(run):
+    code, _, err = run("bench", "import", "--quick", "--only", "zzz")
+    assert code == 2
+    assert "'zzz'" in err.splitlines()[-1]
