@@ -6,7 +6,7 @@ import pytest
 from device_kernels import NO_COMPILER
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _device_library
+from rocpy.cooperative import _arrays, _device_library
 from rocpy.errors import InvalidProblemError, KernelError, KernelTypeError, UnsupportedError
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
@@ -70,6 +70,14 @@ def test_a_size_that_a_gpu_lacks_is_refused(arch, size):
 def test_a_kernel_of_blocks_alone_is_compiled_whatever_its_warps(arch, size):
     code = coop.compile(coop.jit(warp_size=size)(of_block), SIGNATURE, arch, threads=128)
     assert code.info.wave_size == _device_library.wave_size(arch)
+
+
+@compiles
+def test_array_forms_are_for_waves_of_any_size():
+    reducer = _arrays._reducer("+", np.dtype(np.float32))
+    for arch, lanes in (("gfx942", 64), ("gfx1250", 32)):
+        code = coop.compile(reducer, "void(float32[:,::1],float32[::1])", arch, threads=256)
+        assert code.info.wave_size == lanes
 
 
 @compiles
