@@ -20,6 +20,13 @@ cdef extern from "status.hpp" namespace "rocpy" nogil:
         cpp_bool ok()
 
 
+cdef extern from "fp_environment.h" namespace "rocpy" nogil:
+    # A local variable of this type makes the function run in the default floating-point environment; hold() is what Cython sees it used by.
+    cdef cppclass DefaultFpEnvironment:
+        DefaultFpEnvironment()
+        void hold()
+
+
 cdef extern from "platform.hpp" namespace "rocpy" nogil:
     cpp_bool loaded()
 

@@ -232,6 +232,13 @@ def probe_versions():
         c_probe_versions()
 
 
+def call_in_default_fp_environment(function, tuple args, dict kwargs):
+    """Call a function with the thread rounding to nearest, keeping subnormal numbers and masking exceptions, whatever the caller does."""
+    cdef DefaultFpEnvironment environment
+    environment.hold()
+    return function(*args, **kwargs)
+
+
 def platform_info():
     """Return the loaded platform's description of itself, a JSON text; empty where it has none."""
     return path_text(c_platform_info())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rocpy
 from rocpy.blaslt import EPILOGUES, supported
-from rocpy.blaslt._product_types import FAMILIES, Family
+from rocpy.blaslt._product_types import FAMILIES, Family, needs_scales
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "support.md"
@@ -16,7 +16,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 
 def cell(family: Family, result: str, epilogue: str) -> str:
     """Return what the platform answers for one type of result and one epilogue, over the layouts."""
-    scales = dict.fromkeys(("scale_a", "scale_b"), "block32") if family.scales == ("block32",) else {}
+    scales = dict.fromkeys(("scale_a", "scale_b"), family.scales[0]) if needs_scales(family, result) else {}
     answers = {
         layout: supported(family.operands[0], dtype=result, epilogue=epilogue, layout=layout, **scales).lowering
         for layout in LAYOUTS
@@ -35,7 +35,8 @@ def scale_kinds(family: Family) -> str:
     wide = next((name for name in family.results if not name.startswith("int")), result)
     kinds = [kind for kind in family.scales if supported(a, dtype=wide, scale_a=kind, scale_b=kind)]
     narrow = [name for name in family.results if name.startswith("float8")]
-    extra = [name for name in ("scale_d", "amax") if narrow and supported(a, dtype=narrow[0], **{name: True})]
+    both = {"scale_a": "scalar", "scale_b": "scalar"}
+    extra = [name for name in ("scale_d", "amax") if narrow and supported(a, dtype=narrow[0], **both, **{name: True})]
     return ", ".join([*kinds, *(f"`{name}`" for name in extra)])
 
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "block.hpp"
+#include "fp_environment.h"
 #include "pool.hpp"
 
 namespace rocpy::simt {
@@ -80,7 +81,9 @@ class Grid {
   uint64_t switches() const { return switches_.load(); }
 
  private:
+  // Fibers share the environment of the thread that runs them: a switch keeps no control registers.
   void take_blocks() {
+    const rocpy::DefaultFpEnvironment environment;
     if (next_.load(std::memory_order_relaxed) >= blocks_) return;
     try {
       std::unique_ptr<BlockRunner> runner = store().take(config_.stack_bytes);

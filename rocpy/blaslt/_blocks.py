@@ -76,9 +76,19 @@ def along_k(array: Any, name: str, options: Options) -> Any:
             f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of "
             "ml_dtypes, or torch's float4_e2m1fn_x2"
         )
+    if options.copies == "error" and array.size:
+        raise packing_refused(name, row.name)
     values = array.view(np.uint8)
     values = np.swapaxes(values, -1, -2) if right and array.ndim > 1 else values
     return Packed(pack(values, row.bits, name), row.name, right)
+
+
+def packing_refused(name: str, dtype: str) -> UnsupportedError:
+    """Return the error for elements that must be packed, where the options forbid copies."""
+    return UnsupportedError(
+        f"{name}: {dtype} with one element to a byte, which the library reads packed, and options(copies='error') "
+        "forbids the copy; pass a rocpy.Weight as b, or torch's packed float4_e2m1fn_x2"
+    )
 
 
 def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:

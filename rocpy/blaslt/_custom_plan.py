@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy._operand import TorchLayerRequired
 from rocpy.blaslt import _choice, _custom
 from rocpy.blaslt import algorithms as _algorithms
@@ -30,6 +31,7 @@ class CustomMatmul(Matmul):
         "weight_bias",
     )  # fmt: skip
 
+    @default_arithmetic
     def __init__(
         self,
         a: Any,
@@ -94,6 +96,7 @@ class CustomMatmul(Matmul):
         if self._closed:
             raise ClosedError("this Matmul was closed; make a new one")
 
+    @default_arithmetic
     def plan(
         self,
         *,
@@ -167,6 +170,7 @@ class CustomMatmul(Matmul):
         self.chosen = pinned.rank
         return pinned
 
+    @default_arithmetic
     def execute(self, *, out: Any = None, algorithm: Any = None, stream: Any = None) -> Any:
         """Compute the product of the operands as they are now."""
         self._check_open()
@@ -182,6 +186,7 @@ class CustomMatmul(Matmul):
         results = self._ways[label].execute(self, place, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
+    @default_arithmetic
     def reset_operands(
         self,
         *,

@@ -15,6 +15,7 @@ from rocpy.blaslt._custom_fused import Fused, fused_algorithms, fused_of, fused_
 from rocpy.blaslt._custom_generated import generated_of
 from rocpy.blaslt._custom_triton import TritonProduct, triton_product_of
 from rocpy.blaslt._options import Options, resolve_options
+from rocpy.blaslt._product_types import unit_scales
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import Settle
 from rocpy.blaslt.stateful import Matmul
@@ -125,7 +126,7 @@ class _Base(Kept):
 
     def product(self, call: Call) -> tuple[Any, ...]:
         given = _custom.native_operands(self.form, call.inputs, call.c, *call.scalars)
-        passed = {name: call.arguments[name] for name in _PASSED}
+        passed = _with_unit_scales(self.bound, self.dtype, {name: call.arguments[name] for name in _PASSED})
         base = call.run(
             call.a,
             call.b,
@@ -143,6 +144,13 @@ class _Base(Kept):
 
 
 _PASSED = ("compute", "options", "stream", "scale_a", "scale_b", "scale_c", "scale_d")
+
+
+def _with_unit_scales(bound: _custom.Bound, dtype: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with scales of 1 where the product inside gives floats of whole numbers that have none."""
+    problem = bound.problem
+    missing = unit_scales(problem.a.dtype, problem.b.dtype, dtype)
+    return {**given, **{name: one for name, one in missing.items() if not getattr(problem, name)}}
 
 
 class Native(Way):
@@ -168,7 +176,7 @@ class Native(Way):
             dtype=dtype,
             options=dataclasses.replace(owner.chosen_options, fallback="error"),
             stream=owner.given_stream,
-            **owner.settings,
+            **_with_unit_scales(owner.bound, dtype, owner.settings),
         )
 
     def close(self) -> None:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt._blocks import dequantized
+from rocpy._fp_environment import default_arithmetic
+from rocpy.blaslt._blocks import are_blocks, dequantized
 from rocpy.blaslt._framework import Framework, framework_of, values
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import SCALES, assign
-from rocpy.blaslt._product_types import gradient_type
+from rocpy.blaslt._product_types import gradient_type, scale_kind
 from rocpy.blaslt._recipes import (
     RECIPE_SHIFT,
     UNFUSED_BIT,
@@ -28,6 +29,7 @@ from rocpy.blaslt._recipes import (
     check_reproducible,
     composed,
     function_of,
+    has_unit_scales,
     keeps_scales,
     kind_bits,
     no_enumerator,
@@ -53,6 +55,7 @@ __all__ = [
     "Unfused",
     "UnfusedPlan",
     "base_problem",
+    "bias_gradient_of_empty",
     "check_reproducible",
     "composed",
     "keeps_scales",
@@ -99,7 +102,10 @@ class Unfused:
 
     def native_operands(self) -> dict[str, Any]:
         """Return the operands of the native product: some converted, those that come later left out."""
-        made = {name: self.operands[name] for name in ("a", "b", "c", "bias")}
+        return self._native_operands({name: self.operands[name] for name in ("a", "b", "c", "bias")})
+
+    @default_arithmetic
+    def _native_operands(self, made: dict[str, Any]) -> dict[str, Any]:
         recipe = self.recipe
         if type(made["b"]).__name__ == "Weight" and (recipe.operands or not recipe.scaled):
             made["b"] = made["b"].matrix()  # a Weight would bring its scale along
@@ -137,6 +143,9 @@ class Unfused:
         own = {name: value for name, value in self._scales().items() if name in ("scale_a", "scale_b")}
         scaled = self.recipe.scaled and not self.recipe.blocks
         own = own if scaled else dict.fromkeys(own)
+        unit = has_unit_scales(self.recipe, *(_dtype_name(self.operands[name]) for name in ("a", "b")))
+        if unit:
+            own = dict.fromkeys(own, 1.0)
         for name in SCALES:
             made.pop(name, None)
         if "given" in made:
@@ -144,7 +153,7 @@ class Unfused:
             more = (self.arguments["given"] or ())[5:] if scaled else ()
             none = all(value is None for value in own.values())
             made["given"] = None if none else (*own.values(), None, None, False, *more)
-        elif type(self.operands["b"]).__name__ != "Weight" or self.operands["b"].scale is None:
+        elif unit or type(self.operands["b"]).__name__ != "Weight" or self.operands["b"].scale is None:
             made.update(own)
         else:
             made["scale_a"] = own["scale_a"]
@@ -184,9 +193,8 @@ class Unfused:
         if math.prod(shape) == 1:
             return wide.reshape(())
         m, n = tuple(x.shape[-2:])
-        if name == "scale_a":
-            return wide if len(shape) > 1 and shape[-2:] == (m, 1) else wide[..., :, None]
-        return wide if len(shape) > 1 and shape[-2:] == (1, n) else wide[..., None, :]
+        _, batch = scale_kind(name, shape, "float32", (m, n, 0), tuple(x.shape[:-2]))
+        return wide.reshape((*batch, m, 1) if name == "scale_a" else (*batch, 1, n))
 
     def native_scalars(self) -> dict[str, Any]:
         """Return the host scalars of the native product."""
@@ -201,6 +209,10 @@ class Unfused:
 
     def finish(self, base: Any) -> tuple[Any, dict[str, Any]]:
         """Return the result, and what goes beside it, from what the native product gave."""
+        return self._finish(base, self.operands)
+
+    @default_arithmetic
+    def _finish(self, base: Any, _: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if isinstance(base, Buffer):
             result, extra = self.finish(base.to_numpy())
             base.close()
@@ -262,17 +274,50 @@ class Unfused:
 
     def _gradient(self, framework: Framework, y: Any) -> Any:
         if self.row.gradient == "bgrad":
-            sums = framework.sum(y, -2)
-        else:
-            name = "a" if self.row.gradient == "bgrada" else "b"
-            operand = self.operands[name]
-            if type(operand).__name__ == "Weight":
-                operand = operand.matrix()
-            wide = framework.wide(operand, self.work, y)
-            vector = len(wide.shape) == 1
-            sums = framework.sum(wide, -1 if name == "a" or vector else -2)
-            sums = sums.reshape((1,)) if vector else sums
+            return framework.narrow(framework.sum(y, -2), gradient_type(self.dtype))
+        name = "a" if self.row.gradient == "bgrada" else "b"
+        return self._operand_sums(framework, name, y)
+
+    def _operand_sums(self, framework: Framework, name: str, y: Any) -> Any:
+        """Return the row sums of a or the column sums of b, both times their scales."""
+        operand, scale = self.operands[name], self._scales()[f"scale_{name}"]
+        if type(operand).__name__ == "Weight":
+            operand = operand.matrix()
+        if are_blocks(scale):
+            operand, scale = dequantized(operand, scale, name), None
+        wide = framework.wide(operand, self.work, y)
+        vector = len(wide.shape) == 1
+        sums = framework.sum(wide, -1 if name == "a" or vector else -2)
+        sums = sums.reshape((1,)) if vector else sums
+        if scale is not None:
+            # Read as those of the result: (..., M, 1) or (..., 1, N), whose batch axes are among the operand's own.
+            factor = self._factor(framework, f"scale_{name}", y)
+            one = math.prod(getattr(factor, "shape", ())) == 1
+            sums = sums * (factor if one else factor.reshape((*factor.shape[:-2], -1)))
         return framework.narrow(sums, gradient_type(self.dtype))
+
+    def operand_sums(self, base: Any) -> Any:
+        """Return the bias gradient of a product whose result ``base`` has no elements."""
+        return self._operand_sums_of(base, self.operands)
+
+    @default_arithmetic
+    def _operand_sums_of(self, base: Any, _: dict[str, Any]) -> Any:
+        if isinstance(base, Buffer):
+            return _buffer(self._operand_sums_of(base.to_numpy(), _))
+        framework = framework_of(base)
+        y = base.reshape(self._full(tuple(base.shape)))
+        with np.errstate(all="ignore"):
+            return self._operand_sums(framework, "a" if self.row.gradient == "bgrada" else "b", y)
+
+
+def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: tuple[Any, ...] | None, base: Any, dtype: str) -> Any:
+    """Return the sums of one operand for an empty result ``base``: the library sees no work there and writes none."""
+    arguments = dict(zip(SCALES, scales or (), strict=False))
+    return Unfused(Recipe("default", dtype), epilogue, dtype, {"a": a, "b": b}, arguments).operand_sums(base)
+
+
+def _dtype_name(operand: Any) -> str:
+    return dtypes.lookup(operand.dtype).name
 
 
 def _negligible(framework: Framework, x: Any, value: Any) -> Any:

@@ -165,6 +165,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         if lowered.columns:
             call.copies |= 1 << _policy.COPY_BITS["columns"]
         return result
+    if lowered.turned and problem.out is None:
+        _policy.refuse_turning(options, problem.bias.text)
     cdef str reason = _fallback.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
     if reason:
         return unfused(result, problem, options, context, packed, reason)

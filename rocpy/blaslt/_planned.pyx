@@ -6,7 +6,7 @@ from dataclasses import replace
 from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
-from rocpy._core cimport Status
+from rocpy._core cimport DefaultFpEnvironment, Status
 from abi cimport hipStream_t
 
 from rocpy.blaslt._arguments cimport Operands
@@ -100,6 +100,8 @@ cdef class Planned:
         cdef Status status
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
+        cdef DefaultFpEnvironment environment
+        environment.hold()
         place_of(&self.operands.a, self.stream, &device, &c_stream)
         with nogil:
             status = borrow_context(device, c_stream, &context)

@@ -298,30 +298,6 @@ def refuse_turning(options: Options, bias: str) -> None:
         )
 
 
-def lonely_gradient(run: Callable[..., Any], name: str, a: Any, b: Any, dtype: str) -> Any:
-    """Return the sums of one operand for an empty result: the library sees no work there and writes none."""
-    if isinstance(a, Buffer):
-        sums = lonely_gradient(run, name, a.to_numpy(), b.to_numpy() if isinstance(b, Buffer) else b, dtype)
-        made = Buffer(sums.shape, sums.dtype)
-        made.copy_from(sums)
-        return made
-    if type(b).__name__ == "Weight":
-        b = b.matrix()
-    summed = a if name == "bgrada" else b
-    if len(summed.shape) == 1:
-        return run(summed, ones_like(summed, (summed.shape[0], 1)), dtype=dtype)
-    if name == "bgrada":
-        return run(a, ones_like(a, (a.shape[-1], 1)), dtype=dtype)[..., 0]
-    return run(ones_like(b, (1, b.shape[-2])), b, dtype=dtype)[..., 0, :]
-
-
-def ones_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array of ones of another array's framework, dtype and device."""
-    if hasattr(array, "new_ones"):  # torch's name for it
-        return array.new_ones(shape)
-    return np.ones(shape, array.dtype)
-
-
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """How a product would be computed; its ``str`` is meant to be read.

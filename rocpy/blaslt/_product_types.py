@@ -152,6 +152,33 @@ def gradient_type(result: str) -> str:
     return "float32" if is_float8(result) else result
 
 
+def needs_scales(family: Family, result: str) -> bool:
+    """Whether a product is of quantized values, which mean nothing without both scales."""
+    return bool(family.scales) and dtypes.lookup(result).kind == "float"
+
+
+def unit_scales(a: str, b: str, result: str) -> dict[str, float]:
+    """Return scales of 1 for a product that needs some and has none left: they were applied otherwise."""
+    return {"scale_a": 1.0, "scale_b": 1.0} if needs_scales(find_family(a, b), result) else {}
+
+
+def _check_presence(problem: Problem, family: Family) -> None:
+    """Refuse quantized operands without the scales that they were quantized with."""
+    missing = [name for name in ("scale_a", "scale_b") if not getattr(problem, name)]
+    if not missing or not needs_scales(family, problem.dtype):
+        return
+    if "block32" in family.scales:
+        form = f"float8_e8m0fnu or uint8, one for each {BLOCK} neighbours along K, as rocpy.quantize_mx gives them"
+        none = "bytes of 127 where none is meant"
+    else:
+        form = "as rocpy.quantize gives them"
+        none = " and ".join(f"{name}=1.0" for name in missing) + " where none is meant"
+    raise InvalidProblemError(
+        f"{' and '.join(missing)}: none; {problem.a.dtype} x {problem.b.dtype} -> {problem.dtype} is a product of "
+        f"quantized values and needs scale_a and scale_b, {form}: pass {none}"
+    )
+
+
 def check_scales(problem: Problem, family: Family) -> None:
     """Check kinds and extents of the scales against the types."""
     for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
@@ -165,17 +192,11 @@ def check_scales(problem: Problem, family: Family) -> None:
                 f"{name}: {_SCALE_TEXT[kind]}; a {family.name} product takes "
                 f"{' or '.join(_SCALE_TEXT[each] for each in family.scales)}"
             )
-    if "block32" in family.scales:
-        for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
-            if not kind:
-                raise InvalidProblemError(
-                    f"{name}: none; {problem.a.dtype} x {problem.b.dtype} needs scale_a and scale_b of float8_e8m0fnu "
-                    f"or uint8, one for each {BLOCK} neighbours along K"
-                )
-        if problem.k % BLOCK:
-            raise InvalidProblemError(
-                f"a and b: K = {problem.k} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
-            )
+    _check_presence(problem, family)
+    if "block32" in family.scales and problem.k % BLOCK:
+        raise InvalidProblemError(
+            f"a and b: K = {problem.k} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
+        )
     if problem.scale_c and (problem.c is None or not is_float8(problem.c.dtype)):
         seen = "there is no c" if problem.c is None else f"c is {problem.c.dtype}"
         raise InvalidProblemError(f"scale_c: {seen}; it belongs to a c of 8-bit floats: multiply beta= instead")
@@ -199,10 +220,11 @@ _SCALE_TEXT = {
 def scale_kind(
     name: str, shape: tuple[int, ...], dtype: str, extents: tuple[int, int, int], batch_shape: tuple[int, ...]
 ) -> tuple[str, tuple[int, ...]]:
-    """Return the kind of a scale given as an array, and its batch axes.
+    """Return the kind of a scale given as an array, and its batch axes: the one place that reads its shape.
 
     ``extents`` are m, n and k. The array's memory is then taken as ``(*batch, m)`` or ``(*batch, n)``, and of blocks as
-    ``(*batch, m, k / 32)`` and ``(*batch, n, k / 32)``.
+    ``(*batch, m, k / 32)`` and ``(*batch, n, k / 32)``. A shape that names factors of different batch entries by its
+    two forms, with the axis of extent 1 and without, is refused.
     """
     m, n, k = extents
     if name in ("scale_c", "scale_d"):
@@ -225,19 +247,24 @@ def scale_kind(
         )
     if math.prod(shape) == 1:
         return "scalar", ()
-    if name == "scale_a":
-        if len(shape) > 1 and shape[-2:] == (m, 1) and _fits(shape[:-2], batch_shape):
-            return "vector", shape[:-2]
-        length, forms = m, ((m,), (m, 1))
-    else:
-        if len(shape) > 1 and shape[-2:] == (1, n) and _fits(shape[:-2], batch_shape):
-            return "vector", shape[:-2]
-        length, forms = n, ((n,), (1, n))
+    length, line = (m, (m, 1)) if name == "scale_a" else (n, (1, n))
+    found = []
+    if len(shape) > 1 and shape[-2:] == line and _fits(shape[:-2], batch_shape):
+        found.append(shape[:-2])
     if shape[-1] == length and _fits(shape[:-1], batch_shape):
-        return "vector", shape[:-1]
+        found.append(shape[:-1])
+    if len(found) == 2 and math.prod(found[0]) != 1:
+        full = (1,) * (len(batch_shape) - len(found[0]))
+        raise InvalidProblemError(
+            f"{name}: shape {shape} can be read as {line} for each of the batch axes {found[0]}, and as ({length},) "
+            f"for each of {found[1]}, of the product's {batch_shape}; pass {(*full, *shape)} for the first, "
+            f"{(*full[1:], *found[1], *line)} for the second"
+        )
+    if found:
+        return "vector", found[0]
     raise InvalidProblemError(
-        f"{name}: shape {shape}; it must be one number, or have shape {forms[0]} or {forms[1]}"
-        + (f", or {(*batch_shape, length)} for those of each batch entry" if batch_shape else "")
+        f"{name}: shape {shape}; it must be one number, or have shape {(length,)} or {line}"
+        + (f", or {(*batch_shape, *line)} for those of each batch entry" if batch_shape else "")
     )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from rocpy import dtypes, platform
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._product_types import find_family
+from rocpy.blaslt._product_types import find_family, needs_scales
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
-from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem
+from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, broadcast
 from rocpy.errors import UnsupportedError
 
 # A call's kind, in the bits of CachedCall::copies above those of the operands: it is unfused, and by which recipe.
@@ -85,7 +85,8 @@ def recipes(
     first = ("bias", "default") if row.bias and not column_bias else ("default",)
     given = RESULT_TYPES.get(operand, ())
     # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
-    wanted = (result,) if row.gradient in ("bgrada", "bgradb") else (working_type(result), result)
+    unchanged = row.gradient in ("bgrada", "bgradb") and not amax
+    wanted = (result,) if unchanged else (working_type(result), result)
     found = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
     if operand == "int8" and (scales or result != "int32"):
         # Sums of int8 are exact in nothing else, and an int8 result would be saturated already.
@@ -99,6 +100,8 @@ def recipes(
             found += [Recipe("default", "float32", wider, scaled=not scales)]
     if blocks:
         found += [Recipe(name, "float32", "float32", blocks=True) for name in first]
+    if amax:  # of values that are not rounded yet
+        found = [recipe for recipe in found if recipe.dtype in ("int32", "float32", working_type(result))]
     # The product itself serves where only its largest magnitude is missing.
     return tuple(dict.fromkeys(recipe for recipe in found if amax or recipe != Recipe(epilogue, result)))
 
@@ -198,13 +201,26 @@ def _scales_of(problem: Problem, recipe: Recipe) -> dict[str, Any]:
     names = ["conj_a", "conj_b"]
     if recipe.scaled and not recipe.operands:
         names += ["scale_a", "scale_b", "scale_a_batch", "scale_b_batch"]
-    return {name: getattr(problem, name) for name in names}
+    found = {name: getattr(problem, name) for name in names}
+    if has_unit_scales(recipe, problem.a.dtype, problem.b.dtype):
+        found.update(scale_a="scalar", scale_b="scalar")
+    return found
+
+
+def has_unit_scales(recipe: Recipe, a: str, b: str) -> bool:
+    """Whether the native product of quantized values has scales of 1, since its own are applied afterwards."""
+    if recipe.scaled or recipe.operands:
+        return False
+    return needs_scales(find_family(a, b), recipe.dtype)
 
 
 def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
     """Whether a product by a recipe has the problem's scales: those of blocks along K only the library applies."""
-    if problem.row.gradient in ("bgrada", "bgradb") and (problem.scale_a or problem.scale_b):
-        return False  # a sum of scaled operands is no sum of the result
+    for gradient, operand, batch in (
+        ("bgrada", problem.a, problem.scale_a_batch), ("bgradb", problem.b, problem.scale_b_batch)
+    ):  # fmt: skip
+        if problem.row.gradient == gradient and broadcast(batch, operand.shape[:-2]) != operand.shape[:-2]:
+            return False  # the sums have the operand's own batch axes
     return recipe.blocks or not _has_blocks(problem) or (recipe.scaled and not recipe.operands)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from rocpy import dtypes, platform
 from rocpy.blaslt import _fallback, _launch
+from rocpy.blaslt._blocks import packing_refused
 from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt._custom_support import custom_answer, input_infos
 from rocpy.blaslt._options import Options, options, resolve_options
@@ -274,12 +275,13 @@ def _problem(
         flags = {**flags, "scale_a": "vector", "scale_b": "vector"}  # as matmul makes them, so that both are of a kind
     given = {name: value for name, value in flags.items() if value}
     # The plain product says which type the result has, and with it those that c, bias and aux must have.
-    plain = Problem.make(a, b, dtype=wanted, compute=compute, **given)
+    of_product = {name: value for name, value in given.items() if name != "scale_c"}  # there is no c yet
+    plain = Problem.make(a, b, dtype=wanted, compute=compute, **of_product)
     result = OperandInfo.dense(plain.result_shape, plain.dtype)
     added = None
     if row.bias:
         family = find_family(left, right, "block32" in (flags["scale_a"], flags["scale_b"]))
-        first = bias_types(family, plain.dtype)[0]
+        first = bias_types(family, plain.dtype, bool(plain.scale_a or plain.scale_b))[0]
         own = first if bias in (None, "column") else dtypes.lookup(bias).name
         added = OperandInfo.dense((m, 1) if bias == "column" else (n,), own)
     return Problem.make(
@@ -320,6 +322,10 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None) -
 
 
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
+    if options.copies == "error" and 0 not in (problem.m, problem.n, problem.k, problem.batch):
+        for side, operand in (("a", problem.a), ("b", problem.b)):
+            if dtypes.lookup(operand.dtype).bits == 6 and not operand.packed:  # no framework has them packed
+                raise packing_refused(side, operand.dtype)
     found, bits = _launch.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
     copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1 and operand != "columns")
     if copies:

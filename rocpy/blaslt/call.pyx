@@ -9,6 +9,7 @@ from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 
+from rocpy._core cimport DefaultFpEnvironment
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport (
     Operands, add_bounds, begin_key, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
@@ -86,6 +87,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef object resolved = None, owner = a
     cdef Scales scales = None
     cdef int64_t tuning
+    cdef DefaultFpEnvironment environment
+    environment.hold()
     _core.ensure()
     index = epilogue_index(epilogue)
     if aux is not None:
@@ -193,14 +196,18 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         result = _policy.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
     elif out is not None:
         _operand.written(out, operands.out.provider)
-    if scales is not None and scales.amax:
-        return result[0], ({"amax": result[2]} if result[1] is None else {_EXTRA_NAMES[index]: result[1], "amax": result[2]})
+    if found.extra_ndim < 0 and (scales is None or not scales.amax):
+        return result
+    cdef dict beside = {}
     if found.extra_ndim >= 0:
         name = _EXTRA_NAMES[index]
+        beside[name] = result[1]
         if found.plan == NULL and name in ("bgrada", "bgradb"):
-            return result[0], {name: _policy.lonely_gradient(matmul, name, a, b, array_type_of_hip(found.result_type).name.decode())}
-        return result[0], {name: result[1]}
-    return result
+            beside[name] = _fallback.bias_gradient_of_empty(
+                EPILOGUE_NAMES[index], a, b, given, result[0], array_type_of_hip(found.result_type).name.decode())
+    if scales is not None and scales.amax:
+        beside["amax"] = result[2]
+    return result[0], beside
 
 
 cdef str layout(const Operand *operand):
@@ -244,6 +251,8 @@ cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext
 
 cdef object custom_matmul(object a, object b, object c, dict arguments):
     """Run a product with an epilogue of the user's, through torch's dispatcher where that must see it."""
+    cdef DefaultFpEnvironment environment
+    environment.hold()
     from rocpy.blaslt import _custom_call  # it needs this module
 
     try:
@@ -295,9 +304,10 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     epilogue_inputs
         Inputs of an epilogue made by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
     scale_a, scale_b
-        Factors of the operands' elements: a number, float32 for each row of a (``(M,)`` or ``(M, 1)``) and column of b (``(N,)`` or
-        ``(1, N)``), with batch axes in front if they differ; none stands for 1. For the MX formats ``float8_e8m0fnu`` or uint8 for each
-        32 neighbours along K, of shape ``(..., M, K / 32)`` and ``(..., K / 32, N)``. For 8-bit and narrower operands.
+        Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
+        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. A shape that can be read in two ways is refused:
+        write all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 neighbours along K, of shape
+        ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are needed, but by int8 that gives integers; 1.0 says that none is meant.
     scale_c, scale_d
         Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
     amax

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 from abi cimport hipStream_t
 from rocpy cimport _operand
-from rocpy._core cimport Status
+from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all, real
 from rocpy.blaslt._group_plans cimport add_settings, find
@@ -112,6 +112,8 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     >>> [d.shape for d in rocpy.grouped_matmul([np.ones((2, 3)), np.ones((1, 4))], [np.ones((3, 5)), np.ones((4, 2))])]
     [(2, 5), (1, 2)]
     """
+    cdef DefaultFpEnvironment environment
+    environment.hold()
     try:
         if offsets is None:
             return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)

@@ -7,6 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from abi cimport hipStream_t
 
+from rocpy._core cimport DefaultFpEnvironment
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport (
     Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
@@ -19,12 +20,13 @@ from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import _custom
 from rocpy.blaslt import _blocks
+from rocpy.blaslt import _fallback
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.call import Settle as _Settle, matmul as _matmul
+from rocpy.blaslt.call import Settle as _Settle
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import ClosedError, RocpyError
 
@@ -40,6 +42,8 @@ cdef class Matmul(Planned):
     def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
                  scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
                  stream=None):
+        cdef DefaultFpEnvironment environment
+        environment.hold()
         if epilogue_inputs is not None:
             _custom.refuse_inputs(epilogue)
         _core.ensure()
@@ -139,6 +143,8 @@ cdef class Matmul(Planned):
         cdef bint direct = False
         cdef hipStream_t c_stream = NULL
         cdef object result, block = None
+        cdef DefaultFpEnvironment environment
+        environment.hold()
         self.enter()
         try:
             if self.weight is not None:
@@ -188,7 +194,8 @@ cdef class Matmul(Planned):
                 result, extra = result
             if self.extra_name is not None:
                 if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
-                    extra = _policy.lonely_gradient(_matmul, self.extra_name, self.given["a"], self.given["b"], self.problem.dtype)
+                    extra = _fallback.bias_gradient_of_empty(
+                        EPILOGUE_NAMES[self.epilogue], self.given["a"], self.given["b"], self.scale_values, result, self.problem.dtype)
             if self.prototype is not None:
                 result = _staging.download(result, self.prototype, stream)
                 extra = None if extra is None else _staging.download(extra, self.prototype, stream)
@@ -230,6 +237,8 @@ cdef class Matmul(Planned):
         cdef MatmulFactors factors = self.factors
         cdef Weight weight = self.weight
         cdef object scale_a, scale_b, scale_c, scale_d
+        cdef DefaultFpEnvironment environment
+        environment.hold()
         given = dict(self.given)
         scale_a, scale_b, scale_c, scale_d = new_scales
         if "b" in changes:

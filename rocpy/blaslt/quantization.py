@@ -2,7 +2,8 @@
 """Arrays to narrow types and back: MX blocks with shared exponents, and FP8 or int8 with float32 scales.
 
 The arithmetic is that of numpy or of torch, whoever's the array is, in float64: scaling by powers of two and rounding
-to a type of few bits are exact there, so that both give the same bits.
+to a type of few bits are exact there, so that both give the same bits, whatever the caller's floating-point
+environment.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 
@@ -154,13 +156,14 @@ class _Torch:
         return self.torch.tensor(values, dtype=self.torch.float64, device=x.device)[codes]
 
 
-def _memory_told(function: _Function) -> _Function:
-    """Return a function whose arrays' MemoryError is rocpy's own; the arithmetic takes float64 copies."""
+def _conversion(function: _Function) -> _Function:
+    """Return a function in the default floating-point environment, whose MemoryError (of float64 copies) is ours."""
+    function_in_default = default_arithmetic(function)
 
     @functools.wraps(function)
     def wrapped(array: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return function(array, *args, **kwargs)
+            return function_in_default(array, *args, **kwargs)
         except OutOfMemoryError:
             raise
         except MemoryError:
@@ -218,7 +221,7 @@ def _round(library: Any, x: Any, kind: _Format) -> Any:
     return library.clip(library.rint(x / step) * step, -kind.largest, kind.largest)
 
 
-@_memory_told
+@_conversion
 def narrowed(x: Any, dtype: str) -> Any:
     """Return an array rounded to a narrow float with no scale: to nearest even; the excess saturates, NaN is 0.
 
@@ -231,14 +234,14 @@ def narrowed(x: Any, dtype: str) -> Any:
     return library.narrow(_round(library, library.where(wide == wide, wide, 0.0), _FORMATS[row.name]), row)
 
 
-@_memory_told
+@_conversion
 def widened(values: Any) -> Any:
     """Return the numbers of a narrow array in float32; torch's of four bits are unpacked along the last axis."""
     library = library_of(values, "values")
     return library.cast(library.wide(values), "float32")
 
 
-@_memory_told
+@_conversion
 def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
     """Return an array in an MX format: narrow values, and one power of two for each 32 neighbours along an axis.
 
@@ -280,6 +283,19 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[A
     >>> values.shape, scales.shape, scales.astype(np.float32)
     ((64,), (2,), array([0.5, 0.5], dtype=float32))
     """
+    return _quantized_blocks(x, dtype, axis, upward=False)
+
+
+@_conversion
+def quantize_mx_upward(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
+    """Return an array in an MX format by cuBLAS's rule for results, by which no value saturates.
+
+    The scale is the largest magnitude over the format's largest number, a float32, rounded up to a power of two.
+    """
+    return _quantized_blocks(x, dtype, axis, upward=True)
+
+
+def _quantized_blocks(x: Any, dtype: Any, axis: int, *, upward: bool) -> tuple[Any, Any]:
     library = library_of(x, "x")
     row = _target(dtype, _MX)
     _of_type(x, "x", _SOURCES)
@@ -290,7 +306,12 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[A
     blocks = _blocks(library, library.cast(library.moved(x, axis, -1), "float64"))
     largest = library.largest(blocks, -1, keep=False)
     finite = library.isfinite(largest)
-    shared = library.frexp(library.where(finite & (largest > 0), largest, 2.0**kind.emax))[1] - 1 - kind.emax
+    if upward:
+        wanted = library.cast(library.where(finite & (largest > 0), largest, kind.largest), "float32") / kind.largest
+        fraction, shared = library.frexp(library.cast(wanted, "float64"))
+        shared = library.where(fraction > 0.5, shared, shared - 1)
+    else:
+        shared = library.frexp(library.where(finite & (largest > 0), largest, 2.0**kind.emax))[1] - 1 - kind.emax
     shared = library.clip(shared, -_BIAS, _BIAS)
     scaled = library.where(finite[..., None], blocks, 0.0) * _power(library, -shared)[..., None]
     rounded = _joined(_round(library, scaled, kind))[..., :extent]
@@ -314,7 +335,7 @@ def _joined(x: Any) -> Any:
     return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
-@_memory_told
+@_conversion
 def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = -1) -> Any:
     """Return what an array in an MX format stands for.
 
@@ -367,7 +388,7 @@ def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = 
     return library.cast(library.moved(flat, -1, axis), row.name)
 
 
-@_memory_told
+@_conversion
 def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> tuple[Any, Any]:
     """Return an array in FP8 or int8, and the float32 scales that it is to be multiplied by.
 
@@ -430,7 +451,7 @@ def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> t
     return library.narrow(rounded, row), library.cast(library.where(finite, scales, math.nan), "float32")
 
 
-@_memory_told
+@_conversion
 def dequantize(values: Any, scales: Any, dtype: Any = "float32") -> Any:
     """Return what an array in FP8 or int8 stands for: values times scales.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt._framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues._expression import Expression, Node
 from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, category, compute_type, name_of
@@ -40,6 +41,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
+@default_arithmetic
 def evaluate(
     expression: Expression, x: Any, inputs: Mapping[str, Any], x_type: str | None = None, out_types: Any = None
 ) -> tuple[Any, ...]:

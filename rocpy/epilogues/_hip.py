@@ -7,7 +7,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from rocpy.epilogues._resolve import Resolved
+from rocpy.epilogues._resolve import Resolved, in_order
 from rocpy.epilogues._types import category
 from rocpy.errors import UnsupportedError
 
@@ -253,13 +253,20 @@ class _Writer:
 
     def value(self, place: int, column: str) -> str:
         """Return the variable of a node's value in a column."""
-        key = (place, column)
-        if key not in self._made:
-            text = self._text(place, column)
+        for one in in_order((place, column), self._operands, self._made):
+            text = self._text(*one)
             name = f"v{len(self._made)}"
             self.lines.append(f"float {name} = {text};")
-            self._made[key] = name
-        return self._made[key]
+            self._made[one] = name
+        return self._made[place, column]
+
+    def _operands(self, key: tuple[int, str]) -> list[tuple[int, str]]:
+        node, column = self.nodes[key[0]], key[1]
+        if node.op == "pick":
+            column = f"(2 * {column} + {node.value})"
+        elif node.op == "interleave":
+            column = f"({column} >> 1)"
+        return [(arg, column) for arg in node.args]
 
     def _text(self, place: int, column: str) -> str:
         node = self.nodes[place]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.epilogues._expression import Builder, Expression
+from rocpy.epilogues._expression import Builder, Expression, Node
 
 __all__ = ["NativeForm", "match", "nearest"]
 
@@ -93,7 +93,7 @@ def match(
         bounds = _bounds(expression, place)
         if bounds is not None:
             function, (clamp, inner) = "clamp", bounds
-    terms = _terms(expression, inner)
+    terms = _terms(expression)[inner]
     if terms is None or terms.get("x", 0) == 0:
         return None
     return _form(terms, kinds, takes_c, function, clamp)
@@ -153,15 +153,22 @@ def _bounds(expression: Expression, place: int) -> tuple[tuple[float, float], in
     return ((low, high), here) if seen and low <= high else None
 
 
-def _terms(expression: Expression, place: int) -> dict[str, float] | None:
-    """Return the factors of a sum of the product and of inputs, by name (inputs with a dot before it)."""
-    node = expression.nodes[place]
+@functools.lru_cache(maxsize=256)
+def _terms(expression: Expression) -> tuple[dict[str, float] | None, ...]:
+    """Return for each node the factors of a sum of the product and of inputs, by name (inputs with a dot before it)."""
+    found: list[dict[str, float] | None] = []
+    for node in expression.nodes:  # operands come before their users
+        found.append(_terms_of(expression, node, [found[arg] for arg in node.args]))
+    return tuple(found)
+
+
+def _terms_of(expression: Expression, node: Node, args: list[dict[str, float] | None]) -> dict[str, float] | None:
     if node.op == "x":
         return {"x": 1.0}
     if node.op == "input":
         return {"." + node.value: 1.0}
     if node.op in ("add", "sub"):
-        left, right = (_terms(expression, arg) for arg in node.args)
+        left, right = args
         if left is None or right is None:
             return None
         made = dict(left)
@@ -169,12 +176,12 @@ def _terms(expression: Expression, place: int) -> dict[str, float] | None:
             made[name] = made.get(name, 0.0) + (factor if node.op == "add" else -factor)
         return made
     if node.op == "neg":
-        return _scaled(_terms(expression, node.args[0]), -1.0)
+        return _scaled(args[0], -1.0)
     if node.op in ("mul", "div"):
         number = _number(expression, node.args[1])
         if number is None or not math.isfinite(number) or number == 0:
             return None
-        return _scaled(_terms(expression, node.args[0]), number if node.op == "mul" else 1.0 / number)
+        return _scaled(args[0], number if node.op == "mul" else 1.0 / number)
     return None
 
 
@@ -186,8 +193,7 @@ def _scaled(terms: dict[str, float] | None, factor: float) -> dict[str, float] |
 def _nearest(
     expression: Expression, kinds: tuple[tuple[str, str], ...], takes_c: bool
 ) -> tuple[NativeForm, Expression]:
-    best: tuple[NativeForm, Expression] = NativeForm(), expression
-    for place in range(len(expression.nodes)):
+    for place in reversed(range(len(expression.nodes))):  # a later one is nearer to the result
         if expression.nodes[place].op == "x" or not expression.nodes[place].args:
             continue
         form = match(expression, dict(kinds), takes_c, place)
@@ -195,8 +201,8 @@ def _nearest(
             continue
         rest = _after(expression, place)
         if rest is not None:
-            best = form, rest  # operands come before their users: a later one is nearer to the result
-    return best
+            return form, rest
+    return NativeForm(), expression
 
 
 def nearest(expression: Expression, kinds: Mapping[str, str], takes_c: bool) -> tuple[NativeForm, Expression]:

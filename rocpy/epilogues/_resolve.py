@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rocpy.epilogues._expression import Builder, Expression
 from rocpy.epilogues._types import category, compute_type
 
-__all__ = ["Resolved", "resolve"]
+__all__ = ["Resolved", "in_order", "resolve"]
+
+_Key = TypeVar("_Key")
 
 _INEXACT = ("exp", "log", "rsqrt", "tanh", "erf", "sigmoid", "silu", "gelu", "gelu_tanh")
 
@@ -112,3 +115,20 @@ def resolve(expression: Expression, x_type: str, inputs: Mapping[str, tuple[str,
     """
     read = expression.used_inputs
     return _resolve(expression, x_type, tuple((name, inputs[name]) for name in read))
+
+
+def in_order(wanted: _Key, operands: Callable[[_Key], Sequence[_Key]], made: Container[_Key]) -> Iterator[_Key]:
+    """Yield what a value is computed from and is not made yet, operands before their users; the value itself is last.
+
+    The caller makes each before it asks for the next one. Nothing recurses: an epilogue may have thousands of steps.
+    """
+    stack = [wanted]
+    while stack:
+        one = stack[-1]
+        missing = [] if one in made else [other for other in operands(one) if other not in made]
+        if missing:
+            stack += reversed(missing)
+            continue
+        stack.pop()
+        if one not in made:
+            yield one

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from rocpy.epilogues._expression import Expression, Node
-from rocpy.epilogues._resolve import Resolved
+from rocpy.epilogues._resolve import Resolved, in_order
 from rocpy.epilogues._types import category
 from rocpy.errors import UnsupportedError
 
@@ -103,10 +103,13 @@ class _Writer:
 
     def value(self, place: int, lane: int) -> int:
         """Return the register of a node, in the first or the second column of a pair."""
-        key = (place, lane)
-        if key not in self.registers:
-            self.registers[key] = self._write(self.expression.nodes[place], place, lane)
-        return self.registers[key]
+        for one in in_order((place, lane), self._operands, self.registers):
+            self.registers[one] = self._write(self.expression.nodes[one[0]], *one)
+        return self.registers[place, lane]
+
+    def _operands(self, key: tuple[int, int]) -> list[tuple[int, int]]:
+        node = self.expression.nodes[key[0]]
+        return [(arg, node.value if node.op == "pick" else key[1]) for arg in node.args]
 
     def _write(self, node: Node, place: int, lane: int) -> int:
         if node.op == "x":

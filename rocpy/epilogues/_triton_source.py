@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rocpy.epilogues._resolve import Resolved
+from rocpy.epilogues._resolve import Resolved, in_order
 from rocpy.epilogues._types import NUMBER, category, compute_type, promote
 from rocpy.errors import UnsupportedError
 
@@ -97,13 +97,18 @@ class _Body:
 
     def emit(self, place: int, half: bool) -> str:
         """Return the variable of a node's value."""
-        key = (place, half)
-        if key not in self._names:
-            text = self._value(place, half)
-            name = f"v{place}{'h' if half else ''}"
+        for one in in_order((place, half), self._operands, self._names):
+            text = self._value(*one)
+            name = f"v{one[0]}{'h' if one[1] else ''}"
             self.lines.append(f"{name} = {text}")
-            self._names[key] = name
-        return self._names[key]
+            self._names[one] = name
+        return self._names[place, half]
+
+    def _operands(self, key: tuple[int, bool]) -> list[tuple[int, bool]]:
+        node, half = self.nodes[key[0]], key[1]
+        if node.op in ("pick", "interleave"):
+            half = node.op == "interleave"
+        return [(arg, half) for arg in node.args]
 
     def _value(self, place: int, half: bool) -> str:
         node, dtype = self.nodes[place], compute_type(self.types[place])

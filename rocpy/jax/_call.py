@@ -64,6 +64,7 @@ class Spec:
     transpose_a: bool = False
     transpose_b: bool = False
     options: str = ""
+    scales: tuple[str, ...] = ()
 
     @property
     def row(self) -> EpilogueRow:
@@ -145,8 +146,9 @@ def _checked(spec: Spec, seen: Seen) -> Checked:
     a, b = infos.pop("a"), infos.pop("b")
     try:
         problem = Problem.make(
-            a, b, **infos, epilogue=spec.epilogue, dtype=spec.dtype, compute=spec.compute, clamp=spec.clamp
-        )
+            a, b, **infos, epilogue=spec.epilogue, dtype=spec.dtype, compute=spec.compute, clamp=spec.clamp,
+            **dict[str, Any](dict.fromkeys(spec.scales, "scalar")),
+        )  # fmt: skip
     except InvalidProblemError as error:
         if not extents.text:
             raise

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,6 +61,8 @@ def matmul(
     bias: Any = None,
     aux: Any = None,
     clamp: tuple[float, float] | None = None,
+    scale_a: float | None = None,
+    scale_b: float | None = None,
     dtype: Any = None,
     compute: str | None = None,
     options: Any = None,
@@ -87,6 +90,9 @@ def matmul(
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
         ``(low, high)`` of the clamp epilogues.
+    scale_a, scale_b
+        Numbers known when the function is traced, which 8-bit floats need, and int8 with a float result; 1.0 where
+        none is meant.
     dtype
         Element type of the result.
     compute
@@ -132,6 +138,8 @@ def matmul(
     given = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
     operands = [_operand(x, name) if x is not None or name in ("a", "b") else None for name, x in given.items()]
     factor = _number(alpha, "alpha")
+    scales = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
+    factor *= math.prod(_number(x, name) for name, x in scales.items())
     share = (0.0 if c is None else 1.0) if beta is None else _number(beta, "beta")
     if c is None and share != 0:
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
@@ -143,6 +151,7 @@ def matmul(
         dtype=None if dtype is None else dtypes.lookup(dtype).name,
         compute=compute,
         options=options_text(resolve_options(options)),
+        scales=tuple(scales),
     )
     problem_of(spec, operands)  # a mistake is told here, not from inside jax's transformations
     results = product(spec, *operands)

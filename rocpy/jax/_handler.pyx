@@ -8,7 +8,7 @@ from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
 from abi cimport hipStream_t
-from rocpy._core cimport Status
+from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip, export_capsule
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, add_bounds, begin_key, describe, problem_of
@@ -26,6 +26,7 @@ from rocpy import platform
 from rocpy.blaslt import _choice
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._options import DEFAULT, Options
+from rocpy.blaslt._product_types import unit_scales
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
@@ -207,16 +208,23 @@ cdef bint is_transposed(const Operand *operand) noexcept nogil:
     return operand.ndim >= 2 and operand.strides[operand.ndim - 1] != 1 and operand.strides[operand.ndim - 2] == 1
 
 
+cdef dict scales_of(const Operands *operands, str result):
+    """Return the scales of quantized operands: 1, since rocpy.jax.matmul has put those that it was given into alpha."""
+    return unit_scales(array_type_of_hip(operands.a.type).name.decode(), array_type_of_hip(operands.b.type).name.decode(), result)
+
+
 cdef int by_function_form(ProductFrame *frame, Operands *operands, object options, size_t stream, bint on_device) except -1:
     """Run what is not one launch as rocpy.matmul does: copies, compositions, empty results."""
     a = view(&operands.a, is_transposed(&operands.a), on_device)
     b = view(&operands.b, is_transposed(&operands.b), on_device)
     c, bias, aux = (view(&operands.c, False, on_device), view(&operands.bias, False, on_device), view(&operands.aux, False, on_device))
     out = view(&operands.out, False, on_device)
+    result_dtype = array_type_of_hip(frame.result.type).name.decode()
     result = matmul(
         a, b, c, alpha=frame.alpha, beta=None if c is None else frame.beta, epilogue=EPILOGUE_NAMES[frame.epilogue], bias=bias, aux=aux,
-        clamp=(frame.low, frame.high) if frame.clamped else None, dtype=array_type_of_hip(frame.result.type).name.decode(),
+        clamp=(frame.low, frame.high) if frame.clamped else None, dtype=result_dtype,
         compute=_COMPUTE_NAMES[frame.compute], out=out, options=options, stream=stream if on_device else None,
+        **scales_of(operands, result_dtype),
     )
     if frame.extra.ndim < 0:
         return 0
@@ -264,6 +272,8 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
             _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
         if not on_device and (stages_arrays() or _choice.measures(tuning_word())):
             return by_function_form(frame, operands, options, 0, False)
+        if scales_of(operands, array_type_of_hip(frame.result.type).name.decode()):
+            return by_function_form(frame, operands, options, <size_t>stream, on_device)
         outcome = attempt(frame, operands, key, device, stream, not on_device, &status)
         if outcome == not_planned:
             make_plan(frame, operands, key, options, device, stream)
@@ -301,6 +311,8 @@ cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nog
     cdef const char *fault
     cdef hipStream_t stream = NULL
     cdef int device = -1
+    cdef DefaultFpEnvironment environment  # XLA's threads flush subnormal numbers
+    environment.hold()
     if answers_metadata(call):
         return NULL
     fault = read_frame(call, &frame)

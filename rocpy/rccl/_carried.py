@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from rocpy import platform
+from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import (
     ClosedError,
     CollectiveTimeoutError,
@@ -209,6 +210,7 @@ class CarriedCommunicator:
         self.is_closed = False
         self._seq = 0
 
+    @default_arithmetic
     def _run(self, kind: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
         if self.is_closed:
             raise ClosedError("the communicator is closed")

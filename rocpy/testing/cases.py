@@ -253,7 +253,7 @@ def _float8() -> Iterator[Case]:
     for dtype in FLOAT8:
         other = next(x for x in FLOAT8 if x != dtype and x.endswith("fnuz") == dtype.endswith("fnuz"))
         for out in ("", "float32", "float16", dtype, other):
-            yield Case(17, 33, 40, dtype, out)
+            yield Case(17, 33, 40, dtype, out, scale="scalar")
             yield Case(17, 33, 40, dtype, out, "gelu_bias", "nt", scale="scalar", data="normal")
             yield Case(16, 20, 64, dtype, out, "default", "tn", scale="vector", dtype_b=other)
         for layout in LAYOUTS:
@@ -266,7 +266,7 @@ def _float8() -> Iterator[Case]:
         yield Case(9, 21, 30, dtype, scale="batch", batch_a=(3,), batch_b=(3,), alpha=0.5, beta=-1.5)
         yield Case(9, 21, 30, dtype, "float32", scale="vector", batch_a=(2, 3), alpha=-2.0, beta=0.25)
         yield Case(33, 17, 40, dtype, "float32", "bias", data="integers", scale="vector", alpha=2.0, beta=-1.0)
-        yield Case(33, 17, 40, dtype, "float32", "relu", "tt", data="integers")
+        yield Case(33, 17, 40, dtype, "float32", "relu", "tt", data="integers", scale="scalar")
         yield Case(3, 65, 1031, dtype, "float32", "default", "nt", scale="scalar")
 
 
@@ -291,7 +291,7 @@ def _int8() -> Iterator[Case]:
     for out in ("float32", "bfloat16", "float16"):
         yield Case(12, 20, 31, "int8", out, "gelu_bias", scale="scalar", alpha=0.75, beta=-0.5)
         yield Case(12, 20, 31, "int8", out, "relu_aux_bias", scale="batch", batch_a=(3,), batch_b=(3,))
-        yield Case(12, 20, 31, "int8", out)
+        yield Case(12, 20, 31, "int8", out, scale="scalar")
     yield Case(12, 20, 5, "int8", "int8", data="integers")
     yield Case(12, 20, 31, "int8", "int8", "bias")
     yield Case(12, 20, 31, "int8", batch_a=(2, 1), batch_b=(3,), alpha=3.0, beta=-2.0)

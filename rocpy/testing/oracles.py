@@ -227,8 +227,11 @@ def lookup(epilogue: str | None) -> Oracle:
     return ORACLES[ALIASES.get(name, name)]
 
 
-def spread(scale: Array | float, shape: tuple[int, ...], side: int) -> Array:
-    """Return the scales of a (side 0) or b (side 1), as given to a product, for each element of an operand's shape."""
+def spread(scale: Array | float, shape: tuple[int, ...], side: int, batch: tuple[int, ...] = ()) -> Array:
+    """Return the scales of a (side 0) or b (side 1), as given to a product, for each element of an operand's shape.
+
+    ``batch`` are the product's batch axes, to which those of the scales broadcast.
+    """
     given = np.asarray(scale)
     if given.dtype.name in ("uint8", "float8_e8m0fnu"):
         codes = given.view(np.uint8).astype(np.float64)
@@ -238,10 +241,15 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int) -> Array:
     values = given.astype(np.float64)
     if values.size == 1:
         return values.reshape(())
-    lines = shape[-2] if side == 0 else shape[-1]
-    if side == 0:
-        return values if values.ndim > 1 and values.shape[-2:] == (lines, 1) else values[..., :, None]
-    return values if values.ndim > 1 and values.shape[-2:] == (1, lines) else values[..., None, :]
+    lines = (shape[-2] if len(shape) > 1 else 1, 1) if side == 0 else (1, shape[-1] if len(shape) > 1 else 1)
+    full = (*batch, *lines)
+    short = values[..., :, None] if side == 0 else values[..., None, :]
+    readings = [x for x in (values, short) if x.ndim <= len(full) and x.shape[-2:] == lines[-x.ndim :]]
+    readings = [x for x in readings if all(p in (1, q) for p, q in zip(x.shape[-3::-1], batch[::-1], strict=False))]
+    if len({np.broadcast_to(x, full).tobytes() for x in readings}) != 1:
+        raise ValueError(f"scales of shape {given.shape} have {len(readings)} readings for a product of {full}")
+    found = readings[0]
+    return found.reshape(found.shape[-1]) if len(shape) == 1 and found.ndim == 2 else found
 
 
 def _as_matrix_bias(bias: Array, shape: tuple[int, ...]) -> Array:
@@ -301,10 +309,11 @@ def evaluate(
     a = np.asarray(a).astype(wide)
     b = np.asarray(b).astype(wide)
     scaled = scale_a is not None or scale_b is not None
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if scale_a is not None:
-        a = a * spread(scale_a, a.shape, 0)
+        a = a * spread(scale_a, a.shape, 0, batch)
     if scale_b is not None:
-        b = b * spread(scale_b, b.shape, 1)
+        b = b * spread(scale_b, b.shape, 1, batch)
     shape = np.matmul(np.empty(a.shape, dtype=np.bool_), np.empty(b.shape, dtype=np.bool_)).shape
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b

@@ -298,5 +298,3 @@ def test_what_has_no_meaning_is_not_composed():
     for result in ("complex64", "int32"):
         operand = "int8" if result == "int32" else result
         assert not rocpy.blaslt.supported(operand, dtype=result, epilogue="gelu_erf")
-    scaled = {"scale_a": "block32", "scale_b": "block32"}
-    assert not rocpy.blaslt.supported("float8_e4m3fn", epilogue="bgrada", **scaled)

@@ -174,7 +174,7 @@ REFUSED = [
     (lambda a, sa, b, sb: {"scale_a": sa.T, "scale_b": sb}, r"scale_a: shape \(2, 9\)"),
     (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb.T}, r"scale_b: shape \(17, 2\)"),
     (lambda a, sa, b, sb: {"scale_a": sa, "scale_b": sb, "dtype": "float8_e4m3fn"}, None),
-    (lambda a, sa, b, sb: {}, "scale_a: none"),
+    (lambda a, sa, b, sb: {}, "scale_a and scale_b: none"),
 ]
 
 

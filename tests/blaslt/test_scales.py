@@ -32,13 +32,8 @@ def check(d, expected, dtype="float32"):
 )
 def test_a_scale_may_be_a_number_or_an_array_of_one(operands, scale):
     a, b = operands
-    check(rocpy.matmul(a, b, scale_a=scale, dtype="float32"), evaluate(a, b, scale_a=np.float32(scale)))
-    check(rocpy.matmul(a, b, scale_b=scale, dtype="float32"), evaluate(a, b, scale_b=np.float32(scale)))
-
-
-def test_no_scale_is_one(operands):
-    a, b = operands
-    np.testing.assert_array_equal(rocpy.matmul(a, b), rocpy.matmul(a, b, scale_a=1.0, scale_b=1.0))
+    check(rocpy.matmul(a, b, scale_a=scale, dtype="float32", scale_b=1.0), evaluate(a, b, scale_a=np.float32(scale)))
+    check(rocpy.matmul(a, b, scale_b=scale, dtype="float32", scale_a=1.0), evaluate(a, b, scale_b=np.float32(scale)))
 
 
 @pytest.mark.parametrize("form", ["flat", "matrix"])
@@ -53,8 +48,8 @@ def test_rows_of_a_and_columns_of_b(rng, form, kind):
         assert (mm.problem.scale_a, mm.problem.scale_b) == ("vector", "vector")
         check(mm.execute(), expected)
     # One side alone, and a number beside a vector.
-    check(rocpy.matmul(a, b, scale_a=given[0], dtype="float32"), evaluate(a, b, scale_a=rows))
-    check(rocpy.matmul(a, b, scale_b=given[1], dtype="float32"), evaluate(a, b, scale_b=columns))
+    check(rocpy.matmul(a, b, scale_a=given[0], dtype="float32", scale_b=1.0), evaluate(a, b, scale_a=rows))
+    check(rocpy.matmul(a, b, scale_b=given[1], dtype="float32", scale_a=1.0), evaluate(a, b, scale_b=columns))
     check(rocpy.matmul(a, b, scale_a=given[0], scale_b=0.5, dtype="float32"), evaluate(a, b, scale_a=rows, scale_b=0.5))
     check(
         rocpy.matmul(a, b, scale_a=np.full((1,), 0.5, np.float32), scale_b=given[1], dtype="float32"),
@@ -96,8 +91,8 @@ def test_scales_may_lie_anyhow(rng, operands):
 def test_vectors_in_products_of_vectors(rng):
     a, b = rng.standard_normal(40).astype(E4M3), rng.standard_normal((40, 7)).astype(E4M3)
     columns = rng.uniform(0.1, 4, 7).astype(np.float32)
-    check(rocpy.matmul(a, b, scale_b=columns, dtype="float32"), evaluate(a, b, scale_b=columns))
-    check(rocpy.matmul(b.T, a, scale_a=columns, dtype="float32"), evaluate(b.T, a, scale_a=columns))
+    check(rocpy.matmul(a, b, scale_b=columns, dtype="float32", scale_a=1.0), evaluate(a, b, scale_b=columns))
+    check(rocpy.matmul(b.T, a, scale_a=columns, dtype="float32", scale_b=1.0), evaluate(b.T, a, scale_a=columns))
 
 
 def test_layouts_that_are_copied_keep_their_scales(rng):
@@ -117,9 +112,9 @@ def test_layouts_that_are_copied_keep_their_scales(rng):
 def test_the_scale_of_the_result_comes_before_its_rounding(name):
     # A product of 2^10, beyond the range of some: what is rounded is the scaled value.
     a, b = np.full((1, 4), 16, dtype_of(name)), np.full((4, 1), 16, dtype_of(name))
-    d = rocpy.matmul(a, b, dtype=name, scale_d=2.0**-6)
+    d = rocpy.matmul(a, b, dtype=name, scale_d=2.0**-6, scale_a=1.0, scale_b=1.0)
     assert float(d[0, 0]) == 16
-    assert float(rocpy.matmul(a, b, dtype=name, scale_d=2.0**20)[0, 0]) == float(
+    assert float(rocpy.matmul(a, b, dtype=name, scale_d=2.0**20, scale_a=1.0, scale_b=1.0)[0, 0]) == float(
         saturated(np.float64(2.0**30), dtype_of(name))
     )
 
@@ -128,14 +123,14 @@ def test_the_scale_of_the_result_comes_before_its_rounding(name):
 def test_the_scale_of_c_comes_before_beta(name):
     kind = dtype_of(name)
     a, b, c = np.ones((2, 4), kind), np.ones((4, 3), kind), np.full((2, 3), 2, kind)
-    d = rocpy.matmul(a, b, c, beta=0.5, scale_c=4.0, dtype=name)
+    d = rocpy.matmul(a, b, c, beta=0.5, scale_c=4.0, dtype=name, scale_a=1.0, scale_b=1.0)
     assert (d.astype(np.float32) == 8).all()
 
 
 @pytest.mark.parametrize("name", FLOAT8)
 def test_the_largest_magnitude_is_of_the_result_before_its_scale(name, rng):
     a, b = rng.standard_normal((33, 40)).astype(dtype_of(name)), rng.standard_normal((40, 50)).astype(dtype_of(name))
-    d, further = rocpy.matmul(a, b, scale_a=0.5, scale_d=0.125, amax=True, dtype=name)
+    d, further = rocpy.matmul(a, b, scale_a=0.5, scale_d=0.125, amax=True, dtype=name, scale_b=1.0)
     assert set(further) == {"amax"}
     assert further["amax"].shape == ()
     assert further["amax"].dtype == np.float32
@@ -147,21 +142,25 @@ def test_the_largest_magnitude_is_of_the_result_before_its_scale(name, rng):
 def test_the_largest_magnitude_beside_another_output(operands, rng):
     a, b = operands
     bias = rng.standard_normal(7, dtype=np.float32)
-    outputs = rocpy.matmul(a, b, epilogue="gelu_aux_bias", bias=bias, amax=True, dtype="float32")
+    outputs = rocpy.matmul(
+        a, b, epilogue="gelu_aux_bias", bias=bias, amax=True, dtype="float32", scale_a=1.0, scale_b=1.0
+    )
     assert set(outputs[1]) == {"gelu_aux", "amax"}
     expected = evaluate(a, b, epilogue="gelu_aux_bias", bias=bias, amax=True)
     check(outputs, expected)
-    with rocpy.Matmul(a, b, epilogue="gelu_aux_bias", bias=bias, amax=True, dtype="float32") as mm:
+    with rocpy.Matmul(
+        a, b, epilogue="gelu_aux_bias", bias=bias, amax=True, dtype="float32", scale_a=1.0, scale_b=1.0
+    ) as mm:
         check(mm.execute(), expected)
 
 
 def test_the_largest_magnitude_over_a_batch(rng):
     a, b = rng.standard_normal((3, 9, 20)).astype(E4M3), rng.standard_normal((3, 20, 8)).astype(E4M3)
-    check(rocpy.matmul(a, b, amax=True, dtype="float32"), evaluate(a, b, amax=True))
+    check(rocpy.matmul(a, b, amax=True, dtype="float32", scale_a=1.0, scale_b=1.0), evaluate(a, b, amax=True))
 
 
 def test_the_largest_magnitude_of_nothing_is_zero():
-    d, further = rocpy.matmul(np.zeros((0, 4), E4M3), np.zeros((4, 3), E4M3), amax=True)
+    d, further = rocpy.matmul(np.zeros((0, 4), E4M3), np.zeros((4, 3), E4M3), amax=True, scale_a=1.0, scale_b=1.0)
     assert d.shape == (0, 3)
     assert further["amax"] == 0
 
@@ -169,11 +168,11 @@ def test_the_largest_magnitude_of_nothing_is_zero():
 def test_nan_is_no_scale_as_a_number_and_is_passed_on_in_an_array(operands):
     a, b = operands
     with pytest.raises(rocpy.InvalidProblemError, match="scale_a: nan"):
-        rocpy.matmul(a, b, scale_a=np.nan)
-    assert np.isnan(rocpy.matmul(a, b, scale_a=np.full((1,), np.nan, np.float32)).astype(np.float32)).all()
+        rocpy.matmul(a, b, scale_a=np.nan, scale_b=1.0)
+    assert np.isnan(rocpy.matmul(a, b, scale_a=np.full((1,), np.nan, np.float32), scale_b=1.0).astype(np.float32)).all()
     rows = np.ones(5, np.float32)
     rows[2] = np.nan
-    found = np.isnan(rocpy.matmul(a, b, scale_a=rows).astype(np.float32))
+    found = np.isnan(rocpy.matmul(a, b, scale_a=rows, scale_b=1.0).astype(np.float32))
     assert found[2].all()
     assert not found[[0, 1, 3, 4]].any()
 
@@ -181,7 +180,7 @@ def test_nan_is_no_scale_as_a_number_and_is_passed_on_in_an_array(operands):
 def test_an_array_is_read_at_each_call(operands):
     a, b = operands
     scale = np.ones(1, np.float32)
-    with rocpy.Matmul(a, b, scale_a=scale, dtype="float32") as mm:
+    with rocpy.Matmul(a, b, scale_a=scale, scale_b=1.0, dtype="float32") as mm:
         first = mm.execute()
         scale[0] = 2
         # A device with memory of its own has the copy that was made when the array was given.
@@ -193,8 +192,8 @@ def test_an_array_is_read_at_each_call(operands):
         np.testing.assert_array_equal(mm.execute(), 4 * first)
         with pytest.raises(rocpy.InvalidProblemError, match="scale_a: it was scalar and would become vector"):
             mm.reset_operands(scale_a=np.ones(5, np.float32))
-        with pytest.raises(rocpy.InvalidProblemError, match="scale_b: this product was made without"):
-            mm.reset_operands(scale_b=1.0)
+        with pytest.raises(rocpy.InvalidProblemError, match="scale_d: this product was made without"):
+            mm.reset_operands(scale_d=1.0)
         np.testing.assert_array_equal(mm.execute(), 4 * first)
 
 
@@ -213,13 +212,15 @@ def test_scales_reach_products_that_are_composed(operands, epilogue, rng, withou
 
 def test_threads_have_scales_of_their_own(operands):
     a, b = operands
-    base = rocpy.matmul(a, b, dtype="float32")
+    base = rocpy.matmul(a, b, dtype="float32", scale_a=1.0, scale_b=1.0)
     wrong = []
 
     def work(seed):
         for i in range(200):
             scale = 2.0 ** ((seed + i) % 9 - 4)
-            if not np.array_equal(rocpy.matmul(a, b, scale_a=scale, dtype="float32"), base * np.float32(scale)):
+            if not np.array_equal(
+                rocpy.matmul(a, b, scale_a=scale, dtype="float32", scale_b=1.0), base * np.float32(scale)
+            ):
                 wrong.append(scale)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
@@ -232,12 +233,14 @@ def test_threads_have_scales_of_their_own(operands):
 
 def test_numbers_live_until_their_stream_is_done(operands):
     a, b = operands
-    base = rocpy.matmul(a, b, dtype="float32")
+    base = rocpy.matmul(a, b, dtype="float32", scale_a=1.0, scale_b=1.0)
     with rocpy.Stream() as stream:
         queued = []
         for i in range(64):
-            queued.append(rocpy.matmul(a, b, scale_b=float(2.0 ** (i % 5)), dtype="float32", stream=stream))
-            rocpy.matmul(a, b, scale_a=np.full(5, 3, np.float32), dtype="float32", stream=stream)
+            queued.append(
+                rocpy.matmul(a, b, scale_b=float(2.0 ** (i % 5)), dtype="float32", stream=stream, scale_a=1.0)
+            )
+            rocpy.matmul(a, b, scale_a=np.full(5, 3, np.float32), dtype="float32", stream=stream, scale_b=1.0)
             gc.collect(0)
         stream.synchronize()
     for i, found in enumerate(queued):
@@ -268,7 +271,7 @@ REFUSED = [
 def test_wrong_scales_are_refused_by_name(operands, arguments, match):
     for make in (rocpy.matmul, rocpy.Matmul):
         with pytest.raises(rocpy.InvalidProblemError, match=match):
-            make(*operands, **arguments)
+            make(*operands, **{"scale_a": 1.0, "scale_b": 1.0, **arguments})
 
 
 @pytest.mark.parametrize("value", ["2.0", object(), True, 1j, [1.0, 2.0]])
@@ -313,7 +316,7 @@ def test_integer_results_with_scales_are_rounded_once(dtype, epilogue, rng):
 def test_amax_of_products_that_the_library_does_not_tell_it_of(rng):
     a, b = rng.integers(-128, 128, (5, 70), np.int8), rng.integers(-128, 128, (70, 7), np.int8)
     for dtype in ("int32", "int8", "float32"):
-        d, further = rocpy.matmul(a, b, amax=True, dtype=dtype)
+        d, further = rocpy.matmul(a, b, scale_a=1.0, scale_b=1.0, amax=True, dtype=dtype)
         sums = a.astype(np.int64) @ b
         assert further["amax"] == np.abs(sums).max()
         assert further["amax"].dtype == np.float32

@@ -19,6 +19,8 @@ NARROW = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
 WIDE = ("float32", "float16", "bfloat16")
 DEFAULTS = {**dict.fromkeys(FLOAT8, "bfloat16"), "int8": "int32"}
 
+UNIT = {"scale_a": 1.0, "scale_b": 1.0}
+
 
 def all_codes(name):
     """Every bit pattern of a type of at most a byte."""
@@ -40,7 +42,13 @@ def through_bias(values, operand, result):
     """The values as a product's epilogue converts them: a bias on a product that is zero."""
     zero = np.zeros((1, 1), dtype_of(operand))
     return rocpy.matmul(
-        zero, np.zeros((1, values.size), dtype_of(operand)), epilogue="bias", bias=values, dtype=result
+        zero,
+        np.zeros((1, values.size), dtype_of(operand)),
+        epilogue="bias",
+        bias=values,
+        dtype=result,
+        scale_a=1.0,
+        scale_b=1.0,
     )[0]
 
 
@@ -54,8 +62,12 @@ def same(x, y):
 def test_every_number_of_eight_bits_is_read_exactly(name):
     codes = all_codes(name)
     one = np.ones((1, 1), dtype_of(name))
-    assert same(rocpy.matmul(codes[:, None], one, dtype="float32")[:, 0], codes.astype(np.float32))
-    assert same(rocpy.matmul(one, codes[None, :], dtype="float32")[0], codes.astype(np.float32))
+    assert same(
+        rocpy.matmul(codes[:, None], one, dtype="float32", scale_a=1.0, scale_b=1.0)[:, 0], codes.astype(np.float32)
+    )
+    assert same(
+        rocpy.matmul(one, codes[None, :], dtype="float32", scale_a=1.0, scale_b=1.0)[0], codes.astype(np.float32)
+    )
 
 
 @pytest.mark.parametrize("name", FLOAT8)
@@ -104,10 +116,10 @@ def test_float8_forms_mix_within_a_dialect(a, b, rng):
     left, right = rng.standard_normal((5, 20)).astype(dtype_of(a)), rng.standard_normal((20, 6)).astype(dtype_of(b))
     if a.endswith("fnuz") != b.endswith("fnuz"):
         with pytest.raises(rocpy.InvalidProblemError, match=f"a is {a} and b is {b}"):
-            rocpy.matmul(left, right)
+            rocpy.matmul(left, right, scale_a=1.0, scale_b=1.0)
         return
     for result in ("", *WIDE, a, b):
-        d = rocpy.matmul(left, right, **({"dtype": result} if result else {}))
+        d = rocpy.matmul(left, right, scale_a=1.0, scale_b=1.0, **({"dtype": result} if result else {}))
         assert d.dtype == dtype_of(result or "bfloat16")
         found = check_outputs(evaluate(left, right), d, d.dtype)["result"]
         assert found.ok, found.message
@@ -116,7 +128,7 @@ def test_float8_forms_mix_within_a_dialect(a, b, rng):
 @pytest.mark.parametrize("name", [*FLOAT8, "int8", "float64", "float32", "float16", "bfloat16"])
 def test_default_results(name):
     a = np.ones((3, 3), dtype_of(name))
-    d = rocpy.matmul(a, a)
+    d = rocpy.matmul(a, a, **(UNIT if name in FLOAT8 else {}))
     assert d.dtype == dtype_of(DEFAULTS.get(name, name))
     assert (d.astype(np.float64) == 3).all()
 
@@ -134,7 +146,7 @@ def test_every_product_of_two_int8_is_right():
     wanted = np.multiply.outer(every.astype(np.int64), every.astype(np.int64))
     np.testing.assert_array_equal(rocpy.matmul(every[:, None], every[None, :]), wanted)
     for result in ("float16", "bfloat16", "float32"):
-        found = rocpy.matmul(every[:, None], every[None, :], dtype=result)
+        found = rocpy.matmul(every[:, None], every[None, :], dtype=result, **UNIT)
         np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(dtype_of(result)).astype(np.float64))
     clipped = rocpy.matmul(every[:, None], every[None, :], dtype="int8")
     np.testing.assert_array_equal(clipped, np.clip(wanted, -128, 127))
@@ -148,7 +160,7 @@ def test_integer_results_are_scaled_by_whole_numbers():
     for arguments in ({"alpha": 0.5}, {"alpha": 2.0**31}, {"alpha": np.nan}, {"beta": 1.25}):
         with pytest.raises(rocpy.InvalidProblemError, match="whole numbers"):
             rocpy.matmul(a, a.T, c, **arguments)
-    found = rocpy.matmul(a, a.T, alpha=0.5, dtype="float32")
+    found = rocpy.matmul(a, a.T, alpha=0.5, dtype="float32", **UNIT)
     np.testing.assert_array_equal(found, 0.5 * wide)
     with rocpy.Matmul(a, a.T, alpha=0.5) as mm, pytest.raises(rocpy.InvalidProblemError, match="whole numbers"):
         mm.execute()
@@ -157,7 +169,8 @@ def test_integer_results_are_scaled_by_whole_numbers():
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_what_a_family_cannot_give_is_refused_by_name(family):
     operand = family.operands[0]
-    scales = {"scale_a": "block32", "scale_b": "block32"} if family.name == "MX" else {}
+    kind = "block32" if family.name == "MX" else "scalar"
+    scales = {"scale_a": kind, "scale_b": kind} if family.scales else {}
     a = OperandInfo.dense((4, 32), operand)
     with pytest.raises(rocpy.UnsupportedError, match=f"a {operand} product cannot give"):
         Problem.make(a, OperandInfo.dense((32, 4), operand), dtype="float8_e8m0fnu", **scales)
@@ -199,19 +212,19 @@ def test_the_result_may_be_written_to_out(name, rng):
     a, b = (rng.integers(-3, 4, (6, 6)).astype(dtype_of(name)) for _ in range(2))
     wanted = a.astype(np.float64) @ b.astype(np.float64)
     out = np.zeros((6, 6), np.float32)
-    assert rocpy.matmul(a, b, out=out) is out
+    assert rocpy.matmul(a, b, out=out, scale_a=1.0, scale_b=1.0) is out
     np.testing.assert_array_equal(out, wanted)
     column = np.zeros((6, 6), np.float32).T
-    rocpy.matmul(a, b, out=column)
+    rocpy.matmul(a, b, out=column, scale_a=1.0, scale_b=1.0)
     np.testing.assert_array_equal(column, wanted)
 
 
 @pytest.mark.parametrize("name", [*FLOAT8, "int8"])
 def test_a_plan_computes_what_the_function_does(name, rng):
     a, b = (rng.integers(-3, 4, (6, 6)).astype(dtype_of(name)) for _ in range(2))
-    with rocpy.Matmul(a, b, dtype="float32") as mm:
+    with rocpy.Matmul(a, b, dtype="float32", scale_a=1.0, scale_b=1.0) as mm:
         assert mm.problem.dtype == "float32"
-        np.testing.assert_array_equal(mm.execute(), rocpy.matmul(a, b, dtype="float32"))
+        np.testing.assert_array_equal(mm.execute(), rocpy.matmul(a, b, dtype="float32", scale_a=1.0, scale_b=1.0))
         mm.reset_operands(a=b, b=a)
         np.testing.assert_array_equal(mm.execute(), b.astype(np.float64) @ a.astype(np.float64))
 
@@ -222,12 +235,12 @@ def test_a_weight_may_be_of_eight_bits(name, rng):
     scale = rng.uniform(0.5, 2, 7).astype(np.float32)
     weight = rocpy.Weight(w, scale=scale)
     wanted = evaluate(x, w, scale_b=scale)
-    assert check_outputs(wanted, rocpy.matmul(x, weight), dtype_of("bfloat16"))["result"].ok
+    assert check_outputs(wanted, rocpy.matmul(x, weight, scale_a=1.0), dtype_of("bfloat16"))["result"].ok
     both = rocpy.matmul(x, weight, scale_a=np.float32(0.5), dtype="float32")
     assert check_outputs(evaluate(x, w, scale_a=0.5, scale_b=scale), both, np.dtype(np.float32))["result"].ok
     with pytest.raises(rocpy.InvalidProblemError, match="carries a scale already"):
         rocpy.matmul(x, weight, scale_b=1.0)
-    with rocpy.Matmul(x, weight) as mm:
+    with rocpy.Matmul(x, weight, scale_a=1.0) as mm:
         assert mm.problem.scale_b == "vector"
         assert check_outputs(wanted, mm.execute(), dtype_of("bfloat16"))["result"].ok
 
@@ -237,7 +250,7 @@ def test_an_int8_weight_is_as_good_as_the_array(rng):
     weight = rocpy.Weight(w, layout="nk")
     np.testing.assert_array_equal(rocpy.matmul(x, weight), x.astype(np.int64) @ w.T.astype(np.int64))
     scaled = rocpy.Weight(w, layout="nk", scale=0.25)
-    found = rocpy.matmul(x, scaled, dtype="float32")
+    found = rocpy.matmul(x, scaled, scale_a=1.0, dtype="float32")
     np.testing.assert_array_equal(found, 0.25 * (x.astype(np.float64) @ w.T.astype(np.float64)))
 
 
@@ -247,11 +260,11 @@ def test_torch_tensors_give_torch_results(name, rng, torch):
     a, b = (rng.integers(-3, 4, (6, 6)).astype(dtype_of(name)) for _ in range(2))
     left, right = (torch.from_numpy(x.view(np.uint8)).view(getattr(torch, name)) for x in (a, b))
     wanted = a.astype(np.float64) @ b.astype(np.float64)
-    d = rocpy.matmul(left, right)
+    d = rocpy.matmul(left, right, **({} if name == "int8" else UNIT))
     assert d.dtype == (torch.int32 if name == "int8" else torch.bfloat16)
     assert (d.double().numpy() == wanted).all()
     if name != "int8":
-        eight = rocpy.matmul(left, right, dtype=getattr(torch, name))
+        eight = rocpy.matmul(left, right, dtype=getattr(torch, name), **UNIT)
         assert eight.dtype == getattr(torch, name)
         assert (eight.float().numpy() == saturated(wanted, dtype_of(name)).astype(np.float32)).all()
 

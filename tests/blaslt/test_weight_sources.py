@@ -173,7 +173,7 @@ def test_a_plan_takes_a_scale_that_was_read_anew(rng):
     a, source = drawn(rng, "int8", 3, 16), drawn(rng, "int8", 16, 8)
     scale = np.full(8, 0.5, np.float32)
     w = rocpy.Weight(source, scale=scale)
-    with rocpy.Matmul(a, w, dtype="float32") as mm:
+    with rocpy.Matmul(a, w, scale_a=1.0, dtype="float32") as mm:
         before = mm.execute()
         scale *= 2
         np.testing.assert_array_equal(mm.execute(), before)

@@ -264,3 +264,18 @@ def test_what_is_refused(case):
     with pytest.raises(error, match=match) as caught:
         advanced.matmul(a, b, quantization_scales=scales, options=options)
     assert isinstance(caught.value, rocpy.RocpyError)
+
+
+@pytest.mark.parametrize("largest", [480.0, 448.0, 449.0, 1.0, 3.5, 2.0**-130, 2.0**120, 7.0])
+def test_scales_of_results_are_rounded_up(largest):
+    """cuBLAS divides by the format's largest number and rounds up to a power of two, so that nothing saturates."""
+    from rocpy.compat.nvmath._block_results import quantized
+
+    lines = np.zeros((128, 128), np.float32)
+    lines[0, 5] = largest
+    values, tiles = quantized(lines, "float8_e4m3fn", False)
+    scale = np.exp2(np.ceil(np.log2(np.float64(np.float32(largest) / np.float32(448.0)))))
+    assert float(np.exp2(float(tiles[0]) - 127.0)) == max(scale, 2.0**-127)
+    decoded = float(values[0, 5]) * scale
+    assert abs(decoded - largest) <= largest * 2.0**-4 if scale >= 2.0**-127 else decoded <= largest
+    assert float(values.astype(np.float32).max()) <= 448.0

@@ -178,7 +178,7 @@ def test_mixed_types(jax, matmul, rng):
 
 def test_eight_bits_give_gradients_of_eight_bits(jax, matmul, rng):
     a, b = (rng.standard_normal(s).astype(jax.numpy.float8_e4m3fn) for s in ((4, 8), (8, 4)))
-    found = jax.grad(lambda a: matmul(a, b, dtype="float32").sum())(a)
+    found = jax.grad(lambda a: matmul(a, b, scale_a=1.0, scale_b=1.0, dtype="float32").sum())(a)
     assert found.dtype == a.dtype
     wanted = np.tile(np.asarray(b, np.float64).sum(1), (4, 1))
     # A sum of eight numbers, rounded to bfloat16 and then to three bits of mantissa.
@@ -189,7 +189,7 @@ def test_integers_have_no_gradient(jax, matmul):
     a = np.ones((4, 4), np.int8)
     assert jax.jit(matmul)(a, a).dtype == np.int32
     with pytest.raises(TypeError, match="int8"):
-        jax.grad(lambda a: matmul(a, a, dtype="float32").sum())(a)
+        jax.grad(lambda a: matmul(a, a, scale_a=1.0, scale_b=1.0, dtype="float32").sum())(a)
 
 
 def test_the_backward_products_are_ours_and_sum_the_bias(jax, matmul):

@@ -18,11 +18,15 @@ from rocpy.testing.runner import check_outputs
 
 pytestmark = pytest.mark.jax
 
-# jax has no scales in a product and no types of six bits; those of four it packs.
+# rocpy.jax takes numbers as scales; jax has no types of six bits; those of four it packs.
 KNOWN = tuple(
     case
     for case in case_list.cases("quick")
-    if not case.scale and not case.amax and not case.scale_d and not case.alpha_imaginary and case.layout == "nn"
+    if case.scale in ("", "scalar")
+    and not case.amax
+    and not case.scale_d
+    and not case.alpha_imaginary
+    and case.layout == "nn"
 )
 BASE = tuple(case for case in KNOWN if case.group == "tiny")
 # Each epilogue, each pair of types and each kind of bias once.
@@ -41,6 +45,7 @@ def jitted(jax, matmul):
     """Return rocpy.jax.matmul compiled anew for each call, its arrays being arguments."""
 
     def run(a, b, c=None, **keywords):
+        keywords.update({name: float(keywords[name]) for name in ("scale_a", "scale_b") if name in keywords})
         arrays = {name: keywords.pop(name) for name in ("bias", "aux") if name in keywords}
         return jax.jit(lambda a, b, c, arrays: matmul(a, b, c, **arrays, **keywords))(a, b, c, arrays)
 
@@ -80,6 +85,25 @@ def test_empty_extents(a, b, jax, matmul):
     d, aux = jax.jit(lambda a, b: matmul(a, b, epilogue="relu_aux_bias", bias=bias))(a, b)
     np.testing.assert_array_equal(d, np.maximum(a @ b + bias, 0))
     np.testing.assert_array_equal(aux["relu_aux"], a @ b + bias)
+
+
+def test_quantized_operands_need_scales(jax, matmul):
+    a = np.ones((4, 8), jax.numpy.float8_e4m3fn)
+    whole = np.ones((4, 4), np.int8)
+    for given, more in (((a, a.T), {}), ((whole, whole), {"dtype": "float32"})):
+        for missing in ({}, {"scale_a": 1.0}, {"scale_b": 1.0}):
+            with pytest.raises(InvalidProblemError, match=r"scale_[ab]=1\.0"):
+                jax.jit(lambda a, b, x=missing, m=more: matmul(a, b, **x, **m))(*given)
+        for run in (matmul, jitted(jax, matmul)):
+            found = run(*given, scale_a=0.5, scale_b=4.0, alpha=2.0, **more)
+            np.testing.assert_array_equal(np.asarray(found, np.float32), 4.0 * given[0].shape[1])
+    assert matmul(whole, whole).dtype == np.int32
+
+
+def test_results_are_those_of_the_default_environment(jax, matmul):
+    # XLA's threads flush subnormal numbers.
+    a = np.full((40, 8), 2.0**-70, np.float32)
+    np.testing.assert_array_equal(jax.jit(matmul)(a, a.T), np.full((40, 40), 2.0**-137, np.float32))
 
 
 def test_vectors(jax, matmul, rng):

@@ -46,7 +46,7 @@ def float8_cases(draw):
         draw(factors),
         data=draw(st.sampled_from(("normal", "integers"))),
         dtype_b=b if b != a else "",
-        scale=draw(st.sampled_from(("", "scalar", "vector", "batch"))),
+        scale=draw(st.sampled_from(("scalar", "vector", "batch"))),
         scale_d=draw(st.sampled_from((0.0, 0.25, 2.0))) if out.startswith("float8") else 0.0,
     )
 
@@ -102,7 +102,7 @@ def int8_cases(draw):
         draw(factors) if wide else draw(st.sampled_from((0.0, 1.0, -3.0))),
         draw(factors) if wide else draw(st.sampled_from((0.0, 1.0, 2.0))),
         data=draw(st.sampled_from(("normal", "integers"))),
-        scale=draw(st.sampled_from(("", "scalar", "vector", "batch"))) if wide else "",
+        scale=draw(st.sampled_from(("scalar", "vector", "batch"))) if wide else "",
     )
 
 

@@ -172,7 +172,7 @@ hipError_t launch(hipGraphExec_t handle, hipStream_t stream_handle) {
   };
   if (const uint64_t ticket = is_free && !program->has_host_function ? begin_inline(stream) : 0) {
     remember_launch(ticket);
-    run();
+    run_in_default_environment(run);
     leave_inline(stream);
   } else {
     remember_launch(enqueue_function_item(stream, run, program->has_host_function ? ItemKind::external : ItemKind::work,

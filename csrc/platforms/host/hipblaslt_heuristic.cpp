@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exports.h"
+#include "fp_environment.h"
 #include "gemm.hpp"
 #include "hipblaslt_objects.hpp"
 #include "hipblaslt_problem.hpp"
@@ -37,6 +38,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulAlgoGetHeuristic(
   for (int i = 0; i < requested; ++i) results[i].state = state_unfilled;
   *returned = 0;
 
+  const rocpy::DefaultFpEnvironment environment;  // the choice is made by estimated times
   // A problem that the product would refuse is here one for which nothing is found.
   Call call;
   hipblasStatus_t status = translate(function, *found_desc, found, nullptr, &call);

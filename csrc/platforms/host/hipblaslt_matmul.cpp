@@ -4,6 +4,7 @@
 #include <new>
 
 #include "exports.h"
+#include "fp_environment.h"
 #include "gemm.hpp"
 #include "hipblaslt_objects.hpp"
 #include "hipblaslt_problem.hpp"
@@ -116,6 +117,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
     return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!workspace && workspace_bytes != 0) return HIPBLAS_STATUS_INVALID_VALUE;
 
+  const rocpy::DefaultFpEnvironment environment;
   Launch launch;
   Operands operands = {alpha, a, b, beta, c, d};
   hipblasStatus_t status = translate("hipblasLtMatmul", *found_desc, found, &operands, &launch.call);

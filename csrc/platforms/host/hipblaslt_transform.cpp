@@ -10,6 +10,7 @@
 
 #include "elements.hpp"
 #include "exports.h"
+#include "fp_environment.h"
 #include "hipblaslt_attributes.hpp"
 #include "hipblaslt_objects.hpp"
 #include "queue.hpp"
@@ -226,6 +227,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
     return HIPBLAS_STATUS_INVALID_VALUE;
   if (!types_supported(layout_c->type, found->scale_type)) return HIPBLAS_STATUS_INVALID_VALUE;
 
+  const rocpy::DefaultFpEnvironment environment;
   Transform transform;
   transform.c = c;
   transform.rows = int64_t(layout_c->rows);

@@ -155,7 +155,8 @@ void run_ready(Runtime &rt, std::unique_lock<std::mutex> &lock) {
     const uint64_t random = rt.is_stressed ? next_random(rt) : 0;
     lock.unlock();
     set_current_device(stream->device);
-    item->work->run();
+    const auto work = [item] { item->work->run(); };
+    run_in_default_environment(work);  // a user's function too: what that sets must not outlive it
     if (rt.is_stressed) {
       inject_delay(random);
     }

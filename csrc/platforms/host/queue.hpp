@@ -2,6 +2,7 @@
 // Stream order, as the rest of the platform uses it: whatever a stream is to do is handed over here.
 #pragma once
 
+#include "fp_environment.h"
 #include "types.h"
 
 #include <atomic>
@@ -85,11 +86,18 @@ uint64_t enqueue_function(Stream *stream, Function function) {
   }
 }
 
+// What computes on the caller's thread does so in the environment that the queue's workers have.
+template <class Function>
+void run_in_default_environment(Function &function) {
+  const rocpy::DefaultFpEnvironment environment;
+  function();
+}
+
 // Runs a function object in stream order: at once where that is allowed, else from the queue.
 template <class Function>
 void in_order(Stream *stream, Function function) {
   if (enter_inline(stream)) {
-    function();
+    run_in_default_environment(function);
     leave_inline(stream);
   } else {
     enqueue_function(stream, std::move(function));
@@ -100,7 +108,7 @@ void in_order(Stream *stream, Function function) {
 template <class Function>
 bool in_order_and_wait(Stream *stream, Function function) {
   if (enter_inline(stream)) {
-    function();
+    run_in_default_environment(function);
     leave_inline(stream);
     return true;
   }

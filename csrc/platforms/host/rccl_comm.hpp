@@ -2,6 +2,7 @@
 // One rank's part of a communicator: its state, how it waits for the others, and what it says when something is wrong.
 #pragma once
 
+#include "fp_environment.h"
 #include "rccl_segment.hpp"
 #include "runtime.hpp"
 
@@ -212,6 +213,7 @@ int operator_index(const Communicator &communicator, int op);
 
 template <class Body>
 ncclResult_t rccl_call(Body body) noexcept {
+  const rocpy::DefaultFpEnvironment environment;
   try {
     return body();
   } catch (const std::bad_alloc &) {

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "environment.h"
+#include "fp_environment.h"
 
 namespace rocpy_host {
 namespace {
@@ -145,6 +146,7 @@ void worker(Pool *pool) {
     }
     seen = number;
     if (take_seat(*pool)) {
+      const rocpy::DefaultFpEnvironment environment;  // the thread was made in that of whoever used the pool first
       work(*pool);
       pool->running.fetch_sub(1, std::memory_order_acq_rel);
     }
@@ -200,6 +202,7 @@ int set_thread_limit(int limit) {
 }
 
 void parallel_for(int64_t count, int limit, void (*task)(void *context, int64_t i), void *context) {
+  const rocpy::DefaultFpEnvironment environment;
   if (count <= 1 || limit <= 1 || inside) return run_alone(count, task, context);
   int threads = thread_count();
   if (threads > limit) threads = limit;

@@ -14,9 +14,9 @@ int thread_count();
 // Caps the threads of calls made by the calling thread (0: no cap). Returns the cap it replaces.
 int set_thread_limit(int limit);
 
-// Runs task(context, i) for every i in [0, count), on the caller and at most `limit` threads in all. Tasks are
-// independent; which thread runs which is not fixed, so a task's result must not depend on it. Falls back to the caller
-// alone while another call uses the pool.
+// Runs task(context, i) for every i in [0, count), on the caller and at most `limit` threads in all, in the default
+// floating-point environment. Tasks are independent; which thread runs which is not fixed, so a task's result must not
+// depend on it. Falls back to the caller alone while another call uses the pool.
 void parallel_for(int64_t count, int limit, void (*task)(void *context, int64_t i), void *context);
 
 }  // namespace rocpy_host

@@ -7,13 +7,15 @@ import math
 from typing import Any
 
 import rocpy
-from rocpy.blaslt.quantization import library_of, narrowed, widened
+from rocpy._fp_environment import default_arithmetic
+from rocpy.blaslt.quantization import library_of, narrowed, quantize_mx_upward, widened
 from rocpy.compat.nvmath._block_scaling import BlockScalingFormat, as_bytes, format_of, to_block_scale
 
 # The largest number of float4_e2m1fn, and the smallest positive of float8_e4m3fn.
 _LARGEST, _LEAST = 6.0, 2.0**-9
 
 
+@default_arithmetic
 def quantized(result: Any, dtype: str, column_major: bool) -> tuple[Any, Any]:
     """Return a result in a narrow type, with blocks along its contiguous axis, and its scales in tiles."""
     axis = -2 if column_major else -1
@@ -21,7 +23,7 @@ def quantized(result: Any, dtype: str, column_major: bool) -> tuple[Any, Any]:
     lines = result.swapaxes(-1, -2) if column_major else result
     shape = tuple(lines.shape)
     if form is BlockScalingFormat.MXFP8:
-        values, scales = rocpy.quantize_mx(lines, dtype)
+        values, scales = quantize_mx_upward(lines, dtype)
         scales = as_bytes(scales)
     else:
         values, scales = _nvfp4(lines)

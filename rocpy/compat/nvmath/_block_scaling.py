@@ -11,6 +11,7 @@ import numpy as np
 
 import rocpy
 from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.quantization import narrowed
 from rocpy.blaslt.quantization import widened as wide_of
 from rocpy.compat.nvmath import _arrays
@@ -147,6 +148,7 @@ def lines_of(scale: Any, operand: Any, axis: int) -> Any:
     return matrix_of(as_bytes(scale), lines, blocks, batch)
 
 
+@default_arithmetic
 def widened(operand: Any, scale: Any, axis: int, dtype: Any) -> Any:
     """Return an NVFP4 operand times its scales: exact in 16 bits, which have room for both."""
     values = operand if axis == -1 else operand.swapaxes(-1, -2)
@@ -164,6 +166,7 @@ def widened(operand: Any, scale: Any, axis: int, dtype: Any) -> Any:
 # ---- nvmath-python's helpers ----
 
 
+@default_arithmetic
 def create_mxfp8_scale(x: Any, exponent: int, stream: Any = None) -> Any:  # noqa: ARG001 (filled in x's own order)
     """Return scales of ``2 ** exponent`` for every block of an operand.
 
@@ -192,6 +195,7 @@ def create_mxfp8_scale(x: Any, exponent: int, stream: Any = None) -> Any:  # noq
     return np.full(count, exponent + _BIAS, np.uint8)
 
 
+@default_arithmetic
 def invert_mxfp8_scale(mx_scales: Any) -> Any:
     """Return the reciprocals of MXFP8 scales; NaN stays NaN, and ``2 ** 127`` becomes ``2 ** -127``."""
     _arrays.package_of(mx_scales, "mx_scales")
@@ -254,6 +258,7 @@ def to_block_scale(
     return out
 
 
+@default_arithmetic
 def expand_block_scale(
     scales_1d: Any, operand_or_shape: Any, block_scaling_format: BlockScalingFormat, *, axis: int | None = None,
     output_dtype: Any = "smallest", device: Any = None,
@@ -292,6 +297,7 @@ def expand_block_scale(
     return factors if axis == -1 else factors.swapaxes(-1, -2)
 
 
+@default_arithmetic
 def apply_mxfp8_scale(x: Any, scales_1d: Any, output_dtype: Any = "smallest") -> Any:
     """Return an MXFP8 operand times its scales; ``output_dtype`` as for :func:`expand_block_scale`."""
     if isinstance(x, np.ndarray):
@@ -332,6 +338,7 @@ def _cast(array: Any, name: str) -> Any:
     return {"float16": array.half, "float32": array.float, "float64": array.double}[name]()
 
 
+@default_arithmetic
 def quantize_to_fp4(x: Any, axis: int) -> Any:
     """Return an array in ``float4_e2m1fn``, each number rounded by itself to the nearest of the format's.
 
@@ -364,6 +371,7 @@ def quantize_to_fp4(x: Any, axis: int) -> Any:
     return _along(axis, x, lambda lines: narrowed(lines, "float4_e2m1fn"))
 
 
+@default_arithmetic
 def unpack_fp4(fp4_tensor: Any, axis: int) -> Any:
     """Return the numbers of an array in ``float4_e2m1fn`` in float32; torch's are unpacked along an axis, -1 or -2."""
     _arrays.package_of(fp4_tensor, "fp4_tensor")

@@ -2,8 +2,10 @@
 // The launch of a kernel: what its waves find in their registers, and the order in which they run.
 #include "launch.hpp"
 
+#include "fp_environment.h"
 #include "wave.hpp"
 
+#include <cfenv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -336,6 +338,12 @@ class Runner {
 
 }  // namespace
 
-Report run(Launch &launch) { return Runner(launch).run(); }
+Report run(Launch &launch) {
+  const rocpy::DefaultFpEnvironment environment;
+  const int rounding = std::fegetround();  // instructions that round otherwise change that of the x87 unit too
+  Report report = Runner(launch).run();
+  std::fesetround(rounding);
+  return report;
+}
 
 }  // namespace rocpy_host::amdgpu

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""Results do not depend on the caller's floating-point environment, and that environment is as before afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fp_environment
+import fp_program
+import numpy as np
+import pytest
+
+import rocpy
+
+SUPPORT = Path(fp_program.__file__).parent
+NAMES = list(fp_environment.ENVIRONMENTS)
+# The last has all at once.
+QUICK = [NAMES[-1], "up", "zero"]
+
+
+def with_slow(names, quick):
+    """Mark what is not in the quick run."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.fixture(scope="module", params=fp_program.PARTS, ids=lambda part: part.__name__)
+def part(request):
+    """Calls of one part of the library, and their bits in the default environment."""
+    chosen = fp_program.calls(request.param)
+    return chosen, fp_program.digests(chosen)
+
+
+@pytest.mark.parametrize("name", with_slow(NAMES, QUICK))
+def test_results_have_the_bits_of_the_default_environment(part, name):
+    chosen, wanted = part
+    found = {}
+    for title, call in chosen.items():
+        with fp_environment.environment(name) as word:
+            result = call()
+            after = fp_environment.read()
+        assert (after ^ word) & ~fp_environment.FLAGS == 0, title
+        found[title] = fp_program.digests({title: lambda result=result: result})[title]
+    assert found == wanted
+
+
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", with_slow(NAMES, QUICK[:1]))
+def test_results_of_a_process_that_begins_in_another_environment(name, when):
+    # The pool's and the streams' threads are made by the first product, and inherit the environment of its thread.
+    torch = "torch" if "torch" in sys.modules else ""
+
+    def run(*arguments: str) -> dict[str, object]:
+        environment = {**os.environ, "ROCPY_NUM_THREADS": "4", "PYTHONPATH": str(SUPPORT)}
+        done = subprocess.run(
+            [sys.executable, str(SUPPORT / "fp_program.py"), *arguments, torch],
+            capture_output=True, text=True, env=environment, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    wanted, found = run("", when), run(name, when)
+    assert found["digests"] == wanted["digests"]
+    assert (found["before"] ^ found["after"]) & ~fp_environment.FLAGS == 0
+
+
+def test_the_environment_is_another_one():
+    # What the tests above rest on: numpy does compute otherwise in these environments.
+    x = np.array([1.1, 1.3, -1.1, -1.3, 2.0**-100], np.float32)
+    y = np.array([1.9, 0.7, 1.9, 0.7, 2.0**-40], np.float32)
+    wanted = (x * y).view(np.uint32).tolist()
+    for name in NAMES:
+        if name in ("unmasked", "all of it"):  # numpy ends by a signal there
+            continue
+        with fp_environment.environment(name):
+            found = np.multiply(x, y)
+        if name != "daz":  # a subnormal result of numbers that are none
+            assert found.view(np.uint32).tolist() != wanted, name
+
+
+@pytest.mark.torch
+def test_torch_flushes_subnormal_numbers_and_products_do_not():
+    torch = pytest.importorskip("torch")
+    a = torch.full((300, 40), 2.0**-70)
+    wanted = rocpy.matmul(a, a.mT)
+    assert float(wanted[0, 0]) == 40 * 2.0**-140
+    torch.set_flush_denormal(True)
+    try:
+        found = rocpy.matmul(a, a.mT)
+        flushed = float((a * a)[0, 0])
+    finally:
+        torch.set_flush_denormal(False)
+    assert flushed == 0.0
+    assert torch.equal(found.view(torch.int32), wanted.view(torch.int32))
+
+
+def test_flags_of_the_caller_are_neither_set_nor_cleared():
+    a = np.array([[1.1, 2.0**-70], [np.inf, 1.3]], np.float32)
+    rocpy.quantize(a, "int8")  # the first call imports what it needs
+    before = fp_environment.read()
+    try:
+        for word in (fp_environment.ENVIRONMENTS[NAMES[0]], fp_environment.ENVIRONMENTS[NAMES[-1]], before):
+            fp_environment.write(word & ~fp_environment.FLAGS)
+            rocpy.matmul(a, a, epilogue="gelu")
+            rocpy.matmul(a, a, alpha=2.0**-100 / 3)
+            rocpy.quantize(a, "int8")
+            assert fp_environment.read() == word & ~fp_environment.FLAGS
+            fp_environment.write(word | fp_environment.FLAGS)
+            rocpy.matmul(a, a)
+            assert fp_environment.read() == word | fp_environment.FLAGS
+    finally:
+        fp_environment.write(before)
+
+
+def test_a_call_that_raises_puts_the_environment_back():
+    with fp_environment.environment(NAMES[0]) as word:
+        with pytest.raises(rocpy.errors.InvalidProblemError):
+            rocpy.matmul(np.ones((2, 3)), np.ones((2, 3)))
+        assert (fp_environment.read() ^ word) & ~fp_environment.FLAGS == 0
+        with pytest.raises(rocpy.errors.InvalidProblemError):
+            rocpy.quantize(np.ones((2, 3)), "int8", axis=7)
+        assert (fp_environment.read() ^ word) & ~fp_environment.FLAGS == 0
