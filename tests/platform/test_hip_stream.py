@@ -168,6 +168,15 @@ def test_waiting_for_an_event_of_another_device(hip):
         ok(hip.hipStreamDestroy(stream))
 
 
+def launch_threads(hip, function, threads, block, stream=None):
+    """The status of hipExtModuleLaunchKernel, which hip-python does not have, without arguments and events."""
+    empty = [ctypes.c_void_p()] * 4
+    handles = ctypes.c_void_p(function), ctypes.c_void_p(stream)
+    return error(
+        hip.linked("hipExtModuleLaunchKernel", handles[0], *threads, *block, ctypes.c_size_t(0), handles[1], *empty, 0)
+    )
+
+
 def test_code_objects_are_refused(hip):
     elf = bytearray(b"\x7fELF" + bytes(60))
     elf[18] = 224
@@ -178,7 +187,10 @@ def test_code_objects_are_refused(hip):
         (b"no code", "hipErrorInvalidImage"),
     ):
         assert error(hip.hipModuleLoadData(image)) == error(hip.hipModuleLoadDataEx(image, 0, None)) == wanted
-    assert error(hip.hipModuleLoadData(None)) == "hipErrorInvalidValue"
+    assert error(hip.hipModuleLoadData(None)) == error(hip.hipModuleLoad(None)) == "hipErrorInvalidValue"
+    assert error(hip.hipModuleLoad(b"/no such file")) == "hipErrorFileNotFound"
+    assert error(hip.hipModuleLoad(b"/dev/null")) == "hipErrorInvalidImage"
+    assert error(hip.hipModuleLoad(__file__.encode())) == "hipErrorInvalidImage"
     assert error(hip.hipModuleGetFunction(None, b"kernel")) == "hipErrorInvalidHandle"
     assert error(hip.hipModuleGetFunction(0x1234, b"kernel")) == "hipErrorNotFound"
     assert error(hip.hipModuleUnload(0x1234)) == "hipErrorNotFound"
@@ -186,6 +198,11 @@ def test_code_objects_are_refused(hip):
         assert (
             error(hip.hipModuleLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)) == "hipErrorInvalidHandle"
         )
+        assert launch_threads(hip, function, (64, 1, 1), (64, 1, 1)) == "hipErrorInvalidHandle"
+    assert launch_threads(hip, None, (64, 1, 1), (64, 17, 1)) == "hipErrorInvalidConfiguration"
+    assert launch_threads(hip, None, (64, 1, 1), (64, 1, 0)) == "hipErrorInvalidValue"
+    assert launch_threads(hip, None, (64, 0, 1), (64, 1, 1)) == "hipErrorInvalidValue"
+    assert launch_threads(hip, None, (64, 1, 1), (64, 1, 1), stream=0x1234) == "hipErrorContextIsDestroyed"
 
 
 QUEUED_AT_EXIT = """

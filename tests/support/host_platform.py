@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -53,6 +54,12 @@ class Recorder:
     def __init__(self, module: ModuleType) -> None:
         self._module = module
         self.called: set[str] = set()
+
+    def linked(self, name: str, *arguments: Any) -> Any:
+        """Call a function that hip-python does not have, of the library that it has loaded; what it gives back too."""
+        self.called.add(name)
+        function = getattr(ctypes.CDLL(str((folder() / "lib" / "libamdhip64.so").resolve())), name)
+        return (self._module.hipError_t(function(*arguments)),)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._module, name)

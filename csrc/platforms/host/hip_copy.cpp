@@ -13,13 +13,54 @@ namespace {
 
 enum class Waiting { until_done, no };
 
-// Hands the function over in the stream's order; with Waiting::until_done it has run on return. A capture takes it if
-// the caller did not ask to wait: `wanted`.
+// The stream in whose order a copy happens, as HIP has it (ihipMemcpyCommand of hipamd): that of the call, but the null
+// stream of the device that owns the memory if all of it is another device's. Memory of the host that HIP gave out
+// counts as its device's where there is no other. A copy between two devices stays in the stream of the call.
+Stream *stream_of_copy(Stream *stream, const void *dst, const void *src) {
+  Allocation to, from;
+  const bool is_to_known = find_allocation(dst, &to), is_from_known = find_allocation(src, &from);
+  if (!is_to_known && !is_from_known) {
+    return stream;
+  }
+  const bool is_to_device = is_to_known && to.kind == MemoryKind::device;
+  const bool is_from_device = is_from_known && from.kind == MemoryKind::device;
+  if (is_to_device && is_from_device && to.device != from.device) {
+    return stream;
+  }
+  const int owner = is_from_device   ? from.device
+                    : is_to_device   ? to.device
+                    : !is_to_known   ? from.device
+                    : !is_from_known ? to.device
+                                     : (stream->device == to.device ? to : from).device;
+  return owner == stream->device ? stream : &runtime().devices[owner].null_stream;
+}
+
+// Runs the function in the order of `place`, after what `stream` has to do by now and before what it does later.
 template <class Function>
-hipError_t submit(Stream *stream, hipGraphNodeType type, Waiting wanted, Waiting waiting, Function function) {
+hipError_t submit_elsewhere(Stream *stream, Stream *place, Waiting waiting, Function function) {
+  if (const auto answer = capture_forbids_work(place)) {
+    return *answer;
+  }
+  const Point before{stream, enqueue_function(stream, [] {})};
+  const Point copied{place, enqueue_function_item(place, std::move(function), false, &before)};
+  if (waiting == Waiting::until_done) {
+    return wait(place, copied.ticket) ? hipSuccess : hipErrorDeinitialized;
+  }
+  enqueue_function_item(stream, [] {}, false, &copied);
+  return hipSuccess;
+}
+
+// Hands the function over in the order of `place`; with Waiting::until_done it has run on return. A capture of the
+// call's stream takes it if the caller did not ask to wait: `wanted`.
+template <class Function>
+hipError_t submit(Stream *stream, Stream *place, hipGraphNodeType type, Waiting wanted, Waiting waiting,
+                  Function function) {
   if (const auto answer = wanted == Waiting::until_done ? capture_forbids_wait(stream, false)
                                                         : offer_to_capture(stream, type, function)) {
     return *answer;
+  }
+  if (place != stream) {
+    return submit_elsewhere(stream, place, waiting, std::move(function));
   }
   if (waiting == Waiting::no) {
     in_order(stream, function);
@@ -63,8 +104,8 @@ hipError_t copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, hi
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, hipGraphNodeTypeMemcpy, waiting, waiting_for(dst, src, kind, waiting),
-                [=] { std::memmove(dst, src, bytes); });
+  return submit(stream, stream_of_copy(stream, dst, src), hipGraphNodeTypeMemcpy, waiting,
+                waiting_for(dst, src, kind, waiting), [=] { std::memmove(dst, src, bytes); });
 }
 
 hipError_t copy_peer(void *dst, int dst_device, const void *src, int src_device, size_t bytes, hipStream_t handle,
@@ -104,11 +145,13 @@ hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitc
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  return submit(stream, hipGraphNodeTypeMemcpy, waiting, waiting_for(dst, src, kind, waiting), [=] {
+  const auto copy_rows = [=] {
     for (size_t row = 0; row < height; ++row) {
       std::memmove(static_cast<char *>(dst) + row * dst_pitch, static_cast<const char *>(src) + row * src_pitch, width);
     }
-  });
+  };
+  return submit(stream, stream_of_copy(stream, dst, src), hipGraphNodeTypeMemcpy, waiting,
+                waiting_for(dst, src, kind, waiting), copy_rows);
 }
 
 // Memory that may be filled: a device's, or any where host memory is shared.
@@ -131,7 +174,7 @@ hipError_t fill(void *dst, Element value, size_t count, hipStream_t handle, Wait
       reinterpret_cast<uintptr_t>(dst) % sizeof(Element) != 0) {
     return hipErrorInvalidValue;
   }
-  return submit(stream, hipGraphNodeTypeMemset, waiting, waiting,
+  return submit(stream, stream, hipGraphNodeTypeMemset, waiting, waiting,
                 [=] { std::fill_n(static_cast<Element *>(dst), count, value); });
 }
 
@@ -148,7 +191,7 @@ hipError_t fill_2d(void *dst, size_t pitch, int value, size_t width, size_t heig
   if (pitch < width || !span_of(pitch, width, height, &bytes) || !is_fillable(dst, bytes)) {
     return hipErrorInvalidValue;
   }
-  return submit(stream, hipGraphNodeTypeMemset, waiting, waiting, [=] {
+  return submit(stream, stream, hipGraphNodeTypeMemset, waiting, waiting, [=] {
     for (size_t row = 0; row < height; ++row) {
       std::memset(static_cast<char *>(dst) + row * pitch, value, width);
     }

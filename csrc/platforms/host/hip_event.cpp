@@ -90,8 +90,7 @@ void set_record(Event *event, std::shared_ptr<Record> record) {
   event->record.swap(record);
 }
 
-hipError_t record(Event *event, hipStream_t stream_handle) {
-  Stream *stream = resolve(stream_handle);
+hipError_t record(Event *event, Stream *stream) {
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
@@ -144,6 +143,16 @@ hipError_t elapsed(float *ms, Event *start, Event *stop) {
 
 }  // namespace
 
+bool can_record(hipEvent_t handle, const Stream *stream) {
+  const Event *event = events().find(handle);
+  return event != nullptr && event->device == stream->device;
+}
+
+hipError_t record_event(hipEvent_t handle, Stream *stream) {
+  Event *event = events().find(handle);
+  return event != nullptr ? record(event, stream) : hipErrorContextIsDestroyed;
+}
+
 }  // namespace rocpy_host
 
 using namespace rocpy_host;
@@ -157,13 +166,13 @@ hipError_t rocpy_host_hipEventCreateWithFlags(hipEvent_t *event, unsigned int fl
 }
 
 hipError_t rocpy_host_hipEventRecord(hipEvent_t handle, hipStream_t stream) {
-  return with_event(handle, [=](Event *event) { return record(event, stream); });
+  return with_event(handle, [=](Event *event) { return record(event, resolve(stream)); });
 }
 
 hipError_t rocpy_host_hipEventRecordWithFlags(hipEvent_t handle, hipStream_t stream, unsigned int flags) {
   return with_event(handle, [=](Event *event) {
     // The only other flag, "external", would make a node that records when a graph runs; there is none here.
-    return flags == 0 ? record(event, stream) : hipErrorInvalidValue;
+    return flags == 0 ? record(event, resolve(stream)) : hipErrorInvalidValue;
   });
 }
 

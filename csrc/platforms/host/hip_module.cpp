@@ -6,7 +6,11 @@
 #include "hip_memory.hpp"
 #include "runtime.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <limits>
 #include <memory>
 
 namespace rocpy_host {
@@ -57,7 +61,8 @@ size_t readable_bytes(const void *image) {
   return memory.find(address, false, &found) ? found.end - address : 0;
 }
 
-hipError_t load(hipModule_t *module, const void *image) {
+// `size` bytes of a file, or 0: what may be read is to be found out.
+hipError_t load(hipModule_t *module, const void *image, size_t size) {
   if (module == nullptr || image == nullptr) {
     return hipErrorInvalidValue;
   }
@@ -71,7 +76,7 @@ hipError_t load(hipModule_t *module, const void *image) {
   }
   amdgpu::LoadError error = amdgpu::LoadError::none;
   std::string reason;
-  auto code = amdgpu::load_code_object(image, readable_bytes(image), &error, &reason);
+  auto code = amdgpu::load_code_object(image, size != 0 ? size : readable_bytes(image), &error, &reason);
   if (code == nullptr) {
     return amdgpu::status_of(error);
   }
@@ -83,6 +88,20 @@ hipError_t load(hipModule_t *module, const void *image) {
   entry->code = std::move(code);
   *module = reinterpret_cast<hipModule_t>(modules().publish(entry));
   return hipSuccess;
+}
+
+hipError_t load_file(hipModule_t *module, const char *path) {
+  if (module == nullptr || path == nullptr) {
+    return hipErrorInvalidValue;
+  }
+  *module = nullptr;
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad()) {
+    return hipErrorFileNotFound;
+  }
+  bytes.push_back('\0');  // so that a look at its first letters ends
+  return bytes.size() == 1 ? hipErrorInvalidImage : load(module, bytes.data(), bytes.size() - 1);
 }
 
 void retire(Functions &table, Entry *entry) {
@@ -195,9 +214,13 @@ hipError_t run_launch(Launch &launch) {
   return amdgpu::status_of(report.outcome);
 }
 
-hipError_t start(hipFunction_t function, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes,
-                 hipStream_t handle, void **params, void **extra) {
-  auto launch = std::make_shared<Launch>();
+// Blocks, threads of a block, and those of the last one along each axis if it is not full.
+struct Extents {
+  unsigned grid[3], block[3], remainder[3];
+  unsigned shared_bytes;
+};
+
+hipError_t prepare(Launch *launch, hipFunction_t function, const Extents &extents, void **params, void **extra) {
   {
     std::lock_guard<std::mutex> lock(runtime().mutex);
     const Entry *entry = function != nullptr ? functions().find(function) : nullptr;
@@ -207,22 +230,18 @@ hipError_t start(hipFunction_t function, const unsigned (&grid)[3], const unsign
     launch->code = entry->code;
     launch->kernel = entry->kernel;
   }
-  for (int k = 0; k < 3; ++k) {
-    launch->grid[k] = grid[k];
-    launch->block[k] = block[k];
-  }
-  launch->dynamic_shared = shared_bytes;
+  std::copy_n(extents.grid, 3, launch->grid);
+  std::copy_n(extents.block, 3, launch->block);
+  std::copy_n(extents.remainder, 3, launch->remainder);
+  launch->dynamic_shared = extents.shared_bytes;
   std::string why;
   if (const hipError_t status = amdgpu::check_launch(*launch, &why)) {
     return status;
   }
-  if (const hipError_t status = take_arguments(launch.get(), params, extra)) {
-    return status;
-  }
-  Stream *stream = resolve(handle);
-  if (stream == nullptr) {
-    return hipErrorContextIsDestroyed;
-  }
+  return take_arguments(launch, params, extra);
+}
+
+hipError_t submit(Stream *stream, const std::shared_ptr<Launch> &launch) {
   open_memory(&launch->memory);
   const auto work = [launch] {
     Launch fresh = *launch;  // a graph may run it again
@@ -240,19 +259,84 @@ hipError_t start(hipFunction_t function, const unsigned (&grid)[3], const unsign
   return hipSuccess;
 }
 
+hipError_t start(hipFunction_t function, const Extents &extents, hipStream_t handle, void **params, void **extra) {
+  const auto launch = std::make_shared<Launch>();
+  if (const hipError_t status = prepare(launch.get(), function, extents, params, extra)) {
+    return status;
+  }
+  Stream *stream = resolve(handle);
+  return stream != nullptr ? submit(stream, launch) : hipErrorContextIsDestroyed;
+}
+
+// The grid is given in threads. Its last blocks may be smaller, unless the compiler relied on blocks of one size.
+hipError_t extents_of_threads(const unsigned (&threads)[3], const unsigned (&block)[3], size_t shared_bytes,
+                              Extents *extents) {
+  if (uint64_t{block[0]} * block[1] > 1024 || uint64_t{block[0]} * block[1] * block[2] > 1024) {
+    return hipErrorInvalidConfiguration;
+  }
+  if (shared_bytes > std::numeric_limits<unsigned>::max()) {
+    return hipErrorInvalidValue;
+  }
+  extents->shared_bytes = static_cast<unsigned>(shared_bytes);
+  for (int k = 0; k < 3; ++k) {
+    if (threads[k] == 0 || block[k] == 0) {
+      return hipErrorInvalidValue;
+    }
+    extents->block[k] = std::min(block[k], threads[k]);
+    extents->remainder[k] = threads[k] % extents->block[k];
+    extents->grid[k] = threads[k] / extents->block[k] + (extents->remainder[k] != 0 ? 1 : 0);
+  }
+  return hipSuccess;
+}
+
+hipError_t start_between(hipFunction_t function, const Extents &extents, hipStream_t handle, void **params,
+                         void **extra, hipEvent_t before, hipEvent_t after) {
+  if (params != nullptr && extra != nullptr) {
+    return hipErrorInvalidValue;
+  }
+  Stream *stream = resolve(handle);
+  if (stream == nullptr) {
+    return hipErrorContextIsDestroyed;
+  }
+  const auto launch = std::make_shared<Launch>();
+  if (const hipError_t status = prepare(launch.get(), function, extents, params, extra)) {
+    return status;
+  }
+  const bool is_partial = extents.remainder[0] != 0 || extents.remainder[1] != 0 || extents.remainder[2] != 0;
+  if (is_partial && launch->kernel->has_uniform_blocks) {
+    return hipErrorInvalidValue;
+  }
+  for (const hipEvent_t event : {before, after}) {
+    if (event != nullptr && !can_record(event, stream)) {
+      return hipErrorInvalidHandle;
+    }
+  }
+  if (before != nullptr) {
+    if (const hipError_t status = record_event(before, stream)) {
+      return status;
+    }
+  }
+  const hipError_t status = submit(stream, launch);
+  return status != hipSuccess || after == nullptr ? status : record_event(after, stream);
+}
+
 }  // namespace
 
 }  // namespace rocpy_host
 
 using namespace rocpy_host;
 
+hipError_t rocpy_host_hipModuleLoad(hipModule_t *module, const char *file) {
+  return hip_call([=] { return load_file(module, file); });
+}
+
 hipError_t rocpy_host_hipModuleLoadData(hipModule_t *module, const void *image) {
-  return hip_call([=] { return load(module, image); });
+  return hip_call([=] { return load(module, image, 0); });
 }
 
 hipError_t rocpy_host_hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int, hipJitOption *,
                                           void **) {
-  return hip_call([=] { return load(module, image); });
+  return hip_call([=] { return load(module, image, 0); });
 }
 
 hipError_t rocpy_host_hipModuleUnload(hipModule_t module) {
@@ -268,6 +352,21 @@ hipError_t rocpy_host_hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x
                                             unsigned int block_z, unsigned int shared_bytes, hipStream_t stream,
                                             void **params, void **extra) {
   return hip_call([=] {
-    return start(f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream, params, extra);
+    const Extents extents = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {0, 0, 0}, shared_bytes};
+    return start(f, extents, stream, params, extra);
+  });
+}
+
+// Its flag permits any order, which the stream's own is one of.
+hipError_t rocpy_host_hipExtModuleLaunchKernel(hipFunction_t f, unsigned int threads_x, unsigned int threads_y,
+                                               unsigned int threads_z, unsigned int block_x, unsigned int block_y,
+                                               unsigned int block_z, size_t shared_bytes, hipStream_t stream,
+                                               void **params, void **extra, hipEvent_t before, hipEvent_t after,
+                                               unsigned int) {
+  return hip_call([=] {
+    Extents extents{};
+    const hipError_t status =
+        extents_of_threads({threads_x, threads_y, threads_z}, {block_x, block_y, block_z}, shared_bytes, &extents);
+    return status != hipSuccess ? status : start_between(f, extents, stream, params, extra, before, after);
   });
 }

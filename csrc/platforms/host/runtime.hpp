@@ -139,4 +139,8 @@ uint64_t enqueue_host_function(Stream *stream, Function function) {
 bool wait_device(int device, bool blocking_only);
 bool is_device_idle(int device, bool blocking_only);
 
+// Whether the event is one of the stream's device; and hipEventRecord on that stream.
+bool can_record(hipEvent_t event, const Stream *stream);
+hipError_t record_event(hipEvent_t event, Stream *stream);
+
 }  // namespace rocpy_host

@@ -24,6 +24,7 @@ struct Kernel {
   uint32_t resources1 = 0, resources2 = 0, properties = 0, preload = 0;
   int lanes = 64;
   bool has_metadata = false;
+  bool has_uniform_blocks = false;  // compiled for grids whose blocks all have one size
   std::vector<Argument> arguments;
 };
 

@@ -35,7 +35,8 @@ class Runner {
     report_.counts.resize(opcodes().size());
     for (int k = 0; k < 3; ++k) {
       packet_.block[k] = static_cast<uint16_t>(launch.block[k]);
-      packet_.grid[k] = launch.grid[k] * launch.block[k];
+      const bool is_partial = launch.remainder[k] != 0;
+      packet_.grid[k] = (launch.grid[k] - (is_partial ? 1 : 0)) * launch.block[k] + launch.remainder[k];
     }
     packet_.private_bytes = kernel_.private_bytes;
     packet_.shared_bytes = kernel_.shared_bytes + launch.dynamic_shared;
@@ -77,7 +78,9 @@ class Runner {
       const std::string &kind = argument.kind;
       const int axis = kind.empty() ? 0 : (kind.back() - 'x') % 3;
       if (kind.compare(0, 19, "hidden_block_count_") == 0) {
-        set_hidden<uint32_t>(argument, launch_.grid[axis]);
+        set_hidden<uint32_t>(argument, launch_.grid[axis] - (launch_.remainder[axis] != 0 ? 1 : 0));  // full ones
+      } else if (kind.compare(0, 17, "hidden_remainder_") == 0) {
+        set_hidden<uint16_t>(argument, static_cast<uint16_t>(launch_.remainder[axis]));
       } else if (kind.compare(0, 18, "hidden_group_size_") == 0) {
         set_hidden<uint16_t>(argument, static_cast<uint16_t>(launch_.block[axis]));
       } else if (kind == "hidden_grid_dims") {
@@ -149,8 +152,21 @@ class Runner {
     // Then the group's information and the offset of the wave's scratch memory, both zero here.
   }
 
-  void set_lanes(Wave &w, unsigned first) {
-    const unsigned threads = launch_.block[0] * launch_.block[1] * launch_.block[2];
+  // Threads of the current block along each axis.
+  struct Extents {
+    unsigned x, y, z;
+    unsigned threads() const { return x * y * z; }
+  };
+  Extents extents() const {
+    const auto along = [this](int k) {
+      const bool is_last = group_->index[k] + 1 == launch_.grid[k];
+      return is_last && launch_.remainder[k] != 0 ? launch_.remainder[k] : launch_.block[k];
+    };
+    return {along(0), along(1), along(2)};
+  }
+
+  void set_lanes(Wave &w, unsigned first, const Extents &block) {
+    const unsigned threads = block.threads();
     uint64_t exec = 0;
     uint32_t *numbers = w.vector(code_vgpr);
     for (int lane = 0; lane < w.lanes; ++lane) {
@@ -159,8 +175,7 @@ class Runner {
         break;
       }
       exec |= 1ull << lane;
-      const unsigned x = thread % launch_.block[0], y = thread / launch_.block[0] % launch_.block[1],
-                     z = thread / launch_.block[0] / launch_.block[1];
+      const unsigned x = thread % block.x, y = thread / block.x % block.y, z = thread / block.x / block.y;
       numbers[lane] = x | y << 10 | z << 20;
     }
     w.set_pair(code_exec, exec);
@@ -174,10 +189,10 @@ class Runner {
     group.index[0] = x;
     group.index[1] = y;
     group.index[2] = z;
-    const unsigned threads = launch_.block[0] * launch_.block[1] * launch_.block[2];
+    const Extents block = extents();
     wave_ = nullptr;
     waves_.clear();
-    for (unsigned first = 0; first < threads; first += static_cast<unsigned>(kernel_.lanes)) {
+    for (unsigned first = 0; first < block.threads(); first += static_cast<unsigned>(kernel_.lanes)) {
       Wave &w = waves_.emplace_back(code_.architecture, kernel_.lanes, &group, &launch_.memory);
       w.number = static_cast<unsigned>(waves_.size()) - 1;
       w.has_error_correction = code_.has_error_correction;
@@ -185,7 +200,7 @@ class Runner {
       // Firmware that loads arguments into registers starts behind the block that does it by instructions.
       w.pc = reinterpret_cast<uintptr_t>(code_.image) + kernel_.entry + ((kernel_.preload & 127) != 0 ? 256 : 0);
       set_registers(w);
-      set_lanes(w, first);
+      set_lanes(w, first, block);
     }
     group.live_waves = static_cast<unsigned>(waves_.size());
     while (group.live_waves > 0) {

@@ -15,6 +15,7 @@ struct Launch {
   std::shared_ptr<const CodeObject> code;
   const Kernel *kernel = nullptr;
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t remainder[3] = {0, 0, 0};  // threads of the last block along an axis, if it is not full
   uint32_t dynamic_shared = 0;
   std::vector<uint8_t> arguments;  // the explicit ones at their offsets; what is hidden is filled in
   Memory memory;

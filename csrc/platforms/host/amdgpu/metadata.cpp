@@ -156,6 +156,7 @@ void read_metadata(const uint8_t *data, size_t bytes, std::map<std::string, Kern
     }
     Kernel &kernel = found->second;
     kernel.has_metadata = true;
+    kernel.has_uniform_blocks = entry.number_at(".uniform_work_group_size") == 1;
     const uint32_t told = entry.number_at(".kernarg_segment_size");
     if (told <= 1u << 20) {
       kernel.argument_bytes = std::max(kernel.argument_bytes, told);
