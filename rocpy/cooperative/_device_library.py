@@ -15,9 +15,18 @@ from pathlib import Path
 
 from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 
+_CDNA = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950")
+_RDNA = (
+    *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    *("gfx1200", "gfx1201", "gfx1250"),
+)
+# Code for a generic target runs on all cards of its family, with a ROCm that reads code objects of version 6.
+_GENERIC_CDNA = ("gfx9-generic", "gfx9-4-generic")
+_GENERIC_RDNA = ("gfx10-3-generic", "gfx11-generic", "gfx12-generic")
 # Architectures that code is made for, with the lanes of their waves.
-ARCHITECTURES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "gfx1250": 32}
-_BOTH_SIZES = re.compile(r"gfx1[012](?!5\d)")  # those that run waves of 64 lanes beside their own of 32
+ARCHITECTURES = dict.fromkeys(_CDNA + _GENERIC_CDNA, 64) | dict.fromkeys(_RDNA + _GENERIC_RDNA, 32)
+_BOTH_SIZES = re.compile(r"gfx1(?:[01]|2(?!5))")  # those that run waves of 64 lanes beside their own of 32
 _PARTS = ("groups", "lanes", "math", "move", "neighbours", "python", "sort")
 _HEADERS = ("rocpy_coop.h", *(f"rocpy_coop_{part}.h" for part in _PARTS))
 _OPTIONS = (
@@ -33,6 +42,7 @@ _OPTIONS = (
 )
 LLVM_VERSION = 22  # of zig's clang; what reads its bitcode is as new
 OBJECT_VERSION = 5  # of code objects: how a launch passes what is not the kernel's own argument
+_GENERIC_OBJECT_VERSION = 6  # the first that knows generic targets
 
 
 @functools.cache
@@ -75,6 +85,17 @@ def wave_size(arch: str) -> int:
         return ARCHITECTURES[arch]
     except (KeyError, TypeError):
         raise InvalidProblemError(f"arch is {arch!r}; code is made for {', '.join(ARCHITECTURES)}") from None
+
+
+def object_version(arch: str) -> int:
+    """Return the version of the code objects that are made for an architecture.
+
+    Parameters
+    ----------
+    arch
+        Architecture.
+    """
+    return _GENERIC_OBJECT_VERSION if arch in _GENERIC_CDNA + _GENERIC_RDNA else OBJECT_VERSION
 
 
 def has_waves_of(arch: str, lanes: int) -> bool:
@@ -170,7 +191,7 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join((_toolchain(), *parts)).encode()).hexdigest()[:40]
 
 
-def bitcode(source: str, arch: str, lanes: int = 0, object_version: int = OBJECT_VERSION) -> bytes:
+def bitcode(source: str, arch: str, lanes: int = 0, version: int | None = None) -> bytes:
     """Compile C++ that includes the device library into bitcode, or take it from the cache.
 
     Parameters
@@ -181,11 +202,12 @@ def bitcode(source: str, arch: str, lanes: int = 0, object_version: int = OBJECT
         Architecture.
     lanes
         Lanes of a wave; 0: the architecture's own.
-    object_version
-        Version of the code object that it becomes part of.
+    version
+        Version of the code object that it becomes part of; None: that of `object_version`.
     """
+    version = object_version(arch) if version is None else version
     options = wave_options(arch, lanes or wave_size(arch))
-    key = key_of(source, arch, str(object_version), *options)
+    key = key_of(source, arch, str(version), *options)
     found = kept(key, ".bc")
     if found is None:
         with tempfile.TemporaryDirectory(prefix="rocpy-") as folder:
@@ -193,7 +215,7 @@ def bitcode(source: str, arch: str, lanes: int = 0, object_version: int = OBJECT
             (path / "library.hip").write_text(source, encoding="utf-8")
             command = [zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS, *options]
             command += [
-                f"-mcode-object-version={object_version}",
+                f"-mcode-object-version={version}",
                 f"-cuid={key}",
             ]  # a name of its own in what is linked
             command += ["-I", str(header_folder()), "-o", "library.bc", "library.hip"]

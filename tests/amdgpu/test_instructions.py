@@ -106,8 +106,9 @@ CASES = {
     "v_add_f32 {d}, {a}, {b}": f32(lambda a, b, c: a + b),
     "v_sub_f32 {d}, {a}, {b}": f32(lambda a, b, c: a - b),
     "v_mul_f32 {d}, {a}, {b}": f32(lambda a, b, c: a * b),
-    "v_mul_f32_e64 {d}, -{a}, |{b}| clamp": f32(lambda a, b, c: np.clip(np.nan_to_num(-a * np.abs(b), nan=0), 0, 1)),
-    "v_add_f32_e64 {d}, {a}, {b} mul:4": f32(lambda a, b, c: (a + b) * np.float32(4)),
+    "v_mul_f32_e64 {d}, -{a}, |{b}| clamp": f32(
+        lambda a, b, c: np.clip(np.nan_to_num(-a * np.abs(b), nan=0), 0, 1) + np.float32(0)  # no negative zero
+    ),
     "v_fma_f32 {d}, {a}, {b}, {c}": f32(fma32),
     "v_fmac_f32 {d}, {a}, {b}": f32(fma32),
     "v_min_f32 {d}, {a}, {b}": f32(number(np.fmin)),

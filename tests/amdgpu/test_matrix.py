@@ -77,11 +77,16 @@ class Run:
         self.registers = out
         return matrix.unpack(out, places, self.dtype, width, apart, first)
 
+    def factors(self, values, operand):
+        """Return what the unit multiplies: of XF32 the float32 without its last 13 bits."""
+        is_reduced = getattr(self.form, operand) == "xf32"
+        return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if is_reduced else values
+
     def check(self, seen, a=None, b=None, c=None):
         """Compare with a b + c, of float64 or of integers."""
         kind = np.int64 if self.form.result == "i32" else np.float64
-        a = self.a.astype(kind) if a is None else a
-        b = self.b.astype(kind) if b is None else b
+        a = self.factors(self.a, "a").astype(kind) if a is None else a
+        b = self.factors(self.b, "b").astype(kind) if b is None else b
         c = self.c.astype(kind) if c is None else c
         wanted = a @ b.transpose(0, 2, 1) + c
         if kind is np.int64:

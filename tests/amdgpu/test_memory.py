@@ -11,6 +11,7 @@ if importlib.util.find_spec("ziglang") is None:
 
 from amdgpu_code import ARCHITECTURES, instruction_kernels
 
+from rocpy.errors import KernelError, KernelIndexError
 from rocpy.testing import amdgpu
 
 THREADS = 128
@@ -224,3 +225,114 @@ def test_each_word_of_a_buffer_store_is_checked_by_itself(arch, words):
             wanted[at : at + 4 * reached] = stored[lane, :reached].copy().view(np.uint8)
         launch(code, number, memory, addresses(case), c, out)
         np.testing.assert_array_equal(memory.view(np.uint8), wanted, err_msg=f"case {number}")
+
+
+# ---- loads into shared memory ----
+
+SHARED_TYPES = {"dword": np.uint32, "ubyte": np.uint8, "sbyte": np.int8, "ushort": np.uint16, "sshort": np.int16}
+CDNA = pytest.mark.parametrize("arch", [arch for arch in ARCHITECTURES if is_gfx9(arch)])
+FILL = 0x5A5A5A5A
+
+
+def shared_load(arch, kind, form, words):
+    """Return a body: lanes load at the offsets of v4 into shared memory, and each reads back what its place holds.
+
+    M0 is 32 bytes and more for the second wave; the instruction's offset of 8 counts on both sides.
+    """
+    apart = 4 if words == 1 else 16
+    access = {
+        "global": f"global_load_{kind} v4, s[8:9] offset:8 lds"
+        if arch == "gfx90a"
+        else f"global_load_lds_{kind} v4, s[8:9] offset:8",
+        "buffer": f"buffer_load_{kind} v4, s[16:19], s20 offen offset:8 lds",
+    }[form]
+    return f"""
+  v_mov_b32 v14, {FILL}
+  v_mov_b32 v15, v14
+  v_lshlrev_b32 v13, 4, v0
+  ds_write_b64 v13, v[14:15]
+  ds_write_b64 v13, v[14:15] offset:8
+  ds_write_b64 v13, v[14:15] offset:64
+  {resource(None, 8 * THREADS - 64)} s_mov_b32 s20, 0
+  v_readfirstlane_b32 s21, v0
+  s_mul_i32 s21, s21, {apart}
+  s_add_u32 s21, s21, 32
+  s_mov_b32 m0, s21
+  s_mov_b64 s[22:23], exec
+  s_mov_b32 exec_lo, 0xffff7fff
+  {access}
+  s_waitcnt vmcnt(0)
+  s_mov_b64 exec, s[22:23]
+  v_lshlrev_b32 v13, {2 if words == 1 else 4}, v0
+  ds_read_b32 v8, v13 offset:40
+  v_mov_b32 v9, 0
+  """ + (f"ds_read_b64 v[8:9], v13 offset:{40 if words < 4 else 48}" if words > 1 else "")
+
+
+@CDNA
+@pytest.mark.parametrize("form", ["global", "buffer"])
+def test_loads_into_shared_memory(arch, form):
+    kinds = dict.fromkeys(SHARED_TYPES, 1) | ({"dwordx3": 3, "dwordx4": 4} if arch == "gfx950" else {})
+    code = instruction_kernels([shared_load(arch, kind, form, words) for kind, words in kinds.items()], arch)
+    memory, rng = slots(1), np.random.default_rng(2)
+    raw = memory.view(np.uint8)
+    offsets = rng.permutation(THREADS).astype(np.uint64) * 8 % np.uint64(8 * THREADS - 32)
+    for number, (kind, words) in enumerate(kinds.items()):
+        dtype = np.dtype(SHARED_TYPES.get(kind, np.uint32))
+        out = np.zeros(THREADS, np.uint64)
+        launch(code, number, memory, offsets, slots(3), out)
+        wanted = np.full((THREADS, 4), FILL, np.uint32)
+        for lane, offset in enumerate(offsets.astype(int) + 8):
+            if lane % 64 == 15:
+                continue  # not active
+            for k in range(words):
+                at = offset + 4 * k
+                outside = form == "buffer" and at + dtype.itemsize > 8 * THREADS - 64
+                value = 0 if outside else raw[at : at + dtype.itemsize].copy().view(dtype)[0].astype(np.int64)
+                wanted[lane, k] = np.int64(value).astype(np.uint32)
+        first = 2 if words == 4 else 0
+        seen = out.view(np.uint32).reshape(-1, 2)
+        shown = 1 if words == 1 else 2
+        np.testing.assert_array_equal(seen[:, :shown], wanted[:, first : first + shown], err_msg=kind)
+
+
+def test_a_load_outside_shared_memory_is_stopped():
+    body = "s_mov_b32 m0, 0x1000\n global_load_lds_dword v4, s[8:9]"
+    with pytest.raises(KernelIndexError, match="shared memory"):
+        launch(instruction_kernels([body], "gfx942"), 0, *(np.zeros(THREADS, np.uint64) for _ in range(4)))
+
+
+# ---- transposed reads of shared memory ----
+
+
+def elements_of(lines, bits):
+    """Return the elements of each line of bytes, of so many bits, as numbers."""
+    flat = np.unpackbits(lines, axis=1, bitorder="little").reshape(len(lines), -1, bits)
+    return flat @ (1 << np.arange(bits))
+
+
+@pytest.mark.parametrize(("name", "bits", "size"), [("b64", 16, 8), ("b64", 8, 8), ("b64", 4, 8), ("b96", 6, 12)])
+def test_transposed_reads(name, bits, size):
+    """Each 16 lanes read lines of 16 elements, at any addresses, and lane c gets column c."""
+    registers, last = ("v[8:9]", "") if size == 8 else ("v[8:10]", "v_mov_b32 v8, v10")
+    read = f"ds_write_b64 v1, v[2:3]\n s_barrier\n ds_read_{name}_tr_b{bits} {registers}, v4"
+    code = instruction_kernels([read, f"{read}\n {last}"], "gfx950")
+    memory = slots(1)
+    raw = memory.view(np.uint8)
+    addresses = np.random.default_rng(4).permutation(THREADS - 2).astype(np.uint64) * np.uint64(8)
+    addresses = np.resize(addresses, THREADS)
+    out = [np.zeros(THREADS, np.uint64) for _ in range(2)]
+    for number in range(2):
+        launch(code, number, memory, addresses, slots(3), out[number])
+    seen = np.concatenate([out[0].view(np.uint32).reshape(-1, 2), out[1].view(np.uint32).reshape(-1, 2)[:, :1]], axis=1)
+    seen = elements_of(np.ascontiguousarray(seen[:, : size // 4]).view(np.uint8), bits)
+    lanes = np.stack([raw[at : at + size] for at in addresses.astype(int)])
+    for row in range(0, THREADS, 16):
+        matrix = elements_of(lanes[row : row + 16], bits).reshape(-1, 16)
+        np.testing.assert_array_equal(seen[row : row + 16], matrix.T, err_msg=f"{bits} {row}")
+
+
+def test_a_transposed_read_takes_all_lanes():
+    body = "s_mov_b64 exec, 0xff\n ds_read_b64_tr_b16 v[8:9], v1\n s_mov_b64 exec, -1"
+    with pytest.raises(KernelError, match="all lanes, and 8 of 64 are active"):
+        launch(instruction_kernels([body], "gfx950"), 0, *(np.zeros(THREADS, np.uint64) for _ in range(4)))

@@ -8,6 +8,7 @@ import pytest
 from device_kernels import CALLS, NO_COMPILER, check_functions, functions, make
 
 from rocpy import cooperative as coop
+from rocpy.cooperative import _device_library
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
@@ -31,7 +32,7 @@ def flat(array):
 
 
 def compare(name, arch, dtype="float32", width=0, threads=200, blocks=2):
-    kernel = make(name, dtype, width, WARP_SIZES[arch])
+    kernel = make(name, dtype, width, _device_library.ARCHITECTURES[arch])
     x, n = values(dtype, 4 * threads * blocks, threads + width), threads * 4 - 3 if name in ("load", "store") else 11
     expected, seen = np.zeros_like(x), np.zeros_like(x)
     kernel[blocks, threads](x, expected, n)
@@ -45,6 +46,16 @@ def compare(name, arch, dtype="float32", width=0, threads=200, blocks=2):
 @pytest.mark.parametrize("arch", WARP_SIZES)
 @pytest.mark.parametrize("name", FEW)
 def test_primitive(name, arch):
+    compare(name, arch)
+
+
+# Cards whose instructions are those of another, and code for a whole family.
+MEMBERS = ("gfx1101", "gfx1102", "gfx1103", "gfx1200", "gfx9-4-generic", "gfx11-generic", "gfx12-generic")
+
+
+@pytest.mark.parametrize("arch", MEMBERS)
+@pytest.mark.parametrize("name", ["sum", "scan_items"])
+def test_members_of_families(name, arch):
     compare(name, arch)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("rocm.bindings.rccl", exc_type=ModuleNotFoundError)
 
+import host_platform
 from hipblaslt_support.host import hip_python, host_folder
 
 RANKS = 3
@@ -153,6 +154,41 @@ def test_one_thread_drives_all_ranks(rccl, hip):
     good(hip.hipSetDevice(0))
     for comm in comms:
         good(rccl.ncclCommAbort(comm))
+
+
+BROADCAST_OF_ONE_THREAD = """
+import ctypes
+from rocm.bindings import rccl
+
+ranks, count, last = ok(hip.hipGetDeviceCount()), 1 << 16, 0
+handles = (ctypes.c_void_p * ranks)()
+ok(rccl.ncclCommInitAll(ctypes.addressof(handles), ranks, list(range(ranks))))
+comms = [rccl.ncclComm(handle) for handle in handles]
+data = [np.full(count, 42.5 if rank == 0 else 0, np.float32) for rank in range(ranks)]
+device = []
+for rank in range(ranks):
+    ok(hip.hipSetDevice(rank))
+    device.append(ok(hip.hipMalloc(4 * count)))
+    ok(hip.hipMemcpy(device[rank], data[rank], 4 * count, hip.hipMemcpyKind.hipMemcpyHostToDevice))
+ok(rccl.ncclGroupStart())
+for rank in range(ranks):
+    ok(hip.hipSetDevice(rank))
+    ok(rccl.ncclBcast(device[rank], count, rccl.ncclDataType_t.ncclFloat, 0, comms[rank], None))
+ok(rccl.ncclGroupEnd())
+# No device is chosen and none is waited for: each copy follows the null stream of the device that it reads.
+stale = []
+for rank in range(ranks):
+    ok(hip.hipMemcpy(data[rank], device[rank], 4 * count, hip.hipMemcpyKind.hipMemcpyDeviceToHost))
+    stale += [rank] if (data[rank] != 42.5).any() else []
+for comm in comms:
+    ok(rccl.ncclCommDestroy(comm))
+answer = stale
+"""
+
+
+@pytest.mark.parametrize("seed", ["", "1", "2", "3"])
+def test_a_broadcast_that_one_thread_reads_from_every_device(rccl, seed):
+    assert host_platform.run(BROADCAST_OF_ONE_THREAD, ROCPY_HOST_STRESS=seed) == []
 
 
 def test_refusals(rccl):

@@ -23,13 +23,25 @@ i32_32x32x4i8/4_2b_i8 i32_16x16x4i8/4_4b_i8 i32_4x4x4i8/4_16b_i8 i32_32x32x8i8 i
 i32_16x16x32_i8 i32_16x16x64_i8 i32_32x32x32_i8 f32_16x16x32_f16 f32_32x32x16_f16 f32_16x16x32_bf16 f32_32x32x16_bf16
 f32_16x16x32_fp8_fp8 f32_16x16x32_fp8_bf8 f32_16x16x32_bf8_fp8 f32_16x16x32_bf8_bf8
 f32_32x32x16_fp8_fp8 f32_32x32x16_fp8_bf8 f32_32x32x16_bf8_fp8 f32_32x32x16_bf8_bf8
-f64_16x16x4f64/4_f64 f64_4x4x4f64/4_4b_f64
+f32_16x16x8_xf32 f32_32x32x4_xf32 f64_16x16x4f64/4_f64 f64_4x4x4f64/4_4b_f64
 """
 WMMA = """
 f32_16x16x16_f16 f32_16x16x16_bf16 f16_16x16x16_f16 bf16_16x16x16_bf16 i32_16x16x16_iu8 i32_16x16x16_iu4
 i32_16x16x32_iu4 f32_16x16x16_fp8_fp8 f32_16x16x16_fp8_bf8 f32_16x16x16_bf8_fp8 f32_16x16x16_bf8_bf8
 """
-BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64, "fp8": 8, "bf8": 8, "i8": 8, "iu8": 8, "iu4": 4, "i32": 32}
+BITS = {
+    "f16": 16,
+    "bf16": 16,
+    "f32": 32,
+    "xf32": 32,
+    "f64": 64,
+    "fp8": 8,
+    "bf8": 8,
+    "i8": 8,
+    "iu8": 8,
+    "iu4": 4,
+    "i32": 32,
+}
 # Names of MI200 do not tell how many blocks there are.
 BLOCKS = {"32x32x1": 2, "16x16x1": 4, "4x4x1": 16, "4x4x4": 16, "4x4x2": 16, "32x32x2bf": 2, "16x16x2": 4}
 BLOCKS |= {"32x32x4f16": 2, "16x16x4f16": 4, "32x32x4bf16_1k": 2, "16x16x4bf16_1k": 4, "32x32x4i8": 2, "16x16x4i8": 4}
@@ -55,7 +67,14 @@ class Form:
 
     def numpy_type(self, element, arch):
         fnuz = "fnuz" if arch == "gfx942" else ""
-        known = {"f16": "float16", "bf16": ml_dtypes.bfloat16, "f32": "float32", "f64": "float64", "i32": "int32"}
+        known = {
+            "f16": "float16",
+            "bf16": ml_dtypes.bfloat16,
+            "f32": "float32",
+            "xf32": "float32",
+            "f64": "float64",
+            "i32": "int32",
+        }
         known |= {"i8": "int8", "iu8": "uint8", "iu4": "uint8"}
         known["fp8"] = ml_dtypes.float8_e4m3fnuz if fnuz else ml_dtypes.float8_e4m3fn
         known["bf8"] = ml_dtypes.float8_e5m2fnuz if fnuz else ml_dtypes.float8_e5m2
@@ -73,7 +92,7 @@ def _forms(prefix, text):
     result, rest = text.split("_", 1)
     names = rest.split("/")
     rows, columns, depth, kind = re.match(r"(\d+)x(\d+)x(\d+)(.*)", names[0]).groups()
-    types = re.findall(r"bf16|bf8|fp8|f16|f32|f64|iu8|iu4|i8", kind)
+    types = re.findall(r"xf32|bf16|bf8|fp8|f16|f32|f64|iu8|iu4|i8", kind)
     spellings = [names[0], *(f"{rows}x{columns}x{other}" for other in names[1:])]
     blocks = _blocks(f"{rows}x{columns}x{depth}", kind)
     for spelling in spellings:

@@ -19,9 +19,10 @@ struct Machine {
   const char *name;
 };
 // EF_AMDGPU_MACH of the ELF header's flags, by LLVM's AMDGPU usage guide.
-constexpr Machine machines[] = {{0x3f, "gfx90a"},  {0x4c, "gfx942"},  {0x4f, "gfx950"},
-                                {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"},
-                                {0x44, "gfx1103"}, {0x48, "gfx1200"}, {0x4e, "gfx1201"}};
+constexpr Machine machines[] = {{0x3f, "gfx90a"},         {0x4c, "gfx942"},        {0x4f, "gfx950"},
+                                {0x41, "gfx1100"},        {0x46, "gfx1101"},       {0x47, "gfx1102"},
+                                {0x44, "gfx1103"},        {0x48, "gfx1200"},       {0x4e, "gfx1201"},
+                                {0x5f, "gfx9-4-generic"}, {0x54, "gfx11-generic"}, {0x59, "gfx12-generic"}};
 
 // EF_AMDGPU_FEATURE_SRAMECC of the same flags, from code objects of version 4 on: 0 unsupported, then any, off, on.
 // Before, a bit that says on.

@@ -58,12 +58,16 @@ void permute_row(Wave &w, const Instruction &i) {
   for_lanes(written, [&](int lane) { to[lane] = made[lane]; });
 }
 
+// In a wave of 32 lanes there is no other half, and nothing happens.
 void swap_halves_of_wave(Wave &w, const Instruction &i) {
+  if (w.lanes == 32) {
+    return;
+  }
   const Source a(w, i, 0, Type::b32);
   uint32_t *to = w.vector(i.results[0]);
   uint32_t made[most_lanes];
   for (int lane = 0; lane < w.lanes; ++lane) {
-    made[lane] = a.low(w.lanes == 64 ? lane ^ 32 : lane);
+    made[lane] = a.low(lane ^ 32);
   }
   for_lanes(w.exec(), [&](int lane) { to[lane] = made[lane]; });
 }

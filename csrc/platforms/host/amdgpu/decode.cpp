@@ -84,6 +84,10 @@ bool Decoder::scalar(uint32_t w) {
       return false;
     }
     made_.sources[0] = scalar_source(bits(w, 7, 0));
+    if (made_.opcode->sources[1] == Type::k) {
+      made_.offset = static_cast<int32_t>(bits(w, 15, 8));
+      return made_.offset < 16;
+    }
     made_.sources[1] = scalar_source(bits(w, 15, 8));
     return true;
   }

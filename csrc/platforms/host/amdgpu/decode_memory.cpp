@@ -29,6 +29,18 @@ bool Decoder::shared(uint32_t w) {
   return true;
 }
 
+// Loads that may leave their data in shared memory: of at most a word, and on gfx950 of three or four.
+bool Decoder::goes_to_shared() const {
+  const std::string name = made_.opcode->name;
+  for (const char *kind : {"_load_ubyte", "_load_sbyte", "_load_ushort", "_load_sshort", "_load_dword"}) {
+    const size_t at = name.find(kind);
+    if (at != std::string::npos && at + std::string(kind).size() == name.size()) {
+      return true;
+    }
+  }
+  return arch_ == Architecture::gfx950 && (name == "buffer_load_dwordx3" || name == "buffer_load_dwordx4");
+}
+
 bool Decoder::flat(uint32_t w) {
   constexpr Encoding segments[3] = {Encoding::FLAT, Encoding::SCRATCH, Encoding::GLOBAL};
   const uint32_t segment = is_gfx9() ? bits(w, 15, 14) : bits(w, 17, 16);
@@ -45,6 +57,13 @@ bool Decoder::flat(uint32_t w) {
   }
   if (is_gfx9()) {
     made_.is_scratch_vector = arch_ == Architecture::gfx90a ? made_.scalar_base == code_none : bits(w, 13, 13) != 0;
+    made_.to_shared = made_.opcode->results[0] == Type::lds;
+    if (arch_ == Architecture::gfx90a && bits(w, 13, 13) != 0) {
+      made_.to_shared = segment != 0 && goes_to_shared();
+      if (!made_.to_shared) {
+        return false;
+      }
+    }
     made_.returns = bits(w, 16, 16) != 0;
     made_.cache = static_cast<uint8_t>(bits(w, 17, 16) | bits(w, 25, 25) << 2);
   } else {
@@ -86,8 +105,9 @@ bool Decoder::buffer(uint32_t w) {
     made_.index_enable = bits(w, 13, 13) != 0;
     made_.offset_enable = bits(w, 12, 12) != 0;
     made_.cache = static_cast<uint8_t>(bits(w, 14, 14) | bits(w, 17, 17) << 1 | bits(w, 15, 15) << 2);
-    if (bits(w, 16, 16) != 0) {
-      return false;  // to shared memory
+    made_.to_shared = bits(w, 16, 16) != 0;
+    if (made_.to_shared && !goes_to_shared()) {
+      return false;
     }
   } else {
     made_.index_enable = bits(w1, 23, 23) != 0;

@@ -25,7 +25,7 @@ class Decoder {
       return false;
     }
     const bool known = family();
-    if (!known || !ok_) {
+    if (!known || !ok_ || (is_gfx9() && !has_even_tuples())) {
       return false;
     }
     made_.bytes = static_cast<uint8_t>(4 * length_);
@@ -82,6 +82,8 @@ class Decoder {
   bool flat12(uint32_t w);
   bool buffer(uint32_t w);
   bool buffer12(uint32_t w);
+  bool goes_to_shared() const;
+  bool has_even_tuples() const;
 
   Architecture arch_;
   const uint32_t *code_;

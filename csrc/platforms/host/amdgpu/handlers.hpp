@@ -28,6 +28,7 @@ class Handlers {
 void add_scalar(Handlers &handlers);
 void add_scalar_memory(Handlers &handlers);
 void add_program(Handlers &handlers);
+void add_indexing(Handlers &handlers);
 void add_integer(Handlers &handlers);
 void add_float(Handlers &handlers);
 void add_half(Handlers &handlers);
@@ -42,8 +43,9 @@ void add_atomics(Handlers &handlers);
 
 inline Handlers all_handlers() {
   Handlers handlers;
-  for (auto *add : {add_scalar, add_scalar_memory, add_program, add_integer, add_float, add_half, add_convert,
-                    add_compare, add_cross_lane, add_packed, add_matrix, add_lds, add_memory, add_atomics}) {
+  for (auto *add :
+       {add_scalar, add_scalar_memory, add_program, add_indexing, add_integer, add_float, add_half, add_convert,
+        add_compare, add_cross_lane, add_packed, add_matrix, add_lds, add_memory, add_atomics}) {
     add(handlers);
   }
   return handlers;

@@ -158,6 +158,7 @@ struct Instruction {
   // Memory.
   int32_t offset = 0, offset1 = 0;
   uint16_t scalar_base = code_none, scalar_offset = code_none;
+  bool to_shared = false;  // what is loaded goes to shared memory
   bool returns = false, offset_enable = false, index_enable = false, is_scratch_vector = false;
   uint8_t cache = 0;  // cache policy bits, as they stand
 };

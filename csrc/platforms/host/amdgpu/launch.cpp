@@ -3,6 +3,7 @@
 #include "launch.hpp"
 
 #include "fp_environment.h"
+#include "indexing.hpp"
 #include "wave.hpp"
 
 #include <cfenv>
@@ -291,7 +292,11 @@ class Runner {
       fault(Fault::Kind::instruction, "%s is not emulated", i.opcode->name);
     }
     ++report_.counts[static_cast<size_t>(i.opcode - opcodes().data())];
-    i.opcode->handler(w, i);
+    if (w.indexes_registers()) {
+      i.opcode->handler(w, with_indexed_registers(w, i));
+    } else {
+      i.opcode->handler(w, i);
+    }
   }
 
   // Both halves read their sources before either writes.

@@ -11,7 +11,7 @@ namespace rocpy_host::amdgpu {
 namespace {
 
 // Elements of matrices. All are exact in double; so are products of two, except of f64.
-enum class Element : uint8_t { f16, bf16, f32, f64, fp8, bf8, i4, u4, i8, u8, i32 };
+enum class Element : uint8_t { f16, bf16, f32, xf32, f64, fp8, bf8, i4, u4, i8, u8, i32 };
 
 constexpr int bits_of(Element element) {
   switch (element) {
@@ -99,6 +99,11 @@ double value_of(uint64_t bits, Element element, Architecture architecture) {
       return to_float(Brain{static_cast<uint16_t>(bits)});
     case Element::f32:
       return bit_copy<float>(static_cast<uint32_t>(bits));
+    case Element::xf32: {
+      // The unit drops the last 13 bits of a float32.
+      const float value = bit_copy<float>(static_cast<uint32_t>(bits));
+      return std::isnan(value) ? value : bit_copy<float>(static_cast<uint32_t>(bits) & 0xffffe000);
+    }
     case Element::f64:
       return bit_copy<double>(bits);
     case Element::fp8:
@@ -412,6 +417,8 @@ void add_matrix(Handlers &handlers) {
   handlers.add("v_mfma_f32_32x32x16_f16", mfma<E::f16, E::f16, E::f32, 32, 32, 16, 1>);
   handlers.add("v_mfma_f32_16x16x32_bf16", mfma<E::bf16, E::bf16, E::f32, 16, 16, 32, 1>);
   handlers.add("v_mfma_f32_32x32x16_bf16", mfma<E::bf16, E::bf16, E::f32, 32, 32, 16, 1>);
+  handlers.add("v_mfma_f32_16x16x8_xf32", mfma<E::xf32, E::xf32, E::f32, 16, 16, 8, 1>);
+  handlers.add("v_mfma_f32_32x32x4_xf32", mfma<E::xf32, E::xf32, E::f32, 32, 32, 4, 1>);
   for (const char *name : {"v_mfma_f64_16x16x4f64", "v_mfma_f64_16x16x4_f64"}) {
     handlers.add(name, mfma<E::f64, E::f64, E::f64, 16, 16, 4, 1>);
   }

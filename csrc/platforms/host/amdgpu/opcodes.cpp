@@ -169,9 +169,19 @@ bool find_architecture(const std::string &name, Architecture *found) {
     Architecture architecture;
   };
   constexpr Member members[] = {
-      {"gfx90a", Architecture::gfx90a},   {"gfx942", Architecture::gfx942},   {"gfx950", Architecture::gfx950},
-      {"gfx1100", Architecture::gfx1100}, {"gfx1101", Architecture::gfx1100}, {"gfx1102", Architecture::gfx1100},
-      {"gfx1103", Architecture::gfx1100}, {"gfx1200", Architecture::gfx1201}, {"gfx1201", Architecture::gfx1201},
+      {"gfx90a", Architecture::gfx90a},
+      {"gfx942", Architecture::gfx942},
+      {"gfx950", Architecture::gfx950},
+      {"gfx1100", Architecture::gfx1100},
+      {"gfx1101", Architecture::gfx1100},
+      {"gfx1102", Architecture::gfx1100},
+      {"gfx1103", Architecture::gfx1100},
+      {"gfx1200", Architecture::gfx1201},
+      {"gfx1201", Architecture::gfx1201},
+      // Code for a family uses what all its members have.
+      {"gfx9-4-generic", Architecture::gfx942},
+      {"gfx11-generic", Architecture::gfx1100},
+      {"gfx12-generic", Architecture::gfx1201},
   };
   const std::string base = name.substr(0, name.find(':'));
   for (const Member &member : members) {

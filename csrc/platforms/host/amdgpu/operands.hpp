@@ -138,16 +138,46 @@ T read(const Wave &wave, const Source &source, int lane) {
   }
 }
 
+// Negative zero becomes zero.
+template <class T>
+T clamped(const Wave &wave, T value) {
+  if (std::isnan(value)) {
+    return wave.clamps_nan() ? T(0) : value;
+  }
+  return std::signbit(value) ? T(0) : value > T(1) ? T(1) : value;
+}
+
+// The output modifier, of a result that has been rounded: zeros and denormals become positive zero, and what would
+// become one, zero of its sign. Before GFX12 it counts only where the wave flushes denormals and is not in IEEE mode.
+template <class T>
+T output_scaled(const Wave &wave, const Instruction &i, T value) {
+  const bool flushes = std::is_same_v<T, float> ? wave.flush_out32() : wave.flush_out64();
+  if (i.output_scale == 0 || !wave.scales_output(flushes)) {
+    return value;
+  }
+  if (value == T(0) || std::fpclassify(value) == FP_SUBNORMAL) {
+    return T(0);
+  }
+  constexpr T factors[4] = {T(1), T(2), T(4), T(0.5)};
+  return flushed(value * factors[i.output_scale], true);
+}
+
+inline Half output_scaled(const Wave &wave, const Instruction &i, Half value) {
+  if (i.output_scale == 0 || !wave.scales_output(wave.flush_out64())) {
+    return value;
+  }
+  if ((value.bits & 0x7c00) == 0) {
+    return Half{};
+  }
+  constexpr float factors[4] = {1, 2, 4, 0.5f};
+  const Half made = to_half(to_float(value) * factors[i.output_scale], wave.round64());
+  return is_denormal(made) ? Half{static_cast<uint16_t>(made.bits & 0x8000)} : made;
+}
+
 template <class T>
 T scaled_and_clamped(const Wave &wave, const Instruction &i, T value) {
-  if (i.output_scale != 0) {
-    constexpr T factors[4] = {T(1), T(2), T(4), T(0.5)};
-    value *= factors[i.output_scale];
-  }
-  if (i.clamp) {
-    value = std::isnan(value) ? (wave.clamps_nan() ? T(0) : value) : value < T(0) ? T(0) : value > T(1) ? T(1) : value;
-  }
-  return value;
+  value = output_scaled(wave, i, value);
+  return i.clamp ? clamped(wave, value) : value;
 }
 
 // Where an instruction's result goes.
@@ -182,8 +212,9 @@ void write(const Wave &wave, const Instruction &i, Result &result, int lane, T v
   } else if constexpr (std::is_same_v<T, double>) {
     result.set64(lane, bit_copy<uint64_t>(flushed(scaled_and_clamped(wave, i, value), wave.flush_out64())));
   } else if constexpr (std::is_same_v<T, Half>) {
-    if (i.output_scale != 0 || i.clamp) {
-      value = to_half(scaled_and_clamped(wave, i, to_float(value)));
+    value = output_scaled(wave, i, value);
+    if (i.clamp) {
+      value = to_half(clamped(wave, to_float(value)));
     }
     if (wave.flush_out64() && is_denormal(value)) {
       value.bits &= 0x8000;

@@ -30,7 +30,7 @@ void each_half(Wave &w, const Instruction &i, F function) {
     for (int part = 0; part < 2; ++part) {
       Half value = function(a.half(lane, part), b.half(lane, part), c.half(lane, part));
       if (i.clamp) {
-        value = to_half(std::fmin(std::fmax(to_float(value), 0.0f), 1.0f));
+        value = to_half(clamped(w, to_float(value)));
       }
       if (w.flush_out64() && is_denormal(value)) {
         value.bits &= 0x8000;
@@ -178,7 +178,7 @@ void multiply_mixed(Wave &w, const Instruction &i) {
   for_lanes(w.exec() & a.valid, [&](int lane) {
     const float x = mixed(w, i, a, 0, lane), y = mixed(w, i, b, 1, lane), z = mixed(w, i, c, 2, lane);
     float value = is_fused ? std::fma(x, y, z) : x * y + z;
-    value = i.clamp ? std::fmin(std::fmax(value, 0.0f), 1.0f) : value;
+    value = i.clamp ? clamped(w, value) : value;
     if (into == Into::whole) {
       to[lane] = bit_copy<uint32_t>(flushed(value, w.flush_out32()));
     } else {
@@ -202,6 +202,8 @@ void dot_floats(Wave &w, const Instruction &given) {
     i.sources[2] = i.results[0];
     i.select_high = 7;
   }
+  // The clamp bit does nothing to a sum of halves: the device library (ockl) sets it always, and results are above 1.
+  i.clamp = i.clamp && !std::is_same_v<Element, Half>;
   constexpr Type type = std::is_same_v<Element, Half> ? Type::pf16 : Type::pbf16;
   const Pair a(w, i, 0, type), b(w, i, 1, type);
   const Source c(w, i, 2, Type::f32);

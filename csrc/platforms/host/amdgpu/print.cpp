@@ -364,7 +364,7 @@ class Printer {
   void flat() {
     const bool is_scratch = opcode_.encoding == Encoding::SCRATCH, is_flat = opcode_.encoding == Encoding::FLAT;
     const bool is_void = opcode_.source_count > 0 && opcode_.sources[0] == Type::void_;
-    const bool has_result = opcode_.result_count > 0 && opcode_.results[0] != Type::lds;
+    const bool has_result = opcode_.result_count > 0 && !i_.to_shared;
     if (has_result && (!is_atomic() || i_.returns)) {
       operand(plain(i_.results[0], opcode_.results[0], -1));
     }
@@ -382,13 +382,16 @@ class Printer {
       text_ += i_.offset != 0 ? " offset:" + std::to_string(i_.offset) : "";
     }
     cache_policy(opcode_.result_count > 0, is_atomic(), is_void);
+    text_ += i_.to_shared && opcode_.results[0] != Type::lds ? " lds" : "";
   }
 
   void buffer() {
     const bool is_void = opcode_.source_count > 0 && opcode_.sources[0] == Type::void_;
     if (!is_void) {
       const Type type = opcode_.source_count > 0 ? opcode_.sources[0] : opcode_.results[0];
-      operand(plain(opcode_.source_count > 0 ? i_.sources[1] : i_.results[0], type, -1));
+      if (!i_.to_shared) {
+        operand(plain(opcode_.source_count > 0 ? i_.sources[1] : i_.results[0], type, -1));
+      }
       const bool has_vector = i_.offset_enable || i_.index_enable;
       operand(has_vector ? plain(i_.sources[0], i_.offset_enable && i_.index_enable ? Type::b64 : Type::b32, -1)
                          : "off");
@@ -399,6 +402,7 @@ class Printer {
       text_ += i_.offset != 0 ? " offset:" + std::to_string(i_.offset) : "";
     }
     cache_policy(opcode_.result_count > 0, is_atomic(), is_void);
+    text_ += i_.to_shared ? " lds" : "";
   }
 
   void cache_policy(bool is_load, bool is_atomic, bool is_void) {

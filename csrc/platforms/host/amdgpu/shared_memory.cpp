@@ -31,6 +31,38 @@ void load(Wave &w, const Instruction &i) {
   });
 }
 
+// Transposed: the 16 lanes of a row read a matrix of 16 columns, each lane a part of one of its lines, and each gets
+// the column of its number. Lines have 16 / `items` lanes, `items` the elements of a lane.
+template <unsigned words, unsigned bits>
+void load_transposed(Wave &w, const Instruction &i) {
+  constexpr unsigned items = words * 32 / bits, lanes_of_line = 16 / items;
+  if (w.exec() != w.all_lanes()) {
+    fault(Fault::Kind::instruction, "a transposed read takes all lanes, and %d of %d are active",
+          __builtin_popcountll(w.exec()), w.lanes);
+  }
+  uint64_t loaded[most_lanes][2] = {};
+  for (int lane = 0; lane < w.lanes; ++lane) {
+    std::memcpy(loaded[lane], shared_address(w, address_of(w, i, lane), 4 * words, false), 4 * words);
+  }
+  const auto item = [&](unsigned lane, unsigned index) {
+    const unsigned at = index * bits;
+    unsigned __int128 all = loaded[lane][1];
+    all = all << 64 | loaded[lane][0];
+    return static_cast<uint32_t>(all >> at) & ((1u << bits) - 1);
+  };
+  uint32_t *to = w.vectors(i.results[0], words);
+  for (unsigned lane = 0; lane < static_cast<unsigned>(w.lanes); ++lane) {
+    unsigned __int128 made = 0;
+    for (unsigned k = 0; k < items; ++k) {
+      const unsigned from = (lane & ~15u) + lanes_of_line * k + lane % 16 / items;
+      made |= static_cast<unsigned __int128>(item(from, lane % 16 % items)) << (k * bits);
+    }
+    for (unsigned k = 0; k < words; ++k) {
+      to[k * static_cast<unsigned>(w.lanes) + lane] = static_cast<uint32_t>(made >> (32 * k));
+    }
+  }
+}
+
 template <unsigned words, unsigned pieces, unsigned unit>
 void store(Wave &w, const Instruction &i) {
   for_lanes(w.exec(), [&](int lane) {
@@ -222,6 +254,10 @@ void add_lds(Handlers &handlers) {
   for (const char *name : {"ds_wrxchg2st64_rtn_b64", "ds_storexchg_2addr_stride64_rtn_b64"}) {
     handlers.add(name, exchange_two<2, 512>);
   }
+  handlers.add("ds_read_b64_tr_b16", load_transposed<2, 16>);
+  handlers.add("ds_read_b64_tr_b8", load_transposed<2, 8>);
+  handlers.add("ds_read_b64_tr_b4", load_transposed<2, 4>);
+  handlers.add("ds_read_b96_tr_b6", load_transposed<3, 6>);
   handlers.add("ds_swizzle_b32", swizzle);
   handlers.add("ds_permute_b32", permute<false, false>);
   handlers.add("ds_bpermute_b32", permute<true, false>);

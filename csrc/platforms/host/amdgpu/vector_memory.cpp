@@ -7,9 +7,35 @@ namespace rocpy_host::amdgpu {
 
 namespace {
 
+// To shared memory: each lane's words, or what is less than one extended to it, at M0 and the offset of the
+// instruction, one lane after the other; what lies outside a buffer arrives as zero.
+template <class T, unsigned words>
+void load_to_shared(Wave &w, const Instruction &i) {
+  const uint64_t base = (w.m0() & 0x3ffff) + static_cast<uint64_t>(static_cast<int64_t>(i.offset));
+  constexpr unsigned apart = words == 1 ? 4 : 16;
+  for_lanes(w.exec(), [&](int lane) {
+    T loaded[words] = {};
+    unsigned reached = 0;
+    const uint8_t *from =
+        words == 1 ? locate(w, i, lane, sizeof(T), false) : locate_words(w, i, lane, words, false, &reached);
+    if (from != nullptr) {
+      std::memcpy(loaded, from, words == 1 ? sizeof(T) : 4 * reached);
+    }
+    uint8_t *to = shared_address(w, base + static_cast<unsigned>(lane) * apart, 4 * words, true);
+    for (unsigned k = 0; k < words; ++k) {
+      const auto bits = static_cast<uint32_t>(static_cast<int32_t>(loaded[k]));
+      std::memcpy(to + 4 * k, &bits, 4);
+    }
+  });
+}
+
 // Loads may overwrite their own address registers: all lanes are read before any is written.
 template <unsigned words>
 void load_words(Wave &w, const Instruction &i) {
+  if (i.to_shared) {
+    load_to_shared<uint32_t, words>(w, i);
+    return;
+  }
   uint32_t loaded[most_lanes][words] = {};
   for_lanes(w.exec(), [&](int lane) {
     unsigned reached = 0;
@@ -27,6 +53,10 @@ void load_words(Wave &w, const Instruction &i) {
 
 template <class T, Place place>
 void load_small(Wave &w, const Instruction &i) {
+  if (i.to_shared) {
+    load_to_shared<T, 1>(w, i);
+    return;
+  }
   T loaded[most_lanes] = {};
   for_lanes(w.exec(), [&](int lane) {
     if (const uint8_t *from = locate(w, i, lane, sizeof(T), false)) {
@@ -122,6 +152,15 @@ void add_memory(Handlers &handlers) {
     for (const Named &access : accesses) {
       handlers.add(std::string(prefix) + access.name, access.handler);
     }
+  }
+  for (const std::string prefix : {"global_load_lds_", "scratch_load_lds_"}) {
+    handlers.add(prefix + "dword", load_words<1>);
+    handlers.add(prefix + "dwordx3", load_words<3>);
+    handlers.add(prefix + "dwordx4", load_words<4>);
+    handlers.add(prefix + "ubyte", load_small<uint8_t, Place::whole>);
+    handlers.add(prefix + "sbyte", load_small<int8_t, Place::whole>);
+    handlers.add(prefix + "ushort", load_small<uint16_t, Place::whole>);
+    handlers.add(prefix + "sshort", load_small<int16_t, Place::whole>);
   }
   // One memory and no caches: nothing to write back or to forget.
   for (const char *name : {"global_inv", "global_wb", "global_wbinv", "buffer_wbl2", "buffer_inv", "buffer_wbinvl1",

@@ -103,6 +103,12 @@ struct Wave {
   bool flush_out32() const { return (mode & 0x20) == 0; }
   bool flush_in64() const { return (mode & 0x40) == 0; }
   bool flush_out64() const { return (mode & 0x80) == 0; }
+  // Whether the output modifier of an instruction counts: IEEE mode is bit 9, which GFX12 does not have.
+  bool scales_output(bool flushes) const {
+    return architecture == Architecture::gfx1201 || (flushes && (mode & 0x200) == 0);
+  }
+  // GFX9's mode in which vector instructions add an index to the numbers of their registers.
+  bool indexes_registers() const { return gfx9() && (mode >> 27 & 1) != 0; }
   bool clamps_nan() const { return architecture == Architecture::gfx1201 || (mode & 0x100) != 0; }
 };
 
