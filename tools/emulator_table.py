@@ -25,7 +25,10 @@ GROUPS = {
     "shared memory": ("ds_", "lds_"),
     "global memory, a thread's own": ("global_", "flat_", "scratch_"),
     "buffers": ("buffer_",),
-    "formatted buffers, images, exports": ("tbuffer_", "image_", "exp", "buffer_load_format", "buffer_store_format"),
+    "formatted buffers, images, exports": (
+        *("tbuffer_", "image_", "exp", "buffer_load_format", "buffer_store_format", "buffer_load_d16_format"),
+        *("buffer_load_d16_hi_format", "buffer_store_d16_format", "buffer_store_d16_hi_format"),
+    ),
 }
 WIDTH = 148
 LONGEST_NAME = 60

@@ -10,6 +10,7 @@ import pytest
 if importlib.util.find_spec("ziglang") is None:
     pytest.skip("no assembler for AMD GPUs: pip install ziglang", allow_module_level=True)
 
+import emulator_table
 from amdgpu_code import ARCHITECTURES, compiled, encodings, text_section
 from amdgpu_kernels import KERNELS
 
@@ -205,3 +206,20 @@ def test_pairs_of_registers_begin_with_an_even_one(arch):
 def test_pairs_of_registers_on_rdna():
     (code,) = encodings(["v_add_f64 v[3:4], v[5:6], v[7:8]"], "gfx1100")
     assert amdgpu.decode("gfx1100", code)[0][2] == "v_add_f64 v[3:4], v[5:6], v[7:8]"
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_names_are_those_of_the_assembler(arch):
+    """The decoder's own table has no name that LLVM's does not take, halves of dual instructions aside."""
+    names = [one.name for one in amdgpu.opcodes() if arch in one.numbers and not one.encoding.startswith("VOPD")]
+    taken = set(emulator_table.accepted(sorted({*names, *emulator_table.mnemonics()}), arch))
+    # Moves of half a register are taken on GFX12 where its registers are named by half.
+    assert set(names) - taken <= {"v_mov_b16"}
+
+
+def test_the_assemblers_list_is_read():
+    names = emulator_table.mnemonics()
+    assert len(names) > 2000
+    assert {"v_add_f32", "s_set_gpr_idx_on", "ds_read_b64_tr_b16", "image_load", "v_smfmac_f32_16x16x32_f16"} <= {
+        *names
+    }

@@ -37,10 +37,13 @@ RENAMED = {"hipGetDevicePropertiesR0600": "hipGetDeviceProperties"}
 OF_HEADERS = {
     "hipExtModuleLaunchKernel": (
         "hipError_t",
-        "hipFunction_t f, unsigned int globalWorkSizeX, unsigned int globalWorkSizeY, unsigned int globalWorkSizeZ, "
-        "unsigned int localWorkSizeX, unsigned int localWorkSizeY, unsigned int localWorkSizeZ, size_t sharedMemBytes, "
-        "hipStream_t hStream, void ** kernelParams, void ** extra, hipEvent_t startEvent, hipEvent_t stopEvent, "
-        "unsigned int flags",
+        (
+            "hipFunction_t f, unsigned int globalWorkSizeX, unsigned int globalWorkSizeY, "
+            "unsigned int globalWorkSizeZ, unsigned int localWorkSizeX, unsigned int localWorkSizeY, "
+            "unsigned int localWorkSizeZ, size_t sharedMemBytes, "
+            "hipStream_t hStream, void ** kernelParams, void ** extra, hipEvent_t startEvent, hipEvent_t stopEvent, "
+            "unsigned int flags"
+        ),
     )
 }
 

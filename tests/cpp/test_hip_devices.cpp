@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Order between devices: a copy of memory that another device owns happens in the order of that device's null stream, as
-// HIP has it, after the call's stream and before what that does later. Every check holds under ROCPY_HOST_STRESS too.
+// Order between devices: a copy of memory that another device owns happens in the order of that device's null stream,
+// as HIP has it, after the call's stream and before what that does later. Every check holds under ROCPY_HOST_STRESS
+// too.
 #include "check.hpp"
 #include "gate.hpp"
 #include "prototypes.h"

@@ -163,6 +163,32 @@ bool null_streams_of_two_devices(bool waits) {
   return holds(c, fresh);
 }
 
+// A copy of another device's memory follows that device's null stream, and no stream that is not blocking.
+bool copy_of_another_device(bool waits) {
+  unsigned char *a = device_memory(1), *result = pinned_memory();
+  hipStream_t stream = stream_of(1, hipStreamNonBlocking);
+  require(hipMemsetAsync(a, fresh, bytes, stream));
+  if (waits) {
+    require(hipStreamSynchronize(stream));
+  }
+  require(hipMemcpy(result, a, bytes, hipMemcpyDeviceToHost));
+  return holds_now(result, fresh);
+}
+
+// A fill stays in the stream of the call, whose memory it may be.
+bool fill_of_another_device(bool waits) {
+  unsigned char *a = device_memory(1);
+  require(hipSetDevice(1));
+  require(hipMemsetAsync(a, later, bytes, nullptr));
+  if (waits) {
+    require(hipDeviceSynchronize());
+  }
+  require(hipSetDevice(0));
+  require(hipMemsetAsync(a, fresh, bytes, nullptr));
+  require(hipDeviceSynchronize());
+  return holds(a, fresh);
+}
+
 bool host_reads_results(bool waits) {
   unsigned char *a = device_memory(), *result = pinned_memory();
   hipStream_t stream = stream_of();
@@ -325,6 +351,8 @@ constexpr Program programs[] = {
     {"non-blocking stream, then the null stream", nonblocking_stream_and_null_stream},
     {"between two devices", between_two_devices},
     {"null streams of two devices", null_streams_of_two_devices},
+    {"copy of another device's memory", copy_of_another_device},
+    {"fill of another device's memory", fill_of_another_device},
     {"host reads results", host_reads_results},
     {"host ignores the answer of a query", host_ignores_a_query},
     {"host reuses its memory", host_reuses_its_memory},

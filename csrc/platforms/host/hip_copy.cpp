@@ -41,12 +41,12 @@ hipError_t submit_elsewhere(Stream *stream, Stream *place, Waiting waiting, Func
   if (const auto answer = capture_forbids_work(place)) {
     return *answer;
   }
-  const Point before{stream, enqueue_function(stream, [] {})};
-  const Point copied{place, enqueue_function_item(place, std::move(function), false, &before)};
+  const Point before{stream, enqueue_function_item(stream, [] {}, ItemKind::mark, nullptr)};
+  const Point copied{place, enqueue_function_item(place, std::move(function), ItemKind::work, &before)};
   if (waiting == Waiting::until_done) {
     return wait(place, copied.ticket) ? hipSuccess : hipErrorDeinitialized;
   }
-  enqueue_function_item(stream, [] {}, false, &copied);
+  enqueue_function_item(stream, [] {}, ItemKind::mark, &copied);
   return hipSuccess;
 }
 
