@@ -44,7 +44,7 @@ class _Library(HIPCodeLibrary):
         if arch not in self._compiled:
             if numba_types.NEEDS_64_LANES in self._source and _device_library.wave_size(arch) != numba_types.MOST_LANES:
                 raise KernelTypeError(f"this_warp: width is 64, and {arch} has warps of 32 threads")
-            self._compiled[arch] = _device_library.bitcode(self._source, arch, object_version=_object_version(arch))
+            self._compiled[arch] = _device_library.bitcode(self._source, arch, version=_object_version(arch))
         return self._compiled[arch]
 
 
