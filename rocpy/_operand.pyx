@@ -77,6 +77,9 @@ cdef object parse(object array, str name, Operand* out):
     # Only the first tensor of a process, and subclasses of torch.Tensor, come by here.
     if learn(type(array)):
         return parse(array, name, out) if is_plain_torch(array) else parse_other(array, name, out)
+    symbolic = sys.modules.get("torch.fx")
+    if symbolic is not None and isinstance(array, symbolic.Proxy):
+        raise TorchLayerRequired(f"{name}: it stands for a tensor while torch.fx traces a function; call it on tensors")
     return parse_foreign(array, name, out)
 
 

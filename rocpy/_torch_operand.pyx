@@ -7,6 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
+from rocpy._torch_advice import advice, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 from cpython.dict cimport PyDict_GetItem
@@ -168,8 +169,28 @@ cdef bint state_proven():
     return keys.included == plain.included and keys.excluded == plain.excluded
 
 
+cdef bint nothing_traces() except -1:
+    """Whether nobody records what is done with torch now: the questions asked here would become part of a graph."""
+    return not (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+        or torch.compiler.is_compiling()
+        or torch._ops._len_torch_dispatch_stack_pre_dispatch() > 0
+    )
+
+
+# Whether the thread's dispatch state has been looked for.
+cdef bint state_sought = False
+
+
 cdef int seek_state() except -1:
     """Find this thread's dispatch state in torch; where that fails, torch's functions are asked each time."""
+    global state_sought
+    if not nothing_traces():
+        return 0
+    state_sought = True
     try:
         if torch_state_open(<const void*>torch_api.dltensor_from_py_object_no_sync) and not state_proven():
             torch_state_close()
@@ -185,6 +206,8 @@ cdef bint keys_sought = False
 cdef int seek_keys() except -1:
     """Find the key set in torch's tensors, on samples that differ in it; where that fails, torch's methods are asked each time."""
     global keys_sought
+    if not nothing_traces():
+        return 0
     keys_sought = True
     try:
         find_keys()
@@ -199,7 +222,7 @@ cdef int find_keys() except -1:
     cdef uint64_t impls[5]
     cdef uint64_t keys[5]
     told = getattr(torch._C, "_dispatch_keys", None)
-    if told is None or torch.Tensor.__basicsize__ < sizeof(PyObject) + 8 or torch._C._is_torch_function_mode_enabled():
+    if told is None or torch.Tensor.__basicsize__ < sizeof(PyObject) + 8:
         return 0
     plain = torch.zeros(1, device="cpu")
     samples = (
@@ -347,6 +370,8 @@ cdef object state_reason(object array):
 cdef bint state_harmless(object array):
     if state_reason(array) is not None:
         return False
+    if not state_sought:
+        seek_state()
     # The masks do not say for which device autocast is on, so that only a state without any is worth remembering.
     if not torch._C._is_any_autocast_enabled():
         torch_state_mark_clear()
@@ -375,33 +400,6 @@ cdef object dispatch_reason(object array):
     if forward_mode_is_on() and torch.autograd.forward_ad.unpack_dual(array).tangent is not None:
         return "it carries a tangent of forward mode"
     return None
-
-
-cdef object advice(object reason):
-    if "requires grad" in reason:
-        return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never dropped in silence"
-    if "tangent" in reason:
-        return "use torch's own product, or pass torch.autograd.forward_ad.unpack_dual(x).primal where the tangent is not wanted"
-    if "autocast" in reason:
-        return "leave the autocast region, or convert the operands and use torch.autocast(..., enabled=False) around the call"
-    if "subclass" in reason:
-        return "pass tensor.as_subclass(torch.Tensor) if its plain memory is meant"
-    if "meta" in reason:
-        return "pass a tensor with memory"
-    return "call it outside of the transform or the tracing"
-
-
-cdef object refuse_layout(object array, str name):
-    """Raise for tensors that have no plain memory at all."""
-    seen, do = None, None
-    if array.is_nested:
-        seen, do = "a nested tensor", "pass its .to_padded_tensor(...) or its components"
-    elif array.layout is not torch.strided:
-        seen, do = f"a tensor of layout {array.layout}", "pass its .to_dense()"
-    elif array.is_quantized:
-        seen, do = f"a quantized tensor ({array.dtype})", "pass its .dequantize() or .int_repr()"
-    if seen is not None:
-        raise InvalidOperandError(f"{name}: got {seen}, a matrix product needs dense memory; {do}")
 
 
 cdef object unconjugated(object array):
@@ -487,11 +485,11 @@ def shortcuts(use=None):
     tuple of bool
         Whether each of the two is in use, from the next tensor on.
     """
-    global keys_sought
+    global keys_sought, state_sought
     if use is not None and torch_api != NULL:
         torch_state_close()
         torch_forget_tensor_keys()
-        keys_sought = True
+        keys_sought = state_sought = True
         if use:
             seek_state()
             seek_keys()

@@ -34,6 +34,7 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._group_pieces import Pieces
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import UnsupportedError
+from rocpy.runtime import stream as _streams
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -81,7 +82,9 @@ cdef int finish(Status status, hipStream_t c_stream, int device, int after, tupl
         settle(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
     if after == after_capture:
-        capture_of(c_stream, device).objects.append(held)
+        capture = capture_of(c_stream, device)
+        if not _streams.is_foreign(capture):
+            capture.objects.append(held)
     elif after == after_wait:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
             with nogil:

@@ -7,7 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
-from rocpy.runtime.stream cimport capture_of, captures, handle_of, hold
+from rocpy.runtime.stream cimport Capturing, capture_of, handle_of, hold
 
 from rocpy import platform as _platform
 from rocpy.blaslt import _choice
@@ -17,6 +17,7 @@ from rocpy.blaslt import _policy
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.runtime import stream as _streams
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -382,7 +383,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         # Their owners may free the operands at once, or in the order of another stream.
         hold(c_stream, device, (held, result, extra_result, amax_result))
     elif after == after_capture:
-        capture_of(c_stream, device).objects.append((held, result, extra_result, amax_result))
+        keep_for_graph(capture_of(c_stream, device), (held, result, extra_result, amax_result))
     return outputs(result, extra_result, amax_result)
 
 
@@ -399,8 +400,15 @@ cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
         bytes *= <size_t>operand.shape[axis]
     if bytes:
         _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
-        if after != after_capture:
+        if after == after_wait or after == after_hold:
             _core.check(hip_status(table.hipStreamSynchronize(c_stream), b"hipStreamSynchronize"))
+    return 0
+
+
+cdef int keep_for_graph(object capture, tuple objects) except -1:
+    """Keep what a captured product uses as long as its graph; another library's graph leaves that to the caller."""
+    if not _streams.is_foreign(capture):
+        (<Capturing>capture).objects.append(objects)
     return 0
 
 
@@ -413,11 +421,11 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
             return after_wait  # on the null stream, which is never captured
     else:
         device[0] = like.device_id
-        # On its own current stream a framework orders the memory's reuse itself.
-        if stream is None and not captures:
-            return after_nothing
-    if capture_of(out[0], device[0]) is not None:
-        return after_capture
+    capture = capture_of(out[0], device[0])
+    if capture is not None:
+        # A framework that captures its own current stream captures its copies and its memory too.
+        return after_nothing if stream is None and _streams.is_foreign(capture) else after_capture
+    # On its own current stream a framework orders the memory's reuse itself.
     return after_nothing if stream is None else after_hold
 
 
@@ -430,7 +438,7 @@ cdef int refuse_capture(int after, str what, str do) except -1:
 cdef int refuse_captured(object stream, str what, str do) except -1:
     cdef hipStream_t c_stream = NULL
     cdef int device = 0
-    if stream is None or not captures:
+    if stream is None:
         return 0
     handle_of(stream, &c_stream)
     _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))

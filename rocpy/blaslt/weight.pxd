@@ -23,7 +23,8 @@ cdef class Weight:
     cdef bint of_torch  # the source is a tensor, which optimizers change
     cdef long reads  # how often the source was read
     cdef object plain  # a copy of a source that nothing tells the changes of, beside the packed memory; else None
-    cdef object checksum  # of such sources, in debug mode
+    cdef object checksum  # in debug mode, of sources whose changes nothing reports
+    cdef bint is_live  # whether products read the source's own memory
     cdef object prepared  # with scales by blocks and not packed: what products take
     cdef Block block  # what it is packed in, or None
     cdef int device

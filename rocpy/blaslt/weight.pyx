@@ -178,10 +178,13 @@ cdef object kept_copy(object array):
 
 
 cdef object checksum_of(Weight weight):
-    """Return a number that tells whether arrays without a version counter have changed; None where nobody asks."""
+    """Return a number that tells whether arrays of which there is a copy here have changed unreported; None where nobody asks."""
     if _platform.environment("ROCPY_DEBUG") != "1":
         return None
-    return tuple([_policy.checksum(x) for x in (weight.source, weight.origin, weight.scale) if version_of(x) is None])
+    cdef list arrays = [x for x in (weight.source, weight.origin, weight.scale) if version_of(x) is None]
+    if weight.version is not None and not weight.is_live:
+        arrays += [x for x in (weight.source, weight.scale) if version_of(x) is not None]
+    return tuple([_policy.checksum(x) for x in arrays])
 
 
 cdef class Block:
@@ -218,9 +221,10 @@ cdef class Weight:
 
     Notes
     -----
-    A torch tensor that changes is noticed by its version counter and packed again; scales by blocks are packed with it. Other arrays are
-    copied here, beside the packed memory; after changing one, call :meth:`refresh`. With ``ROCPY_DEBUG=1`` a product warns where that was
-    forgotten. Pickles as the arrays themselves.
+    A torch tensor that changes is noticed by its version counter, and after each step of an optimizer, and packed again; scales by blocks
+    are packed with it. Writes through ``tensor.data``, a numpy view or a pointer are not noticed. Other arrays are copied here, beside the
+    packed memory. After such a write, and after changing another array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns where
+    that was forgotten. Pickles as the arrays themselves.
 
     References
     ----------
@@ -368,6 +372,7 @@ cdef class Weight:
         self.reads += 1
         _operand.parse(self.source, "w", &seen)
         self.of_torch, self.epoch = seen.provider == provider_torch, epoch
+        self.is_live = seen.data == self.operand.data
         self.checksum = checksum_of(self)
         return 0
 
@@ -438,8 +443,8 @@ cdef class Weight:
             self.load()
         elif self.checksum is not None and self.checksum != checksum_of(self):
             warnings.warn(
-                "w: the array that a Weight was made of has changed since, and carries no version counter: products read the copy that was made "
-                "then; call its refresh()", RocpyWarning, stacklevel=2)
+                "w: the array that a Weight was made of has changed since, and nothing reported it (a write through numpy, .data or a pointer): "
+                "products read the copy that was made then; call its refresh(), or repack() of a layer", RocpyWarning, stacklevel=2)
         return 0
 
     def refresh(self):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +153,7 @@ def rows_of(x: Any, sequence_parallel: bool) -> Any:
         return x
     if sequence_parallel or len(x.shape) < 1:
         raise InvalidProblemError(f"x: shape {tuple(x.shape)}; with sequence_parallel it must be a matrix")
-    return x.reshape(-1, x.shape[-1])
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def column_forward(

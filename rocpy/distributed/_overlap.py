@@ -313,7 +313,7 @@ def matmul_reduce_scatter(x: Any, w: Any, *, comm: Communicator, chunks: int | N
             part = empty(x, (comm.nranks, end - begin, n))
             run.product(chunk, given[:, begin:end], w, part)
             run.product_then_collective()
-            run.collective(chunk, "reduce_scatter", part.reshape(-1, n), y[begin:end])
+            run.collective(chunk, "reduce_scatter", part.reshape(comm.nranks * (end - begin), n), y[begin:end])
     return y
 
 
@@ -360,7 +360,7 @@ def all_gather_matmul(
     kept = [empty(x, (count, end - begin, k)) for begin, end in parts]
     with Run(comm, x, w, bias) as run:
         for chunk, ((begin, end), part) in enumerate(zip(parts, kept, strict=True)):
-            run.collective(chunk, "all_gather", x[begin:end], part.reshape(-1, k))
+            run.collective(chunk, "all_gather", x[begin:end], part.reshape(count * (end - begin), k))
             run.collective_then_product()
             run.product(chunk, part, w, y[:, begin:end], bias)
     result = y.reshape(count * rows, n)

@@ -218,7 +218,7 @@ def _gradient_b(base: Spec, spec: Spec, a: Any, b: Any, d: Any, with_sums: bool)
     """Return b's gradient and, where asked for and one product gives both, the column sums of ``d``."""
     if b.ndim == 2 and a.ndim > 2 and not spec.transpose_a and a.shape[:-1] == d.shape[:-1]:
         # One b for the whole batch: its gradient is a single product over all rows.
-        a, d = a.reshape(-1, a.shape[-1]), d.reshape(-1, d.shape[-1])
+        a, d = _as_matrix(a), _as_matrix(d)
     with_sums = with_sums and a.ndim == d.ndim == 2
     if spec.transpose_b:
         ours = dataclasses.replace(base, transpose_a=True, transpose_b=spec.transpose_a)
@@ -230,6 +230,11 @@ def _gradient_b(base: Spec, spec: Spec, a: Any, b: Any, d: Any, with_sums: bool)
         ours = dataclasses.replace(ours, epilogue=epilogue)
     results = product(ours, *operands, None, None, None)
     return results[0], results[1] if with_sums else None
+
+
+def _as_matrix(x: Any) -> Any:
+    # Not -1: an array without elements has no one answer to it.
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _is_row(bias: _Addend | None, d: Any) -> bool:

@@ -18,7 +18,7 @@ cdef class Capturing:
 
 # Captures in progress, by HIP's number for each.
 cdef dict captures
-# The capture of a stream, None where it is not captured; an error where another library captures it, which would not keep operands alive.
+# The capture of a stream, None where it is not captured. One that another library opened is lent a handle and a workspace for good.
 cdef Capturing capture_of(hipStream_t stream, int device)
 
 # The handle of anything that stands for a stream: ours, hip-python's, torch's, CuPy's, objects with __cuda_stream__, numbers.

@@ -9,7 +9,7 @@ import atexit
 import os
 from collections import deque
 
-from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError
 
 cimport abi
 from abi cimport hipEvent_t, hipStream_t
@@ -25,6 +25,7 @@ cdef extern from "context.hpp" namespace "rocpy" nogil:
         pass
     void forget_stream(hipStream_t stream)
     _core.Status lend_to_capture(int device, hipStream_t stream, StreamContext **out)
+    void end_lending(StreamContext *context)
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
@@ -79,10 +80,21 @@ cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
 
 
 cdef int release_finished() except -1:
-    cdef _Held held
     # A query may be what a capture forbids; what is held can wait for the capture's end.
     if not held_by_stream or captures:
         return 0
+    cdef abi.hipStreamCaptureMode mode = abi.hipStreamCaptureModeRelaxed
+    # Nobody tells when another library's capture is over: there the queries are allowed to this thread.
+    cdef bint exchanged = bool(foreign_captures) and abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0
+    try:
+        return drop_finished()
+    finally:
+        if exchanged:
+            abi.slot_hipThreadExchangeStreamCaptureMode(&mode)
+
+
+cdef int drop_finished() except -1:
+    cdef _Held held
     # Dropping an object may run any code, also code that comes back here: the objects leave the lists first.
     dropped = []
     for key in list(held_by_stream):
@@ -101,6 +113,10 @@ cdef int release_finished() except -1:
 
 
 captures = {}
+# Captures that other libraries opened, by HIP's number for each, and all that was ever lent to such: their graphs live as long as
+# those libraries want, which nobody tells us, so that handles and workspaces of theirs are never freed or used for anything else.
+cdef dict foreign_captures = {}
+cdef list foreign_graphs = []
 
 
 cdef class Capturing:
@@ -109,6 +125,28 @@ cdef class Capturing:
     def __cinit__(self):
         self.objects = []
         self.contexts = {}  # of csrc/core, by (device, stream)
+
+
+cdef class ForeignCapturing(Capturing):
+    """What the capture of another library is lent. Operands and results are its caller's to keep, as for any call that is captured."""
+
+
+def is_foreign(capturing):
+    """Whether a capture was opened by another library."""
+    return type(capturing) is ForeignCapturing
+
+
+cdef int end_foreign(tuple key, unsigned long long current) except -1:
+    """Let a stream's products use its usual handle again, where another library's capture of it is over."""
+    cdef Capturing capturing
+    for number in list(foreign_captures):
+        capturing = foreign_captures[number]
+        if number != current and key in capturing.contexts:
+            end_lending(<StreamContext*><size_t>capturing.contexts[key])
+            foreign_graphs.append((capturing.contexts.pop(key), capturing.objects))
+            if not capturing.contexts:
+                foreign_captures.pop(number, None)
+    return 0
 
 
 cdef Capturing capture_of(hipStream_t stream, int device):
@@ -121,16 +159,21 @@ cdef Capturing capture_of(hipStream_t stream, int device):
         abi.slot_hipGetLastError()  # the null stream, while another is captured: the launch will say so
         return None
     if state == abi.hipStreamCaptureStatusNone:
+        if foreign_captures:
+            end_foreign((device, <size_t>stream), 0)
         return None
     if state == abi.hipStreamCaptureStatusInvalidated:
         raise LibraryError(
             "stream: its capture was made invalid by a call that is not allowed meanwhile; end it and capture again",
             function="hipStreamGetCaptureInfo", library="hip", status=901, status_name="hipErrorStreamCaptureInvalidated")
     found = captures.get(number)
-    if found is None:
-        raise UnsupportedError(
-            "stream: another library captures it, and its graph would not keep the operands; capture with rocpy.Stream.capture()")
     key = (device, <size_t>stream)
+    if found is None:
+        if foreign_captures:
+            end_foreign(key, number)
+        found = foreign_captures.get(number)
+        if found is None:
+            found = foreign_captures[number] = ForeignCapturing()
     if key not in found.contexts:
         with nogil:
             status = lend_to_capture(device, stream, &context)

@@ -90,12 +90,15 @@ def linear_backward(
     if watched:
         fused = x is not None and need_bias
         count_gradients(d, gradients=(weight is not None) + (x is not None), fused_gradients=fused)
+    is_complex = d.is_complex()
     if weight is not None:
-        grad_x = matmul(d, weight)
+        grad_x = matmul(d, weight.conj() if is_complex else weight)
         if len(lead) != 1:
             grad_x = grad_x.reshape(*lead, weight.shape[1])
     if x is not None:
         rows = x if x.dim() == 2 else x.reshape(d.shape[0], x.shape[-1])
+        if is_complex:
+            rows = rows.conj()
         if need_bias:
             grad_weight, sums = matmul(d.t(), rows, epilogue="bgrada")
             grad_bias = sums["bgrada"]

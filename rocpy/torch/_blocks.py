@@ -72,12 +72,13 @@ class MLPFunction(torch.autograd.Function):  # type: ignore[misc]
     ) -> Any:
         """Return the gradients that are needed; the activation's is part of the second layer's product."""
         x, w1, w2, hidden, pre = ctx.saved_tensors
-        activation, epilogues = ctx.activation, ctx.activation.fused
+        activation = ctx.activation
         needs = ctx.needs_input_grad
         saved = pre if pre is not None else hidden
         plain = grad_hidden is None and grad_pre is None and not torch.is_grad_enabled()
         grad_w2 = grad_b2 = d = grad_b1 = None
         if grad is not None:
+            epilogues = activation.fused_for(grad)
             fused = w2 is not None and plain and epilogues.gradient is not None
             rows = hidden if needs[3] else None
             grad_h, grad_w2, grad_b2 = linear_backward(grad, rows, None if fused else w2, needs[4])
@@ -153,7 +154,7 @@ record(mlp_aux, _record_mlp_aux)
 
 
 def run_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, activation: Activation) -> Tensor:
-    """Compute two layers with an activation between them."""
+    """Compute two layers with an activation between them; see `has_layer_shapes` for what they take."""
     if not torch.compiler.is_compiling():
         first, second = route(x, w1, b1), route(x, w2, b2)
         if first == second == 1:
@@ -184,6 +185,8 @@ class GateFunction(torch.autograd.Function):  # type: ignore[misc]
         gate, up = both.chunk(2, -1)
         result = activation.function(gate)
         saved = result if activation.saves == "result" else gate
+        # Of real numbers these are the tensors themselves.
+        up, result = up.conj(), result.conj()
         if torch.is_grad_enabled():
             return torch.cat((activation.derivative(grad * up, saved), grad * result), -1), None
         d = torch.empty_like(both, memory_format=torch.contiguous_format)

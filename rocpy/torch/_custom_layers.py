@@ -54,7 +54,7 @@ def custom_linear(
 def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
     """Compute a layer with an epilogue of the user's, by its packed weight where it keeps one."""
     weight, bias = layer.weight, layer.bias
-    if not layer.training and layer.pack and not torch.is_grad_enabled():
+    if layer.pack and not layer.training:
         packed = _packed.weight_of(layer, x, weight, bias)
         if packed is not None:
             return matmul(x, packed, **_arguments(x, layer.activation, bias, inputs))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 
 from rocpy import dtypes
 from rocpy.blaslt._custom import is_custom, refuse_inputs
@@ -23,6 +24,7 @@ from rocpy.torch._autograd import needs_grad
 from rocpy.torch._epilogues import custom_product
 from rocpy.torch._kernels import inside
 from rocpy.torch._products import product, product_extra
+from rocpy.torch._sharding import register_for
 
 __all__ = ["dispatch", "dispatched_matmul"]
 
@@ -43,7 +45,7 @@ def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _check_tensor(x: Any, name: str) -> None:
-    if x is not None and not isinstance(x, Tensor):
+    if x is not None and not isinstance(x, (Tensor, Proxy)):
         raise InvalidOperandError(
             f"{name}: got {type(x).__name__} beside torch tensors that need autograd, a transform or a compiler; "
             "pass a torch tensor"
@@ -54,7 +56,7 @@ def _refuse_tangents(**operands: Any) -> None:
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return
     for name, operand in operands.items():
-        if operand is not None and forward_ad.unpack_dual(operand).tangent is not None:
+        if isinstance(operand, Tensor) and forward_ad.unpack_dual(operand).tangent is not None:
             raise UnsupportedError(
                 f"{name}: it carries a tangent of forward mode, which the fused product does not compute; use torch's "
                 f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
@@ -69,16 +71,20 @@ def _sole(aux: dict[str, Any]) -> Any:
     return found[0]
 
 
-def _scalar(x: Any, name: str) -> float:
+def _scalar(x: Any, name: str) -> Any:
+    # As it is: torch's compiler makes a changing number an input of its graph, and float() would fix it.
+    if isinstance(x, (int, float)):
+        return x
     if isinstance(x, Tensor):
         raise UnsupportedError(
             f"{name}: a tensor; the operators take host numbers, through which no gradient flows: pass float({name}), "
             "or multiply by the tensor"
         )
     try:
-        return float(x)
+        number = complex(x)
     except (TypeError, ValueError):
-        raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a real number") from None
+        raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a number") from None
+    return number if number.imag else number.real
 
 
 def _dtype(dtype: Any) -> Any:
@@ -99,6 +105,7 @@ def _dispatched_custom(
     settings["dtype"] = _dtype(settings["dtype"])
     if options is None:
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
+    _refuse_traced_options()
     with _options(**dataclasses.asdict(resolve_options(options))):
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
 
@@ -151,20 +158,29 @@ def dispatched_matmul(
     scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
     bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
+    if not torch.compiler.is_compiling():
+        register_for((a, b))
     operator = product_extra if row.outputs else product
     if options is None:
         result = operator(*arguments)
-    elif torch.compiler.is_compiling():
-        raise UnsupportedError("options: not traceable; use `with rocpy.options(...)` around the compiled function")
     else:
+        _refuse_traced_options()
         with _options(**dataclasses.asdict(resolve_options(options))):
             result = operator(*arguments)
     extra = None
     if row.outputs:
-        result, extra = result
+        result, extra = result[0], result[1]
     if out is not None:
         result = _write(out, result, options)
     return result if extra is None else (result, {row.outputs[0]: extra})
+
+
+def _refuse_traced_options() -> None:
+    """End a graph here, so that the product runs with its options after it; an error where one graph is wanted."""
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break(
+            msg="options: not traceable; use `with rocpy.options(...)` around the compiled function"
+        )
 
 
 def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:

@@ -141,11 +141,11 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         if not (d.stride(-1) == 1 or d.stride(-2) == 1):
             d = d.contiguous()
         if needs[1]:
-            made[1] = matmul(d, b.mT, alpha=alpha, compute=compute).sum_to_size(a.shape)
+            made[1] = matmul(d, b.mH, alpha=alpha, compute=compute).sum_to_size(a.shape)
         if needs[2]:
             if b.dim() == 2 and a.dim() > 2 and a.shape[:-1] == d.shape[:-1]:
-                a, d = a.reshape(-1, a.shape[-1]), d.reshape(-1, d.shape[-1])
-            made[2] = matmul(a.mT, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
+                a, d = a.flatten(0, -2), d.flatten(0, -2)
+            made[2] = matmul(a.mH, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
         return tuple(made)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +12,14 @@ from torch import Tensor
 from rocpy._torch_operand import route
 from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt.call import matmul as _matmul
+from rocpy.errors import InvalidProblemError
 from rocpy.torch import _operators
 from rocpy.torch._autograd import apply_linear
 from rocpy.torch._custom_layers import check_epilogue, custom_linear
 from rocpy.torch._dispatch import dispatched_matmul
-from rocpy.torch._kernels import linear_forward
-from rocpy.torch._lowering import Activation, find_activation
+from rocpy.torch._kernels import computes_products_itself, has_layer_shapes, linear_forward
+from rocpy.torch._lowering import ACTIVATIONS, Activation, find_activation
+from rocpy.torch._sharding import register_for
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
@@ -29,21 +31,55 @@ _is_compiling = torch.compiler.is_compiling
 
 def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a linear layer whose activation is a row already."""
+    way = 0 if _is_compiling() else route(x, weight, bias)
+    if not has_layer_shapes(weight, bias):
+        return _run_broadcast(x, weight, bias, activation)
+    if way == 1:
+        return linear_forward(x, weight, bias, activation, False)[0]
+    if way == 2:
+        result = apply_linear(x, weight, bias, activation, None)
+        return result[0] if activation.saves == "input" else result
+    if computes_products_itself(weight):
+        y = torch.nn.functional.linear(x, weight, bias)
+        return activation.function(y) if activation.saves else y
     if not _is_compiling():
-        way = route(x, weight, bias)
-        if way == 1:
-            return linear_forward(x, weight, bias, activation, False)[0]
-        if way == 2:
-            result = apply_linear(x, weight, bias, activation, None)
-            return result[0] if activation.saves == "input" else result
+        register_for((x, weight))
     return _operators.linear(x, weight, bias, activation.name)
+
+
+def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
+    """Compute a layer of one output without an axis, or with a bias that broadcasts to the result, as torch does."""
+    if weight.dim() not in (1, 2):
+        raise InvalidProblemError(f"weight: shape {tuple(weight.shape)}; a layer's weight has shape (N, K) or (K,)")
+    if weight.dim() == 1:
+        if bias is not None and bias.dim() != 0:
+            raise InvalidProblemError(
+                f"bias: shape {tuple(bias.shape)} beside a weight of shape {tuple(weight.shape)}; it must be a scalar"
+            )
+        return run_linear(x, weight.unsqueeze(0), None if bias is None else bias.reshape(1), activation).squeeze(-1)
+    assert bias is not None
+    n = weight.shape[0]
+    if bias.numel() in (1, n) and (bias.dim() == 0 or bias.shape[-1] == bias.numel()):
+        # One for all outputs, or one for each with axes of extent 1 before it.
+        return run_linear(x, weight, bias.reshape(-1).expand(n).contiguous(), activation)
+    shape = (*x.shape[:-1], n)
+    try:
+        fits = torch.broadcast_shapes(shape, bias.shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise InvalidProblemError(
+            f"bias: shape {tuple(bias.shape)}; it must have length N = {n}, or broadcast to the result's {shape}"
+        )
+    y = run_linear(x, weight, None, ACTIVATIONS["none"]) + bias
+    return activation.function(y) if activation.saves else y
 
 
 def linear(
     input: Tensor,  # noqa: A002  (torch's name for it)
     weight: Tensor,
     bias: Tensor | None = None,
-    activation: str | CustomEpilogue | None = None,
+    activation: str | Callable[..., Tensor] | CustomEpilogue | None = None,
     *,
     approximate: str = "none",
     epilogue_inputs: Mapping[str, Any] | None = None,
@@ -55,13 +91,13 @@ def linear(
     input
         Shape ``(..., K)``.
     weight
-        Shape ``(N, K)``, as ``torch.nn.functional.linear`` takes it.
+        Shape ``(N, K)``, or ``(K,)`` for a result without that axis, as ``torch.nn.functional.linear`` takes it.
     bias
-        Length N.
+        Length N, a scalar, or what else broadcasts to the result; then it is added after the product.
     activation
-        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``; or an epilogue of :func:`rocpy.epilogue`, a
-        function of ``input @ weight.T + bias`` and of its inputs. One that takes a ``bias`` itself is given the
-        layer's.
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function of that formula,
+        such as ``nn.GELU(approximate="tanh")`` or ``F.silu``; or an epilogue of :func:`rocpy.epilogue`, a function of
+        ``input @ weight.T + bias`` and of its inputs. One that takes a ``bias`` itself is given the layer's.
     approximate
         Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
     epilogue_inputs
@@ -99,7 +135,10 @@ def linear(
     """
     if not isinstance(activation, str | None):
         if not is_custom(activation):
-            find_activation(activation, approximate)  # says what it may be
+            row = find_activation(activation, approximate)  # says what it may be
+            if epilogue_inputs is not None:
+                refuse_inputs(row.name)
+            return run_linear(input, weight, bias, row)
         check_epilogue(activation, approximate)
         result: Tensor = custom_linear(input, weight, bias, activation, epilogue_inputs)
         return result

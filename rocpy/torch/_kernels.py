@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from rocpy.blaslt.call import matmul
-from rocpy.errors import InvalidProblemError
 from rocpy.torch._counters import count, watched
 from rocpy.torch._lowering import Activation
 
-__all__ = ["below_torch", "inside", "linear_forward"]
+__all__ = ["below_torch", "computes_products_itself", "has_layer_shapes", "inside", "linear_forward"]
 
 _local = threading.local()
 
@@ -46,13 +48,26 @@ def below_torch(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def has_layer_shapes(weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether a weight has shape (N, K) and its bias length N: what products take without further ado."""
+    if type(weight) is Proxy:  # of torch.fx: its shape is not known
+        return True
+    return weight.dim() == 2 and (bias is None or (bias.dim() == 1 and bias.size(0) == weight.size(0)))
+
+
+def computes_products_itself(weight: Any) -> bool:
+    """Whether a weight is a tensor class of another package with products of its own, such as a quantized one."""
+    if type(weight) in (Tensor, torch.nn.Parameter) or not is_traceable_wrapper_subclass(weight):
+        return False
+    distributed = sys.modules.get("torch.distributed.tensor")
+    return distributed is None or not isinstance(weight, distributed.DTensor)
+
+
 def linear_forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return ``activation(x @ weight.T + bias)`` and, if ``keep``, the pre-activation where the gradient reads it."""
-    if weight.dim() != 2:
-        raise InvalidProblemError(f"weight: shape {tuple(weight.shape)}; a layer's weight has shape (N, K)")
-    epilogues = activation.fused
+    epilogues = activation.fused_for(x)
     keep = keep and activation.saves == "input"
     name = (
         (epilogues.aux if bias is None else epilogues.aux_bias)

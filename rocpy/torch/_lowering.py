@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from rocpy.blaslt._program import available
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused"]
+__all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused", "name_activation"]
 
 _aten = torch.ops.aten
 
@@ -55,6 +56,8 @@ class Activation:
         torch's function, and the one that overwrites its argument.
     derivative
         ``derivative(grad, saved)``, itself differentiable.
+    is_analytic
+        Whether it is a function of complex numbers too; no epilogue computes that.
     """
 
     name: str
@@ -62,11 +65,17 @@ class Activation:
     function: Callable[[Tensor], Tensor]
     in_place: Callable[[Tensor], Tensor]
     derivative: Callable[[Tensor, Tensor], Tensor]
+    is_analytic: bool = False
 
     @property
     def fused(self) -> Fused:
         """The epilogues that stand for it on this platform."""
         return fused(self.name)
+
+    def fused_for(self, x: Tensor) -> Fused:
+        """Return the epilogues that stand for it in a product of x: none for an activation of complex numbers."""
+        found = fused(self.name)
+        return _OF_COMPLEX if self.saves and self.is_analytic and x.is_complex() else found
 
     @property
     def has_gradient_epilogue(self) -> bool:
@@ -75,11 +84,11 @@ class Activation:
 
 
 def _silu_derivative(grad: Tensor, x: Tensor) -> Tensor:
-    # torch's own kernel has no derivative; where one is being recorded, the formula is spelled out.
-    if not torch.is_grad_enabled():
+    # torch's own kernel has no derivative and takes no complex numbers; there the formula is spelled out.
+    if not torch.is_grad_enabled() and not x.is_complex():
         return _aten.silu_backward.default(grad, x)
     s = torch.sigmoid(x)
-    return grad * s * (1 + x * (1 - s))
+    return grad * (s * (1 + x * (1 - s))).conj()
 
 
 def _same(x: Tensor) -> Tensor:
@@ -105,6 +114,7 @@ _BY_PROGRAM = {
     "silu": Fused("silu", "silu_bias", "silu_aux", "silu_aux_bias", "dsilu", "dsilu_bgrad"),
     "sigmoid": Fused("sigmoid", "sigmoid_bias"),
 }
+_OF_COMPLEX = Fused()
 _table: dict[str, Fused] = {}
 
 
@@ -124,7 +134,7 @@ def fused(activation: str) -> Fused:
 ACTIVATIONS: dict[str, Activation] = {
     row.name: row
     for row in (
-        Activation("none", "", _same, _same, _same_gradient),
+        Activation("none", "", _same, _same, _same_gradient, is_analytic=True),
         Activation("relu", "result", torch.relu, torch.relu_, lambda g, y: _aten.threshold_backward.default(g, y, 0)),
         Activation(
             "gelu",
@@ -146,8 +156,16 @@ ACTIVATIONS: dict[str, Activation] = {
             torch.nn.functional.silu,
             lambda x: torch.nn.functional.silu(x, inplace=True),
             _silu_derivative,
+            is_analytic=True,
         ),
-        Activation("sigmoid", "result", torch.sigmoid, torch.sigmoid_, _aten.sigmoid_backward.default),
+        Activation(
+            "sigmoid",
+            "result",
+            torch.sigmoid,
+            torch.sigmoid_,
+            _aten.sigmoid_backward.default,
+            is_analytic=True,
+        ),
     )
 }
 
@@ -158,8 +176,58 @@ _PUBLIC[("gelu", "tanh")] = "gelu_tanh"
 _ALIASES = {"swish": "silu", "identity": "none"}
 
 
+# torch's own modules and functions of the same formulas; options of theirs are read where they are met.
+_MODULES: dict[type, str | None] = {
+    torch.nn.Identity: None,
+    torch.nn.ReLU: "relu",
+    torch.nn.GELU: "gelu",
+    torch.nn.SiLU: "silu",
+    torch.nn.Sigmoid: "sigmoid",
+}
+_FUNCTIONS: dict[Any, str] = {
+    torch.relu: "relu",
+    torch.nn.functional.relu: "relu",
+    torch.nn.functional.gelu: "gelu",
+    torch.nn.functional.silu: "silu",
+    torch.sigmoid: "sigmoid",
+    torch.nn.functional.sigmoid: "sigmoid",
+}
+
+
+def name_activation(activation: Any, approximate: str = "none") -> tuple[Any, str]:
+    """Return name and approximation of an activation given as one of torch's modules or functions.
+
+    Whatever else is returned as it came.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a module has an approximation, and another one is asked for.
+    """
+    own = "none"
+    if type(activation) is functools.partial and not activation.args and activation.keywords.keys() <= _OPTIONS:
+        own = activation.keywords.get("approximate", "none")
+        activation = activation.func
+    if type(activation) in _MODULES:
+        own = getattr(activation, "approximate", "none")
+        name = _MODULES[type(activation)]
+    elif isinstance(activation, Hashable) and activation in _FUNCTIONS:
+        name = _FUNCTIONS[activation]
+    else:
+        return activation, approximate
+    if own != "none" and approximate not in ("none", own):
+        raise InvalidProblemError(
+            f"approximate={approximate!r}, but the activation was given as a function with approximate={own!r}; "
+            "leave approximate= away"
+        )
+    return name, approximate if own == "none" else own
+
+
+_OPTIONS = {"approximate", "inplace"}
+
+
 def find_activation(activation: Any, approximate: str = "none") -> Activation:
-    """Return the row of an activation as users name it.
+    """Return the row of an activation as users name it, or give it as a module or function of torch's.
 
     Raises
     ------
@@ -171,6 +239,14 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
         return ACTIVATIONS[_PUBLIC[key]]
     except (KeyError, TypeError):
         pass
+    named = name_activation(activation, approximate)
+    if named[0] is not activation:
+        return find_activation(*named)
+    if isinstance(activation, torch.nn.Module):
+        raise InvalidProblemError(
+            f"activation: a {type(activation).__name__}, which is none of {', '.join(x.__name__ for x in _MODULES)}; "
+            "apply it to the layer's result, or give a function decorated with @rocpy.epilogue"
+        )
     if callable(activation):
         raise InvalidProblemError("activation: a plain function; decorate it with @rocpy.epilogue")
     if key[0] is not None and (key[0], "none") not in _PUBLIC:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ from rocpy.torch._blocks import gated, run_mlp
 from rocpy.torch._custom_blocks import custom_mlp, takes
 from rocpy.torch._custom_layers import check_epilogue, custom_layer
 from rocpy.torch._functions import run_linear
-from rocpy.torch._lowering import Activation, find_activation
+from rocpy.torch._kernels import has_layer_shapes
+from rocpy.torch._lowering import Activation, find_activation, name_activation
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
@@ -32,14 +34,17 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     bias
         Whether there is one.
     activation
-        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``; or an epilogue of :func:`rocpy.epilogue`, as for
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function of that formula,
+        which the layer keeps by its name; or an epilogue of :func:`rocpy.epilogue`, as for
         :func:`rocpy.torch.linear`, whose inputs the call takes by name.
     approximate
         Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
     pack
         Whether a layer in eval mode, where no gradient is recorded, keeps its weight packed for the platform, where the
-        platform packs. It takes the weight's memory a second time. A change of the weight is noticed by its version
-        counter; after writing through ``.data``, call :meth:`repack`.
+        platform packs. It takes the weight's memory a second time. It is a promise to call :meth:`repack` after a
+        write that torch does not report: through ``weight.data``, a numpy view or a pointer. ``ROCPY_DEBUG=1`` finds
+        such writes. Writes to the parameter itself, another parameter or storage in its place, and the steps of
+        optimizers, fused ones included, are noticed. :func:`freeze` turns it on for a whole model.
     device, dtype
         Of the parameters.
 
@@ -66,14 +71,15 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         in_features: int,
         out_features: int,
         bias: bool = True,
-        activation: str | CustomEpilogue | None = None,
+        activation: str | Callable[..., Tensor] | CustomEpilogue | None = None,
         *,
         approximate: str = "none",
-        pack: bool = True,
+        pack: bool = False,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
+        activation, approximate = name_activation(activation, approximate)
         self._row = _row_of(activation, approximate)
         self.activation = activation
         self.approximate = approximate
@@ -90,15 +96,22 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         table = self._parameters
         weight = table["weight"] if "weight" in table else self.weight  # noqa: SIM401
         bias = table["bias"] if "bias" in table else self.bias  # noqa: SIM401
-        if not self.training and self.pack and not torch.is_grad_enabled():
+        if self.pack and not self.training:
             packed = _packed.product(self, input, weight, bias, self._row)
             if packed is not None:
                 return packed
         return run_linear(input, weight, bias, self._row)
 
     def repack(self) -> None:
-        """Forget the packed weight, after a write that its version counter did not see."""
+        """Forget the packed weight, after a write that torch did not report; the next call packs it again."""
         _packed.forget(self)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode as ``torch.nn.Module`` does; training frees the packed weight and ends what `freeze` did."""
+        super().train(mode)
+        if mode:
+            _packed.unfreeze(self)
+        return self
 
     def extra_repr(self) -> str:
         """Return the parameters as ``torch.nn.Linear`` does, and the activation."""
@@ -161,11 +174,11 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         in_features: int,
         hidden_features: int,
         out_features: int | None = None,
-        activation: str | CustomEpilogue | None = "gelu",
+        activation: str | Callable[..., Tensor] | CustomEpilogue | None = "gelu",
         *,
         approximate: str = "none",
         bias: bool = True,
-        pack: bool = True,
+        pack: bool = False,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -179,11 +192,13 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         """Return ``fc2(fc1(input))``."""
         first, second = self.fc1, self.fc2
         exact = type(first) is type(second) is Linear
-        if torch.is_grad_enabled() and exact and is_bare(first) and is_bare(second) and second.activation is None:
+        # Frozen layers have their weights packed each by itself.
+        if exact and not (first.pack and not first.training) and is_bare(first) and is_bare(second):
             layers = first.weight, first.bias, second.weight, second.bias
-            if first._row is not None:
+            simple = second.activation is None and has_layer_shapes(*layers[:2]) and has_layer_shapes(*layers[2:])
+            if simple and first._row is not None:
                 return run_mlp(input, *layers, first._row)
-            if takes(first.activation):
+            if simple and torch.is_grad_enabled() and takes(first.activation):
                 return custom_mlp(input, *layers, first.activation)
         return second(first(input))
 
@@ -191,7 +206,7 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
 def run_layer(layer: Linear, x: Tensor, row: Activation) -> Tensor:
     """Compute a layer that has no activation of its own with the one that follows it."""
     weight, bias = layer.weight, layer.bias
-    if not layer.training and layer.pack and not torch.is_grad_enabled():
+    if layer.pack and not layer.training:
         packed = _packed.product(layer, x, weight, bias, row)
         if packed is not None:
             return packed
@@ -236,18 +251,18 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         self,
         hidden_size: int,
         intermediate_size: int,
-        activation: str | None = "silu",
+        activation: str | Callable[..., Tensor] | None = "silu",
         *,
         approximate: str = "none",
         bias: bool = False,
-        pack: bool = True,
+        pack: bool = False,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
         common = {"pack": pack, "device": device, "dtype": dtype}
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
-        self.activation, self.approximate = activation, approximate
+        self.activation, self.approximate = name_activation(activation, approximate)
         find_activation(activation, approximate)
         self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)
         self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)

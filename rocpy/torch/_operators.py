@@ -16,6 +16,7 @@ from rocpy.torch._autograd import apply_linear, needs_grad
 from rocpy.torch._kernels import below_torch, linear_forward
 from rocpy.torch._lowering import ACTIVATIONS
 from rocpy.torch._shapes import check_devices
+from rocpy.torch._sharding import register_for
 
 __all__ = ["LIBRARY", "define", "linear", "linear_aux", "linear_shape", "record"]
 
@@ -54,6 +55,7 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
         for x in args:
             if type(x) is list:
                 operands += x
+        register_for(operands)
         if forward_ad._current_level >= 0:
             _refuse_tangents(operator, operands)
         if needs_grad(*operands):

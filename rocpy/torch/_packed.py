@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Weights packed for inference: kept beside the layer, dropped when the parameter is another or was written."""
+"""Weights packed for inference: kept beside the layer, dropped when the parameter is another one or trains."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from rocpy._torch_operand import route
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.weight import Weight
 from rocpy.torch._counters import count, watched
+from rocpy.torch._kernels import has_layer_shapes
 from rocpy.torch._lowering import Activation
 
-__all__ = ["ATTRIBUTE", "forget", "product", "weight_of"]
+__all__ = ["ATTRIBUTE", "PACK_BEFORE", "forget", "pack", "product", "unfreeze", "weight_of"]
 
 ATTRIBUTE = "_rocpy_packed"
+# What ``pack`` was before the layer was frozen; a layer that is not frozen has no such attribute.
+PACK_BEFORE = "_rocpy_pack_before_freeze"
 
 
 def forget(module: torch.nn.Module) -> None:
@@ -24,27 +27,44 @@ def forget(module: torch.nn.Module) -> None:
     module.__dict__.pop(ATTRIBUTE, None)
 
 
-def weight_of(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Weight | None:
-    """Return a layer's weight packed, now or before; ``None`` where that is no use."""
-    if torch.compiler.is_compiling() or type(weight) is not torch.nn.Parameter or route(x, weight, bias) != 1:
-        return None
+def unfreeze(module: torch.nn.Module) -> None:
+    """Drop a layer's packed weight, and let it pack only if it did before it was frozen."""
+    table = module.__dict__
+    table.pop(ATTRIBUTE, None)
+    if PACK_BEFORE in table:
+        table["pack"] = table.pop(PACK_BEFORE)
+
+
+def pack(module: torch.nn.Module, weight: Tensor) -> Weight | None:
+    """Return a layer's weight packed, now or before; ``None`` for one that cannot be kept."""
     kept = module.__dict__.get(ATTRIBUTE)
-    if kept is None or kept[0] is not weight or kept[1] != weight._version or kept[2] != weight.data_ptr():
+    # Writes and steps of optimizers are noticed by the Weight itself; it holds the old storage, whose address is
+    # therefore no other's.
+    if kept is None or kept[0] is not weight or kept[1] != weight.data_ptr():
         if weight.is_inference() or weight.dim() != 2:
             return None
         # A new one each time: another thread may still compute with the old.
-        kept = (weight, weight._version, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
+        kept = (weight, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
         module.__dict__[ATTRIBUTE] = kept
-    packed: Weight = kept[3]
+    packed: Weight = kept[2]
     return packed
+
+
+def weight_of(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Weight | None:
+    """Return a layer's weight packed for a product that nothing records; ``None`` where that is no use."""
+    if torch.compiler.is_compiling() or type(weight) is not torch.nn.Parameter or route(x, weight, bias) != 1:
+        return None
+    return pack(module, weight)
 
 
 def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Any:
     """Return the layer's result by its packed weight; ``None`` where that is no use."""
+    if not has_layer_shapes(weight, bias):
+        return None
     packed = weight_of(module, x, weight, bias)
     if packed is None:
         return None
-    epilogues = activation.fused
+    epilogues = activation.fused_for(x)
     name = epilogues.plain if bias is None else epilogues.bias
     if watched:
         active = activation.saves != ""

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from rocpy.blaslt import matmul
 from rocpy.distributed._linear import column_forward, row_forward, rows_of
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from rocpy.torch._autograd import as_matrix
 
 if TYPE_CHECKING:
     from rocpy.rccl import Communicator
@@ -44,13 +45,13 @@ class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; that of x is summed over the ranks."""
         rows, weight = ctx.saved_tensors
         comm, sequence_parallel, chunks, shape = ctx.settings
-        given = grad.reshape(-1, grad.shape[-1]).contiguous()
+        given = as_matrix(grad, grad.shape[-1]).contiguous()
         grads: list[Any] = [None] * 6
         if ctx.needs_input_grad[0]:
             summed = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
-            grads[0] = summed(given, weight, comm=comm, chunks=chunks).reshape(shape)
+            grads[0] = summed(given, weight.conj(), comm=comm, chunks=chunks).reshape(shape)
         if ctx.needs_input_grad[1]:
-            grads[1] = matmul(given.T, rows)
+            grads[1] = matmul(given.T, rows.conj())
         if ctx.needs_input_grad[2]:
             grads[2] = given.sum(0)
         return tuple(grads)
@@ -80,15 +81,15 @@ class RowLinear(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; where the result was cut, its gradient is gathered first."""
         rows, weight = ctx.saved_tensors
         comm, sequence_parallel, chunks, shape = ctx.settings
-        given = grad.reshape(-1, grad.shape[-1]).contiguous()
+        given = as_matrix(grad, grad.shape[-1]).contiguous()
         grads: list[Any] = [None] * 6
         if sequence_parallel:
-            back, given = all_gather_matmul(given, weight, comm=comm, chunks=chunks, gathered=True)
+            back, given = all_gather_matmul(given, weight.conj(), comm=comm, chunks=chunks, gathered=True)
             grads[0] = back.reshape(shape) if ctx.needs_input_grad[0] else None
         elif ctx.needs_input_grad[0]:
-            grads[0] = matmul(given, weight).reshape(shape)
+            grads[0] = matmul(given, weight.conj()).reshape(shape)
         if ctx.needs_input_grad[1]:
-            grads[1] = matmul(given.T, rows)
+            grads[1] = matmul(given.T, rows.conj())
         if ctx.needs_input_grad[2]:
             grads[2] = given.sum(0)
         return tuple(grads)

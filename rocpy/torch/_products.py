@@ -14,13 +14,13 @@ from rocpy.errors import InvalidProblemError
 from rocpy.torch._counters import count, count_gradients, watched
 from rocpy.torch._lowering import ACTIVATIONS, Activation
 from rocpy.torch._operators import define, record
-from rocpy.torch._shapes import check_product, product_shapes
+from rocpy.torch._shapes import check_product, check_scalars, product_shapes
 
 __all__ = ["apply_epilogue", "plain_name", "product", "product_extra"]
 
 _SCHEMA = (
-    "(Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? aux, str epilogue, float alpha, float beta, float[]? clamp,"
-    " ScalarType? dtype, str? compute)"
+    "(Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? aux, str epilogue, Scalar alpha, Scalar beta,"
+    " float[]? clamp, ScalarType? dtype, str? compute)"
 )
 
 
@@ -31,8 +31,8 @@ def _kernel(
     bias: Tensor | None,
     aux: Tensor | None,
     epilogue: str,
-    alpha: float,
-    beta: float,
+    alpha: complex,
+    beta: complex,
     clamp: Any,
     dtype: torch.dtype | None,
     compute: str | None,
@@ -53,7 +53,8 @@ def _kernel(
 
 
 def _fake(a: Tensor, b: Tensor, c: Any, bias: Any, aux: Any, epilogue: str, *settings: Any) -> Any:
-    _, _, clamp, dtype, compute = settings
+    alpha, beta, clamp, dtype, compute = settings
+    check_scalars(a, alpha, beta)
     check_product(a, b, c, bias, aux, epilogue, clamp, dtype, compute)
     shape, extra = product_shapes(a, b, EPILOGUES[epilogue])
     made = a.new_empty(shape, dtype=dtype)
@@ -78,6 +79,10 @@ def plain_name(row: EpilogueRow) -> str:
 # ---- gradients ----
 
 
+def _conjugate(x: Any) -> Any:
+    return x.conjugate() if isinstance(x, complex) else x
+
+
 def _matrices(a: Tensor, b: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return a, b and the result with the axes that numpy's rules leave away for vectors."""
     if b.dim() == 1:
@@ -85,10 +90,6 @@ def _matrices(a: Tensor, b: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if a.dim() == 1:
         a, d = a.unsqueeze(0), d.unsqueeze(-2)
     return a, b, d
-
-
-def _one_matrix(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1])
 
 
 class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
@@ -102,7 +103,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         c: Tensor | None,
         bias: Tensor | None,
         activation: Activation,
-        scalars: tuple[float, float],
+        scalars: tuple[complex, complex],
         compute: str | None,
         below: Any,
     ) -> Any:
@@ -130,7 +131,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
             return tuple(grads)
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         if need_c:
-            grads[2] = (d * ctx.beta).sum_to_size(ctx.c_shape)
+            grads[2] = (d * _conjugate(ctx.beta)).sum_to_size(ctx.c_shape)
         a2, b2, d2 = _matrices(a, b, d)
         if need_bias:
             grads[3] = _bias_gradient(a, b, d2, ctx.bias_shape)
@@ -138,7 +139,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
             d2 = d2.to(a.dtype)
         if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
             d2 = d2.contiguous()
-        arguments = {"alpha": ctx.alpha, "compute": ctx.compute}
+        arguments = {"alpha": _conjugate(ctx.alpha), "compute": ctx.compute}
         if watched:
             count_gradients(d2, gradients=need_a + need_b)
         if need_a:
@@ -146,7 +147,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         if need_b:
             if b2.dim() == 2 and a2.dim() > 2 and a2.shape[:-1] == d2.shape[:-1]:
                 # One b for the whole batch: its gradient is a single product over all rows.
-                a2, d2 = _one_matrix(a2), _one_matrix(d2)
+                a2, d2 = a2.flatten(0, -2), d2.flatten(0, -2)
             grads[1] = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape)
         return tuple(grads)
 

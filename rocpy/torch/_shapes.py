@@ -12,7 +12,7 @@ from rocpy.blaslt.epilogues import EpilogueRow
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["check_devices", "check_product", "product_shapes"]
+__all__ = ["check_devices", "check_product", "check_scalars", "product_shapes"]
 
 
 def _info(x: Tensor | None) -> OperandInfo | None:
@@ -27,6 +27,13 @@ def check_devices(**operands: Tensor | None) -> None:
             raise InvalidOperandError(
                 f"{name} is on {x.device} and {first[0]} on {first[1].device}; move one, so that all are on one device"
             )
+
+
+def check_scalars(a: Tensor, alpha: Any, beta: Any) -> None:
+    """Refuse complex factors of a product of real numbers."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if isinstance(value, complex) and not a.is_complex():
+            raise InvalidOperandError(f"{name}: {value!r} (complex); it must be a real number on the host")
 
 
 def check_product(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ def _linear(operator: Any, aux: bool) -> Callable[..., Any]:
         if x_axis is None:
             rows = rows.expand(info.batch_size, *rows.shape)
         lead = rows.shape[1:-1]
-        rows = rows.reshape(rows.shape[0], -1, rows.shape[-1])
+        rows = rows.reshape(rows.shape[0], math.prod(lead), rows.shape[-1])
         epilogue = "default" if row is None else "bias"
         pre = _products.product(rows, matrix.mT, None, row, None, epilogue, 1.0, 0.0, None, None, None)
         pre = pre.reshape(pre.shape[0], *lead, pre.shape[-1])
@@ -72,8 +73,8 @@ def _product(
     bias: Any,
     aux: Any,
     epilogue: str,
-    alpha: float,
-    beta: float,
+    alpha: complex,
+    beta: complex,
     clamp: Any,
     dtype: Any,
     compute: Any,

@@ -233,8 +233,14 @@ def test_mistakes_are_told():
         rt.linear(x, weight.t(), None)
     with pytest.raises(InvalidProblemError, match="float32.*float64"):
         rt.linear(x.float(), weight)
-    with pytest.raises(InvalidProblemError, match="weight: shape"):
+    with pytest.raises(InvalidProblemError, match="6 elements.*must be equal"):
         rt.linear(x, bias)
+    with pytest.raises(InvalidProblemError, match="weight: shape"):
+        rt.linear(x, weight.unsqueeze(0))
+    with pytest.raises(InvalidProblemError, match="bias: shape .*length N = 5"):
+        rt.linear(x, weight, x)
+    with pytest.raises(InvalidProblemError, match="bias: shape .*scalar"):
+        rt.linear(x, weight[0], bias)
     with pytest.raises(RocpyError):
         rt.linear(x.to_sparse().detach(), weight.detach())
 

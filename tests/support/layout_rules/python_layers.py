@@ -16,7 +16,7 @@ LAYERS = (
     {"platform"},
     {"_dlpack"},
     {"runtime"},
-    {"_allocate", "_numpy_operand", "_torch_operand", "_foreign_operand", "_operand"},
+    {"_allocate", "_numpy_operand", "_torch_advice", "_torch_operand", "_foreign_operand", "_operand"},
     {"blaslt", "epilogues", "tuning", "rccl", "cooperative"},
     {"torch", "jax", "distributed", "compat"},
     {"testing"},

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""What to do about a torch tensor whose memory is not to be read, and the refusal of those without dense memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rocpy.errors import InvalidOperandError
+
+__all__ = ["advice", "refuse_layout"]
+
+
+def advice(reason: str) -> str:
+    """Return what to do about a reason why torch's dispatcher must see a tensor."""
+    if "requires grad" in reason:
+        return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never dropped in silence"
+    if "tangent" in reason:
+        return (
+            "use torch's own product, or pass torch.autograd.forward_ad.unpack_dual(x).primal where the tangent is not "
+            "wanted"
+        )
+    if "autocast" in reason:
+        return (
+            "leave the autocast region, or convert the operands and use torch.autocast(..., enabled=False) around the "
+            "call"
+        )
+    if "subclass" in reason:
+        return "pass tensor.as_subclass(torch.Tensor) if its plain memory is meant"
+    if "meta" in reason:
+        return "pass a tensor with memory"
+    return "call it outside of the transform or the tracing"
+
+
+def refuse_layout(array: Any, name: str) -> None:
+    """Raise for tensors that have no plain memory at all.
+
+    Raises
+    ------
+    InvalidOperandError
+        The tensor is nested, sparse or quantized.
+    """
+    if array.is_nested:
+        seen, do = "a nested tensor", "pass its .to_padded_tensor(...) or its components"
+    elif array.layout is not sys.modules["torch"].strided:
+        seen, do = f"a tensor of layout {array.layout}", "pass its .to_dense()"
+    elif array.is_quantized:
+        seen, do = f"a quantized tensor ({array.dtype})", "pass its .dequantize() or .int_repr()"
+    else:
+        return
+    raise InvalidOperandError(f"{name}: got {seen}, a matrix product needs dense memory; {do}")

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""Products on streams that another library captures: what its graph computes, with nothing that is used elsewhere."""
+
+import gc
+
+import host_platform
+import numpy as np
+import pytest
+
+import rocpy
+
+pytestmark = pytest.mark.skipif(
+    not rocpy.platform.current().host_memory,
+    reason="operands in CPU memory, which this device cannot use, are refused in a capture: see test_staging.py",
+)
+
+
+def good(result):
+    assert int(result[0]) == 0, result[0]
+    return result[1] if len(result) == 2 else result[1:]
+
+
+class Captured:
+    """A stream of hip-python's, and the graphs that it captures there by itself."""
+
+    def __init__(self):
+        self.hip = host_platform.load()
+        self.stream = good(self.hip.hipStreamCreateWithFlags(self.hip.hipStreamNonBlocking))
+        self.graphs = []
+
+    def capture(self, work):
+        hip = self.hip
+        good(hip.hipStreamBeginCapture(self.stream, hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal))
+        try:
+            result = work()
+        finally:
+            graph = good(hip.hipStreamEndCapture(self.stream))
+        status, launchable, *_ = hip.hipGraphInstantiate(graph, 0)
+        good((status, None))
+        self.graphs.append((graph, launchable))
+        return launchable, result
+
+    def launch(self, graph, stream=None):
+        stream = self.stream if stream is None else stream
+        good(self.hip.hipGraphLaunch(graph, stream))
+        good(self.hip.hipStreamSynchronize(stream))
+
+    def close(self):
+        for graph, launchable in self.graphs:
+            good(self.hip.hipGraphExecDestroy(launchable))
+            good(self.hip.hipGraphDestroy(graph))
+        good(self.hip.hipStreamDestroy(self.stream))
+
+
+@pytest.fixture
+def foreign():
+    made = Captured()
+    yield made
+    made.close()
+
+
+def operands(m=6, n=5, k=7, seed=0):
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((m, k)).astype(np.float32), random.standard_normal((k, n)).astype(np.float32)
+    return a, b, np.zeros((m, n), np.float32)
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["first product of the stream", "after others"])
+def test_a_product_becomes_part_of_the_graph(foreign, before):
+    a, b, out = operands()
+    if before:
+        rocpy.matmul(a, b, out=out, stream=foreign.stream)
+        good(foreign.hip.hipStreamSynchronize(foreign.stream))
+        out[:] = 0
+    graph, result = foreign.capture(lambda: rocpy.matmul(a, b, out=out, epilogue="relu", stream=foreign.stream))
+    assert result is out
+    assert not out.any()
+    for scale in (1, -2, 3):
+        a *= scale
+        foreign.launch(graph)
+        close(out, np.maximum(a @ b, 0))
+
+
+def test_a_planned_product_and_a_result_of_its_own(foreign):
+    a, b, _ = operands()
+    bias = np.ones(5, np.float32)
+    with rocpy.Matmul(a, b, epilogue="bias", bias=bias) as mm:
+        graph, result = foreign.capture(lambda: mm.execute(stream=foreign.stream))
+        foreign.launch(graph)
+        close(result, a @ b + 1)
+
+
+def test_products_without_elements_and_without_terms(foreign):
+    a, b, out = operands(k=0)
+    out[:] = 3
+    graph, _ = foreign.capture(lambda: rocpy.matmul(a, b, out=out, stream=foreign.stream))
+    foreign.launch(graph)
+    assert not out.any()
+
+
+def test_the_stream_is_usable_between_and_after_captures(foreign):
+    first, second = operands(seed=1), operands(seed=2)
+    graphs = [
+        foreign.capture(lambda args=args: rocpy.matmul(*args[:2], out=args[2], stream=foreign.stream))[0]
+        for args in (first, second)
+    ]
+    a, b, out = operands(seed=3)
+    for _ in range(3):
+        rocpy.matmul(a, b, out=out, stream=foreign.stream)
+        for graph, (x, y, d) in zip(graphs, (first, second), strict=True):
+            d[:] = 0
+            foreign.launch(graph)
+            close(d, x @ y)
+        close(out, a @ b)
+
+
+def test_nothing_of_a_graph_is_given_back_or_used_elsewhere(foreign):
+    """Long products that take a workspace, while as many streams come and go as would empty any pool."""
+    random = np.random.default_rng(4)
+    a = random.standard_normal((8, 4096)).astype(np.float32)
+    b = random.standard_normal((4096, 8)).astype(np.float32)
+    outs = [np.zeros((8, 8), np.float32) for _ in range(2)]
+    graphs = [foreign.capture(lambda out=out: rocpy.matmul(a, b, out=out, stream=foreign.stream))[0] for out in outs]
+    for seed in range(80):
+        with rocpy.Stream(nonblocking=True) as stream:
+            x, y, d = operands(seed=seed)
+            rocpy.matmul(x, y, out=d, stream=stream)
+            stream.synchronize()
+            close(d, x @ y)
+    gc.collect()
+    with rocpy.Stream(nonblocking=True) as one, rocpy.Stream(nonblocking=True) as other:
+        for _ in range(5):
+            for out in outs:
+                out[:] = 0
+            for graph, stream in zip(graphs, (one, other), strict=True):
+                good(foreign.hip.hipGraphLaunch(graph, stream.handle))
+            eager = rocpy.matmul(a, b, stream=foreign.stream)
+            good(foreign.hip.hipStreamSynchronize(foreign.stream))
+            one.synchronize()
+            other.synchronize()
+            for out in (*outs, eager):
+                np.testing.assert_allclose(out, a @ b, rtol=1e-3, atol=1e-3)
+
+
+def test_grouped_products(foreign):
+    a, b, _ = operands()
+    graph, results = foreign.capture(lambda: rocpy.grouped_matmul([a, a], [b, b], stream=foreign.stream))
+    foreign.launch(graph)
+    for result in results:
+        close(result, a @ b)
+
+
+def test_what_no_graph_can_hold_is_refused_and_the_capture_goes_on(foreign):
+    a, b, out = operands()
+
+    def work():
+        with pytest.raises(rocpy.UnsupportedError, match="captured"):
+            rocpy.matmul(a[::2, ::2], b[: a[::2, ::2].shape[1]], stream=foreign.stream, options={"copies": "allow"})
+        rocpy.matmul(a, b, out=out, stream=foreign.stream)
+
+    graph, _ = foreign.capture(work)
+    foreign.launch(graph)
+    close(out, a @ b)
+
+
+def test_rocpys_own_capture_of_the_same_stream_afterwards(foreign):
+    a, b, out = operands()
+    theirs, _ = foreign.capture(lambda: rocpy.matmul(a, b, out=out, stream=foreign.stream))
+    with rocpy.Stream(nonblocking=True) as stream:
+        with stream.capture() as graph:
+            rocpy.matmul(out, out.T.copy(), stream=stream)
+        graph.launch()
+        stream.synchronize()
+        graph.close()
+    foreign.launch(theirs)
+    close(out, a @ b)

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: MIT
+"""What other parts of torch know of rocpy's operators and layers: counted, cut over ranks, traced, quantized."""
+
+from __future__ import annotations
+
+import pytest
+import torch_ranks
+
+import rocpy
+from rocpy.errors import InvalidProblemError
+
+torch = pytest.importorskip("torch")
+rt = pytest.importorskip("rocpy.torch")
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+nn = torch.nn
+functional = torch.nn.functional
+
+
+def close(x, y, **tolerance):
+    torch.testing.assert_close(x, y, **({"rtol": 1e-5, "atol": 1e-5} | tolerance))
+
+
+# ---- operations counted ----
+
+
+def flops(run):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (4,)])
+def test_flops_of_layers_are_torchs(shape):
+    x = torch.randn(shape)
+    ours, theirs = rt.MLP(4, 8, activation="silu"), nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 4))
+    with torch.no_grad():
+        assert flops(lambda: ours(x)) == flops(lambda: theirs(x)) > 0
+    assert flops(lambda: ours(x).sum().backward()) == flops(lambda: theirs(x).sum().backward())
+    assert flops(lambda: rt.Linear(4, 8, activation="gelu")(x).sum().backward()) == flops(
+        lambda: nn.Linear(4, 8)(x).sum().backward()
+    )
+
+
+@pytest.mark.parametrize(("a", "b"), [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((7, 1, 3, 4), (2, 4, 5)), ((4,), (4,))])
+@pytest.mark.parametrize("epilogue", ["default", "gelu_aux_bias", "custom"])
+def test_flops_of_products(a, b, epilogue):
+    x, y = torch.randn(a), torch.randn(b)
+    if epilogue == "custom":
+        arguments = {"epilogue": rocpy.epilogue(lambda x: torch.tanh(x) * 2)}
+    else:
+        arguments = {"epilogue": epilogue}
+        if "bias" in epilogue:
+            arguments["bias"] = torch.randn(b[-1] if len(b) > 1 else 1)
+    result = torch.matmul(x, y)
+    assert flops(lambda: rocpy.matmul(x, y, **arguments)) == 2 * result.numel() * a[-1]
+
+
+def test_flops_are_counted_where_only_rocpy_was_imported(run_python):
+    run_python("""
+        import rocpy, torch
+        from torch.utils.flop_counter import FlopCounterMode
+        with FlopCounterMode(display=False) as counter:
+            rocpy.matmul(torch.ones(2, 3), torch.ones(3, 4))
+        assert counter.get_total_flops() == 2 * 2 * 3 * 4
+    """)
+
+
+# ---- cut over ranks ----
+
+
+def parallel(rank, size, store, kind):
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    try:
+        mesh = init_device_mesh("cpu", (size,))
+        torch.manual_seed(0)
+        x = torch.randn(4, 8)
+
+        def made(activation):
+            torch.manual_seed(1)
+            return nn.Sequential(nn.Linear(8, 16), activation, nn.Linear(16, 8))
+
+        def whole(tensor):
+            return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+        if kind == "products":
+            a, b = torch.randn(4, 6, dtype=torch.float64), torch.randn(6, 8, dtype=torch.float64)
+            cuts = [Replicate(), Shard(0), Shard(1)]
+            for first in cuts:
+                for second in cuts:
+                    for epilogue in ("default", "relu", "gelu_aux", "bgrada", "bgradb"):
+                        left, right = distribute_tensor(a, mesh, [first]), distribute_tensor(b, mesh, [second])
+                        found = rocpy.matmul(left, right, epilogue=epilogue)
+                        wanted = rocpy.matmul(a, b, epilogue=epilogue)
+                        if isinstance(wanted, tuple):
+                            (key,) = wanted[1]
+                            close(whole(found[1][key]), wanted[1][key])
+                            found, wanted = found[0], wanted[0]
+                        close(whole(found), wanted)
+            return True
+        for activation in (nn.GELU(), nn.ReLU(), nn.SiLU()):
+            ours, theirs = made(activation), made(activation)
+            rt.replace_linear(ours)
+            if kind == "bare":  # parameters alone, without the hooks that keep two layers apart
+                for layer, cut in ((ours[0], Shard(0)), (ours[2], Shard(1))):
+                    layer.weight = nn.Parameter(distribute_tensor(layer.weight.detach(), mesh, [cut]))
+                    bias_cut = Shard(0) if cut == Shard(0) else Replicate()
+                    layer.bias = nn.Parameter(distribute_tensor(layer.bias.detach(), mesh, [bias_cut]))
+                given = distribute_tensor(x, mesh, [Replicate()])
+            else:
+                parallelize_module(ours, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+                given = x
+            y, z = ours(given), theirs(x)
+            close(whole(y), z)
+            whole(y).square().sum().backward()
+            z.square().sum().backward()
+            for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+                close(whole(p.grad), q.grad, rtol=1e-4, atol=1e-4)
+            with torch.inference_mode():
+                close(whole(ours(given)), z.detach())
+        return True
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def workers():
+    made = torch_ranks.Workers(2)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", ["replaced", "bare", "products"])
+def test_tensor_parallel_layers(workers, kind, tmp_path):
+    assert workers(parallel, str(tmp_path / "store"), kind) == [True, True]
+
+
+# ---- traced ----
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("make", [rt.MLP, rt.GatedMLP, lambda a, b: rt.Linear(a, b, activation="gelu")])
+def test_jit_trace_with_its_own_check(make, training):
+    module = make(4, 8).train(training)
+    traced = torch.jit.trace(module, (torch.randn(3, 4),))
+    x = torch.randn(5, 4)
+    close(traced(x), module(x))
+
+
+@pytest.mark.parametrize("make", [rt.MLP, rt.GatedMLP, lambda a, b: rt.Linear(a, b, activation="gelu")])
+def test_symbolic_trace(make):
+    module = nn.Sequential(make(4, 8))
+    graph = torch.fx.symbolic_trace(module)
+    assert any("rocpy" in str(node.target) for node in graph.graph.nodes)
+    x = torch.randn(5, 4)
+    close(graph(x), module(x))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_changed_factor_is_not_compiled_again(dynamic):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+
+    def scaled(a, b, c, alpha, beta):
+        return rocpy.matmul(a, b, c, alpha=alpha, beta=beta)
+
+    compiled = torch.compile(scaled, fullgraph=True, backend=counter, dynamic=dynamic)
+    a, b, c = torch.randn(3, 4), torch.randn(4, 5), torch.randn(3, 5)
+    for alpha in (1.0, 2.5, -3.0, 0.0, 1e-3):
+        close(compiled(a, b, c, alpha, alpha + 0.5), alpha * (a @ b) + (alpha + 0.5) * c)
+    # torch itself takes a number for a constant until it has seen another one.
+    assert counter.frame_count <= (1 if dynamic else 2)
+
+
+def test_options_under_the_compiler():
+    torch._dynamo.reset()
+    a, b = torch.randn(3, 4), torch.randn(4, 5)
+
+    def run(a, b):
+        return rocpy.matmul(a, b, options={"copies": "error"}) + 1
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"with rocpy\.options"):
+        torch.compile(run, fullgraph=True, backend="eager")(a, b)
+    torch._dynamo.reset()
+    close(torch.compile(run, backend="eager")(a, b), a @ b + 1)
+
+
+# ---- other packages' weights ----
+
+
+class Halves(torch.Tensor):
+    """A weight kept in float16 that computes its layers itself, as quantizing packages have them."""
+
+    @staticmethod
+    def __new__(cls, half):
+        return torch.Tensor._make_wrapper_subclass(cls, half.shape, dtype=torch.float32)
+
+    def __init__(self, half):
+        self.half_ = half
+
+    def __tensor_flatten__(self):
+        return ["half_"], None
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is functional.linear:
+            x, weight, bias = (*args, None)[:3]
+            y = x @ weight.half_.float().t()
+            return y if bias is None else y + bias
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return Halves(args[0].half_)
+        raise NotImplementedError(function)
+
+
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_a_layer_whose_weight_another_package_took_over(activation):
+    model = nn.Sequential(nn.Linear(6, 8), *([nn.GELU()] if activation else []))
+    rt.replace_linear(model)
+    x = torch.randn(3, 6)
+    expected = model(x).detach()
+    model[0].weight = nn.Parameter(Halves(model[0].weight.detach().half()), requires_grad=False)
+    close(model(x).detach(), expected, rtol=1e-2, atol=1e-2)
+    layer = rt.Linear(6, 8, activation=activation).eval()
+    expected = layer(x).detach()
+    layer.weight = nn.Parameter(Halves(layer.weight.detach().half()), requires_grad=False)
+    with torch.no_grad():
+        close(layer(x), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_quantize_dynamic_passes_replaced_layers_by():
+    """It looks for nn.Linear itself; the guide says to undo the replacement first."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    report = rt.replace_linear(model)
+    x = torch.randn(3, 6)
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    assert isinstance(quantized[0], rt.Linear)
+    close(quantized(x), model(x))
+    report.undo()
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    assert not isinstance(quantized[0], nn.Linear)
+
+
+# ---- what F.linear takes ----
+
+ACTIVATIONS = [
+    None,
+    nn.Identity(),
+    nn.ReLU(),
+    nn.ReLU(inplace=True),
+    nn.GELU(),
+    nn.GELU("tanh"),
+    nn.SiLU(),
+    nn.Sigmoid(),
+    functional.relu,
+    functional.gelu,
+    functional.silu,
+    functional.sigmoid,
+    torch.relu,
+    torch.sigmoid,
+]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_activations_as_modules_and_functions(activation):
+    x = torch.randn(3, 6)
+    layer, mlp = rt.Linear(6, 8, activation=activation), rt.MLP(6, 8, activation=activation)
+    gated = rt.GatedMLP(6, 8, activation=activation)
+    assert not list(layer.children())
+    apply = activation or (lambda x: x)
+    with torch.no_grad():
+        expected = apply(functional.linear(x, layer.weight, layer.bias))
+        close(layer(x), expected)
+        close(rt.linear(x, layer.weight, layer.bias, activation), expected)
+        hidden = apply(functional.linear(x, mlp.fc1.weight, mlp.fc1.bias))
+        close(mlp(x), functional.linear(hidden, mlp.fc2.weight, mlp.fc2.bias))
+        gate, up = functional.linear(x, gated.gate_up_proj.weight).chunk(2, -1)
+        close(gated(x), functional.linear(apply(gate) * up, gated.down_proj.weight))
+
+
+def test_activations_that_are_none_are_refused():
+    with pytest.raises(InvalidProblemError, match=r"a Tanh, which is none of .*GELU"):
+        rt.Linear(2, 2, activation=nn.Tanh())
+    with pytest.raises(InvalidProblemError, match=r"plain function.*rocpy\.epilogue"):
+        rt.Linear(2, 2, activation=torch.tanh)
+    with pytest.raises(InvalidProblemError, match="approximate='tanh'"):
+        rt.Linear(2, 2, activation=nn.ReLU(), approximate="tanh")
+    assert rt.Linear(2, 2, activation=nn.GELU("tanh"), approximate="tanh").approximate == "tanh"
+
+
+@pytest.mark.parametrize("x", [(2, 4), (3, 2, 4), (5, 3, 2, 4), (4,)])
+@pytest.mark.parametrize("bias", [(), (1,), (6,), (1, 6), (2, 6), (3, 2, 6), (3, 1, 6), (6, 6), (7,)])
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_shapes_of_bias(x, bias, activation):
+    made = [torch.randn(shape, dtype=torch.float64) for shape in (x, (6, 4), bias)]
+    ours, theirs = ([t.clone().requires_grad_() for t in made] for _ in range(2))
+    try:
+        expected = functional.linear(*theirs)
+    except RuntimeError:
+        with pytest.raises(InvalidProblemError, match="bias"):
+            rt.linear(*ours, activation)
+        return
+    expected = functional.gelu(expected) if activation else expected
+    found = rt.linear(*ours, activation)
+    close(found, expected)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    for p, q in zip(ours, theirs, strict=True):
+        close(p.grad, q.grad)
+    with torch.no_grad():
+        close(rt.linear(*ours, activation), expected)
+    layer = rt.Linear(4, 6, activation=activation, dtype=torch.float64, pack=True).eval()
+    layer.weight, layer.bias = nn.Parameter(made[1]), nn.Parameter(made[2])
+    with torch.no_grad():
+        close(layer(made[0]), expected.detach())
+
+
+@pytest.mark.parametrize("x", [(2, 4), (3, 2, 4), (4,)])
+@pytest.mark.parametrize("bias", [None, ()])
+def test_a_weight_of_one_output(x, bias):
+    rows, weight = torch.randn(x, requires_grad=True), torch.randn(4, requires_grad=True)
+    added = None if bias is None else torch.randn(bias, requires_grad=True)
+    expected = rows @ weight + (0 if added is None else added)
+    found = rt.linear(rows, weight, added, "relu")
+    close(found, expected.relu())
+    operands = [rows, weight, *([] if added is None else [added])]
+    close(torch.autograd.grad(found.sum(), operands), torch.autograd.grad(expected.relu().sum(), operands))

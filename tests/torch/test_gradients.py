@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""Gradients, twice, of every epilogue and layer: of complex numbers, and of products without terms or elements."""
+
+from __future__ import annotations
+
+import pytest
+
+import rocpy
+from rocpy.errors import UnsupportedError
+
+torch = pytest.importorskip("torch")
+rt = pytest.importorskip("rocpy.torch")
+
+pytestmark = pytest.mark.torch
+NAMES = ["none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
+
+
+def randn(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+def operands(epilogue, a, b, dtype=torch.float64):
+    row = rocpy.blaslt.EPILOGUES[epilogue]
+    batch = torch.broadcast_shapes(a[:-2], b[:-2])
+    bias = randn(b[-1], dtype=dtype) if row.bias else None
+    aux = randn(*batch, a[-2], b[-1], dtype=dtype) if row.aux == "load" else None
+    return randn(*a, dtype=dtype), randn(*b, dtype=dtype), bias, aux
+
+
+def run(epilogue, **more):
+    clamp = (-0.5, 0.5) if rocpy.blaslt.EPILOGUES[epilogue].clamp else None
+
+    def call(a, b, bias, aux):
+        result = rocpy.matmul(a, b, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, **more)
+        return (result[0], *result[1].values()) if isinstance(result, tuple) else result
+
+    return call
+
+
+# ---- without terms or elements ----
+
+EMPTY = [
+    ((3, 0), (0, 4)),
+    ((0, 3), (3, 4)),
+    ((3, 2), (2, 0)),
+    ((0, 0), (0, 0)),
+    ((2, 3, 0), (0, 4)),
+    ((2, 3, 0), (2, 0, 4)),
+    ((0, 3, 2), (2, 4)),
+    ((0, 3, 2), (0, 2, 4)),
+    ((2, 0, 2), (2, 4)),
+    ((2, 0, 0), (0, 4)),
+]
+
+
+@pytest.mark.parametrize("epilogue", list(rocpy.blaslt.EPILOGUES))
+def test_every_epilogue_of_empty_operands(epilogue):
+    for a, b in EMPTY:
+        given = operands(epilogue, a, b)
+        results = run(epilogue)(*given)
+        first = results[0] if isinstance(results, tuple) else results
+        assert first.shape == torch.matmul(given[0], given[1]).shape
+        tensors = [x for x in given if x is not None]
+        grads = torch.autograd.grad(first.sum(), tensors, allow_unused=True)
+        for x, grad in zip(tensors, grads, strict=True):
+            if grad is not None:
+                assert grad.shape == x.shape
+        if first.numel() or epilogue == "default":
+            assert torch.autograd.gradcheck(run(epilogue), given)
+            assert torch.autograd.gradgradcheck(run(epilogue), given)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((0,), (0,)), ((0,), (0, 4)), ((3, 0), (0,)), ((2, 3, 0), (0,)), ((0,), (2, 0, 4))]
+)
+def test_empty_vectors(a, b):
+    left, right = randn(*a), randn(*b)
+    result = rocpy.matmul(left, right)
+    close = torch.testing.assert_close
+    close(result, torch.matmul(left, right))
+    close(torch.autograd.grad(result.sum(), (left, right)), (torch.zeros_like(left), torch.zeros_like(right)))
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("shape", [(0, 6), (2, 0, 6), (3, 0), (2, 3, 0), (0, 2, 0)])
+@pytest.mark.parametrize("make", [rt.Linear, rt.MLP, rt.GatedMLP])
+def test_layers_of_empty_inputs(make, shape):
+    module = make(shape[-1], 5, dtype=torch.float64)
+    x = randn(*shape)
+    y = module(x)
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+    for p in module.parameters():
+        assert p.grad.shape == p.shape
+    found = torch.vmap(module)(x)
+    torch.testing.assert_close(found, y)
+
+
+@pytest.mark.parametrize("mapped", [(0, None, None), (0, 0, 0), (None, 0, None)])
+def test_empty_layers_under_vmap(mapped):
+    shapes = [(3, 0), (5, 0), (5,)]
+    given = [torch.randn((2, *own) if axis == 0 else own) for own, axis in zip(shapes, mapped, strict=True)]
+    found = torch.vmap(rt.linear, in_dims=mapped)(*given)
+    torch.testing.assert_close(found, torch.vmap(torch.nn.functional.linear, in_dims=mapped)(*given))
+
+
+def test_custom_epilogues_of_empty_products():
+    epilogue = rocpy.epilogue(lambda x, scale: torch.tanh(x) * scale)
+    for a, b in EMPTY:
+        left, right, scale = randn(*a), randn(*b), randn(b[-1])
+        y = rocpy.matmul(left, right, epilogue=epilogue, epilogue_inputs={"scale": scale})
+        grads = torch.autograd.grad(y.sum(), (left, right, scale))
+        assert [grad.shape for grad in grads] == [left.shape, right.shape, scale.shape]
+
+
+# ---- complex numbers ----
+
+needs_complex = pytest.mark.skipif(
+    not rocpy.blaslt.supported("complex128"), reason="this release of hipBLASLt has no complex products"
+)
+
+
+@needs_complex
+@pytest.mark.parametrize("epilogue", list(rocpy.blaslt.EPILOGUES))
+@pytest.mark.parametrize(("a", "b"), [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5))])
+def test_complex_products(epilogue, a, b):
+    given = operands(epilogue, a, b, torch.complex128)
+    try:
+        run(epilogue)(*given)
+    except UnsupportedError:
+        row = rocpy.blaslt.EPILOGUES[epilogue]
+        assert row.aux != "none" or row.clamp or epilogue.split("_")[0] in ("relu", "gelu", "silu", "sigmoid", "clamp")
+        return
+    if a[-1] == 0:
+        return
+    assert torch.autograd.gradcheck(run(epilogue), given)
+    assert torch.autograd.gradgradcheck(run(epilogue), given)
+
+
+@needs_complex
+def test_complex_factors():
+    a, b, c = (randn(*shape, dtype=torch.complex128) for shape in ((3, 4), (4, 5), (3, 5)))
+
+    def scaled(a, b, c):
+        return rocpy.matmul(a, b, c, alpha=0.5 - 2j, beta=1j)
+
+    assert torch.autograd.gradcheck(scaled, (a, b, c))
+    assert torch.autograd.gradgradcheck(scaled, (a, b, c))
+    with pytest.raises(rocpy.InvalidOperandError, match="alpha"):
+        rocpy.matmul(a.real, b.real, alpha=1j)
+    with pytest.raises(rocpy.InvalidOperandError, match="alpha"):
+        rocpy.matmul(a.real.to("meta"), b.real.to("meta"), alpha=1j)
+
+
+@needs_complex
+@pytest.mark.parametrize("name", ["none", "silu", "sigmoid"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("form", ["function", "operator", "layer", "replaced"])
+def test_complex_layers(name, bias, form):
+    x, weight = randn(2, 3, 4, dtype=torch.complex128), randn(5, 4, dtype=torch.complex128)
+    added = randn(5, dtype=torch.complex128) if bias else None
+    activation = None if name == "none" else name
+    if form == "function":
+
+        def call(x, weight, added):
+            return rt.linear(x, weight, added, activation)
+    elif form == "operator":
+
+        def call(x, weight, added):
+            return torch.ops.rocpy.linear(x, weight, added, name)
+    else:
+        layer = rt.Linear(4, 5, bias, activation, dtype=torch.complex128)
+        if form == "replaced":
+            if activation == "silu":
+                pytest.skip("torch has no gradient of silu of complex numbers")
+            function = {"none": torch.nn.Identity(), "sigmoid": torch.nn.Sigmoid()}[name]
+            layer = torch.nn.Sequential(torch.nn.Linear(4, 5, bias, dtype=torch.complex128), function)
+            rt.replace_linear(layer)
+
+        def call(x, weight, added):
+            prefix = "0." if form == "replaced" else ""
+            state = {f"{prefix}weight": weight} | ({} if added is None else {f"{prefix}bias": added})
+            return torch.func.functional_call(layer, state, (x,))
+
+    assert torch.autograd.gradcheck(call, (x, weight, added))
+    assert torch.autograd.gradgradcheck(call, (x, weight, added))
+    with torch.no_grad():
+        torch.testing.assert_close(call(x, weight, added), call(x.detach(), weight, added))
+
+
+@needs_complex
+@pytest.mark.parametrize("activation", [None, "silu", "sigmoid"])
+@pytest.mark.parametrize("make", [rt.MLP, rt.GatedMLP])
+def test_complex_blocks(make, activation):
+    module = make(4, 5, activation=activation, dtype=torch.complex128)
+    x = randn(3, 4, dtype=torch.complex128)
+    assert torch.autograd.gradcheck(module, (x,))
+    assert torch.autograd.gradgradcheck(module, (x,))
+    names, parameters = zip(*module.named_parameters(), strict=True)
+
+    def call(*parameters):
+        return torch.func.functional_call(module, dict(zip(names, parameters, strict=True)), (x.detach(),))
+
+    assert torch.autograd.gradcheck(call, tuple(p.detach().requires_grad_() for p in parameters))
+
+
+@needs_complex
+@pytest.mark.parametrize("name", ["none", "silu", "sigmoid"])
+def test_opcheck_complex(name):
+    x, weight, bias = (randn(*shape, dtype=torch.complex128) for shape in ((3, 4), (5, 4), (5,)))
+    torch.library.opcheck(torch.ops.rocpy.linear.default, (x, weight, bias, name))
+    torch.library.opcheck(
+        torch.ops.rocpy.matmul.default,
+        (x, weight.detach().mT.contiguous().requires_grad_(), None, bias, None, "bias", 1 - 2j, 0.0, None, None, None),
+    )

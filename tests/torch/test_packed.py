@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: MIT
+"""No layer computes with an old weight, whatever changed it; layers that pack, frozen models and what they promise."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+
+import pytest
+
+import rocpy
+from rocpy.errors import RocpyWarning
+
+torch = pytest.importorskip("torch")
+rt = pytest.importorskip("rocpy.torch")
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+nn = torch.nn if torch else None
+PACKED = "_rocpy_packed"
+
+
+def close(x, y):
+    torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(6, 12, generator=torch.Generator().manual_seed(5))
+
+
+# ---- modules, and what torch computes with their parameters ----
+
+
+class Gate(nn.Module):
+    """The gated block as models write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(12, 16, bias=False), nn.Linear(12, 16, bias=False)
+        self.down_proj = nn.Linear(16, 12, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+def replaced():
+    model = nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 12))
+    rt.replace_linear(model)
+    return model
+
+
+class OfWeight(nn.Module):
+    """A product with a `rocpy.Weight` of a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(12, 20)
+        self.weight = rocpy.Weight.from_linear(self.inner)
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            return self.inner(x)
+        return rocpy.matmul(x, self.weight, epilogue="bias")
+
+
+def mlp_reference(state):
+    made = nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 12))
+    names = {"fc1.weight": "0.weight", "fc1.bias": "0.bias", "fc2.weight": "2.weight", "fc2.bias": "2.bias"}
+    made.load_state_dict({names[name]: value for name, value in state.items()})
+    return made
+
+
+def loaded(module, state):
+    module.load_state_dict(state)
+    return module
+
+
+KINDS = {
+    "Linear": (
+        lambda: rt.Linear(12, 20, activation="relu"),
+        lambda state: nn.Sequential(loaded(nn.Linear(12, 20), state), nn.ReLU()),
+    ),
+    "MLP": (lambda: rt.MLP(12, 20), mlp_reference),
+    "GatedMLP": (lambda: rt.GatedMLP(12, 16), lambda state: loaded(Gate(), state)),
+    "replaced": (
+        replaced,
+        lambda state: loaded(nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 12)), state),
+    ),
+    "Weight": (
+        OfWeight,
+        lambda state: loaded(nn.Linear(12, 20), {name.removeprefix("inner."): x for name, x in state.items()}),
+    ),
+}
+
+
+def made(kind, packs):
+    torch.manual_seed(3)
+    module = KINDS[kind][0]().eval()
+    if packs == "frozen":
+        rt.freeze(module)
+    elif packs == "pack":
+        for layer in module.modules():
+            if isinstance(layer, rt.Linear):
+                layer.pack = True
+    return module
+
+
+def check(kind, module, x):
+    with torch.no_grad():
+        x = x.to(next(module.parameters()).dtype)
+        close(module(x), KINDS[kind][1](module.state_dict()).to(x.dtype)(x))
+
+
+# ---- optimizers ----
+
+OPTIMIZERS = (
+    [cls for cls in vars(torch.optim).values() if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)]
+    if torch
+    else []
+)
+OPTIMIZERS = [cls for cls in OPTIMIZERS if cls is not getattr(torch.optim, "Optimizer", None)]
+
+
+def runs():
+    """Every optimizer with each implementation that it has, called and compiled."""
+    for cls in OPTIMIZERS:
+        for option in ("", "foreach", "fused", "capturable"):
+            if option and option not in inspect.signature(cls).parameters:
+                continue
+            for compiled in (False, True):
+                if option == "capturable" and not compiled:
+                    continue  # torch has it on the CPU only where it is compiled
+                name = "-".join((cls.__name__, option or "default", "compiled" if compiled else "eager"))
+                slow = compiled and (option, cls) not in (("fused", torch.optim.AdamW), ("", torch.optim.SGD))
+                yield pytest.param(cls, option, compiled, id=name, marks=[pytest.mark.slow] if slow else [])
+
+
+def take_step(module, x, cls, option, compiled):
+    parameters = [p for p in module.parameters() if p.dim() == 2 or cls.__name__ != "Muon"]
+    optimizer = cls(parameters, **({"lr": 0.05} | ({option: True} if option else {})))
+
+    def loss():
+        optimizer.zero_grad()
+        value = module(x).square().sum()
+        value.backward()
+        if cls.__name__ == "SparseAdam":
+            for p in parameters:
+                p.grad = p.grad.to_sparse()
+        return value
+
+    def step():
+        optimizer.step(loss) if cls.__name__ == "LBFGS" else optimizer.step()
+
+    run = torch.compile(step, backend="aot_eager") if compiled else step
+    for _ in range(2):
+        loss()
+        yield
+        run()
+
+
+@pytest.mark.parametrize(("cls", "option", "compiled"), list(runs()))
+@pytest.mark.parametrize("packs", ["default", "pack", "frozen"])
+def test_every_optimizer_is_followed(x, cls, option, compiled, packs):
+    torch._dynamo.reset()
+    for kind in ("Linear", "Weight") if compiled else KINDS:
+        module = made(kind, packs if kind != "Weight" else "default")
+        before = copy.deepcopy(module.state_dict())
+        with torch.no_grad():
+            module(x)
+        # In eval mode all along, and evaluated between the gradient and the step.
+        for _ in take_step(module, x, cls, option, compiled):
+            check(kind, module, x)
+        check(kind, module, x)
+        assert any(not torch.equal(before[name], value) for name, value in module.state_dict().items())
+
+
+# ---- other ways of changing a parameter ----
+
+
+def load(module):
+    module.load_state_dict({name: value + 1 for name, value in module.state_dict().items()})
+
+
+def load_assigned(module):
+    module.load_state_dict({name: (value + 1).clone() for name, value in module.state_dict().items()}, assign=True)
+
+
+def each(change):
+    def run(module):
+        for layer in module.modules():
+            if "weight" in layer._parameters:
+                change(layer)
+
+    run.__name__ = change.__name__
+    return run
+
+
+@each
+def another_parameter(layer):
+    layer.weight = nn.Parameter(layer.weight.detach() + 1)
+
+
+@each
+def in_place(layer):
+    with torch.no_grad():
+        layer.weight.mul_(2)
+
+
+@each
+def in_place_in_inference_mode(layer):
+    with torch.inference_mode():
+        layer.weight.mul_(2)
+
+
+@each
+def another_storage(layer):
+    layer.weight.data = layer.weight.detach() * 2
+
+
+@each
+def swapped(layer):
+    torch.utils.swap_tensors(layer.weight, nn.Parameter(layer.weight.detach() * 2))
+
+
+@each
+def parametrized(layer):
+    nn.utils.parametrizations.weight_norm(layer)
+    with torch.no_grad():
+        layer.parametrizations.weight.original0.mul_(2)
+
+
+@each
+def parametrized_for_a_while(layer):
+    nn.utils.parametrizations.weight_norm(layer)
+    with torch.no_grad():
+        layer.parametrizations.weight.original0.mul_(2)
+    nn.utils.parametrize.remove_parametrizations(layer, "weight")
+
+
+@each
+def through_a_view(layer):
+    with torch.no_grad():
+        layer.weight.view(-1)[3:].add_(1)
+
+
+def foreach(module):
+    with torch.no_grad():
+        torch._foreach_mul_(list(module.parameters()), 2.0)
+
+
+def to_a_vector_and_back(module):
+    vector = nn.utils.parameters_to_vector(module.parameters())
+    nn.utils.vector_to_parameters(vector * 2, module.parameters())
+
+
+def to_another_type(module):
+    module.double()
+
+
+def to_another_type_by_swapping(module):
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        module.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def averaged(module):
+    copied = torch.optim.swa_utils.AveragedModel(copy.deepcopy(module))
+    with torch.no_grad():
+        for p in copied.module.parameters():
+            p.add_(1)
+    for p, q in zip(module.parameters(), copied.module.parameters(), strict=True):
+        p.detach().copy_(q.detach())
+
+
+def without_an_optimizer(module):
+    """A fused step of torch.optim's functions, which no hook of optimizers sees."""
+    for p in module.parameters():
+        states = [torch.zeros_like(p), torch.zeros_like(p)]
+        torch._fused_adamw_(
+            [p.detach()],
+            [torch.ones_like(p)],
+            *([state] for state in states),
+            [],
+            [torch.ones(())],
+            lr=0.5,
+            beta1=0.9,
+            beta2=0.9,
+            weight_decay=0.1,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+@each
+def through_data(layer):
+    layer.weight.data.mul_(2)
+
+
+@each
+def through_numpy(layer):
+    layer.weight.detach().numpy()[:] *= 2
+
+
+@each
+def through_dlpack(layer):
+    torch.from_dlpack(layer.weight.detach()).mul_(2)
+
+
+REPORTED = [
+    load,
+    load_assigned,
+    another_parameter,
+    in_place,
+    in_place_in_inference_mode,
+    another_storage,
+    swapped,
+    parametrized_for_a_while,
+    through_a_view,
+    foreach,
+    to_a_vector_and_back,
+    to_another_type,
+    to_another_type_by_swapping,
+    averaged,
+]
+UNREPORTED = [without_an_optimizer, through_data, through_numpy, through_dlpack]
+LAYERS = [kind for kind in KINDS if kind != "Weight"]
+
+
+@pytest.mark.parametrize("change", [*REPORTED, *UNREPORTED, parametrized], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_by_default_every_change_is_seen(x, kind, change):
+    module = made(kind, "default")
+    check(kind, module, x)
+    assert not any(PACKED in layer.__dict__ for layer in module.modules())
+    with torch.no_grad():
+        before = module(x)
+    change(module)
+    if change is parametrized:
+        with torch.no_grad():
+            for layer in list(module.modules()):
+                if isinstance(layer, rt.Linear):
+                    y = nn.functional.linear(torch.ones(1, layer.in_features), layer.weight, layer.bias)
+                    found = layer(torch.ones(1, layer.in_features))
+                    name = layer.activation
+                    close(found, getattr(nn.functional, name)(y) if name else y)
+    else:
+        check(kind, module, x)
+    assert change.__name__.startswith("to_another_type") or not torch.equal(before, module(x))
+
+
+@pytest.mark.parametrize("change", REPORTED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("packs", ["pack", "frozen"])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_packed_layers_see_what_torch_reports(x, kind, change, packs, mode):
+    module = made(kind, packs)
+    with mode():
+        module(x)
+    assert any(PACKED in layer.__dict__ for layer in module.modules())
+    change(module)
+    check(kind, module, x)
+
+
+@pytest.mark.parametrize("change", UNREPORTED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_debugging_finds_what_torch_does_not_report(x, kind, change, monkeypatch):
+    monkeypatch.setenv("ROCPY_DEBUG", "1")
+    module = made(kind, "frozen")
+    with torch.no_grad():
+        module(x)
+    change(module)
+    with pytest.warns(RocpyWarning, match="changed"), torch.no_grad():
+        module(x)
+    for layer in module.modules():
+        if isinstance(layer, rt.Linear):
+            layer.repack()
+    check(kind, module, x)
+
+
+def test_a_frozen_teacher_beside_a_student_that_trains(x):
+    teacher, student = made("MLP", "frozen"), made("MLP", "frozen")
+    for p in teacher.parameters():
+        p.requires_grad_(False)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=0.1, fused=True)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (student(x) - teacher(x)).square().sum().backward()
+        optimizer.step()
+        check("MLP", teacher, x)
+        check("MLP", student, x)
