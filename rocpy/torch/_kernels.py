@@ -52,7 +52,11 @@ def has_layer_shapes(weight: Tensor, bias: Tensor | None) -> bool:
     """Whether a weight has shape (N, K) and its bias length N: what products take without further ado."""
     if type(weight) is Proxy:  # of torch.fx: its shape is not known
         return True
-    return weight.dim() == 2 and (bias is None or (bias.dim() == 1 and bias.size(0) == weight.size(0)))
+    if weight.dim() != 2 or bias is None:
+        return weight.dim() == 2
+    length = bias.size(0) if bias.dim() == 1 else 0
+    # In torch.jit.trace extents are tensors, whose comparison would become part of the graph.
+    return bias.dim() == 1 and (type(length) is not int or length == weight.size(0))
 
 
 def computes_products_itself(weight: Any) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
-from rocpy.errors import InvalidProblemError
+from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch._counters import count, count_gradients, watched
 from rocpy.torch._lowering import ACTIVATIONS, Activation
 from rocpy.torch._operators import define, record
@@ -205,6 +205,10 @@ def _composed(
 ) -> Any:
     """Return an epilogue as the recorded product followed by torch's functions, which are recorded too."""
     alpha, beta, clamp, dtype, compute = settings
+    if a.is_complex() and (row.aux == "load" or not (row.gradient or activation_of(row) == "none")):
+        raise UnsupportedError(
+            f"epilogue {row.name!r}: not for complex numbers; use 'default' or 'bias' and a function after it"
+        )
     pre = product(a, b, c, bias, None, plain_name(row), alpha, beta, None, dtype, compute)
     y = apply_epilogue(row, pre, aux, clamp)
     if row.aux == "store":

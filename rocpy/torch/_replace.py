@@ -171,7 +171,7 @@ def _take(module: nn.Linear, pack: bool) -> Callable[[], None]:
             module.__class__ = before if vars(before).keys() == vars(now).keys() else _rebased(now, nn.Linear)
         else:
             return
-        for name in (*_OWN, "pack", _packed.ATTRIBUTE):
+        for name in (*_OWN, "pack", _packed.ATTRIBUTE, _packed.PACK_BEFORE):
             module.__dict__.pop(name, None)
 
     return restore

@@ -80,4 +80,5 @@ AFTER = """
 @pytest.mark.parametrize("imports", ["", "import rocpy.torch"], ids=["rocpy", "rocpy.torch"])
 @pytest.mark.parametrize("tracer", BODIES)
 def test_the_graph_holds_the_product_alone(run_python, tracer, imports):
-    run_python(PROGRAM.format(imports=imports, body=BODIES[tracer].strip(), after=AFTER.strip()))
+    program = PROGRAM.format(imports=imports, body=BODIES[tracer].strip(), after=AFTER.strip())
+    run_python(program, timeout_s=240)

@@ -128,8 +128,7 @@ def test_complex_products(epilogue, a, b):
     try:
         run(epilogue)(*given)
     except UnsupportedError:
-        row = rocpy.blaslt.EPILOGUES[epilogue]
-        assert row.aux != "none" or row.clamp or epilogue.split("_")[0] in ("relu", "gelu", "silu", "sigmoid", "clamp")
+        assert epilogue not in ("default", "bias", "bgrada", "bgradb")
         return
     if a[-1] == 0:
         return
