@@ -75,7 +75,8 @@ def keys_of(dtype, count, seed):
 
 
 def flat(array):
-    return (array, *array.shape, *array.strides)
+    memory = array.view(np.uint8) if array.dtype == np.bool_ else array  # of one size; the emulator takes no booleans
+    return (memory, *array.shape, *array.strides)
 
 
 def compare(arch, dtype="float32", items=2, op="'<'", descending=False, side="max", width=0, threads=(64,), nan=True):
