@@ -69,5 +69,10 @@ function(rocpy_platform name)
     target_link_options(${target} PRIVATE ${link_options} -Wl,-soname,librocpy_${library}.so)
     target_link_libraries(${target} PRIVATE ${core})
     install(TARGETS ${target} LIBRARY DESTINATION rocpy/_${name}/lib)
+    # A program linked with -l${library} asks the dynamic linker for the SONAME: the library has that name too, as a link here, as a
+    # copy in a wheel, which holds no links.
+    add_custom_command(TARGET ${target} POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E create_symlink lib${library}.so ${folder}/librocpy_${library}.so VERBATIM)
+    install(FILES ${folder}/librocpy_${library}.so DESTINATION rocpy/_${name}/lib)
   endforeach()
 endfunction()

@@ -8,18 +8,20 @@ import os
 import socket
 import zlib
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from rocpy.errors import InvalidArgumentError, RcclSystemError
 from rocpy.rccl import _library
 from rocpy.rccl._communicator import status
+from rocpy.rccl._envelope import parse_json
 
 __all__ = ["ask_ras", "diagnose", "machine_status", "ras_address", "ras_shape"]
 
 DEFAULT_ADDRESS = ("localhost", 28028)
 PROTOCOL = 2
 MOST_BYTES = 64 << 20
+MOST_LINE_BYTES = 64 << 10
 
 # Names that RAS counts by.
 RAS_NAMES = {
@@ -116,13 +118,48 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
                 )
         talk.say("VERBOSE STATUS" if verbose else "STATUS")
         text = talk.rest()
-    try:
-        found = json.loads(text)
-    except ValueError:
-        raise RcclSystemError(f"{where} gave no JSON document: {text[:120]!r}", op="status") from None
-    if not isinstance(found, dict) or not isinstance(found.get("communicators"), list):
-        raise RcclSystemError(f"{where} gave a document without communicators", op="status")
-    return found
+    found = parse_json(text)
+    if found is None:
+        raise RcclSystemError(f"{where} gave no JSON document: {text[:120]!r}", op="status")
+    if not _is_status(found):
+        raise RcclSystemError(f"{where} gave a document that is no status of communicators", op="status")
+    return _completed(cast("dict[str, Any]", found))
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document in which what a server left out is marked as unknown."""
+    for one in document["communicators"]:
+        rows = [*one.setdefault("ranks", []), *one.setdefault("missing_ranks", [])]
+        one.setdefault("hash", "?")
+        one.setdefault("size", len(rows))
+        for row in rows:
+            for name, unknown in (("host", "?"), ("pid", 0), ("cuda_dev", -1), ("collective_counts", {})):
+                row.setdefault(name, unknown)
+    return document
+
+
+def _is_status(document: Any) -> bool:
+    """Whether what a server gave has the shape that `diagnose` and the command line read."""
+
+    def rows(one: dict[str, Any], name: str) -> list[Any] | None:
+        found = one.get(name, [])
+        return found if isinstance(found, list) and all(isinstance(row, dict) for row in found) else None
+
+    communicators = rows(document, "communicators") if isinstance(document, dict) else None
+    if communicators is None or "communicators" not in document:
+        return False
+    for one in communicators:
+        ranks, missing = rows(one, "ranks"), rows(one, "missing_ranks")
+        if ranks is None or missing is None or not all(type(row.get("rank")) is int for row in [*ranks, *missing]):
+            return False
+        for row in ranks:
+            counts = row.get("collective_counts", {})
+            tables = (counts, row.get("status", {}), row.get("last", {}))
+            if not all(isinstance(table, dict) for table in tables) or not all(
+                type(count) is int for count in counts.values()
+            ):
+                return False
+    return True
 
 
 class _Talk:
@@ -133,7 +170,10 @@ class _Talk:
         self._text = b""
 
     def say(self, line: str) -> None:
-        self._connection.sendall(line.encode() + b"\n")
+        try:
+            self._connection.sendall(line.encode() + b"\n")
+        except OSError as error:
+            raise RcclSystemError(f"the RAS server at {self._where} went away: {error}", op="status") from None
 
     def _more(self) -> bool:
         self._connection.settimeout(max(self._deadline - monotonic(), 0.001))
@@ -147,7 +187,7 @@ class _Talk:
         return bool(part)
 
     def line(self) -> str:
-        while b"\n" not in self._text:
+        while b"\n" not in self._text and len(self._text) <= MOST_LINE_BYTES:
             if not self._more():
                 break
         found, _, self._text = self._text.partition(b"\n")

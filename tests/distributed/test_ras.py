@@ -96,6 +96,35 @@ def test_servers_that_are_none(answers, message):
         ask_ras(address, timeout_s=20)
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "[" * 100_000,
+        "[1]",
+        '{"communicators": {}}',
+        '{"communicators": [1]}',
+        '{"communicators": [{"ranks": [[]]}]}',
+        '{"communicators": [{"ranks": [{"rank": "0"}]}]}',
+        '{"communicators": [{"ranks": [{"rank": 0, "collective_counts": {"AllReduce": "x"}}]}]}',
+        '{"communicators": [{"ranks": [{"rank": 0, "status": 7}]}]}',
+    ],
+    ids=range(8),
+)
+def test_documents_that_are_none(document):
+    with (
+        server(["SERVER PROTOCOL 2", "OK", "OK", document]) as (address, _),
+        pytest.raises(rccl.RcclError, match="gave (no|a) "),
+    ):
+        ask_ras(address, timeout_s=10)
+
+
+def test_what_a_server_leaves_out_is_unknown():
+    with server(["SERVER PROTOCOL 2", "OK", "OK", '{"communicators": [{"ranks": [{"rank": 3}]}]}']) as (address, _):
+        (one,) = ask_ras(address, timeout_s=10)["communicators"]
+    assert (one["hash"], one["size"], one["missing_ranks"]) == ("?", 1, [])
+    assert one["ranks"][0]["host"] == "?"
+
+
 def test_silent_and_absent_servers():
     with server(("SERVER PROTOCOL 2\n", "OK\n")) as (address, _), pytest.raises(rccl.RcclSystemError):
         ask_ras(address, timeout_s=0.3)
