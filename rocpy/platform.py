@@ -117,7 +117,7 @@ def variables() -> list[Variable]:
     Returns
     -------
     list of Variable
-        In the order of ``csrc/abi/environment.def``.
+        In the order of ``csrc/abi/environment.def``; a secret's value is only said to be set.
 
     Examples
     --------
@@ -125,7 +125,12 @@ def variables() -> list[Variable]:
     >>> rocpy.platform.variables()[0].name
     'ROCPY_PLATFORM'
     """
-    return [Variable(name, default, environment(name), meaning) for name, (default, _, meaning) in _rows().items()]
+    return [Variable(name, default, _shown(name), meaning) for name, (default, _, meaning) in _rows().items()]
+
+
+def _shown(name: str) -> str:
+    value = environment(name)
+    return "(set)" if value and name.endswith("_SECRET") else value
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""How processes find each other: a launcher's variables, and a meeting for one unique id, over TCP or by notes."""
+"""How processes find each other: a launcher's variables, and a rendezvous for one unique id, over TCP or by notes."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rocpy import platform
-from rocpy.errors import InvalidArgumentError, InvalidUsageError, RcclSystemError
+from rocpy.errors import InvalidArgumentError, InvalidUsageError, RcclInternalError
 from rocpy.rccl import _library
-from rocpy.rccl._bootstrap_boards import Board, FolderBoard, MpiBoard, late, meet_on
+from rocpy.rccl._bootstrap_boards import Board, BoardChannel, FolderBoard, MpiBoard
+from rocpy.rccl._channel import LocalChannel
+from rocpy.rccl._envelope import job_key
+from rocpy.rccl._rendezvous import ClientChannel, ServerChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-POLL_S = 0.02
-# Of a line over TCP: the answer names the machine of each rank.
-MOST_BYTES = 4 << 20
+    from rocpy.rccl._channel import Channel
 
 
 @dataclass(frozen=True)
@@ -48,13 +45,39 @@ class Meeting:
         Who this is; the number on its machine is known now.
     unique_id
         Of the communicator to be.
-    hosts
-        Names of the machines that the ranks are on, each once.
+    places
+        Of each rank: its machine (as it was booted), its network namespace, and the name of its host.
     """
 
     facts: LaunchFacts
     unique_id: bytes
-    hosts: tuple[str, ...]
+    places: tuple[tuple[str, str, str], ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts that the ranks are on, each once."""
+        return tuple(dict.fromkeys(host for _, _, host in self.places))
+
+    def obstacle(self, absent: Sequence[int]) -> str:
+        """Return why ranks share no memory with this one, for people.
+
+        Parameters
+        ----------
+        absent
+            The ranks that were not found in this rank's shared memory, although they have begun.
+        """
+        machine, network, host = self.places[self.facts.rank]
+        there = [self.places[rank] for rank in absent]
+        names = ", ".join(dict.fromkeys(name for _, _, name in there))
+        text = f"rank {self.facts.rank} on {host} shares no memory with ranks {list(absent)} on {names}: "
+        if any(its_machine != machine for its_machine, _, _ in there):
+            return text + "they are on several machines, and the host platform's ranks share the memory of one"
+        if any(its_network != network for _, its_network, _ in there):
+            return text + (
+                "they are in several network namespaces of one machine, as containers with networks of their own are; "
+                "start the containers with one network (docker run --network host, or --network container:NAME)"
+            )
+        return text + "what separates them is not known: they run as several users, or a sandbox keeps them apart"
 
 
 # Launcher -> the variables of rank, number of ranks, and rank on the machine.
@@ -64,6 +87,10 @@ LAUNCHERS = {
     "MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     "Slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 }
+
+
+# What all processes of a launcher's job have alike, beside the address.
+JOB_NAMES = {"torchrun": ("TORCHELASTIC_RUN_ID",), "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID")}
 
 
 def _snapshot() -> Mapping[str, str]:
@@ -84,6 +111,7 @@ def _snapshot() -> Mapping[str, str]:
         "MASTER_PORT": os.environ.get("MASTER_PORT"),
         "SLURM_JOB_ID": os.environ.get("SLURM_JOB_ID"),
         "SLURM_STEP_ID": os.environ.get("SLURM_STEP_ID"),
+        "TORCHELASTIC_RUN_ID": os.environ.get("TORCHELASTIC_RUN_ID"),
         "SLURM_STEP_NODELIST": os.environ.get("SLURM_STEP_NODELIST"),
         "SLURM_JOB_NODELIST": os.environ.get("SLURM_JOB_NODELIST"),
     }
@@ -157,17 +185,21 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
 
 
 def introduction() -> dict[str, Any]:
-    """Return what a rank says of itself at a meeting: all must have the same RCCL, and be within its reach."""
+    """Return what a rank says of itself: all must have the same RCCL; the rest is for people, and to count devices."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         machine = socket.gethostname()
+    try:
+        network = str(Path("/proc/self/ns/net").readlink())
+    except OSError:
+        network = ""
     return {
         "version": _library.library_version(),
         "machine": machine,
+        "network": network,
         "host": socket.gethostname(),
-        # The host platform's ranks share memory.
-        "reach": "machine" if platform.current().is_emulated else "any",
+        "pid": os.getpid(),
     }
 
 
@@ -217,53 +249,75 @@ def first_host(nodes: str) -> str:
     return "".join(part or "" for part in match.groups())
 
 
-def _judge(said: Sequence[Mapping[str, Any]], make_id: Callable[[], bytes], any_machine: bool) -> dict[str, Any]:
+def _judge(notes: Sequence[Mapping[str, Any]], make_id: Callable[[], bytes]) -> dict[str, Any]:
     """Return the answer to what the ranks said of themselves, in the order of the ranks."""
-    first = said[0]
-    for rank, theirs in enumerate(said):
+    first = notes[0]
+    for rank, theirs in enumerate(notes):
         if theirs["nranks"] != first["nranks"]:
-            return {"problem": f"rank {rank} expects {theirs['nranks']} ranks, rank 0 expects {first['nranks']}"}
+            who = f"rank {rank} (process {theirs['pid']} on {theirs['host']})"
+            return {"problem": f"{who} expects {theirs['nranks']} ranks, rank 0 expects {first['nranks']}"}
         if theirs["version"] != first["version"]:
             both = f"rank {rank} has RCCL {theirs['version']}, rank 0 has {first['version']}"
             return {"problem": f"{both}: install the same on all machines"}
-        if theirs["reach"] == "machine" and theirs["machine"] != first["machine"] and not any_machine:
-            return {
-                "problem": f"rank {rank} is on {theirs['host']}, rank 0 on {first['host']}, and the host platform's "
-                "ranks share the memory of one machine: use Communicator.from_mpi with an mpi4py communicator or "
-                "Communicator.from_torch with a gloo group, over which the collectives can go; RCCL on AMD GPUs "
-                "reaches all machines"
-            }
-    machines = [theirs["machine"] for theirs in said]
-    return {"id": make_id().hex(), "machines": machines, "hosts": [theirs["host"] for theirs in said]}
+    places = [[theirs["machine"], theirs["network"], theirs["host"]] for theirs in notes]
+    known = [place for index, place in enumerate(places) if place not in places[:index]]
+    return {"id": make_id().hex(), "places": known, "place_of": [known.index(place) for place in places]}
 
 
-def _met(facts: LaunchFacts, answer: Mapping[str, Any]) -> Meeting:
-    machines, hosts = answer["machines"], answer["hosts"]
-    counted = machines[: facts.rank].count(machines[facts.rank])
-    local_rank = counted if facts.local_rank is None else facts.local_rank
-    names = dict(zip(machines, hosts, strict=True))
-    return Meeting(
-        LaunchFacts(facts.rank, facts.nranks, local_rank, facts.launcher),
-        bytes.fromhex(answer["id"]),
-        tuple(names.values()),
-    )
-
-
-def meet_on_board(
-    board: Board,
-    facts: LaunchFacts,
-    deadline: float,
-    make_id: Callable[[], bytes],
-    said: Mapping[str, Any],
-    *,
-    any_machine: bool = False,
-) -> Meeting:
-    """Meet the other processes by notes.
+def open_channel(facts: LaunchFacts, store: str | None) -> Channel:
+    """Return the way by which the processes of a launcher meet.
 
     Parameters
     ----------
-    board
-        Where the notes are.
+    facts
+        Who this is.
+    store
+        ``tcp://host:port`` or ``file:///folder``; by default the launcher's address, or MPI where mpi4py has
+        initialised it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no address, or the launcher tells none.
+    """
+    known = _snapshot()
+    if facts.nranks == 1:
+        return LocalChannel()
+    shared = [facts.launcher, *(known.get(name, "") for name in JOB_NAMES.get(facts.launcher, ()))]
+    key = job_key(shared)
+    if store is None:
+        mpi = sys.modules.get("mpi4py.MPI")
+        if facts.launcher in ("Open MPI", "MPICH") and mpi is not None and mpi.Is_initialized():
+            return BoardChannel(MpiBoard(mpi.COMM_WORLD), facts.rank, facts.nranks, key)
+        store = default_address(facts, known)
+    try:
+        parts = urlsplit(store)
+        address = (parts.hostname or "", parts.port or 0)
+    except ValueError:
+        parts, address = urlsplit(""), ("", 0)
+    if parts.scheme == "tcp" and all(address):
+        return ServerChannel(address, facts.nranks, key) if facts.rank == 0 else ClientChannel(address, facts.rank, key)
+    if parts.scheme == "file" and parts.path:
+        return BoardChannel(FolderBoard(Path(parts.path)), facts.rank, facts.nranks, key)
+    raise InvalidArgumentError(f'store: got {store!r}, expected "tcp://host:port" or "file:///folder"')
+
+
+def open_board(board: Board, facts: LaunchFacts) -> Channel:
+    """Return a channel over a board of somebody else's."""
+    if facts.nranks == 1:
+        return LocalChannel()
+    return BoardChannel(board, facts.rank, facts.nranks, job_key([facts.launcher]))
+
+
+def meet(
+    channel: Channel, facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], said: Mapping[str, Any]
+) -> Meeting:
+    """Meet the other processes: agree, and get the unique id.
+
+    Parameters
+    ----------
+    channel
+        The way to them.
     facts
         Who this is.
     deadline
@@ -272,151 +326,24 @@ def meet_on_board(
         Makes the unique id, on rank 0.
     said
         What this rank says of itself, as `introduction` gives it.
-    any_machine
-        Whether ranks on several machines may meet whatever the platform.
 
     Raises
     ------
     CollectiveTimeoutError
         Ranks have not come.
     InvalidUsageError
-        The ranks do not agree on their number or on RCCL's version, or are out of the platform's reach.
+        The ranks do not agree on their number or on RCCL's version.
+    RemoteError
+        A rank failed or went away.
     """
     note = {**said, "nranks": facts.nranks}
-    answer = meet_on(board, facts.rank, facts.nranks, note, deadline, lambda notes: _judge(notes, make_id, any_machine))
-    return _met(facts, answer)
-
-
-def meet(
-    facts: LaunchFacts,
-    store: str | None,
-    deadline: float,
-    make_id: Callable[[], bytes],
-    said: Mapping[str, Any],
-) -> Meeting:
-    """Meet the other processes at an address.
-
-    Parameters
-    ----------
-    store
-        ``tcp://host:port`` or ``file:///folder``; by default the launcher's address, or MPI where mpi4py has
-        initialised it.
-    facts, deadline, make_id, said
-        As for `meet_on_board`, which this raises as.
-    """
-    if facts.nranks == 1:
-        return _met(facts, _judge([{**said, "nranks": 1}], make_id, any_machine=False))
-    if store is None:
-        known = _snapshot()
-        mpi = sys.modules.get("mpi4py.MPI")
-        if facts.launcher in ("Open MPI", "MPICH") and mpi is not None and mpi.Is_initialized():
-            return meet_on_board(MpiBoard(mpi.COMM_WORLD), facts, deadline, make_id, said)
-        store = default_address(facts, known)
-    parts = urlsplit(store)
-    if parts.scheme == "tcp" and parts.hostname and parts.port:
-        place = (parts.hostname, parts.port)
-        note = {**said, "nranks": facts.nranks}
-        if facts.rank == 0:
-            return _met(facts, _serve(place, facts, deadline, make_id, note))
-        return _met(facts, _ask(place, facts, deadline, note))
-    if parts.scheme == "file" and parts.path:
-        return meet_on_board(FolderBoard(Path(parts.path)), facts, deadline, make_id, said)
-    raise InvalidArgumentError(f'store: got {store!r}, expected "tcp://host:port" or "file:///folder"')
-
-
-def _line(connection: socket.socket, deadline: float) -> dict[str, Any] | None:
-    """Read one line of JSON; None when the other side ends or is too slow."""
-    text = b""
-    while not text.endswith(b"\n"):
-        connection.settimeout(max(deadline - monotonic(), 0.001))
-        try:
-            part = connection.recv(4096)
-        except OSError:
-            return None
-        if not part or len(text) > MOST_BYTES:
-            return None
-        text += part
+    answer = channel.exchange("id", note, lambda notes: _judge(notes, make_id), deadline)
     try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _serve(
-    place: tuple[str, int], facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], note: dict[str, Any]
-) -> dict[str, Any]:
-    here: dict[int, socket.socket] = {}
-    said: dict[int, dict[str, Any]] = {0: note}
-    answer: dict[str, Any] = {}
-    try:
-        listener = socket.create_server(place)
-    except OSError as error:
-        problem_text = f"rank 0 cannot listen at {place[0]}:{place[1]}: {error}; pass store= with another port"
-        raise RcclSystemError(problem_text, op="init") from None
-    try:
-        with listener:
-            while len(here) < facts.nranks - 1 and not answer:
-                listener.settimeout(max(deadline - monotonic(), 0.001))
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    break
-                asked = _line(connection, min(deadline, monotonic() + 5))
-                if asked is None or not isinstance(asked.get("rank"), int) or not note.keys() <= asked.keys():
-                    connection.close()  # somebody who came to the wrong door
-                    continue
-                rank = asked["rank"]
-                if rank in here or not 0 < rank < facts.nranks:
-                    answer = {"problem": f"rank {rank} came twice, or is none of the {facts.nranks} ranks"}
-                    here.setdefault(facts.nranks + rank, connection)
-                    continue
-                here[rank], said[rank] = connection, asked
-                if asked["nranks"] != facts.nranks:
-                    break
-        missing = [rank for rank in range(facts.nranks) if rank not in said]
-        if not answer:
-            alike = [theirs for theirs in said.values() if theirs["nranks"] == facts.nranks]
-            if len(alike) < len(said):
-                other = next(rank for rank, theirs in said.items() if theirs["nranks"] != facts.nranks)
-                answer = {
-                    "problem": f"rank {other} expects {said[other]['nranks']} ranks, rank 0 expects {facts.nranks}"
-                }
-            elif missing:
-                answer = {"missing": missing}
-            else:
-                answer = _judge([said[rank] for rank in range(facts.nranks)], make_id, any_machine=False)
-        for connection in here.values():
-            with suppress(OSError):
-                connection.sendall(json.dumps(answer).encode() + b"\n")
-    finally:
-        for connection in here.values():
-            connection.close()
-    return _heard(answer, facts, f"rank 0 at {place[0]}:{place[1]}")
-
-
-def _heard(answer: dict[str, Any], facts: LaunchFacts, where: str) -> dict[str, Any]:
-    if "problem" in answer:
-        raise InvalidUsageError(answer["problem"], op="init", rank=facts.rank)
-    if "missing" in answer:
-        raise late(answer["missing"], where)
-    return answer
-
-
-def _ask(place: tuple[str, int], facts: LaunchFacts, deadline: float, note: dict[str, Any]) -> dict[str, Any]:
-    where = f"{place[0]}:{place[1]}"
-    while True:
-        try:
-            connection = socket.create_connection(place, timeout=max(min(deadline - monotonic(), 5), 0.001))
-            break
-        except OSError:
-            if monotonic() > deadline:
-                raise late([0], where) from None
-            sleep(POLL_S)
-    with connection:
-        connection.sendall(json.dumps({**note, "rank": facts.rank}).encode() + b"\n")
-        # Rank 0 keeps the same deadline and names who is missing: it is let speak first.
-        answer = _line(connection, deadline + 1)
-    if answer is None:
-        raise late([0], where)
-    return _heard(answer, facts, where)
+        places = [tuple(answer["places"][index]) for index in answer["place_of"]]
+        unique_id = bytes.fromhex(answer["id"])
+        machines = [machine for machine, _, _ in places]
+        counted = machines[: facts.rank].count(machines[facts.rank])
+    except (LookupError, TypeError, ValueError):
+        raise RcclInternalError("rank 0 gave an answer that is none", op="init", rank=facts.rank) from None
+    local_rank = counted if facts.local_rank is None else facts.local_rank
+    return Meeting(LaunchFacts(facts.rank, facts.nranks, local_rank, facts.launcher), unique_id, tuple(places))

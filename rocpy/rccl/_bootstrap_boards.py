@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""Meetings by notes that all processes can read: files of a folder, keys of a torch store, messages of mpi4py."""
+"""A rendezvous by notes that all processes can read: files of a folder, keys of a torch store, messages of mpi4py."""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import stat
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rocpy.errors import CollectiveTimeoutError, InvalidUsageError
+from rocpy.rccl._channel import absence, checked_answer, is_note
+from rocpy.rccl._envelope import MAX_BYTES, open_envelope, parse_json, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Board", "FolderBoard", "MpiBoard", "StoreBoard", "late", "meet_on"]
+    from rocpy.rccl._channel import Message
 
-ANSWER = "id"
+__all__ = ["Board", "BoardChannel", "FolderBoard", "MpiBoard", "StoreBoard"]
+
+ANSWER = "answer"
+STEPS = ("id", "ready")
 
 
 class Board(Protocol):
@@ -24,6 +30,7 @@ class Board(Protocol):
 
     name: str
     poll_s: float
+    is_readable_by_all: bool
 
     def put(self, note: str, text: str) -> None:
         """Leave a note."""
@@ -45,6 +52,7 @@ class FolderBoard:
     """
 
     poll_s = 0.02
+    is_readable_by_all = True
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,11 +66,15 @@ class FolderBoard:
         beside.replace(self._folder / note)
 
     def get(self, note: str) -> str | None:
-        """Read a file."""
+        """Read a file; anything else of that name is no note."""
         try:
-            return (self._folder / note).read_text(encoding="utf-8")
-        except FileNotFoundError:
+            descriptor = os.open(self._folder / note, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
             return None
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            return file.read(MAX_BYTES).decode("utf-8", "replace")
 
     def drop(self, note: str) -> None:
         """Remove a file."""
@@ -81,6 +93,7 @@ class StoreBoard:
     """
 
     poll_s = 0.002
+    is_readable_by_all = True
     _DROPPED = "-"
 
     def __init__(self, store: Any, prefix: str = "") -> None:
@@ -95,7 +108,11 @@ class StoreBoard:
     def get(self, note: str) -> str | None:
         """Get a key."""
         key = self._prefix + note
-        text = bytes(self._store.get(key)).decode() if self._store.check([key]) else self._DROPPED
+        text = (
+            bytes(self._store.get(key)[:MAX_BYTES]).decode("utf-8", "replace")
+            if self._store.check([key])
+            else self._DROPPED
+        )
         return None if text == self._DROPPED else text
 
     def drop(self, note: str) -> None:
@@ -113,6 +130,7 @@ class MpiBoard:
     """
 
     poll_s = 0.001
+    is_readable_by_all = False
     _TAG = 28028
 
     def __init__(self, comm: Any) -> None:
@@ -126,7 +144,7 @@ class MpiBoard:
         """Send a note to those who read it."""
         self._texts[note] = text
         rank, count = self._comm.Get_rank(), self._comm.Get_size()
-        readers = range(1, count) if note == ANSWER else [0] if rank != 0 else []
+        readers = range(1, count) if note.endswith(ANSWER) else [0] if rank != 0 else []
         self._sent += [self._comm.isend(text, dest=reader, tag=self._TAG) for reader in readers]
 
     def get(self, note: str) -> str | None:
@@ -134,11 +152,11 @@ class MpiBoard:
         for request in self._sent:
             request.test()  # lets the messages move
         if note not in self._texts:
-            source = 0 if note == ANSWER else int(note.removeprefix("rank-"))
+            source = 0 if note.endswith(ANSWER) else int(note.rsplit("-", 1)[1])
             if note not in self._awaited:
                 self._awaited[note] = self._comm.irecv(source=source, tag=self._TAG)
             has_come, text = self._awaited[note].test()
-            if has_come:
+            if has_come and isinstance(text, str):
                 self._texts[note] = text
         return self._texts.get(note)
 
@@ -149,25 +167,11 @@ class MpiBoard:
             sleep(self.poll_s)
 
 
-def late(missing: Sequence[int], where: str) -> CollectiveTimeoutError:
-    """Return the error that names who did not come."""
-    return CollectiveTimeoutError(
-        f"the ranks {list(missing)} did not come to {where} in time; look at their output, and at the number of "
-        "processes started",
-        waiting_for=missing,
-        op="init",
-    )
+class BoardChannel:
+    """A rendezvous on a board.
 
-
-def meet_on(
-    board: Board,
-    rank: int,
-    nranks: int,
-    said: Mapping[str, Any],
-    deadline: float,
-    judge: Callable[[list[dict[str, Any]]], dict[str, Any]],
-) -> dict[str, Any]:
-    """Leave a note, as rank 0 answer all of them, and return the answer.
+    Notes and answers carry the job's mark; those that do not are no notes. An answer names the ranks that it is for by
+    numbers that they have drawn, so that nobody takes one that an earlier rendezvous left behind.
 
     Parameters
     ----------
@@ -175,54 +179,115 @@ def meet_on(
         Where the notes are.
     rank, nranks
         Who this is, and how many there are.
-    said
-        This rank's note.
-    deadline
-        When to give up, as `time.monotonic` counts.
-    judge
-        On rank 0, makes the answer of what the ranks said; ``problem`` in it is raised on all of them.
-
-    Raises
-    ------
-    CollectiveTimeoutError
-        Ranks have not come.
-    InvalidUsageError
-        The ranks do not agree.
+    key
+        The job's.
     """
-    notes = [f"rank-{index}" for index in range(nranks)]
-    board.put(notes[rank], json.dumps(said))
-    if rank == 0:
-        board.put(ANSWER, json.dumps(_answer(board, notes, deadline, judge)))
-    # Rank 0 keeps the same deadline and names who is missing: it is let speak first.
-    while (text := board.get(ANSWER)) is None:
-        if monotonic() > deadline + 1:
-            board.drop(notes[rank])
-            raise late([0], board.name)
-        sleep(board.poll_s)
-    answer: dict[str, Any] = json.loads(text)
-    board.drop(notes[rank])
-    if rank == 0 and not isinstance(board, MpiBoard):
+
+    def __init__(self, board: Board, rank: int, nranks: int, key: bytes) -> None:
+        self._board, self._rank, self._nranks, self._key = board, rank, nranks, key
+        self._nonce = secrets.token_hex(8)
+        self._nonces: list[str | None] = [None] * nranks
+        self._answers: dict[str, Message] = {}
+        self._steps: list[str] = []
+        self._seen_off_by = 0.0
+        self._has_failed = False
+
+    # ---- what is on the board ----
+
+    def _read(self, note: str) -> Message | None:
+        text = self._board.get(note)
+        return None if text is None else open_envelope(self._key, [note], parse_json(text))
+
+    def _write(self, note: str, message: Message) -> None:
+        self._board.put(note, json.dumps(seal(self._key, [note], message)))
+
+    def _note_of(self, step: str, rank: int) -> Message | None:
+        note = self._read(f"{step}-rank-{rank}")
+        return note if is_note(step, note) and isinstance((note or {}).get("nonce"), str) else None
+
+    def _put_answer(self, step: str) -> None:
+        self._write(f"{step}-{ANSWER}", {**self._answers[step], "nonces": self._nonces})
+
+    # ---- exchanges ----
+
+    def exchange(self, step: str, note: Message, judge: Callable[[list[Message]], Message], deadline: float) -> Message:
+        """Leave a note, as rank 0 answer all of them, and return the answer; as `Channel` has it."""
+        self._steps.append(step)
+        said = {**note, "patience_s": max(deadline - monotonic(), 0.0), "nonce": self._nonce}
+        self._write(f"{step}-rank-{self._rank}", said)
+        answer = self._decide(step, said, judge, deadline) if self._rank == 0 else self._await(step, deadline)
+        return checked_answer(answer, self._rank, self._board.name)
+
+    def _decide(self, step: str, own: Message, judge: Callable[[list[Message]], Message], deadline: float) -> Message:
+        try:
+            answer = self._collect(step, own, judge, deadline)
+        except BaseException as error:
+            self._answers[step] = {"gone": 0, "text": f"rank 0 failed during init: {type(error).__name__}: {error}"}
+            self._put_answer(step)
+            self._seen_off_by, self._has_failed = monotonic() + 1.5, True
+            raise
+        self._answers[step] = answer
+        self._put_answer(step)
         # The answer stays until all have read it; the board may be used again afterwards.
-        patience = max(deadline, monotonic() + 1) if "missing" not in answer else monotonic() + 1.5
-        while any(board.get(note) is not None for note in notes) and monotonic() < patience:
-            sleep(board.poll_s)
-        board.drop(ANSWER)
-    if "missing" in answer:
-        raise late(answer["missing"], board.name)
-    if "problem" in answer:
-        raise InvalidUsageError(answer["problem"], op="init", rank=rank)
-    return answer
+        self._has_failed = bool({"missing", "problem", "gone"} & answer.keys())
+        self._seen_off_by = monotonic() + 1.5 if self._has_failed else max(deadline, monotonic() + 1)
+        return answer
 
+    def _collect(self, step: str, own: Message, judge: Callable[[list[Message]], Message], deadline: float) -> Message:
+        notes: dict[int, Message] = {0: own}
+        self._nonces[0] = self._nonce
+        while True:
+            for rank in range(self._nranks):
+                found = None if rank in notes else self._note_of(step, rank)
+                if found is not None:
+                    notes[rank], self._nonces[rank] = found, found["nonce"]
+                    deadline = min(deadline, monotonic() + found["patience_s"])
+                elif rank not in notes and step != STEPS[0]:
+                    self._renew(rank)
+            missing = [rank for rank in range(self._nranks) if rank not in notes]
+            if not missing:
+                return judge([notes[rank] for rank in range(self._nranks)])
+            if monotonic() > deadline:
+                return {"missing": missing}
+            sleep(self._board.poll_s)
 
-def _answer(
-    board: Board, notes: Sequence[str], deadline: float, judge: Callable[[list[dict[str, Any]]], dict[str, Any]]
-) -> dict[str, Any]:
-    texts: list[str | None] = [None] * len(notes)
-    while True:
-        texts = [board.get(note) if text is None else text for note, text in zip(notes, texts, strict=True)]
-        missing = [index for index, text in enumerate(texts) if text is None]
-        if not missing:
-            return judge([json.loads(text) for text in texts if text is not None])
-        if monotonic() > deadline:
-            return {"missing": missing}
-        sleep(board.poll_s)
+    def _renew(self, rank: int) -> None:
+        """Answer again where the first note of a rank was an earlier rendezvous's, and its own has come since."""
+        first = self._note_of(STEPS[0], rank)
+        if first is not None and first["nonce"] != self._nonces[rank]:
+            self._nonces[rank] = first["nonce"]
+            self._put_answer(STEPS[0])
+
+    def _await(self, step: str, deadline: float) -> Message:
+        # Rank 0 keeps the same deadline and names who is missing: it speaks first.
+        while monotonic() <= deadline + 1:
+            answer = self._read(f"{step}-{ANSWER}")
+            nonces = (answer or {}).get("nonces")
+            if answer is not None and isinstance(nonces, list) and nonces[self._rank : self._rank + 1] == [self._nonce]:
+                return answer
+            sleep(self._board.poll_s)
+        if not self._board.is_readable_by_all or self._note_of(step, 0) is None:
+            raise absence([0], self._board.name)
+        # Rank 0 is here, and waits longer than this rank.
+        self._steps.remove(step)
+        missing = [rank for rank in range(self._nranks) if self._note_of(step, rank) is None]
+        raise absence(missing or [0], self._board.name)
+
+    def close(self) -> None:
+        """Take the notes away, once they have been read."""
+        if self._rank != 0 or not self._board.is_readable_by_all:
+            for step in self._steps:
+                self._board.drop(f"{step}-rank-{self._rank}")
+            return
+        if self._answers:
+            others = [f"{self._steps[-1]}-rank-{rank}" for rank in range(1, self._nranks)]
+            while any(self._board.get(note) is not None for note in others) and monotonic() < self._seen_off_by:
+                sleep(self._board.poll_s)
+        for step in self._steps:
+            self._board.drop(f"{step}-rank-0")
+            self._board.drop(f"{step}-{ANSWER}")
+            # Of ranks that gave up while rank 0 was here; one that has come anew has drawn another number.
+            for rank in range(1, self._nranks) if self._has_failed else ():
+                left = self._note_of(step, rank)
+                if left is not None and left["nonce"] == self._nonces[rank]:
+                    self._board.drop(f"{step}-rank-{rank}")

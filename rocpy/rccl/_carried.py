@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from rocpy import platform
 from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import (
     ClosedError,
@@ -25,13 +24,11 @@ from rocpy.rccl._shapes import result_shape
 from rocpy.rccl._types import numpy_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
-    from rocpy.rccl._bootstrap import Meeting
     from rocpy.typing import ArrayLike
 
-__all__ = ["CarriedCommunicator", "Carrier", "MpiCarrier", "TorchCarrier", "choose_carrier"]
+__all__ = ["CarriedCommunicator", "Carrier", "MpiCarrier", "TorchCarrier", "carried_communicator", "check_carrier"]
 
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
 OPERATORS = ("sum", "prod", "max", "min", "avg")
@@ -383,10 +380,8 @@ def _as_kind_of(x: Any, made: Any) -> Any:
     return _tensor_of(made) if type(x).__module__.startswith("torch") else made
 
 
-def choose_carrier(
-    wanted: str, own: str, met: Meeting, make: Callable[[], Carrier], timeout_s: float, name: str
-) -> CarriedCommunicator | None:
-    """Return the communicator over the transport at hand, or nothing where RCCL reaches all ranks.
+def check_carrier(wanted: str, own: str) -> None:
+    """Refuse a carrier that there is not.
 
     Parameters
     ----------
@@ -394,34 +389,28 @@ def choose_carrier(
         ``"rccl"``, ``"auto"``, or the transport's name.
     own
         The name of the transport at hand.
-    met
-        On which machines the ranks are.
-    make
-        Makes the transport.
-    timeout_s, name
-        Of the communicator.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such carrier, or the platform's RCCL does not reach all ranks.
     """
     if wanted not in ("auto", "rccl", own):
         raise InvalidArgumentError(f"carrier: got {wanted!r}, expected 'auto', 'rccl' or {own!r}")
-    is_out_of_reach = len(met.hosts) > 1 and platform.current().is_emulated
-    if wanted == "rccl" and is_out_of_reach:
-        raise InvalidArgumentError(
-            f"carrier: the ranks are on {', '.join(met.hosts)}, and the host platform's RCCL reaches one machine; "
-            f"take 'auto' or {own!r}"
-        )
-    if wanted == "rccl" or (wanted == "auto" and not is_out_of_reach):
-        return None
-    made = CarriedCommunicator(make(), timeout_s, name)
-    if wanted == "auto" and made.rank == 0:
+
+
+def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle: str) -> CarriedCommunicator:
+    """Return a communicator over a transport.
+
+    Parameters
+    ----------
+    carrier
+        The transport.
+    timeout_s, name
+        Of the communicator.
+    obstacle
+        Why RCCL does not reach all ranks; rank 0 warns of it. Empty where the transport was asked for.
+    """
+    made = CarriedCommunicator(carrier, timeout_s, name)
+    if obstacle and made.rank == 0:
         warnings.warn(
-            f"the ranks are on {', '.join(met.hosts)}, and the host platform's RCCL reaches one machine: collectives "
-            f"go over {made.transport}, and groups, windows and split are refused",
+            f"{obstacle}. Collectives go over {made.transport}, and groups, windows and split are refused",
             RocpyWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     return made

@@ -4,34 +4,132 @@
 from __future__ import annotations
 
 import sys
-from time import monotonic
+from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
-from rocpy.errors import InvalidArgumentError
+from rocpy.errors import InvalidArgumentError, InvalidUsageError, RemoteError
 from rocpy.rccl import _bootstrap, _library
 from rocpy.rccl._bootstrap_boards import MpiBoard, StoreBoard
+from rocpy.rccl._carried import MpiCarrier, TorchCarrier, carried_communicator, check_carrier
 from rocpy.rccl._collectives import Collectives
 
 if TYPE_CHECKING:
-    from rocpy.rccl._carried import CarriedCommunicator
+    from collections.abc import Callable
+
+    from rocpy.rccl._carried import CarriedCommunicator, Carrier
+    from rocpy.rccl._channel import Channel, Message
     from rocpy.runtime.device import Device
 
 __all__ = ["Joining"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    timeout_s: float
+    device: Device | int | None
+    name: str
+
+
+@dataclass(frozen=True)
+class _CarrierChoice:
+    """The transport that the ranks have besides RCCL, and which of the two they asked for."""
+
+    wanted: str
+    own: str
+    connect: Callable[[], Carrier]
+    timeout_s: float
+    name: str
+
+    def __post_init__(self) -> None:
+        check_carrier(self.wanted, self.own)
+
+    def make(self, obstacle: str) -> CarriedCommunicator:
+        """Return the communicator over the transport; `obstacle` says why it is not RCCL's, where nobody asked."""
+        if self.wanted == "rccl":
+            raise InvalidArgumentError(f"carrier: {obstacle}; take 'auto' or {self.own!r}")
+        return carried_communicator(self.connect(), self.timeout_s, self.name, obstacle)
+
+
+def _first_failure(notes: list[Message]) -> Message:
+    failed = [(rank, note["failure"]) for rank, note in enumerate(notes) if note["failure"] is not None]
+    return {"failed": failed[0][0], "text": failed[0][1]} if failed else {}
 
 
 class Joining(Collectives):
     """The ways into a communicator that need no unique id from the user."""
 
     @classmethod
-    def _take_part(
-        cls, met: _bootstrap.Meeting, device: Device | int | None, deadline: float, timeout_s: float, name: str
-    ) -> Self:
-        made = cls()
-        chosen = met.facts.local_rank if device is None else device
-        made.begin(met.facts.nranks, met.facts.rank, met.unique_id, chosen, timeout_s, name)
-        made.finish_init(deadline, max(deadline - monotonic(), 0.001))
-        made.remember()
-        return made
+    def _join(
+        cls, channel: Channel, facts: _bootstrap.LaunchFacts, options: _Options, carrier: _CarrierChoice | None = None
+    ) -> Any:
+        """Meet, begin, and see who has come; give the communicator, or the one over another transport."""
+        deadline = monotonic() + options.timeout_s
+        try:
+            met = _bootstrap.meet(channel, facts, deadline, _library.make_unique_id, _bootstrap.introduction())
+            if carrier is not None and carrier.wanted == carrier.own:
+                return carrier.make("")
+            made = cls()
+            failure: BaseException | None = None
+            try:
+                chosen = met.facts.local_rank if options.device is None else options.device
+                made.begin(met.facts.nranks, met.facts.rank, met.unique_id, chosen, options.timeout_s, options.name)
+                made._enter(deadline, options.timeout_s)
+            except BaseException as error:  # noqa: BLE001  (raised below, once the others know)
+                failure = error
+            try:
+                text = None if failure is None else f"{type(failure).__name__}: {failure}"[:4000]
+                verdict = channel.exchange("ready", {"failure": text}, _first_failure, deadline)
+            except BaseException:
+                made.abort()
+                if failure is not None:
+                    raise failure from None
+                raise
+        finally:
+            channel.close()
+        if failure is not None:
+            made.abort()
+            raise failure
+        if "failed" in verdict:
+            made.abort()
+            raise RemoteError(
+                f"rank {verdict['failed']} could not begin: {verdict['text']}", op="init", rank=verdict["failed"]
+            )
+        return made._finish(met, deadline, carrier)
+
+    def _enter(self, deadline: float, timeout_s: float) -> None:
+        """Wait until this rank has entered the memory that ranks share, where the platform knows of one."""
+        while True:
+            known = self.status()
+            state = known.get("state", "ready")
+            if state == "failed" or monotonic() > deadline:
+                self.finish_init(deadline, timeout_s)
+            if state != "initializing" or any(
+                row["rank"] == self.rank and row["state"] != "absent" for row in known["ranks"]
+            ):
+                return
+            sleep(0.0005)
+
+    def _absent_ranks(self) -> list[int]:
+        """Return the ranks that have not entered that memory: none where the platform knows of no such memory."""
+        return [row["rank"] for row in self.status()["ranks"] if row["state"] == "absent"]
+
+    def _finish(self, met: _bootstrap.Meeting, deadline: float, carrier: _CarrierChoice | None) -> Any:
+        """Wait for the others where all have found this rank's memory, which those who have not cannot reach."""
+        if absent := self._absent_ranks():
+            obstacle = met.obstacle(absent)
+            self.abort()
+            if carrier is None:
+                raise InvalidUsageError(
+                    f"{obstacle}. Or use Communicator.from_mpi with an mpi4py communicator or Communicator.from_torch "
+                    "with a gloo group, over which the collectives can go; RCCL on AMD GPUs reaches all machines",
+                    op="init",
+                    rank=met.facts.rank,
+                )
+            return carrier.make(obstacle)
+        self.finish_init(deadline, max(deadline - monotonic(), 0.001))
+        self.remember()
+        return self
 
     def remember(self) -> None:
         """Have `status` know this communicator."""
@@ -51,7 +149,7 @@ class Joining(Collectives):
         Parameters
         ----------
         timeout_s
-            As in `init`; it holds for the meeting too.
+            As in `init`; it holds for the rendezvous too.
         store
             Where the processes meet: ``"tcp://host:port"``, served by rank 0, or ``"file:///folder"``, which all of
             them see. By default the host ``MASTER_ADDR`` and the port after ``MASTER_PORT``; under Slurm the first
@@ -73,13 +171,14 @@ class Joining(Collectives):
         InvalidArgumentError
             There are no variables of a launcher, or they make no sense.
         InvalidUsageError
-            The ranks do not agree on their number or on RCCL's version, or are on more machines than the platform
-            reaches.
+            The ranks do not agree on their number or on RCCL's version, or the host platform's ranks, when they tried
+            it, shared no memory: they are on several machines, or in containers with networks of their own.
+        RemoteError
+            A rank failed or went away: ``rank`` names it.
         """
         facts = _bootstrap.launch_facts()
-        deadline = monotonic() + timeout_s
-        met = _bootstrap.meet(facts, store, deadline, _library.make_unique_id, _bootstrap.introduction())
-        return cls._take_part(met, device, deadline, timeout_s, name)
+        options = _Options(timeout_s, device, name)
+        return cls._join(_bootstrap.open_channel(facts, store), facts, options)
 
     @classmethod
     def from_store(
@@ -120,11 +219,9 @@ class Joining(Collectives):
         InvalidUsageError
             As for `from_env`.
         """
-        deadline = monotonic() + timeout_s
         facts = _bootstrap.LaunchFacts(rank, nranks, None, "store")
-        board = StoreBoard(store, prefix)
-        met = _bootstrap.meet_on_board(board, facts, deadline, _library.make_unique_id, _bootstrap.introduction())
-        return cls._take_part(met, device, deadline, timeout_s, name)
+        channel = _bootstrap.open_board(StoreBoard(store, prefix), facts)
+        return cls._join(channel, facts, _Options(timeout_s, device, name))
 
     @classmethod
     def from_mpi(
@@ -144,7 +241,8 @@ class Joining(Collectives):
             An ``mpi4py.MPI.Intracomm``; all of its ranks call this.
         carrier
             ``"rccl"``: RCCL. ``"mpi4py"``: the collectives go over MPI itself. ``"auto"``: RCCL, but MPI where the
-            platform is the host platform and the ranks are on several machines; a warning says so.
+            platform is the host platform and the ranks, when they tried it, shared no memory: on several machines, or
+            in containers with networks of their own; a warning says so.
         timeout_s, name
             As in `init`.
         device
@@ -160,15 +258,10 @@ class Joining(Collectives):
         CollectiveTimeoutError
             Ranks have not come: ``waiting_for`` names them.
         """
-        from rocpy.rccl._carried import MpiCarrier, choose_carrier
-
         facts = _bootstrap.LaunchFacts(comm.Get_rank(), comm.Get_size(), None, "mpi4py")
-        deadline = monotonic() + timeout_s
-        met = _bootstrap.meet_on_board(
-            MpiBoard(comm), facts, deadline, _library.make_unique_id, _bootstrap.introduction(), any_machine=True
-        )
-        carried = choose_carrier(carrier, "mpi4py", met, lambda: MpiCarrier(comm), timeout_s, name)
-        return cls._take_part(met, device, deadline, timeout_s, name) if carried is None else carried
+        choice = _CarrierChoice(carrier, "mpi4py", lambda: MpiCarrier(comm), timeout_s, name)
+        channel = _bootstrap.open_board(MpiBoard(comm), facts)
+        return cls._join(channel, facts, _Options(timeout_s, device, name), choice)
 
     @classmethod
     def from_torch(
@@ -188,7 +281,8 @@ class Joining(Collectives):
             The default group if not given; all of its ranks call this.
         carrier
             ``"rccl"``: RCCL. ``"torch"``: the collectives go over the group itself. ``"auto"``: RCCL, but the group
-            where the platform is the host platform and the ranks are on several machines; a warning says so.
+            where the platform is the host platform and the ranks, when they tried it, shared no memory: on several
+            machines, or in containers with networks of their own; a warning says so.
         timeout_s, name
             As in `init`.
         device
@@ -206,21 +300,12 @@ class Joining(Collectives):
         InvalidArgumentError
             torch.distributed is not initialised.
         """
-        from rocpy.rccl._carried import TorchCarrier, choose_carrier
-
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_initialized():
             raise InvalidArgumentError("group: torch.distributed is not initialised; call init_process_group first")
         chosen = distributed.group.WORLD if group is None else group
         facts = _bootstrap.LaunchFacts(distributed.get_rank(chosen), distributed.get_world_size(chosen), None, "torch")
-        deadline = monotonic() + timeout_s
-        met = _bootstrap.meet_on_board(
-            StoreBoard(distributed.distributed_c10d._get_process_group_store(chosen), f"{chosen.group_name}/"),
-            facts,
-            deadline,
-            _library.make_unique_id,
-            _bootstrap.introduction(),
-            any_machine=True,
-        )
-        carried = choose_carrier(carrier, "torch", met, lambda: TorchCarrier(chosen), timeout_s, name)
-        return cls._take_part(met, device, deadline, timeout_s, name) if carried is None else carried
+        choice = _CarrierChoice(carrier, "torch", lambda: TorchCarrier(chosen), timeout_s, name)
+        store = distributed.distributed_c10d._get_process_group_store(chosen)
+        channel = _bootstrap.open_board(StoreBoard(store, f"{chosen.group_name}/"), facts)
+        return cls._join(channel, facts, _Options(timeout_s, device, name), choice)

@@ -112,6 +112,10 @@ cdef class Handle:
         cdef abi.ncclResult_t state = abi.ncclInProgress
         turn = 0
         try:
+            # The platform keeps the deadline where it can: all ranks then give the same reason.
+            self.set_patience(max(deadline - monotonic(), 0.001))
+            if self.has_patience:
+                deadline += 0.4
             while True:
                 abi.ncclCommGetAsyncError(self.comm, &state)
                 if state == abi.ncclSuccess:

@@ -195,13 +195,13 @@ def far_apart(rank, size, path):
 
     import rocpy
     from rocpy import rccl
-    from rocpy.rccl import _bootstrap
+    from rocpy.rccl._joining import Joining
 
     dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
     with rccl.Communicator.from_torch() as comm:
         near = comm.all_reduce(np.ones(2)).tolist(), type(comm).__name__
-    own = _bootstrap.introduction
-    _bootstrap.introduction = lambda: own() | {"machine": f"m{rank}", "host": f"host{rank}"}
+    own = Joining._absent_ranks
+    Joining._absent_ranks = lambda _: [1 - rank]
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -224,6 +224,6 @@ def far_apart(rank, size, path):
         except rccl.InvalidArgumentError as error:
             refused = str(error)
     finally:
-        _bootstrap.introduction = own
+        Joining._absent_ranks = own
     dist.destroy_process_group()
     return near, kind, told, results, refused

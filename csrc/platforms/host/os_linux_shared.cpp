@@ -65,6 +65,15 @@ socklen_t name_of_mailbox(uint64_t number, sockaddr_un *address) {
   return abstract_name("rocpy-mailbox-" + hexadecimal(bytes, sizeof bytes), address);
 }
 
+// A socket that connects within a time, even to one whose queue is full because nobody takes from it. -1: the system
+// refused.
+int connecting_socket() {
+  const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval longest{0, 20000};
+  if (connection >= 0) setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
+  return connection;
+}
+
 // Only processes of the same user take part.
 bool is_same_user(int connection) {
   ucred peer{};
@@ -143,6 +152,11 @@ uint64_t process_key() {
   return key;
 }
 
+uint64_t process_space() {
+  struct stat facts{};
+  return stat("/proc/self/ns/pid", &facts) == 0 ? static_cast<uint64_t>(facts.st_ino) : 0;
+}
+
 uint64_t thread_id() {
   static thread_local const uint64_t id = static_cast<uint64_t>(syscall(SYS_gettid));
   return id;
@@ -203,7 +217,7 @@ std::unique_ptr<SharedBlock> SharedBlock::open(const Key &key, size_t bytes, uin
   const socklen_t length = name_of_block(key, &address);
   const uint64_t start = now_ns();
   while (block->memory_ < 0) {
-    const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int connection = connecting_socket();
     if (connection < 0) {
       *problem = system_text("socket");
       return nullptr;
@@ -411,7 +425,7 @@ std::unique_ptr<Mailbox> Mailbox::open(uint64_t number, std::string *problem) {
 Mailbox::~Mailbox() { close(listener_); }
 
 bool Mailbox::post(uint64_t number, int descriptor, Tag tag, std::string *problem) {
-  const int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int connection = connecting_socket();
   sockaddr_un address;
   const socklen_t length = name_of_mailbox(number, &address);
   const bool is_posted = connection >= 0 && connect(connection, reinterpret_cast<sockaddr *>(&address), length) == 0 &&

@@ -15,6 +15,7 @@ namespace rocpy_host {
 
 int process_id();
 uint64_t process_key();       // differs among processes, those of other pid namespaces too
+uint64_t process_space();     // the pid namespace: process ids mean something only within one
 uint64_t thread_id();         // differs among all threads of the machine that live now
 char process_state(int pid);  // as /proc tells it ('R', 'S', 'T' for stopped, 'Z'); '?' where it does not
 int usable_cpus();

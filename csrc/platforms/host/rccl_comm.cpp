@@ -234,6 +234,7 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     const Presence presence = other(r).presence.load();
     if (!is_gone(presence)) continue;
     if (ready()) return true;
+    if (signature.kind == Kind::none && take_over_init_problem(&found)) return fail(found);
     found.ranks = {r};
     found.text = list_of({r}) +
                  (presence == Presence::failed    ? " failed"
@@ -247,15 +248,31 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
   found.code = ncclTimeout;
   found.ranks = missing;
   found.text = "timeout after " + seconds(operation.patience_ns) + " in " + where + ": waiting for " + list_of(missing);
+  bool has_absent = false;
   for (int r : missing) {
     RankState &state = other(r);
     const int its_pid = state.pid.load();
+    has_absent = has_absent || its_pid == 0;
     found.text += "; rank " + std::to_string(r) + " " + (its_pid == 0 ? "has not joined" : last_deed(state));
-    if (its_pid != 0 && state.process.load() != process && process_state(its_pid) == 'T') {
+    if (its_pid != 0 && state.process.load() != process && state.space.load() == process_space() &&
+        process_state(its_pid) == 'T') {
       found.text += " and its process " + std::to_string(its_pid) + " is stopped";
     }
   }
+  if (signature.kind == Kind::none) {
+    if (has_absent) {
+      found.text +=
+          " (ranks on other machines, or in containers with networks of their own, cannot join: they share no memory)";
+    }
+    segment->report_init_problem(found.code, found.ranks, found.text);
+  }
   return fail(found);
+}
+
+bool Communicator::take_over_init_problem(Failure *found) {
+  if (!segment->find_init_problem(&found->code, &found->ranks, &found->text)) return false;
+  found->kind = found->code == ncclTimeout ? "timeout" : "init";
+  return true;
 }
 
 void Communicator::arrive() {
@@ -315,7 +332,6 @@ void Communicator::wait_for_work(bool running_only) {
 
 ncclResult_t Communicator::join() {
   Operation operation;
-  operation.patience_ns = patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load();
   const auto fail_join = [&](ncclResult_t code, const std::string &text, std::vector<int> ranks) {
     fail({code == ncclTimeout ? "timeout" : "init", code, text, Kind::none, 0, std::move(ranks), {}});
     return code;
@@ -324,7 +340,7 @@ ncclResult_t Communicator::join() {
   std::shared_ptr<Segment> joined;
   while (joined == nullptr) {
     constexpr uint64_t answer_ns = 50000000;
-    joined = Segment::join(key, count, answer_ns, &problem);
+    joined = Segment::join(key, rank, count, answer_ns, &problem);
     if (joined == nullptr && !problem.empty()) {
       const bool disagrees = problem.find("agree") != std::string::npos;
       return fail_join(disagrees ? ncclInvalidArgument : ncclSystemError, problem, {});
@@ -334,8 +350,13 @@ ncclResult_t Communicator::join() {
   RankState &mine = joined->rank(rank);
   int32_t nobody = 0;
   if (!mine.pid.compare_exchange_strong(nobody, pid)) {
-    return fail_join(ncclInvalidUsage, "rank " + std::to_string(rank) + " is taken: another caller has it already",
-                     {rank});
+    const std::string taken = "rank " + std::to_string(rank) + " is taken: another caller has it already (process " +
+                              std::to_string(nobody) + ", and now process " + std::to_string(pid) + ")";
+    // Once all ranks are here, they have nothing to do with one too many.
+    if (joined->header().attached.load() < static_cast<uint32_t>(count)) {
+      joined->report_init_problem(ncclInvalidUsage, {rank}, taken);
+    }
+    return fail_join(ncclInvalidUsage, taken, {rank});
   }
   if (!joined->block().mark(static_cast<unsigned>(rank)))
     return fail_join(ncclSystemError, "cannot lock shared memory", {});
@@ -345,6 +366,7 @@ ncclResult_t Communicator::join() {
   }
   joined->describe(rank == 0 ? name : "");
   mine.process.store(process);
+  mine.space.store(process_space());
   mine.device.store(device);
   mine.cpus.store(usable_cpus());
   mine.presence.store(Presence::present);
@@ -365,6 +387,13 @@ ncclResult_t Communicator::join() {
       if (other(r).presence.load() != Presence::present) missing.push_back(r);
     }
     const auto ready = [&] { return header.attached.load() >= static_cast<uint32_t>(count); };
+    Failure known;
+    if (take_over_init_problem(&known)) {
+      fail(known);
+      return known.code;
+    }
+    // Bindings set it once they have the communicator.
+    operation.patience_ns = patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load();
     if (!look_after(operation, missing, start, &last_look, ready)) {
       return static_cast<ncclResult_t>(state.load());
     }

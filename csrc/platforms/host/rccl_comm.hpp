@@ -142,6 +142,8 @@ class Communicator {
   ~Communicator();
 
  private:
+  // What another rank has said of why there will be no communicator.
+  bool take_over_init_problem(Failure *found);
   // False: a rank that is waited for is gone, or the time is over. What it did before it left counts: `ready` has the
   // last word.
   bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,

@@ -13,7 +13,7 @@ namespace rocpy_host {
 namespace {
 
 // Changes with the layout, so that versions of rocpy which do not know each other's see nothing.
-constexpr uint64_t format = 0x726f637079000002 ^ uint64_t { sizeof(RankState) } << 8;
+constexpr uint64_t format = 0x726f637079000003 ^ uint64_t { sizeof(RankState) } << 8;
 constexpr size_t page = 4096;
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -38,6 +38,22 @@ struct Entrances {
 Entrances &entrances() {
   static auto *instance = new Entrances;
   return *instance;
+}
+
+void write_problem(Header &header, ncclResult_t code, const std::vector<int> &ranks, const std::string &text) {
+  InitProblem &problem = header.init_problem;
+  uint32_t none = 0;
+  if (!problem.state.compare_exchange_strong(none, 1)) return;
+  problem.code = static_cast<int32_t>(code);
+  for (const int rank : ranks) problem.ranks[rank / 64] |= uint64_t{1} << rank % 64;
+  std::snprintf(problem.text, sizeof problem.text, "%s", text.c_str());
+  problem.state.store(2);
+  wake_word(&header.attached);
+}
+
+std::string disagreement(int rank, int own, int theirs) {
+  return "the ranks do not agree on their number: rank " + std::to_string(rank) + " was given " + std::to_string(own) +
+         ", others " + std::to_string(theirs);
 }
 
 std::string text_of_key(const SharedBlock::Key &key) {
@@ -102,7 +118,7 @@ Segment::Segment(const SharedBlock::Key &key, std::unique_ptr<SharedBlock> block
   pair_data_ = base + layout.pair_data;
 }
 
-std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank_count, uint64_t patience_ns,
+std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank, int rank_count, uint64_t patience_ns,
                                        std::string *problem) {
   Entrances &all = entrances();
   std::lock_guard<std::mutex> lock(all.mutex);
@@ -113,12 +129,16 @@ std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank_cou
     if (block != nullptr && block->bytes() == Layout(rank_count).total) {
       segment.reset(new Segment(key, std::move(block), rank_count));
       known = segment;
+      if (segment->block_->is_maker()) segment->describe("");
     } else if (block != nullptr) {
-      *problem = "the ranks do not agree on their number: this one was given " + std::to_string(rank_count);
+      Header *theirs = static_cast<Header *>(block->data());
+      const bool is_known = block->bytes() >= sizeof(Header) && theirs->format.load() == format;
+      *problem = disagreement(rank, rank_count, is_known ? theirs->rank_count.load() : 0);
+      if (is_known) write_problem(*theirs, ncclInvalidArgument, {rank}, *problem);
     }
   } else if (segment->rank_count_ != rank_count) {
-    *problem = "the ranks do not agree on their number: " + std::to_string(segment->rank_count_) + " and " +
-               std::to_string(rank_count);
+    *problem = disagreement(rank, rank_count, segment->rank_count_);
+    segment->report_init_problem(ncclInvalidArgument, {rank}, *problem);
     segment = nullptr;
   }
   for (auto at = all.open.begin(); at != all.open.end();) {
@@ -140,6 +160,22 @@ void Segment::describe(const std::string &name) {
   header_->rank_count.store(rank_count_);
   if (!name.empty()) std::snprintf(header_->name, sizeof header_->name, "%s", name.c_str());
   header_->format.store(format);
+}
+
+void Segment::report_init_problem(ncclResult_t code, const std::vector<int> &ranks, const std::string &text) {
+  write_problem(*header_, code, ranks, text);
+}
+
+bool Segment::find_init_problem(ncclResult_t *code, std::vector<int> *ranks, std::string *text) {
+  const InitProblem &problem = header_->init_problem;
+  if (problem.state.load() != 2) return false;
+  *code = static_cast<ncclResult_t>(problem.code);
+  ranks->clear();
+  for (int rank = 0; rank < max_ranks; ++rank) {
+    if ((problem.ranks[rank / 64] >> rank % 64 & 1) != 0) ranks->push_back(rank);
+  }
+  *text = problem.text;
+  return true;
 }
 
 void Segment::close_entrance() {

@@ -74,6 +74,7 @@ void announce(Bell &bell);  // the word has changed
 struct alignas(64) RankState {
   std::atomic<int32_t> pid{0};  // 0: nobody has this rank
   std::atomic<uint64_t> process{0};
+  std::atomic<uint64_t> space{0};  // where `pid` means something
   std::atomic<int32_t> device{-1};
   std::atomic<Presence> presence{Presence::absent};
   std::atomic<uint32_t> is_reading{0};  // this rank reads memory that another rank owns
@@ -105,11 +106,20 @@ struct alignas(64) Pair {
   std::atomic<uint32_t> signals{0};  // by the first to the second, ever
 };
 
+// Why a communicator does not come to be, by the rank that noticed it first: all ranks give the same reason.
+struct InitProblem {
+  std::atomic<uint32_t> state{0};  // 0: none, 1: being written, 2: readable
+  int32_t code = 0;
+  uint64_t ranks[max_ranks / 64] = {};
+  char text[512] = {};
+};
+
 struct Header {
   // What the memory is, for those who have no part in it; written before a rank is present.
   std::atomic<uint64_t> format{0};
   std::atomic<int32_t> rank_count{0};
   char name[64] = {};  // by rank 0
+  InitProblem init_problem;
   alignas(64) std::atomic<uint32_t> attached{0};
 
   // Of more ranks than processors: whoever arrives last wakes all others at once, each of them once in a step.
@@ -121,11 +131,15 @@ struct Header {
 class Segment {
  public:
   // Joins the memory of a key, or makes it. Null with `problem` set.
-  static std::shared_ptr<Segment> join(const SharedBlock::Key &key, int rank_count, uint64_t patience_ns,
+  static std::shared_ptr<Segment> join(const SharedBlock::Key &key, int rank, int rank_count, uint64_t patience_ns,
                                        std::string *problem);
   // The memory of other processes' ranks, to look at. Null: it is none, or of another version.
   static std::unique_ptr<Segment> view(std::unique_ptr<SharedBlock> block);
   void describe(const std::string &name);  // for such views
+
+  // Says to all ranks why there will be no communicator, unless that has been said; and what has been said.
+  void report_init_problem(ncclResult_t code, const std::vector<int> &ranks, const std::string &text);
+  bool find_init_problem(ncclResult_t *code, std::vector<int> *ranks, std::string *text);
 
   // All ranks are here: the key may be used for another communicator.
   void close_entrance();

@@ -52,7 +52,7 @@ std::string of_rank(Segment &segment, int rank, uint64_t own_process) {
   if (pid != 0) {
     const bool is_ours = state.process.load() == own_process;
     const bool is_alive = is_ours || segment.block().is_marked_elsewhere(static_cast<unsigned>(rank));
-    const char now = is_ours ? 'R' : process_state(pid);
+    const char now = is_ours || state.space.load() != process_space() ? 'R' : process_state(pid);
     process = is_alive ? now == 'T' ? "\"stopped\"" : "\"alive\"" : "\"dead\"";
   }
   std::string calls;
