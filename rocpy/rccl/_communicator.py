@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rocpy.errors import InvalidArgumentError, RocpyWarning
+from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl import _bootstrap, _library, _types
 from rocpy.rccl._call import NAMES
 from rocpy.rccl._failures import error_of
@@ -318,7 +318,7 @@ class Communicator(Joining, Remote, Family):
 
     def __del__(self) -> None:
         try:
-            if not self.is_closed:
+            if not self.is_closed and not self._is_of_parent():
                 self.abort()
                 warnings.warn(
                     f"{self!r} was dropped without close(): it was aborted, and the other ranks are told so",
@@ -327,6 +327,13 @@ class Communicator(Joining, Remote, Family):
                 )
         except Exception as error:  # noqa: BLE001
             warnings.warn(f"a Communicator could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+
+    def _is_of_parent(self) -> bool:
+        """Whether it was made before a fork, and this is the child: it is the parent's to end."""
+        try:
+            return self.handle == 0
+        except ClosedError:
+            return True
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"device={self.device_index}"

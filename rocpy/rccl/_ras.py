@@ -122,7 +122,7 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
     if found is None:
         raise RcclSystemError(f"{where} gave no JSON document: {text[:120]!r}", op="status")
     if not _is_status(found):
-        raise RcclSystemError(f"{where} gave a document that is no status of communicators", op="status")
+        raise RcclSystemError(f"{where} gave a document without communicators in the shape of RAS", op="status")
     return _completed(cast("dict[str, Any]", found))
 
 
@@ -133,8 +133,10 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
         one.setdefault("hash", "?")
         one.setdefault("size", len(rows))
         for row in rows:
-            for name, unknown in (("host", "?"), ("pid", 0), ("cuda_dev", -1), ("collective_counts", {})):
+            for name, unknown in (("host", "?"), ("pid", 0), ("cuda_dev", -1)):
                 row.setdefault(name, unknown)
+        for row in one["ranks"]:
+            row.setdefault("collective_counts", {})
     return document
 
 

@@ -93,7 +93,8 @@ class ServerChannel:
         if earlier is not None:
             earlier.stop()
         try:
-            self._listener = socket.create_server(address, backlog=1024)
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            self._listener = socket.create_server(address, family=family, backlog=1024)
         except OSError as error:
             raise RcclSystemError(
                 f"rank 0 cannot listen at {address[0]}:{address[1]}: {error}; pass store= with another port", op="init"

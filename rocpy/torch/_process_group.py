@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from torch import Tensor, distributed
 
 from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
 from rocpy.rccl import Communicator, group
+from rocpy.torch._backend_surface import BackendSurface
+from rocpy.torch._gathered import BITWISE, bitwise_all_reduce, bitwise_reduce_scatter, sparse_all_reduce
 from rocpy.torch._lanes import How, Job, Lane, LaneWork
-from rocpy.torch._staging import bound, copied, dense, operator_of, reduced, reducible, spread
+from rocpy.torch._staging import bound, check_operator, copied, dense, operator_of, reduced, reducible, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +37,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> RocpyProcess
     return RocpyProcessGroup(store, rank, size, timeout)
 
 
-class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
+class RocpyProcessGroup(BackendSurface):
     """The ranks of a torch.distributed group, over one communicator; sends and receives each have one of their own.
 
     What a caller waits for runs on its own thread. What it does not (``async_op=True``, DDP's buckets, ``isend``) runs
@@ -109,31 +112,52 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
     def _set_sequence_number_for_group(self) -> None:
         """Do nothing: the communicator counts its operations itself."""
 
-    def _run(self, opts: Any, tensors: list[Tensor], job: Job) -> LaneWork:
-        for tensor in tensors:
+    def _run(self, opts: Any, tensors: list[Tensor], job: Job, *, may_be_sparse: bool = False) -> Any:
+        for tensor in () if may_be_sparse else tensors:
             dense(tensor)
         given = getattr(opts, "timeout", None)
         seconds = given.total_seconds() if given is not None else -1.0
         limit = seconds if seconds > 0 else self._seconds
         # A call on device memory is in its stream, the caller's own, when it returns.
         on_device = any(tensor.is_cuda for tensor in tensors)
-        aside = bool(getattr(opts, "asyncOp", False)) and not on_device
-        return self._main.run(job, LaneWork(tensors), limit, is_asynchronous=aside, in_own_stream=not on_device)
+        is_coalesced = self._coalesced is not None
+        aside = (bool(getattr(opts, "asyncOp", False)) or is_coalesced) and not on_device
+        return self._noted(
+            self._main.run(job, LaneWork(tensors), limit, is_asynchronous=aside, in_own_stream=not on_device)
+        )
+
+    def _noted(self, work: LaneWork) -> Any:
+        """Return a call's Work, or nothing between the ends of what is coalesced, as torch's own backends do."""
+        if self._coalesced is None:
+            return work
+        self._coalesced.append(work)
+        return None
 
     # ---- reductions ----
 
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> LaneWork:
-        """Combine each tensor over the ranks, in place."""
+        """Combine each tensor over the ranks, in place; sparse ones are summed."""
         opts = distributed.AllreduceOptions() if opts is None else opts
         operator = operator_of(opts.reduceOp)
+        for tensor in tensors:
+            if tensor.layout == torch.sparse_coo and operator != "sum":
+                raise UnsupportedError(f"op: {operator} of sparse tensors; use SUM")
+            if tensor.layout != torch.sparse_coo:
+                check_operator(tensor, operator)
 
         def job(comm: Communicator, how: How) -> None:
             for tensor in tensors:
+                if tensor.layout == torch.sparse_coo:
+                    sparse_all_reduce(comm, tensor, how)
+                    continue
+                if operator in BITWISE:
+                    spread(bitwise_all_reduce(comm, tensor, str(operator), how), tensor)
+                    continue
                 row, op = reducible(tensor, operator)
                 comm.all_reduce(row, out=row, op=bound(comm, op, row), **how)
                 reduced(row, tensor)
 
-        return self._run(opts, list(tensors), job)
+        return self._run(opts, list(tensors), job, may_be_sparse=True)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> LaneWork:
         """Combine several tensors over the ranks, in place."""
@@ -143,8 +167,14 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
         """Combine a tensor at one rank, in place there."""
         operator = operator_of(opts.reduceOp)
         is_root = opts.rootRank == self._own_rank
+        check_operator(tensors[0], operator)
 
         def job(comm: Communicator, how: How) -> None:
+            if operator in BITWISE:
+                total = bitwise_all_reduce(comm, tensors[0], str(operator), how)
+                if is_root:
+                    spread(total, tensors[0])
+                return
             row, op = reducible(tensors[0], operator)
             out = row if is_root else None
             comm.reduce(row, root=opts.rootRank, out=out, op=bound(comm, op, row), **how)
@@ -171,9 +201,13 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
                     f"input: {given.numel()} elements of {given.dtype}, expected {self._own_size} times the "
                     f"{output.numel()} of {output.dtype} of the output"
                 )
+            check_operator(given, operator)
 
         def job(comm: Communicator, how: How) -> None:
             for output, given in zip(outputs, inputs, strict=True):
+                if operator in BITWISE:
+                    spread(bitwise_reduce_scatter(comm, given, str(operator), how), output)
+                    continue
                 row, op = reducible(given, operator)
                 part, _ = reducible(output, operator)
                 comm.reduce_scatter(row.reshape(-1), out=part.reshape(-1), op=bound(comm, op, row), **how)
@@ -189,12 +223,20 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
         """Combine lists of tensors, one for each rank; parts may differ in size."""
         opts = distributed.ReduceScatterOptions() if opts is None else opts
         operator = operator_of(opts.reduceOp)
+        for parts in inputs:
+            for part in parts:
+                check_operator(part, operator)
 
         def job(comm: Communicator, how: How) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
                 for rank, part in enumerate(parts):
-                    row, op = reducible(part, operator)
                     is_own = rank == self._own_rank
+                    if operator in BITWISE:
+                        total = bitwise_all_reduce(comm, part, str(operator), how)
+                        if is_own:
+                            spread(total, output)
+                        continue
+                    row, op = reducible(part, operator)
                     out = torch.empty_like(row) if is_own else None
                     comm.reduce(row, root=rank, out=out, op=bound(comm, op, row), **how)
                     if out is not None:
@@ -317,31 +359,32 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
         opts: Any = None,
     ) -> LaneWork:
         """Trade the parts of a tensor, cut along its first axis, equal or of the sizes given."""
-        if output_splits or input_splits:
-            size = self._own_size
-            takes = list(output_splits) if output_splits else [output.shape[0] // size] * size
-            sends = list(input_splits) if input_splits else [input.shape[0] // size] * size
-            if sum(takes) != output.shape[0] or sum(sends) != input.shape[0] or output.shape[1:] != input.shape[1:]:
-                raise InvalidProblemError(
-                    f"splits: {sends} rows of {tuple(input.shape)} and {takes} of {tuple(output.shape)} do not fit"
-                )
+        if output.dtype != input.dtype or output.shape[1:] != input.shape[1:] or not output.ndim:
+            raise InvalidProblemError(
+                f"input: {tuple(input.shape)} of {input.dtype}, output: {tuple(output.shape)} of {output.dtype}; they "
+                "differ in the first axis alone"
+            )
+        takes = self._splits("output", output, output_splits)
+        sends = self._splits("input", input, input_splits)
 
-            def trade(comm: Communicator, how: How) -> None:
-                row, given = copied(output), copied(input)
-                # Elements of a row, or bytes where RCCL lacks the type.
-                width = math.prod(input.shape[1:]) * (input.element_size() // given.element_size())
-                counts = [[count * width for count in rows] for rows in (sends, takes)]
-                comm.all_to_all_v(given, *counts, out=row, **how)
-                spread(row, output)
-
-            return self._run(opts, [output], trade)
-
+        # Other ranks may say their splits where this one leaves them out: all make the same call.
         def job(comm: Communicator, how: How) -> None:
-            row = copied(output)
-            comm.all_to_all(copied(input), out=row, **how)
+            row, given = copied(output), copied(input)
+            # Elements of a row, or bytes where RCCL lacks the type.
+            width = math.prod(input.shape[1:]) * (input.element_size() // given.element_size())
+            counts = [[count * width for count in rows] for rows in (sends, takes)]
+            comm.all_to_all_v(given, *counts, out=row, **how)
             spread(row, output)
 
-        return self._run(opts, [output], job)
+        return self._run(opts, [output, input], job)
+
+    def _splits(self, name: str, tensor: Tensor, given: Sequence[int] | None) -> list[int]:
+        size, rows = self._own_size, tensor.shape[0]
+        splits = list(given) if given else [rows // size] * size
+        if len(splits) != size or sum(splits) != rows or any(count < 0 for count in splits):
+            said = f"splits {splits}" if given else f"no splits, and {size} ranks"
+            raise InvalidProblemError(f"{name}: {rows} rows, {said}: each rank's number of rows is needed, together all")
+        return splits
 
     alltoall_base = all_to_all_single
 
@@ -368,8 +411,10 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
 
         on_device = any(tensor.is_cuda for tensor in tensors)
         work = LaneWork(list(tensors), -1 if is_send else peer)
-        return self._transfers[key].run(
-            job, work, self._seconds, is_asynchronous=not on_device, in_own_stream=not on_device
+        return self._noted(
+            self._transfers[key].run(
+                job, work, self._seconds, is_asynchronous=not on_device, in_own_stream=not on_device
+            )
         )
 
     def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> LaneWork:
@@ -411,6 +456,10 @@ class RocpyProcessGroup(distributed.ProcessGroup):  # type: ignore[misc]
         _alive.discard(self)
         for lane in (*self._transfers.values(), self._main):
             lane.abort()
+
+
+# A forked child has the parent's groups, which are not its to end.
+os.register_at_fork(after_in_child=_alive.clear)
 
 
 @atexit.register

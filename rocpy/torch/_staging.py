@@ -14,7 +14,7 @@ from rocpy.errors import InvalidOperandError, UnsupportedError
 if TYPE_CHECKING:
     from rocpy.rccl import Communicator
 
-__all__ = ["bound", "copied", "dense", "operator_of", "reduced", "reducible", "spread"]
+__all__ = ["as_bytes", "bound", "check_operator", "copied", "dense", "operator_of", "reduced", "reducible", "spread"]
 
 _OWN = (
     torch.int8,
@@ -34,6 +34,9 @@ _OPERATORS = (
     (ReduceOp.PRODUCT, "prod"),
     (ReduceOp.MAX, "max"),
     (ReduceOp.MIN, "min"),
+    (ReduceOp.BAND, "band"),
+    (ReduceOp.BOR, "bor"),
+    (ReduceOp.BXOR, "bxor"),
 )
 _OF_TRUTHS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}
 
@@ -44,14 +47,36 @@ def operator_of(op: Any) -> str | float:
     Raises
     ------
     UnsupportedError
-        RCCL has none such: the bitwise ones.
+        There is none such.
     """
     for known, name in _OPERATORS:
         if op == known:
             return name
     if op == ReduceOp.PREMUL_SUM:
         return float(op.factor)
-    raise UnsupportedError(f"op: RCCL has no {op}; use SUM, AVG, PRODUCT, MAX, MIN, or a pre-multiplied sum")
+    raise UnsupportedError(
+        f"op: there is no {op}; use SUM, AVG, PRODUCT, MAX, MIN, BAND, BOR, BXOR, or a pre-multiplied sum"
+    )
+
+
+def check_operator(tensor: Tensor, operator: str | float) -> None:
+    """Refuse a reduction that there is not, before any rank waits for it.
+
+    Raises
+    ------
+    UnsupportedError
+        The tensor's type has no such operator.
+    """
+    dtype = tensor.dtype
+    if operator in ("band", "bor", "bxor"):
+        if dtype.is_floating_point or dtype.is_complex:
+            raise UnsupportedError(f"op: bitwise operators of {dtype}; they take integers and booleans")
+    elif dtype == torch.bool and operator not in _OF_TRUTHS:
+        raise UnsupportedError(f"op: {operator} of booleans; use SUM, MAX, PRODUCT or MIN")
+    elif dtype == torch.int16 and operator == "avg":
+        raise UnsupportedError("op: AVG of int16; use SUM and divide")
+    elif dtype.is_complex and operator not in ("sum", "avg") and not isinstance(operator, float):
+        raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -70,7 +95,12 @@ def dense(tensor: Tensor) -> Tensor:
 def copied(tensor: Tensor) -> Tensor:
     """Return a tensor's elements in one row, for what only moves them: as bytes where RCCL lacks their type."""
     row = dense(tensor).contiguous().reshape(-1)
-    return row if row.dtype in _OWN else row.view(torch.uint8)
+    return row if row.dtype in _OWN else as_bytes(row)
+
+
+def as_bytes(row: Tensor) -> Tensor:
+    """Return a row's memory as bytes; torch views none of no elements whose stride is 0."""
+    return row.view(torch.uint8) if row.numel() else row.new_empty(0, dtype=torch.uint8)
 
 
 def spread(row: Tensor, target: Tensor) -> None:
@@ -89,17 +119,12 @@ def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | floa
         There is no such reduction.
     """
     held = dense(tensor)
+    check_operator(held, operator)
     if held.dtype == torch.bool:
-        if operator not in _OF_TRUTHS:
-            raise UnsupportedError(f"op: {operator} of booleans; use SUM, MAX, PRODUCT or MIN")
         return held.contiguous().view(torch.uint8), _OF_TRUTHS[str(operator)]
     if held.dtype == torch.int16:
-        if operator == "avg":
-            raise UnsupportedError("op: AVG of int16; use SUM and divide")
         return held.to(torch.int32).contiguous(), operator
     if held.is_complex():
-        if operator not in ("sum", "avg") and not isinstance(operator, float):
-            raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
         return torch.view_as_real(held.resolve_conj()).contiguous(), operator
     return held.resolve_neg().contiguous(), operator
 

@@ -112,14 +112,14 @@ def test_servers_that_are_none(answers, message):
 )
 def test_documents_that_are_none(document):
     with (
-        server(["SERVER PROTOCOL 2", "OK", "OK", document]) as (address, _),
+        server((*GREETING, document)) as (address, _),
         pytest.raises(rccl.RcclError, match="gave (no|a) "),
     ):
         ask_ras(address, timeout_s=10)
 
 
 def test_what_a_server_leaves_out_is_unknown():
-    with server(["SERVER PROTOCOL 2", "OK", "OK", '{"communicators": [{"ranks": [{"rank": 3}]}]}']) as (address, _):
+    with server((*GREETING, '{"communicators": [{"ranks": [{"rank": 3}]}]}')) as (address, _):
         (one,) = ask_ras(address, timeout_s=10)["communicators"]
     assert (one["hash"], one["size"], one["missing_ranks"]) == ("?", 1, [])
     assert one["ranks"][0]["host"] == "?"
