@@ -63,7 +63,7 @@ def bitwise_reduce_scatter(comm: Communicator, tensor: Tensor, operator: str, ho
 
 
 def sparse_all_reduce(comm: Communicator, tensor: Tensor, how: How) -> None:
-    """Sum a sparse tensor (COO) over the ranks, in place; ranks may have different elements, and numbers of them."""
+    """Sum a sparse tensor (coordinate format) over the ranks, in place; ranks may have different elements."""
     held = tensor.detach().coalesce()
     indices, values = held.indices().contiguous(), held.values().contiguous()
     shape = torch.tensor([held.sparse_dim(), *held.shape], dtype=torch.int64)

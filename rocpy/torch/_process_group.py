@@ -383,7 +383,9 @@ class RocpyProcessGroup(BackendSurface):
         splits = list(given) if given else [rows // size] * size
         if len(splits) != size or sum(splits) != rows or any(count < 0 for count in splits):
             said = f"splits {splits}" if given else f"no splits, and {size} ranks"
-            raise InvalidProblemError(f"{name}: {rows} rows, {said}: each rank's number of rows is needed, together all")
+            raise InvalidProblemError(
+                f"{name}: {rows} rows, {said}: each rank's number of rows is needed, together all"
+            )
         return splits
 
     alltoall_base = all_to_all_single

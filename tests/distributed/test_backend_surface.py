@@ -54,7 +54,7 @@ def test_splits_that_only_some_say(torch, dist, who):
 
 
 def test_uneven_splits_on_one_side(torch, dist):
-    # Rank r gives 1 row to rank 0 and 3 to rank 1: rank 0 takes 1 of each, as an equal cut says, rank 1 takes 3 of each.
+    # Each rank gives 1 row to rank 0 and 3 to rank 1: rank 0 takes 1 of each, as an equal cut says, and rank 1 takes 3.
     def body(group, rank):
         x = torch.arange(4.0).reshape(4, 1) + 10 * rank
         out = torch.zeros(2 if rank == 0 else 6, 1)
@@ -71,9 +71,7 @@ def test_uneven_splits_on_one_side(torch, dist):
 def test_splits_that_do_not_fit_are_refused(torch, dist, out_shape, in_shape, takes, sends):
     def body(group, rank):
         with pytest.raises(InvalidProblemError, match="rows|first axis"):
-            group.alltoall_base(
-                torch.zeros(out_shape), torch.zeros(in_shape), takes, sends, options(dist, "AllToAll")
-            )
+            group.alltoall_base(torch.zeros(out_shape), torch.zeros(in_shape), takes, sends, options(dist, "AllToAll"))
         group.barrier().wait()
         return "alive"
 
@@ -154,10 +152,12 @@ def test_sparse_sums(torch, dist, dtype):
     def of(rank):
         # Rank 0 has nothing, rank 1 an element twice, rank 2 another row.
         if rank == 0:
-            return torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, 2), (5, 2)).to(kind)
+            return torch.sparse_coo_tensor(
+                torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, 2), (5, 2), check_invariants=True
+            ).to(kind)
         index = [[1, 1]] if rank == 1 else [[1, 4, 0]]
         values = torch.full((len(index[0]), 2), float(rank)).to(kind)
-        return torch.sparse_coo_tensor(torch.tensor(index), values, (5, 2))
+        return torch.sparse_coo_tensor(torch.tensor(index), values, (5, 2), check_invariants=True)
 
     def body(group, rank):
         x = of(rank)
@@ -245,7 +245,9 @@ print("done")
 
 
 def test_what_torch_asks_of_a_backend(torch):
-    done = subprocess.run([sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"
 
