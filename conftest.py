@@ -22,6 +22,7 @@ def pytest_addoption(parser):
             f"--without-{name}", action="store_true", help=f"skip the tests that need {name} even where it is installed"
         )
     group.addoption("--time-budget-s", type=float, default=None, help="start no further test after this many seconds")
+    group.addoption("--soak-s", type=float, default=6.0, help="how long the soaks of shared objects last, in seconds")
 
 
 def pytest_configure(config):

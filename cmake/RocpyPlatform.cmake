@@ -52,7 +52,7 @@ function(rocpy_platform name)
     string(REPLACE "=" ";" facade ${facade})
     list(GET facade 0 library)
     list(GET facade 1 row_library)
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/facade_${library}.c)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/facade_${library}.cpp)
     add_custom_command(
       OUTPUT ${source}
       COMMAND Python::Interpreter ${generator} facade ${row_library} ${source}
@@ -61,7 +61,7 @@ function(rocpy_platform name)
     set(target rocpy_${name}_${library})
     add_library(${target} SHARED ${source})
     set_target_properties(${target} PROPERTIES
-      OUTPUT_NAME ${library} C_VISIBILITY_PRESET hidden
+      OUTPUT_NAME ${library} CXX_VISIBILITY_PRESET hidden
       LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN" NO_SONAME ON)
     target_include_directories(${target} PRIVATE ${abi})
     target_include_directories(${target} INTERFACE ${abi})

@@ -8,6 +8,7 @@ library.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache

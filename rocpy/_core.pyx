@@ -57,14 +57,14 @@ cdef extern from "platform.hpp" namespace "rocpy" nogil:
         string arch
         size_t memory_bytes
 
-    Attempt load_platform(const Tree& tree)
-    vector[LibraryFacts] c_library_facts "rocpy::library_facts"()
+    Attempt load_platform(const Tree& tree) except +
+    vector[LibraryFacts] c_library_facts "rocpy::library_facts"() except +
     void c_probe_versions "rocpy::probe_versions"()
-    string missing_text(Library library, const char* function)
-    string c_platform_info "rocpy::platform_info"()
-    vector[DeviceFacts] c_devices "rocpy::devices"()
+    string missing_text(Library library, const char* function) except +
+    string c_platform_info "rocpy::platform_info"() except +
+    vector[DeviceFacts] c_devices "rocpy::devices"() except +
     const void* error_name_address(int32_t code)
-    string file_of_address(const void* address)
+    string file_of_address(const void* address) except +
     void unload_platform()
 
 
@@ -73,15 +73,15 @@ cdef extern from "algo_extension.hpp" namespace "rocpy" nogil:
         const char* name
         const char* symbol
         cpp_bool present
-    vector[ExtensionFunction] c_extension_functions "rocpy::extension_functions"()
+    vector[ExtensionFunction] c_extension_functions "rocpy::extension_functions"() except +
 
 
 # Rows of the environment table as data: the header gives them to C by macro, and this to Python.
 cdef extern from *:
     """
-    struct rocpy_environment_row { const char *name, *fallback, *reader, *meaning; };
+    struct rocpy_environment_row { const char *name, *fallback, *reader, *values, *meaning; };
     static const rocpy_environment_row rocpy_environment_rows[] = {
-    #define ROCPY_VARIABLE(name, fallback, reader, meaning) {#name, fallback, #reader, meaning},
+    #define ROCPY_VARIABLE(name, fallback, reader, values, meaning) {#name, fallback, #reader, values, meaning},
     #include "environment.def"
     #undef ROCPY_VARIABLE
     };
@@ -91,6 +91,7 @@ cdef extern from *:
         const char* name
         const char* fallback
         const char* reader
+        const char* values
         const char* meaning
     const rocpy_environment_row* rocpy_environment_rows
     const int rocpy_environment_count
@@ -277,11 +278,11 @@ def shares_runtime(capsule):
 
 
 def environment_table():
-    """Return ``(name, default, reader, meaning)`` of every environment variable that rocpy knows."""
+    """Return ``(name, default, reader, values, meaning)`` of every environment variable that rocpy knows."""
     cdef int i
     cdef const rocpy_environment_row* row
     table = []
     for i in range(rocpy_environment_count):
         row = rocpy_environment_rows + i
-        table.append((row.name.decode(), row.fallback.decode(), row.reader.decode(), row.meaning.decode()))
+        table.append(tuple([text.decode() for text in (row.name, row.fallback, row.reader, row.values, row.meaning)]))
     return table

@@ -77,7 +77,40 @@ class Variable:
 
 @functools.cache
 def _rows() -> dict[str, tuple[str, str, str]]:
-    return {name: (default, reader, meaning) for name, default, reader, meaning in _core.environment_table()}
+    return {name: (default, values, meaning) for name, default, _, values, meaning in _core.environment_table()}
+
+
+def fault_of_variable(name: str, value: str) -> str:
+    """Return why a ``ROCPY_*`` variable cannot have a value, with what it can have; ``""`` where it can.
+
+    An empty variable is as one that is unset. `name` is one of :func:`variables`.
+    """
+    default, values, _ = _rows()[name]
+    lowest, is_range, highest = values.partition("..")
+    if not value or values == "*":
+        return ""
+    if is_range:
+        if value.isascii() and value.isdigit() and len(value) < 10 and int(lowest) <= int(value) <= int(highest):
+            return ""
+        return f"{name} is {value[:100]!r}; it can be a whole number from {lowest} to {highest}"
+    words = values.split("|")
+    if value in words:
+        return ""
+    words = words if default else [*words, "empty"]
+    return f"{name} is {value[:100]!r}; it can be {', '.join(words[:-1])} or {words[-1]}"
+
+
+def given_variables() -> dict[str, str]:
+    """Return the variables of the environment that begin with ``ROCPY_``, those that rocpy does not know too."""
+    return {name: value for name, value in os.environ.items() if name.startswith("ROCPY_")}
+
+
+def _check_variables() -> None:
+    """Refuse a value that a variable cannot have: before the platform reads it, which would take the default."""
+    for name in _rows():
+        fault = fault_of_variable(name, os.environ.get(name, ""))
+        if fault:
+            raise InvalidProblemError(fault)
 
 
 def environment(name: str) -> str:
@@ -96,7 +129,7 @@ def environment(name: str) -> str:
     Raises
     ------
     InvalidProblemError
-        If rocpy has no such variable.
+        If rocpy has no such variable, or it has a value that it cannot have.
 
     Examples
     --------
@@ -108,7 +141,11 @@ def environment(name: str) -> str:
         default = _rows()[name][0]
     except KeyError:
         raise InvalidProblemError(f"{name} is no variable of rocpy; there are {', '.join(_rows())}") from None
-    return os.environ.get(name) or default
+    value = os.environ.get(name) or default
+    fault = fault_of_variable(name, value)
+    if fault:
+        raise InvalidProblemError(fault)
+    return value
 
 
 def variables() -> list[Variable]:
@@ -125,11 +162,11 @@ def variables() -> list[Variable]:
     >>> rocpy.platform.variables()[0].name
     'ROCPY_PLATFORM'
     """
-    return [Variable(name, default, _shown(name), meaning) for name, (default, _, meaning) in _rows().items()]
+    return [Variable(name, default, _shown(name, default), meaning) for name, (default, _, meaning) in _rows().items()]
 
 
-def _shown(name: str) -> str:
-    value = environment(name)
+def _shown(name: str, default: str) -> str:
+    value = os.environ.get(name) or default
     return "(set)" if value and name.endswith("_SECRET") else value
 
 
@@ -249,12 +286,6 @@ def _host_directory() -> str:
     return os.path.join(os.path.dirname(os.path.realpath(_core.__file__)), "_host", "lib")  # noqa: PTH118, PTH120
 
 
-def _checked(choice: str, source: str) -> str:
-    if choice not in CHOICES:
-        raise InvalidProblemError(f"{source} is {choice!r}; it can be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
-    return choice
-
-
 def _device_node() -> str | None:
     return next((node for node in DEVICE_NODES if os.path.exists(node)), None)  # noqa: PTH110
 
@@ -327,7 +358,8 @@ def _select() -> Platform:
 
         if _current is not None:
             return _current
-        choice = _requested or _checked(environment("ROCPY_PLATFORM"), "ROCPY_PLATFORM")
+        _check_variables()
+        choice = _requested or environment("ROCPY_PLATFORM")
         stems = _core.library_files()
         mapped_before = {stem: _search.mapped(stem) for stem in stems.values()}
         name, tree, reason = _choose(choice)
@@ -360,7 +392,7 @@ def current() -> Platform:
     LibraryError
         If the platform asked for cannot be loaded, or hip-python already uses another one's files.
     InvalidProblemError
-        If ``ROCPY_PLATFORM`` is none of the choices.
+        If a ``ROCPY_*`` variable has a value that it cannot have; the message says which it can.
 
     Examples
     --------
@@ -392,7 +424,8 @@ def use(name: str) -> None:
     >>> rocpy.platform.use("auto")
     """
     global _requested
-    _checked(name, "the platform")
+    if name not in CHOICES:
+        raise InvalidProblemError(f"the platform is {name!r}; it can be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
     with _lock:
         if _current is not None and name not in ("auto", _current.name):
             raise LibraryError(

@@ -23,6 +23,12 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
+def soak_s(request: pytest.FixtureRequest) -> float:
+    """How long a soak lasts, in seconds."""
+    return float(request.config.getoption("--soak-s"))
+
+
+@pytest.fixture
 def torch():
     """The torch module; the test is marked torch, so it is skipped where there is none."""
     import torch

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "environment.md"
 BEGIN, END = "<!-- begin: environment -->", "<!-- end: environment -->"
-ROW = re.compile(r'ROCPY_VARIABLE\(\s*(\w+)\s*,\s*"([^"]*)"\s*,\s*(\w+)\s*,\s*"((?:[^"\\]|\\.)*)"\s*\)')
+ROW = re.compile(r'ROCPY_VARIABLE\(\s*(\w+)\s*,\s*"([^"]*)"\s*,\s*(\w+)\s*,\s*"[^"]*"\s*,\s*"((?:[^"\\]|\\.)*)"\s*\)')
 
 
 def rows(source: str) -> list[tuple[str, str, str, str]]:

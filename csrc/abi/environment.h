@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 typedef enum rocpy_variable {
-#define ROCPY_VARIABLE(name, fallback, reader, meaning) name,
+#define ROCPY_VARIABLE(name, fallback, reader, values, meaning) name,
 #include "environment.def"
 #undef ROCPY_VARIABLE
   ROCPY_VARIABLE_COUNT
@@ -16,12 +16,12 @@ typedef enum rocpy_variable {
 /* The variable's value, or its default when it is unset or empty. Never NULL. */
 static inline const char *rocpy_environment(rocpy_variable variable) {
   static const char *const names[] = {
-#define ROCPY_VARIABLE(name, fallback, reader, meaning) #name,
+#define ROCPY_VARIABLE(name, fallback, reader, values, meaning) #name,
 #include "environment.def"
 #undef ROCPY_VARIABLE
   };
   static const char *const fallbacks[] = {
-#define ROCPY_VARIABLE(name, fallback, reader, meaning) fallback,
+#define ROCPY_VARIABLE(name, fallback, reader, values, meaning) fallback,
 #include "environment.def"
 #undef ROCPY_VARIABLE
   };

@@ -4,6 +4,10 @@
 
 #include <pthread.h>
 
+#include <memory>
+#include <new>
+
+#include "guarded.hpp"
 #include "spin_lock.hpp"
 #include "table.hpp"
 
@@ -24,8 +28,9 @@ struct Pool {
 // Never destroyed: at exit the platform's libraries may already be gone, and the process gives everything back anyway.
 Pool *pool = new Pool;
 
-// A child of fork() has the parent's bookkeeping but none of its threads; a lock may be held by one that is gone.
-void abandon_in_child() { pool = new Pool; }
+// A child of fork() has the parent's bookkeeping but none of its threads; a lock may be held by one that is gone. What
+// there was is left as it is, in the same place: a child may have no memory to spare.
+void abandon_in_child() { new (pool) Pool; }
 const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 
 thread_local StreamContext *preferred = nullptr;
@@ -34,11 +39,12 @@ Status destroy(StreamContext *context) {
   DeviceScope scope(context->device);
   CaptureRelaxed relaxed;
   Status status{};
-  if (context->workspace && context->owns_workspace) context->replaced.push_back(context->workspace);
-  for (void *workspace : context->replaced) {
+  const auto free_workspace = [&](void *workspace) {
     Status freed{Library::hip, table.hipFree(workspace), "hipFree"};
     if (status.ok()) status = freed;
-  }
+  };
+  if (context->workspace && context->owns_workspace) free_workspace(context->workspace);
+  for (void *workspace : context->replaced) free_workspace(workspace);
   if (context->base) release_context(context->base);
   if (context->handle && context->owns_handle) {
     Status destroyed{Library::hipblaslt, table.hipblasLtDestroy(context->handle), "hipblasLtDestroy"};
@@ -56,14 +62,12 @@ Status create(int device, hipStream_t stream, StreamContext **out) {
   hipError_t error = table.hipMemGetInfo(&free_bytes, &total);
   if (error != hipSuccess) return Status{Library::hip, error, "hipMemGetInfo"};
   if (free_bytes < handle_bytes) return Status{Library::hipblaslt, HIPBLAS_STATUS_ALLOC_FAILED, "hipblasLtCreate"};
-  hipblasLtHandle_t handle = nullptr;
-  hipblasStatus_t status = table.hipblasLtCreate(&handle);
+  auto context = std::make_unique<StreamContext>();  // first: what follows cannot be given back by throwing
+  hipblasStatus_t status = table.hipblasLtCreate(&context->handle);
   if (status != HIPBLAS_STATUS_SUCCESS) return Status{Library::hipblaslt, status, "hipblasLtCreate"};
-  auto *context = new StreamContext;
   context->device = device;
   context->stream = stream;
-  context->handle = handle;
-  *out = context;
+  *out = context.release();
   return Status{};
 }
 
@@ -78,9 +82,10 @@ StreamContext *borrow_existing(int device, hipStream_t stream) {
   return nullptr;
 }
 
-// The idle contexts that put the pool over its limit, taken out of it.
-std::vector<StreamContext *> take_surplus(size_t limit) {
-  std::vector<StreamContext *> surplus;
+// Takes the idle contexts that put the pool over its limit out of it. Call with its lock held, and `surplus` empty.
+void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
+  std::vector<StreamContext *> &surplus = *taken;
+  surplus.reserve(pool->contexts.size());
   for (size_t i = 0; i < pool->contexts.size() && pool->contexts.size() > limit;) {
     StreamContext *context = pool->contexts[i];
     if (context->users.load(std::memory_order_acquire) == 0) {
@@ -90,7 +95,29 @@ std::vector<StreamContext *> take_surplus(size_t limit) {
       ++i;
     }
   }
-  return surplus;
+}
+
+Status make_pooled(int device, hipStream_t stream, StreamContext **out) {
+  std::unique_lock<std::mutex> making(pool->mutex);
+  if ((*out = borrow_existing(device, stream))) return Status{};  // another thread made it meanwhile
+  StreamContext *made = nullptr;
+  Status status = create(device, stream, &made);
+  if (!status.ok()) return status;
+  made->users.store(1, std::memory_order_release);
+  std::vector<StreamContext *> surplus;
+  try {
+    std::lock_guard<SpinLock> lock(pool->lock);
+    pool->contexts.reserve(pool->contexts.size() + 1);
+    take_surplus(max_contexts - 1, &surplus);
+    pool->contexts.push_back(made);
+  } catch (...) {
+    destroy(made);
+    throw;
+  }
+  making.unlock();
+  for (StreamContext *context : surplus) destroy(context);
+  *out = made;
+  return Status{};
 }
 
 }  // namespace
@@ -118,32 +145,26 @@ Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
     return Status{};
   }
   if ((*out = borrow_existing(device, stream))) return Status{};
-  std::unique_lock<std::mutex> making(pool->mutex);
-  if ((*out = borrow_existing(device, stream))) return Status{};  // another thread made it meanwhile
-  StreamContext *made = nullptr;
-  Status status = create(device, stream, &made);
-  if (!status.ok()) return status;
-  made->users.store(1, std::memory_order_release);
-  std::vector<StreamContext *> surplus;
-  {
-    std::lock_guard<SpinLock> lock(pool->lock);
-    surplus = take_surplus(max_contexts - 1);
-    pool->contexts.push_back(made);
-  }
-  making.unlock();
-  for (StreamContext *context : surplus) destroy(context);
-  *out = made;
-  return Status{};
+  return guarded("hipblasLtCreate", [&] { return make_pooled(device, stream, out); });
 }
 
 Status lend_to_capture(int device, hipStream_t stream, StreamContext **out) {
-  std::lock_guard<std::mutex> making(pool->mutex);
-  Status status = create(device, stream, out);
-  if (!status.ok()) return status;
-  (*out)->users.store(1, std::memory_order_release);  // never surplus
-  std::lock_guard<SpinLock> lock(pool->lock);
-  pool->contexts.insert(pool->contexts.begin(), *out);  // found before the stream's usual one
-  return Status{};
+  return guarded("hipblasLtCreate", [&] {
+    std::lock_guard<std::mutex> making(pool->mutex);
+    StreamContext *made = nullptr;
+    Status status = create(device, stream, &made);
+    if (!status.ok()) return status;
+    made->users.store(1, std::memory_order_release);  // never surplus
+    try {
+      std::lock_guard<SpinLock> lock(pool->lock);
+      pool->contexts.insert(pool->contexts.begin(), made);  // found before the stream's usual one
+    } catch (...) {
+      destroy(made);
+      throw;
+    }
+    *out = made;
+    return Status{};
+  });
 }
 
 void end_lending(StreamContext *context) {
@@ -164,7 +185,11 @@ Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, St
     Status status = borrow_context(device, stream, &base);
     if (!status.ok()) return status;
   }
-  auto *context = new StreamContext;
+  auto *context = new (std::nothrow) StreamContext;
+  if (!context) {
+    if (base) release_context(base);
+    return out_of_memory("hipblasLtCreate");
+  }
   context->device = device;
   context->stream = stream;
   context->handle = base ? base->handle : handle;
@@ -174,12 +199,15 @@ Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, St
   return Status{};
 }
 
-void set_workspace(StreamContext *context, void *workspace, size_t bytes) {
-  std::lock_guard<std::mutex> lock(context->launch_lock());
-  if (context->workspace && context->owns_workspace) context->replaced.push_back(context->workspace);
-  context->owns_workspace = false;
-  context->workspace = workspace;
-  context->workspace_bytes = bytes;
+Status set_workspace(StreamContext *context, void *workspace, size_t bytes) {
+  return guarded("hipMalloc", [&] {
+    std::lock_guard<std::mutex> lock(context->launch_lock());
+    if (context->workspace && context->owns_workspace) context->replaced.push_back(context->workspace);
+    context->owns_workspace = false;
+    context->workspace = workspace;
+    context->workspace_bytes = bytes;
+    return Status{};
+  });
 }
 
 StreamContext *prefer_context(StreamContext *context) {
@@ -199,7 +227,13 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
   void *fresh = nullptr;
   CaptureRelaxed relaxed;
   const bool replaces = context->workspace && context->owns_workspace;
-  if (replaces) context->replaced.reserve(context->replaced.size() + 1);
+  if (replaces) {
+    const Status reserved = guarded("hipMalloc", [&] {
+      context->replaced.reserve(context->replaced.size() + 1);
+      return Status{};
+    });
+    if (!reserved.ok()) return reserved;
+  }
   hipError_t error = table.hipMalloc(&fresh, wanted);
   if (error == hipErrorOutOfMemory) {
     wanted = (bytes + 255) / 256 * 256;
@@ -215,8 +249,9 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
 
 void forget_stream(hipStream_t stream) {
   std::vector<StreamContext *> found;
-  {
+  const Status listed = guarded("hipblasLtDestroy", [&] {
     std::lock_guard<SpinLock> lock(pool->lock);
+    found.reserve(pool->contexts.size());
     for (size_t i = 0; i < pool->contexts.size();) {
       StreamContext *context = pool->contexts[i];
       if (context->stream == stream && context->users.load(std::memory_order_acquire) == 0) {
@@ -226,22 +261,27 @@ void forget_stream(hipStream_t stream) {
         ++i;
       }
     }
-  }
-  if (found.empty()) return;
+    return Status{};
+  });
+  if (!listed.ok() || found.empty()) return;  // without memory for the list they stay, for the pool's limit
   if (table.hipStreamQuery(stream) == hipSuccess) {
     for (StreamContext *context : found) destroy(context);
     return;
   }
-  std::lock_guard<SpinLock> lock(pool->lock);
-  pool->contexts.insert(pool->contexts.end(), found.begin(), found.end());
+  guarded("hipblasLtDestroy", [&] {
+    std::lock_guard<SpinLock> lock(pool->lock);
+    pool->contexts.insert(pool->contexts.end(), found.begin(), found.end());
+    return Status{};
+  });
 }
 
 size_t drop_contexts() {
   std::vector<StreamContext *> idle;
-  {
+  guarded("hipblasLtDestroy", [&] {
     std::lock_guard<SpinLock> lock(pool->lock);
-    idle = take_surplus(0);
-  }
+    take_surplus(0, &idle);
+    return Status{};
+  });
   for (StreamContext *context : idle) destroy(context);
   return idle.size();
 }

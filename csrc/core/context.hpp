@@ -46,7 +46,7 @@ Status drop_lent(StreamContext *context);
 // that the maker sets, or its own where that is too small. A thread's products take it instead of the pool's while it
 // is preferred; drop_lent() ends it.
 Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, StreamContext **out);
-void set_workspace(StreamContext *context, void *workspace, size_t bytes);
+Status set_workspace(StreamContext *context, void *workspace, size_t bytes);
 StreamContext *prefer_context(StreamContext *context);  // the calling thread's; gives the one before
 
 // Grows the workspace to at least `bytes`. Call with `launch` held. Contents do not survive; the old block stays until

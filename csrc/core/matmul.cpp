@@ -6,6 +6,7 @@
 #include <new>
 
 #include "algo_extension.hpp"
+#include "guarded.hpp"
 #include "table.hpp"
 #include "version_window.hpp"
 
@@ -198,8 +199,27 @@ Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *o
 }
 
 void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
-  std::lock_guard<SpinLock> lock(descriptors_lock_);
-  descriptors_.push_back(descriptor);
+  const Status kept = guarded("hipblasLtMatmulDescCreate", [&] {
+    std::lock_guard<SpinLock> lock(descriptors_lock_);
+    descriptors_.push_back(descriptor);
+    return Status{};
+  });
+  if (!kept.ok()) table.hipblasLtMatmulDescDestroy(descriptor.handle);
+}
+
+Status MatmulPlan::keep_algorithm(StreamContext *context, hipblasLtMatmulDesc_t desc,
+                                  const hipblasLtMatmulHeuristicResult_t &result) {
+  uint32_t traits = 0;
+  if (spec_.required_traits) {
+    const Status status =
+        algo_traits(context->handle, result.algo, desc, layout_a_, layout_b_, layout_c_, layout_d_, &traits);
+    if (!status.ok()) return status;
+  }
+  if ((traits & spec_.required_traits) != spec_.required_traits) return Status{};
+  std::string name;  // stays empty where nobody tells it
+  algo_name(context->handle, result.algo, &name);
+  algorithms_.push_back({result.algo, result.workspaceSize, result.wavesCount, name});
+  return Status{};
 }
 
 Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int requested) {
@@ -213,14 +233,18 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
   Descriptor descriptor;
   Status status = take_descriptor(pointers, &descriptor);
   if (!status.ok()) return status;
+  std::vector<hipblasLtMatmulHeuristicResult_t> results;
   hipblasLtMatmulPreference_t preference = nullptr;
-  status = lt(table.hipblasLtMatmulPreferenceCreate(&preference), "hipblasLtMatmulPreferenceCreate");
+  status = guarded("hipblasLtMatmulAlgoGetHeuristic", [&] {
+    results.resize(static_cast<size_t>(requested));
+    return Status{};
+  });
+  if (status.ok()) status = lt(table.hipblasLtMatmulPreferenceCreate(&preference), "hipblasLtMatmulPreferenceCreate");
   if (status.ok()) {
     uint64_t limit = max_workspace_bytes;
     status = lt(table.hipblasLtMatmulPreferenceSetAttribute(preference, HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                             &limit, sizeof limit),
                 "hipblasLtMatmulPreferenceSetAttribute");
-    std::vector<hipblasLtMatmulHeuristicResult_t> results(static_cast<size_t>(requested));
     int returned = 0;
     if (status.ok()) {
       std::lock_guard<std::mutex> lock(context->launch_lock());
@@ -230,15 +254,8 @@ Status MatmulPlan::query(StreamContext *context, size_t max_workspace_bytes, int
              "hipblasLtMatmulAlgoGetHeuristic");
     }
     for (int i = 0; status.ok() && i < returned; ++i) {
-      uint32_t traits = 0;
-      if (spec_.required_traits) {
-        status = algo_traits(context->handle, results[i].algo, descriptor.handle, layout_a_, layout_b_, layout_c_,
-                             layout_d_, &traits);
-      }
-      if (!status.ok() || (traits & spec_.required_traits) != spec_.required_traits) continue;
-      std::string name;  // stays empty where nobody tells it
-      algo_name(context->handle, results[i].algo, &name);
-      algorithms_.push_back({results[i].algo, results[i].workspaceSize, results[i].wavesCount, name});
+      status = guarded("hipblasLtMatmulAlgoGetHeuristic",
+                       [&] { return keep_algorithm(context, descriptor.handle, results[static_cast<size_t>(i)]); });
     }
     table.hipblasLtMatmulPreferenceDestroy(preference);
   }

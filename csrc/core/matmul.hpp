@@ -137,6 +137,8 @@ class MatmulPlan {
   void step(MatmulPointers *at, void **program, int axis, int64_t steps) const;
   Status launch_once(StreamContext *context, const MatmulAlgorithm &chosen, Descriptor *descriptor,
                      const MatmulPointers &pointers, const void *alpha, const void *beta);
+  Status keep_algorithm(StreamContext *context, hipblasLtMatmulDesc_t desc,
+                        const hipblasLtMatmulHeuristicResult_t &result);
   Status query(StreamContext *context, size_t max_workspace_bytes, int requested);
 
   const MatmulSpec spec_;

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 
 #include "environment.h"
+#include "guarded.hpp"
 
 namespace rocpy {
 
@@ -75,33 +77,39 @@ std::shared_ptr<CachedCall> PlanCache::find(const PlanKey &key) {
   return entry.call;
 }
 
-void PlanCache::evict(int64_t keep) {
+void PlanCache::evict(int64_t keep, std::vector<Entry> *dropped) {
   if (static_cast<int64_t>(entries_.size()) <= keep) return;
+  dropped->reserve(entries_.size() - static_cast<size_t>(keep));
   std::sort(entries_.begin(), entries_.end(), [](const Entry &x, const Entry &y) { return x.last_used > y.last_used; });
-  entries_.resize(static_cast<size_t>(keep));
+  const auto first = entries_.begin() + static_cast<std::ptrdiff_t>(keep);
+  std::move(first, entries_.end(), std::back_inserter(*dropped));
+  entries_.erase(first, entries_.end());
   rebuild(slots_.size());
 }
 
-void PlanCache::insert(const PlanKey &key, std::shared_ptr<CachedCall> call) {
-  const uint64_t hash = key.hash();
-  std::lock_guard<SpinLock> lock(lock_);
-  if (capacity_ == 0) return;
-  size_t slot = slot_of(hash, key.words, key.size);
-  if (slots_[slot] >= 0) {  // another thread planned the same problem meanwhile
-    entries_[static_cast<size_t>(slots_[slot])].call = std::move(call);
-    return;
-  }
-  if (static_cast<int64_t>(entries_.size()) >= capacity_) {
-    evict(capacity_ -
-          std::max<int64_t>(1, capacity_ / 8));  // several at once, so that a full cache does not sort at each miss
-  }
-  entries_.push_back({hash, ++clock_, std::vector<int64_t>(key.words, key.words + key.size), std::move(call)});
-  if (entries_.size() * 2 > slots_.size()) {
-    rebuild(slots_.size() * 2);
-  } else {
-    slot = slot_of(hash, key.words, key.size);
-    slots_[slot] = static_cast<int32_t>(entries_.size() - 1);
-  }
+void PlanCache::insert(const PlanKey &key, std::shared_ptr<CachedCall> call) noexcept {
+  // A plan that there is no memory to keep is made again. What is replaced or evicted goes after the lock.
+  guarded("hipblasLtMatmulDescCreate", [&] {
+    std::vector<Entry> dropped;
+    std::vector<int64_t> words(key.words, key.words + key.size);
+    const uint64_t hash = key.hash();
+    std::lock_guard<SpinLock> lock(lock_);
+    if (capacity_ == 0) return Status{};
+    const size_t slot = slot_of(hash, key.words, key.size);
+    if (slots_[slot] >= 0) {  // another thread planned the same problem meanwhile
+      entries_[static_cast<size_t>(slots_[slot])].call.swap(call);
+      return Status{};
+    }
+    if (static_cast<int64_t>(entries_.size()) >= capacity_) {
+      // Several at once, so that a full cache does not sort at each miss.
+      evict(capacity_ - std::max<int64_t>(1, capacity_ / 8), &dropped);
+    }
+    if ((entries_.size() + 1) * 2 > slots_.size()) rebuild(slots_.size() * 2);
+    entries_.push_back({hash, ++clock_, std::move(words), std::move(call)});
+    const Entry &entry = entries_.back();
+    slots_[slot_of(hash, entry.words.data(), key.size)] = static_cast<int32_t>(entries_.size() - 1);
+    return Status{};
+  });
 }
 
 void PlanCache::clear() {
@@ -114,10 +122,14 @@ void PlanCache::clear() {
   }
 }
 
-void PlanCache::resize(int64_t capacity) {
-  std::lock_guard<SpinLock> lock(lock_);
-  capacity_ = std::max<int64_t>(0, capacity);
-  evict(capacity_);
+Status PlanCache::resize(int64_t capacity) {
+  return guarded("resize", [&] {
+    std::vector<Entry> dropped;  // goes after the lock: dropping a plan calls into the platform
+    std::lock_guard<SpinLock> lock(lock_);
+    evict(std::max<int64_t>(0, capacity), &dropped);
+    capacity_ = std::max<int64_t>(0, capacity);
+    return Status{};
+  });
 }
 
 PlanCacheInfo PlanCache::info() const {
@@ -129,7 +141,7 @@ namespace {
 // Never destroyed: plans belong to libraries that may be gone at exit. A child of fork() starts with an empty one,
 // because a lock of the parent's may be held by a thread that the child does not have.
 PlanCache *cache = new PlanCache;
-void abandon_in_child() { cache = new PlanCache; }
+void abandon_in_child() { new (cache) PlanCache; }
 const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 }  // namespace
 

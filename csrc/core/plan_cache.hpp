@@ -57,9 +57,9 @@ class PlanCache {
  public:
   PlanCache();
   std::shared_ptr<CachedCall> find(const PlanKey &key);
-  void insert(const PlanKey &key, std::shared_ptr<CachedCall> call);
+  void insert(const PlanKey &key, std::shared_ptr<CachedCall> call) noexcept;
   void clear();  // counters too
-  void resize(int64_t capacity);
+  Status resize(int64_t capacity);
   PlanCacheInfo info() const;
 
  private:
@@ -69,7 +69,7 @@ class PlanCache {
     std::vector<int64_t> words;
     std::shared_ptr<CachedCall> call;
   };
-  void evict(int64_t keep);
+  void evict(int64_t keep, std::vector<Entry> *dropped);
   void rebuild(size_t slots);
   bool is_last(const PlanKey &key) const;
   size_t slot_of(uint64_t hash, const int64_t *words, int size) const;

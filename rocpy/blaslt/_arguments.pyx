@@ -10,7 +10,8 @@ from rocpy._operand cimport Operand
 from rocpy._torch_operand cimport dispatch_reason
 from rocpy.blaslt._launch cimport CachedCall, MatmulFactors, PlanKey
 from rocpy.blaslt._scales cimport Packed, Scales, parse_packed
-from rocpy.blaslt.weight cimport Weight
+from rocpy.blaslt._weight_operand cimport WeightOperand
+from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 
 from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
 from rocpy.blaslt._policy import cast_refused
@@ -237,15 +238,15 @@ cdef object sole_aux(object aux):
 
 
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out):
-    """Parse every operand; returns what must be kept alive beside the operands themselves, if anything. A Weight brings its own memory."""
-    cdef Weight weight
+    """Parse every operand; returns what must be kept alive beside the operands themselves, if anything. What is read of a Weight owns its
+    memory."""
+    cdef WeightSnapshot weight
     operands.packed = False
     operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
     cdef object kept_a = parse_factor(a, "a", &operands.a)
     cdef object kept_b, kept_c = None, kept_bias = None, kept_aux = None, kept_out = None
-    if type(b) is Weight:
-        weight = <Weight>b
-        weight.current()
+    if isinstance(b, WeightOperand):
+        weight = <WeightSnapshot>(<WeightOperand>b).read()
         operands.b = weight.operand
         operands.packed = weight.packed
         kept_b = weight
@@ -279,7 +280,7 @@ cdef bint must_be_staged(object a, tuple others) except? -1:
     if seen.device_type != _PINNED:
         return seen.device_type == _CPU
     for other in others:
-        if other is not None and type(other) is not Weight:
+        if other is not None and not isinstance(other, WeightOperand):
             parse_factor(other, "operand", &seen)
             if seen.device_type == _CPU:
                 return True
@@ -290,15 +291,17 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
     """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here."""
     cdef Operands operands
     cdef Operand *each[6]
+    cdef WeightSnapshot weight = None
     cdef int i
     each[0], each[1], each[2] = &operands.a, &operands.b, &operands.c
     each[3], each[4], each[5] = &operands.bias, &operands.aux, &operands.out
-    operands.packed = type(b) is Weight
+    if isinstance(b, WeightOperand):
+        weight = <WeightSnapshot>(<WeightOperand>b).read()
+    operands.packed = weight is not None
     for i, (name, array) in enumerate(zip(STAGED, (a, b, c, bias, aux, out))):
         each[i].ndim = -1
         if i == 1 and operands.packed:
-            (<Weight>b).current()
-            operands.b = (<Weight>b).operand
+            operands.b = weight.operand
         elif array is not None or i < 2:
             if i < 2:
                 parse_factor(array, name, each[i])
@@ -313,7 +316,7 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
                 )
     if out is not None:
         check_out(&operands, &operands.out)
-    return {name: info(each[i], i == 1 and operands.packed and (<Weight>b).packed) for i, name in enumerate(STAGED)}
+    return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(STAGED)}
 
 
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a):

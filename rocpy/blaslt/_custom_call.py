@@ -14,6 +14,7 @@ from rocpy.blaslt import _choice, _custom
 from rocpy.blaslt._custom_plan import CustomMatmul
 from rocpy.blaslt._custom_ways import Call, Kept
 from rocpy.blaslt._options import resolve_options
+from rocpy.blaslt._weight_operand import WeightOperand, snapshot_of
 from rocpy.blaslt.stateful import Matmul
 
 __all__ = ["product"]
@@ -26,6 +27,7 @@ _lock = threading.Lock()
 
 def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
     """Return a product with an epilogue of the user's; ``run`` is the function form for the library's own."""
+    b = snapshot_of(b)  # of one time, its bias among it
     autotune, algorithm, out = arguments.pop("autotune"), arguments.pop("algorithm"), arguments.pop("out")
     if autotune is not None:
         with _choice.override(autotune):
@@ -93,7 +95,7 @@ def _signature(x: Any) -> Any:
         return None
     if isinstance(x, (bool, int, float)):
         return type(x), repr(x)  # 0.0 and -0.0 are equal, and two epilogues
-    if type(x).__name__ == "Weight":
+    if isinstance(x, WeightOperand):
         return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
     try:
         where = "" if type(x) is np.ndarray else str(getattr(x, "device", ""))

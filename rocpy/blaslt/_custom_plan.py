@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._operand import TorchLayerRequired
@@ -13,6 +15,7 @@ from rocpy.blaslt import _choice, _custom
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt._custom_ways import WAYS, Kept, Way
 from rocpy.blaslt._options import Options, resolve_options
+from rocpy.blaslt._weight_operand import snapshot_of
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.lowering import lower, with_copies
 from rocpy.blaslt.problem import Problem
@@ -21,13 +24,33 @@ from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, 
 
 __all__ = ["CustomMatmul"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _exclusive(
+    method: Callable[Concatenate[CustomMatmul, P], T],
+) -> Callable[Concatenate[CustomMatmul, P], T]:
+    """Make a method refuse to run while another thread is in one."""
+
+    @functools.wraps(method)
+    def run(self: CustomMatmul, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._using.acquire(blocking=False):
+            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._using.release()
+
+    return run
+
 
 class CustomMatmul(Matmul):
     """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_plain", "_problem", "_ways", "absent", "alpha", "beta", "bound", "chosen_options",
-        "epilogue", "given_stream", "inputs", "numbers", "operands", "settings",
+        "_closed", "_places", "_plain", "_problem", "_using", "_ways", "absent", "alpha", "beta", "bound", "chosen_options",
+        "epilogue", "given_stream", "inputs", "numbers", "operands", "right", "settings",
         "weight_bias",
     )  # fmt: skip
 
@@ -52,12 +75,15 @@ class CustomMatmul(Matmul):
         stream: Any = None,
         **settings: Any,
     ) -> None:
-        self._closed = True
+        self._closed, self._using = True, threading.RLock()
         _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
         self.chosen_options: Options = resolve_options(options)
         self.epilogue = epilogue
         self.alpha, self.beta, self.given_stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
+        #: The Weight that was given, or the array; what was read of it is among the operands.
+        self.right = b
+        b = snapshot_of(b)
         self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
         #: Whether the function's bias is the one that the Weight carries.
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
@@ -96,6 +122,7 @@ class CustomMatmul(Matmul):
         if self._closed:
             raise ClosedError("this Matmul was closed; make a new one")
 
+    @_exclusive
     @default_arithmetic
     def plan(
         self,
@@ -158,6 +185,7 @@ class CustomMatmul(Matmul):
             raise _algorithms.missing(algorithm, self.algorithms)
         return found
 
+    @_exclusive
     def pin(self, algorithm: Any) -> Algorithm:
         """Make execute() take one algorithm from now on, until the next plan."""
         if isinstance(algorithm, Mapping) and "problem" in algorithm:
@@ -170,14 +198,15 @@ class CustomMatmul(Matmul):
         self.chosen = pinned.rank
         return pinned
 
+    @_exclusive
     @default_arithmetic
     def execute(self, *, out: Any = None, algorithm: Any = None, stream: Any = None) -> Any:
         """Compute the product of the operands as they are now."""
         self._check_open()
         if self.operands["a"] is None:
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
-        if self.weight_bias and self.operands["b"].bias is not self.inputs["bias"]:
-            self.reset_operands(b=self.operands["b"])  # it was refreshed
+        if snapshot_of(self.right) is not self.operands["b"]:
+            self.reset_operands(b=self.right)  # it was refreshed
         if not self._ways:
             self.plan()
         outs = _custom.check_out(out, self.bound)
@@ -186,6 +215,7 @@ class CustomMatmul(Matmul):
         results = self._ways[label].execute(self, place, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
+    @_exclusive
     @default_arithmetic
     def reset_operands(
         self,
@@ -207,6 +237,8 @@ class CustomMatmul(Matmul):
         self._check_open()
         _custom.refuse_operands(bias=bias, aux=aux)
         changed = {"a": a, "b": b, "c": c}
+        right, b = self.right if b is None else b, snapshot_of(b)
+        changed["b"] = b
         before = (
             self.operands,
             self.inputs,
@@ -216,7 +248,9 @@ class CustomMatmul(Matmul):
             self.bound,
             self.numbers,
             self._problem,
+            self.right,
         )
+        self.right = right
         self.operands = {name: self.operands[name] if new is None else new for name, new in changed.items()}
         scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
         self.settings = {**self.settings, **{name: value for name, value in scales.items() if value is not None}}
@@ -239,7 +273,7 @@ class CustomMatmul(Matmul):
                     way.reset(self)
         except Exception:
             (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
-             self._problem) = before  # fmt: skip
+             self._problem, self.right) = before  # fmt: skip
             raise
 
     def _check_same(self, old: Problem) -> None:
@@ -262,6 +296,7 @@ class CustomMatmul(Matmul):
             self._close_ways()
             self.plan()
 
+    @_exclusive
     def release_operands(self) -> None:
         """Let go of the operands and keep the plan."""
         self._check_open()
@@ -269,6 +304,7 @@ class CustomMatmul(Matmul):
             way.release()
         self._plain.release_operands()
         self.operands = dict.fromkeys(self.operands)
+        self.right = None
 
     # ---- what it says ----
 
@@ -358,6 +394,7 @@ class CustomMatmul(Matmul):
             way.close()
         self._ways, self._places, self.absent, self.found = {}, {}, {}, None
 
+    @_exclusive
     def close(self) -> None:
         """Give back the plans and the operands. Closing twice is harmless."""
         self._closed = True

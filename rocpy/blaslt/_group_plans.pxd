@@ -26,7 +26,7 @@ cdef extern from "grouped.hpp" namespace "rocpy" nogil:
         c_bool swapped
         Ragged ragged
         GroupedOperand operands[8]
-        MatmulSpec spec_of(int64_t extent, int64_t count)
+        MatmulSpec spec_of(int64_t extent, int64_t count) except +
     cdef cppclass GroupRun:
         int64_t first
         int64_t count

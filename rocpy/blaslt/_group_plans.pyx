@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
-from libcpp.memory cimport shared_ptr
+from libcpp.memory cimport make_shared, shared_ptr
 
 from abi cimport hipStream_t
 from rocpy cimport _core
@@ -136,9 +136,8 @@ cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole,
 cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
                                      int requested) except *:
     """Plan the product of some groups of one size, and choose among its algorithms as for a product by itself."""
-    cdef shared_ptr[CachedCall] result
-    cdef CachedCall *call = new CachedCall()
-    result.reset(call)
+    cdef shared_ptr[CachedCall] result = make_shared[CachedCall]()
+    cdef CachedCall *call = result.get()
     cdef MatmulSpec spec = product.spec_of(run.extent, run.count)
     cdef size_t limit = options.max_workspace_bytes
     cdef Status status

@@ -53,7 +53,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         scale_amax
         scale_count
     cdef cppclass MatmulSpec:
-        MatmulSpec()
+        MatmulSpec() except +
         int32_t compute
         int32_t scale_type
         int32_t op_a
@@ -123,6 +123,7 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
         void add(int64_t word)
         c_bool fits()
     cdef cppclass CachedCall:
+        CachedCall() except +
         MatmulPlan *plan
         size_t algorithm
         string source
@@ -140,7 +141,7 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
         int64_t extra_shape[32]
     cdef cppclass PlanCache:
         shared_ptr[CachedCall] find(const PlanKey &key)
-        void insert(const PlanKey &key, shared_ptr[CachedCall] call)
+        void insert(const PlanKey &key, shared_ptr[CachedCall] call) noexcept
     PlanCache &plan_cache()
 
 

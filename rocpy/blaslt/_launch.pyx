@@ -2,6 +2,7 @@
 """Plans from problems, and the launch of a plan: allocate the result, enqueue, keep what the stream still reads."""
 
 from libc.string cimport memcpy
+from libcpp.memory cimport make_shared
 
 from rocpy cimport _core
 from rocpy cimport _operand
@@ -129,9 +130,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     `requested` 0: the plan stands for others, and nothing is launched by it. `program` takes the place of the activation, `beside`
     describes its inputs and outputs.
     """
-    cdef shared_ptr[CachedCall] result
-    cdef CachedCall *call = new CachedCall()
-    result.reset(call)
+    cdef shared_ptr[CachedCall] result = make_shared[CachedCall]()
+    cdef CachedCall *call = result.get()
     cdef object row = problem.row
     cdef int32_t d_type = _dtype(problem.dtype).hip
     cdef int32_t a_type = _dtype(problem.a.dtype).hip

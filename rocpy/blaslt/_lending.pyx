@@ -11,7 +11,7 @@ from rocpy.errors import ClosedError
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
     Status make_context(int device, hipStream_t stream, void *handle, StreamContext **out)
-    void set_workspace(StreamContext *context, void *workspace, size_t bytes)
+    Status set_workspace(StreamContext *context, void *workspace, size_t bytes)
     StreamContext *prefer_context(StreamContext *context)
     Status drop_lent(StreamContext *context)
 
@@ -43,7 +43,7 @@ cdef class Lending:
     def give_workspace(self, object memory, size_t address, size_t size):
         """Use memory of the device that another object owns as the workspace; products that need more have one of their own."""
         self.check()
-        set_workspace(self.context, <void *>address, size)
+        _core.check(set_workspace(self.context, <void *>address, size))
         self.memory = memory
 
     cdef int check(self) except -1:

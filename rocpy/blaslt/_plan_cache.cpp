@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <new>
 #include <string>
 
 #include "context.hpp"
@@ -40,7 +41,7 @@ PYBIND11_MODULE(_plan_cache, module) {
       [](int64_t capacity) {
         if (capacity < 0) throw py::value_error("capacity = " + std::to_string(capacity) + "; it must be 0 or more");
         py::gil_scoped_release released;
-        rocpy::plan_cache().resize(capacity);
+        if (!rocpy::plan_cache().resize(capacity).ok()) throw std::bad_alloc();
       },
       py::arg("capacity"), "Set how many plans are kept; 0 keeps none. The default is ROCPY_PLAN_CACHE.");
   module.def("handles", &rocpy::context_count,

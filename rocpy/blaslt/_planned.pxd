@@ -7,6 +7,7 @@ from abi cimport hipStream_t
 from rocpy.blaslt._arguments cimport Operands
 from rocpy.blaslt._launch cimport CachedCall, MatmulFactors
 from rocpy.blaslt._scales cimport Scales
+from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.weight cimport Weight
 
 
@@ -27,7 +28,7 @@ cdef class Planned:
     cdef int epilogue
     cdef bint closed, busy, released
     cdef Weight weight  # the user's b, or None where that is an array
-    cdef long reads  # how often that was read when its operands were taken
+    cdef WeightSnapshot taken  # what was read of it when its operands were taken
     cdef bint weight_bias  # the bias is the one that the Weight carries
     cdef readonly object options, stream, clamp, dtype, compute
     cdef readonly object launched  # the problem as it is launched: with dense operands where copies are made

@@ -13,6 +13,7 @@ import numpy as np
 
 from rocpy import platform
 from rocpy.blaslt._options import Options
+from rocpy.blaslt._weight_operand import WeightOperand
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import Problem
@@ -83,7 +84,7 @@ def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
 def all_scales(b: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the scales of a product with that of a Weight among them; ``None`` where there are none."""
     chosen = None if all(value is None or value is False for value in given) else given
-    scale = b.factors if type(b).__name__ == "Weight" else None
+    scale = b.factors if isinstance(b, WeightOperand) else None
     return chosen if scale is None else weight_scales(chosen, scale)
 
 
@@ -94,7 +95,7 @@ def scale_arguments(b: Any, scales: tuple[Any, ...] | None) -> dict[str, Any]:
     found = {
         name: value for name, value in zip(SCALES, scales, strict=False) if value is not None and value is not False
     }
-    if getattr(b, "scale", None) is not None and type(b).__name__ == "Weight":
+    if getattr(b, "scale", None) is not None and isinstance(b, WeightOperand):
         found.pop("scale_b", None)
     return found
 
@@ -163,8 +164,12 @@ def checksum(array: Any) -> int:
     """Return a number that changes with an array's values."""
     if array is None or not hasattr(array, "shape"):
         return 0
-    from rocpy.blaslt._framework import values
+    from rocpy.blaslt._framework import root, values
 
+    if root(array) == "torch":
+        torch = sys.modules["torch"]
+        plain = array.detach().resolve_conj().resolve_neg().contiguous()
+        array = plain.reshape(-1).view(torch.uint8).cpu().numpy()
     seen = np.ascontiguousarray(values(array))
     return zlib.crc32(seen.view(np.uint8).data if seen.size else b"")
 

@@ -18,7 +18,7 @@ from rocpy.blaslt._launch cimport (
 )
 from rocpy.blaslt._program cimport TileProgram, operand_type
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
-from rocpy.blaslt.weight cimport Weight
+from rocpy.blaslt._weight_operand cimport WeightOperand
 
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _options
@@ -59,7 +59,9 @@ cdef class Call:
         self.dtype, self.compute = dtype, compute
         if len(inputs) != program.inputs:
             raise InvalidProblemError(f"inputs: {len(inputs)} arrays; the tile program reads {program.inputs}")
-        self.row_bias = type(b) is Weight and bias is not None and _policy.unpacked(b, bias) is not b
+        if isinstance(b, WeightOperand):
+            b = (<WeightOperand>b).read()  # owned by this call
+        self.row_bias = isinstance(b, WeightOperand) and bias is not None and _policy.unpacked(b, bias) is not b
         if given is not None:
             a, b = _blocks.prepare(a, b, given[0], given[1], self.options)
         self.staged = _staging.has_own_memory() and must_be_staged(a, (b, c, bias))

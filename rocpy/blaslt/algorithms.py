@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,7 +99,7 @@ class Algorithm:
             if name not in values:
                 if required:
                     raise InvalidProblemError(f"an algorithm's record lacks {name!r}")
-            elif not isinstance(values[name], kinds) or isinstance(values[name], bool):
+            elif not isinstance(values[name], kinds) or isinstance(values[name], bool) or _is_absurd(values[name]):
                 raise InvalidProblemError(f"an algorithm's record has {name}={values[name]!r}")
         unknown = values.keys() - _FIELDS.keys()
         if unknown:
@@ -114,7 +115,7 @@ class Algorithm:
         """Return the algorithm that :meth:`to_json` wrote."""
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError, TypeError) as error:
             raise InvalidProblemError(f"an algorithm's record is no JSON: {error}") from None
         return cls.from_dict(data)
 
@@ -137,6 +138,13 @@ _FIELDS: dict[str, tuple[tuple[type, ...], bool]] = {
 }
 
 
+def _is_absurd(value: object) -> bool:
+    """Whether a number is one that no library gives."""
+    if isinstance(value, int):
+        return not -1 <= value < 1 << 63
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 @functools.cache
 def origin(device: int) -> tuple[str, str]:
     """Return what the ids of a device's algorithms hold for: the library with its version, and the architecture."""
@@ -149,6 +157,8 @@ def read(given: object) -> Algorithm | int | str:
     if isinstance(given, Mapping):
         inner = given.get("algorithm", given)
         return inner if isinstance(inner, Algorithm) else Algorithm.from_dict(inner)
+    if isinstance(given, int) and not isinstance(given, bool) and _is_absurd(given):
+        raise InvalidProblemError(f"algorithm {given:.6g} is no index of an algorithm; they are numbered from 0")
     if isinstance(given, (Algorithm, str)) or (isinstance(given, int) and not isinstance(given, bool)):
         return given
     raise InvalidProblemError(

@@ -20,7 +20,8 @@ from rocpy.blaslt._launch cimport (
     refuse_capture, refuse_captured, release_context, settle,
 )
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
-from rocpy.blaslt.weight cimport Weight
+from rocpy.blaslt._weight_operand cimport WeightOperand
+from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 
 from rocpy import platform
 from rocpy.blaslt import _choice
@@ -86,6 +87,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef StreamContext *context = NULL
     cdef object resolved = None, owner = a
     cdef Scales scales = None
+    cdef WeightSnapshot weight
     cdef int64_t tuning
     cdef DefaultFpEnvironment environment
     environment.hold()
@@ -93,14 +95,16 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     index = epilogue_index(epilogue)
     if aux is not None:
         aux = sole_aux(aux)
-    if bias is None and type(b) is Weight and _TAKES_BIAS[index]:
-        bias = (<Weight>b).bias
-    if type(b) is Weight and (<Weight>b).scale is not None and (given is None or len(given) == 5):
-        (<Weight>b).current()
-        given = _policy.weight_scales(given, (<Weight>b).factors)
-    if bias is not None and type(b) is Weight:
-        (<Weight>b).current()
-        b = _policy.unpacked(b, bias)
+    if isinstance(b, WeightOperand):
+        # From here on b, its bias and its scale are of one time, and this call owns them.
+        weight = <WeightSnapshot>(<WeightOperand>b).read()
+        b = weight
+        if bias is None and _TAKES_BIAS[index]:
+            bias = weight.bias
+        if weight.scale is not None and (given is None or len(given) == 5):
+            given = _policy.weight_scales(given, weight.factors)
+        if bias is not None:
+            b = _policy.unpacked(weight, bias)
     if given is not None:
         a, b = _blocks.prepare(a, b, given[0], given[1], _options.resolve_options(options))
         if type(a) is Packed:
@@ -190,7 +194,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         _policy.refuse_turning(resolved, layout(&operands.bias))
     cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
                                  None if found.turned else out,
-                                 (held, a, b, c, bias, aux, out, (<Weight>b).block if type(b) is Weight else None) if after >= after_hold else held,
+                                 (held, a, b, c, bias, aux, out) if after >= after_hold else held,
                                  factors, scales, found.algorithm, device, c_stream, after)
     if found.turned:
         result = _policy.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))

@@ -18,7 +18,8 @@ from rocpy.blaslt._launch cimport (
     scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
 from rocpy.blaslt._scales cimport Scales, read_scales
-from rocpy.blaslt.weight cimport Weight
+from rocpy.blaslt._weight_operand cimport WeightOperand
+from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt import _group_scales
@@ -170,15 +171,18 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     cdef Status status
     cdef list results = [None] * count, held = [], later = []
     cdef object left, right, vector_, target, kept, result, beside, live
+    cdef WeightSnapshot weight
     products.reserve(<size_t>count)
     for g in range(count):
         left, right, vector_, target = lefts[g], rights[g], biases[g], outs[g]
         given = None if scales_a[g] is None and scales_b[g] is None else (scales_a[g], scales_b[g], None, None, False)
-        if type(right) is Weight:
+        if isinstance(right, WeightOperand):
+            weight = <WeightSnapshot>(<WeightOperand>right).read()
+            right = rights[g] = weight  # of one time, and owned by this call
             if vector_ is None and row.bias:
-                vector_ = (<Weight>right).bias
-            if (<Weight>right).scale is not None:
-                given = _policy.weight_scales(given, (<Weight>right).factors)
+                vector_ = weight.bias
+            if weight.scale is not None:
+                given = _policy.weight_scales(given, weight.factors)
         if given is not None and (are_blocks(given[0]) or are_blocks(given[1])):
             later.append(g)  # their operands are brought into the order that the library reads
             continue
@@ -216,7 +220,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, left)
             product.pointers.aux = extra.data
         results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
-        held.append((kept, left, right, vector_, scales, result, beside, (<Weight>right).block if type(right) is Weight else None))
+        held.append((kept, left, right, vector_, scales, result, beside))
         if found.plan == NULL:
             continue
         product.pointers.a = operands.b.data if found.swapped else operands.a.data

@@ -16,6 +16,8 @@ from rocpy.blaslt._arguments cimport (
 from rocpy.blaslt._launch cimport MatmulFactors, after_hold, after_wait, execute, place_of, refuse_capture, settle
 from rocpy.blaslt._planned cimport Planned, first_algorithms
 from rocpy.blaslt._scales cimport Packed, Scales
+from rocpy.blaslt._weight_operand cimport WeightOperand
+from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.weight cimport Weight
 
 from rocpy.blaslt import _custom
@@ -50,18 +52,17 @@ cdef class Matmul(Planned):
         self.epilogue = epilogue_index(epilogue)
         row = EPILOGUES[EPILOGUE_NAMES[self.epilogue]]
         self.extra_name = row.outputs[0] if row.outputs else None
-        if type(b) is Weight:
-            self.weight = <Weight>b
-            self.weight.current()
-            self.reads = self.weight.reads
-        if bias is None and self.weight is not None and row.bias:
-            bias = self.weight.bias
+        self.weight = <Weight>b if type(b) is Weight else None
+        if isinstance(b, WeightOperand):
+            b = self.taken = <WeightSnapshot>(<WeightOperand>b).read()
+        if bias is None and self.taken is not None and row.bias:
+            bias = self.taken.bias
             self.weight_bias = bias is not None
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
         cdef tuple scales = _policy.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
-        if bias is not None and self.weight is not None:
+        if bias is not None and self.taken is not None:
             b = _policy.unpacked(b, bias)
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
@@ -142,16 +143,13 @@ cdef class Matmul(Planned):
         cdef int after
         cdef bint direct = False
         cdef hipStream_t c_stream = NULL
-        cdef object result, block = None
+        cdef object result
         cdef DefaultFpEnvironment environment
         environment.hold()
         self.enter()
         try:
-            if self.weight is not None:
-                self.weight.current()
-                if self.weight.reads != self.reads:
-                    self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
-                block = self.weight.block if self.operands.packed else None
+            if self.weight is not None and self.weight.read() is not self.taken:
+                self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
             held = self.held
             if self.found is None:
                 self.make_plan(first_algorithms)
@@ -181,7 +179,7 @@ cdef class Matmul(Planned):
                 result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
             else:
                 result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
-                                 out if direct else None, (held, self.given, out, block) if after >= after_hold else held, self.factors,
+                                 out if direct else None, (held, self.given, out) if after >= after_hold else held, self.factors,
                                  self.scales, chosen, device, c_stream, after)
                 if self.call.get().turned:
                     if after != after_wait:
@@ -236,6 +234,7 @@ cdef class Matmul(Planned):
         cdef Scales scales = self.scales
         cdef MatmulFactors factors = self.factors
         cdef Weight weight = self.weight
+        cdef WeightSnapshot taken = self.taken
         cdef object scale_a, scale_b, scale_c, scale_d
         cdef DefaultFpEnvironment environment
         environment.hold()
@@ -244,14 +243,15 @@ cdef class Matmul(Planned):
         if "b" in changes:
             b = changes["b"]
             weight = <Weight>b if type(b) is Weight else None
-        if "b" in changes and weight is not None:
-            weight.current()
-            if self.weight_bias and "bias" not in changes and weight.bias is not None:
-                changes["bias"] = weight.bias
+            taken = <WeightSnapshot>(<WeightOperand>b).read() if isinstance(b, WeightOperand) else None
+        if "b" in changes and taken is not None:
+            changes["b"] = taken
+            if self.weight_bias and "bias" not in changes and taken.bias is not None:
+                changes["bias"] = taken.bias
             else:
-                changes["b"] = _policy.unpacked(weight, changes.get("bias", self.given["bias"]))
+                changes["b"] = _policy.unpacked(taken, changes.get("bias", self.given["bias"]))
             if scale_b is None:
-                scale_b = weight.factors
+                scale_b = taken.factors
         if self.released:
             _reset.check_all(self.problem, changes)
         if "aux" in changes:
@@ -280,7 +280,7 @@ cdef class Matmul(Planned):
         self.released = False
         memcpy(&self.operands, &fresh, sizeof(Operands))
         self.given, self.held = given, held
-        self.weight, self.reads = weight, 0 if weight is None else weight.reads
+        self.weight, self.taken = weight, taken
         self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
         if self.unfused is not None:
             self.unfused.reset(given, self.scalars(), _policy.scale_arguments(given["b"], values))
@@ -292,7 +292,7 @@ cdef class Matmul(Planned):
         self.released = True
         self.held = ()
         self.given = dict.fromkeys(self.given)
-        self.owner = self.weight = None
+        self.owner = self.weight = self.taken = None
         if self.unfused is not None:
             self.unfused.release()
         self.busy = False
@@ -305,7 +305,7 @@ cdef class Matmul(Planned):
         self.call.reset()
         self.held = ()
         self.given = {}
-        self.owner = self.weight = None
+        self.owner = self.weight = self.taken = None
         self.kept = {}
         self.found = self.unfused = None
 

@@ -265,7 +265,9 @@ class Problem:
         """
         try:
             return cls._from_record(json.loads(text))
-        except (AttributeError, IndexError, KeyError, TypeError, json.JSONDecodeError) as error:
+        except InvalidProblemError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             shown = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise InvalidProblemError(f"this is no problem's record: {shown}") from None
 

@@ -3,17 +3,33 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shutil
 from collections.abc import Iterator
 
+from rocpy import platform
 from rocpy.cli._checks import Finding, check
 from rocpy.cli._machine import Machine
 
 # amdgpu-dkms 6.3 came with ROCm 6.0, the oldest that rocpy takes.
 OLDEST_MODULE = (6, 3)
 ROOM_BYTES = 64 << 20
+
+
+@check(level=1)
+def variables(machine: Machine) -> Iterator[Finding]:
+    """Find ROCPY_* variables that rocpy does not know, and values that a variable cannot have."""
+    given = {name: value for name, value in machine.environ.items() if name.startswith("ROCPY_")}
+    known = [variable.name for variable in platform.variables()]
+    for name, value in sorted(given.items()):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            fix = f"did you mean {near[0]}?" if near else "`rocpy info` lists the variables that it knows"
+            yield Finding("problem", f"{name} is set, and is no variable of rocpy", fix)
+        elif fault := platform.fault_of_variable(name, value):
+            yield Finding("problem", fault, f"set {name} to one of these, or unset it: no platform is chosen with it")
 
 
 @check(level=1)

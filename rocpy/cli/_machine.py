@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 
+from rocpy.platform import given_variables
+
 AMD_VENDOR = "0x1002"
 LIBRARY_FOLDERS = ("lib", "lib64")
 
@@ -103,7 +105,7 @@ class Machine:
         from platformdirs import user_cache_path
 
         return cls(
-            environ={name: value for name, value in environ.items() if value is not None},
+            environ={name: value for name, value in environ.items() if value is not None} | given_variables(),
             site_packages=places,
             versions=versions,
             process=process,

@@ -160,8 +160,9 @@ def compile(  # noqa: A001 - read as coop.compile
         str(kernel.mode(_device_library.wave_size(arch))),
     )
     kept = _device_library.kept(key, ".kernel") if cache else None
-    if kept is not None:
-        code, arguments, llvm, assembly, lines = msgpack.unpackb(kept)
+    found = None if kept is None else msgpack.unpackb(kept)
+    if isinstance(found, list) and len(found) == 5:
+        code, arguments, llvm, assembly, lines = found
     else:
         linked = compiler.compile_kernel(kernel, types, arch, threads)
         code, arguments, llvm, assembly = linked.code, linked.arguments, linked.llvm, linked.assembly

@@ -15,15 +15,15 @@ import json
 import os
 import platform as machine
 import struct
-import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rocpy.cooperative import _simt
+from rocpy.runtime import _kept
 
-FORMAT = 1  # of the files: raise it when what is in them, or the runtime's C interface, changes
+FORMAT = 2  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}  # addresses by name: a name stands for one code
 _UNDEFINED = 0  # section of a symbol that an object does not define
@@ -156,31 +156,20 @@ class Store:
     def read(self, types: str) -> Compiled | None:
         """Return the code for arguments of these types, if it is there and whole."""
         path, _ = self._paths(types)
+        head, _, code = (_kept.read_bytes(path) or b"").partition(b"\n")
         try:
-            head, _, code = path.read_bytes().partition(b"\n")
             told = json.loads(head)
-            if hashlib.sha256(code).hexdigest() != told["sha256"]:
-                return None
             return Compiled(told["name"], code, told["resumable"], tuple(told["needed"]))
-        except (OSError, ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             return None
 
     def write(self, types: str, compiled: Compiled) -> None:
         """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
         path, _ = self._paths(types)
-        head = {
-            "name": compiled.name,
-            "resumable": compiled.resumable,
-            "needed": compiled.needed,
-            "sha256": hashlib.sha256(compiled.code).hexdigest(),
-        }
+        head = {"name": compiled.name, "resumable": compiled.resumable, "needed": compiled.needed}
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
             old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rocpy-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(json.dumps(head).encode() + b"\n" + compiled.code)
-            Path(name).replace(path)  # a reader sees the whole file or none
+            _kept.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)
             for each in old:
                 each.unlink(missing_ok=True)
 

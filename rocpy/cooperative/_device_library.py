@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import os
 import re
 import subprocess
 import tempfile
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
+from rocpy.runtime import _kept
 
 _CDNA = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950")
 _RDNA = (
@@ -160,30 +160,17 @@ def _toolchain() -> str:
 
 def cache_folder() -> Path:
     """Return where compiled code is kept."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / "cooperative"
+    return _kept.cache_folder("cooperative")
 
 
 def kept(key: str, suffix: str) -> bytes | None:
-    """Return what was kept under a key, or None."""
-    try:
-        return (cache_folder() / f"{key}{suffix}").read_bytes()
-    except OSError:
-        return None
+    """Return what was kept under a key, whole; None otherwise."""
+    return _kept.read_bytes(cache_folder() / f"{key}{suffix}")
 
 
 def keep(key: str, suffix: str, content: bytes) -> None:
     """Keep a result; a folder that cannot be written is no error."""
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(folder / f"{key}{suffix}")
-    except OSError:
-        return
+    _kept.write_bytes(cache_folder() / f"{key}{suffix}", content)
 
 
 def key_of(*parts: str) -> str:

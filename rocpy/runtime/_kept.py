@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Compiled kernels on disk: records as JSON in the user's cache folder, written whole or not at all."""
+"""What is compiled is kept in files of the user's cache folder: whole, with their length and digest, or not at all.
+
+A reader takes a file only if its content is what was written: a file that is cut off, empty or changed counts as absent, is made anew
+and written over it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import tempfile
@@ -11,33 +16,69 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["folder", "read", "write"]
+__all__ = ["cache_folder", "folder", "read", "read_bytes", "write", "write_bytes"]
+
+# What each file begins with; another form of them has another number.
+_MAGIC = b"rocpy kept file 1"
+
+
+def cache_folder(name: str) -> Path:
+    """Return a folder of the user's cache."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / name
 
 
 def folder() -> Path:
     """Return where compiled kernels are kept."""
-    import platformdirs
+    return cache_folder("kernels")
 
-    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / "kernels"
+
+def read_bytes(path: Path) -> bytes | None:
+    """Return what was written to a file; ``None`` where there is none, or not all of it, or something else."""
+    try:
+        head, _, content = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    return content if content and head == _head(content) else None
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file that a reader sees whole or not at all; a folder that cannot be written keeps nothing."""
+    if not content:
+        return  # nothing that a compiler makes is empty
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rocpy-", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(content) + b"\n" + content)
+                file.flush()
+                os.fsync(file.fileno())  # before its name: after a power failure the name must not stand for less
+            Path(name).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+
+
+def _head(content: bytes) -> bytes:
+    return b" ".join((_MAGIC, str(len(content)).encode(), hashlib.sha256(content).hexdigest().encode()))
 
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return a kept record, its ``code`` as bytes; ``None`` where there is none, or none that can be read."""
+    content = read_bytes(path)
+    if content is None:
+        return None
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(content)
         data["code"] = bytes.fromhex(data["code"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return data
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
     """Keep a record; a folder that cannot be written keeps nothing."""
-    data = {**record, "code": record["code"].hex()}
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=path.stem, suffix=".tmp", delete=False
-        ) as file:
-            json.dump(data, file)
-        os.replace(file.name, path)  # noqa: PTH105 (both are names of files)
+    write_bytes(path, json.dumps({**record, "code": record["code"].hex()}).encode())

@@ -18,6 +18,7 @@ from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt._policy import cast_refused
 from rocpy.blaslt._product_types import check_cast
 from rocpy.blaslt.epilogues import find_epilogue
+from rocpy.blaslt._weight_operand import snapshot_of
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch._autograd import needs_grad
@@ -143,6 +144,7 @@ def dispatched_matmul(
         refuse_inputs(epilogue)
     row = find_epilogue(epilogue)
     if isinstance(b, Weight):
+        b = snapshot_of(b)
         if bias is None and row.bias:
             bias = b.bias
         b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)

@@ -12,7 +12,7 @@ from torch import Tensor
 from rocpy.blaslt._custom import complete, refuse_operands
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.blaslt.weight import Weight
+from rocpy.blaslt._weight_operand import WeightOperand, snapshot_of
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues._evaluate import evaluate, is_number
 from rocpy.epilogues._gradient import gradient_of
@@ -212,8 +212,9 @@ def custom_product(
 ) -> Any:
     """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
     refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
+    b = snapshot_of(b)
     named = complete(epilogue, epilogue_inputs, b)
-    if isinstance(b, Weight):
+    if isinstance(b, WeightOperand):
         b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
     for name, value in named.items():
         if not is_number(value) and not isinstance(value, Tensor):

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from rocpy.errors import InvalidProblemError
-from rocpy.tuning._files import SCHEMA, Record
+from rocpy.tuning._files import LARGEST_BYTES, SCHEMA, Record, fault_of, warn_of_records
 
 __all__ = ["export_hipblaslt", "export_json", "export_tunableop", "import_json"]
+
+T = TypeVar("T")
 
 FORMAT = "rocpy tuning records"
 OP_LETTERS = {111: "N", 112: "T", 113: "C"}  # hipblasOperation_t
@@ -54,7 +56,12 @@ def import_json(text: str) -> list[Record]:
     Raises
     ------
     InvalidProblemError
-        If it is no such document, is of another schema, or a record lacks a field or has a time that is none.
+        If it is no such document, or is of another schema.
+
+    Warns
+    -----
+    RocpyWarning
+        If a record lacks a field or has a value that none can have, such as a time of 0: it is left out, and named.
 
     Examples
     --------
@@ -66,42 +73,68 @@ def import_json(text: str) -> list[Record]:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError, TypeError) as error:
         raise InvalidProblemError(f"not a document of tuning records: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidProblemError('not a document of tuning records: it has no "format"')
     if document.get("schema") != SCHEMA:
-        raise InvalidProblemError(f"tuning records of schema {document.get('schema')}; this rocpy reads {SCHEMA}")
-    return [_record(row, number) for number, row in enumerate(document.get("records", ()))]
+        raise InvalidProblemError(
+            f"tuning records of schema {document.get('schema')!r}; this rocpy reads {SCHEMA}, and leaves others alone"
+        )
+    rows = document.get("records", [])
+    if not isinstance(rows, list):
+        raise InvalidProblemError(f"not a document of tuning records: its records are a {type(rows).__name__}")
+    found, faults = [], []
+    for number, row in enumerate(rows):
+        values = {field.name: row.get(field.name) if isinstance(row, dict) else None for field in fields(Record)}
+        record = Record(**values)
+        fault = fault_of(record)
+        if fault:
+            faults.append((f"record {number}", fault))
+        else:
+            found.append(record)
+    warn_of_records("tuning records", faults)
+    return found
 
 
-def _record(row: Any, number: int) -> Record:
-    kinds = {"str": str, "int": int, "float": (int, float)}
-    values: dict[str, Any] = {}
-    for field in fields(Record):
-        value = row.get(field.name) if isinstance(row, dict) else None
-        if not isinstance(value, kinds[str(field.type)]) or isinstance(value, bool):  # type: ignore[arg-type]
-            raise InvalidProblemError(f"record {number}: {field.name} is {value!r}, expected a {field.type}")
-        values[field.name] = value
-    record = Record(**values)
-    if not (record.measured_us > 0 and record.baseline_us > 0):
-        raise InvalidProblemError(f"record {number}: measured_us and baseline_us must be above 0")
-    return record
+# What a record's JSON texts raise where they hold something else than rocpy writes.
+_FAULTS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
-def _amd(records: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Any], dict[str, Any]]]:
-    """Yield the records measured on AMD's library, with environment and problem; the host's indices are its own."""
-    for record in records:
-        environment = json.loads(record.scope)
-        if environment.get("platform") != "host":
-            yield record, environment, json.loads(record.key)
+def _said(records: Iterable[Record], say: Callable[[Record, dict[str, Any], dict[str, Any]], T | None]) -> list[T]:
+    """Return what ``say`` makes of each record measured on AMD's library; the host's indices are its own.
+
+    ``None`` stands for what a format cannot say. Records whose texts are no record's are left out with a warning.
+    """
+    found, faults = [], []
+    for number, record in enumerate(records):
+        try:
+            fault = fault_of(record)
+            if fault:
+                raise ValueError(fault)
+            environment, terms = json.loads(record.scope), json.loads(record.key)
+            said = None if environment.get("platform") == "host" else say(record, environment, terms)
+        except _FAULTS as error:
+            faults.append((f"record {number}", f"{type(error).__name__}: {error}"[:200]))
+            continue
+        if said is not None:
+            found.append(said)
+    warn_of_records("tuning records", faults)
+    return found
+
+
+def _count(value: Any) -> int:
+    """Return an extent, a stride or a number of batches; anything else is no record's."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_BYTES:
+        raise ValueError(f"{value!r:.80} is no extent")
+    return value
 
 
 def _extents(terms: dict[str, Any]) -> tuple[str, int, int, int]:
     """Return the operations as two letters, and m, n, k in the library's terms."""
     ops = OP_LETTERS.get(terms["op_a"], "N") + OP_LETTERS.get(terms["op_b"], "N")
     k = terms["a"]["columns"] if ops[0] == "N" else terms["a"]["rows"]
-    return ops, terms["d"]["rows"], terms["d"]["columns"], k
+    return ops, _count(terms["d"]["rows"]), _count(terms["d"]["columns"]), _count(k)
 
 
 def _types(terms: dict[str, Any]) -> tuple[str, str, str]:
@@ -143,26 +176,32 @@ def export_tunableop(records: Iterable[Record], *, torch_version: str = "") -> t
     ('', 0)
     """
     records = list(records)
-    rows, lines = [], []
-    for record, environment, terms in _amd(records):
-        a, b, d = _types(terms)
-        if a not in TORCH_WORDS or not a == b == d or not _plain(terms) or terms["compute"] == "tf32":
-            continue
-        ops, m, n, k = _extents(terms)
-        leading = f"ld_{terms['a']['ld']}_{terms['b']['ld']}_{terms['c']['ld']}"
-        batch = f"_B_{terms['batch_count']}" if terms["batch_count"] > 1 else ""
-        operator = "GemmStridedBatchedTunableOp" if batch else "GemmTunableOp"
-        lines.append(
-            f"{operator}_{TORCH_WORDS[a]}_{ops},{ops.lower()}_{m}_{n}_{k}{batch}_{leading},"
-            f"Gemm_Hipblaslt_{ops}_{record.solution},{record.measured_us / 1e3:.6g}"
-        )
-        rows.append(environment)
+    rows = _said(records, _tunableop_line)
+    lines = [line for _, line in rows]
     if rows:
-        version, revision = _one_environment(rows)
+        version, revision, arch = _one_environment([environment for environment, _ in rows])
         head = [f"Validator,PT_VERSION,{torch_version}"] if torch_version else []
-        head += [f"Validator,HIPBLASLT_VERSION,{version}-{revision}", f"Validator,GCN_ARCH_NAME,{rows[0]['arch']}"]
+        head += [f"Validator,HIPBLASLT_VERSION,{version}-{revision}", f"Validator,GCN_ARCH_NAME,{arch}"]
         lines = head + lines
     return "".join(line + "\n" for line in lines), len(records) - len(rows)
+
+
+def _tunableop_line(
+    record: Record, environment: dict[str, Any], terms: dict[str, Any]
+) -> tuple[tuple[str, str, str], str] | None:
+    a, b, d = _types(terms)
+    if a not in TORCH_WORDS or not a == b == d or not _plain(terms) or terms["compute"] == "tf32":
+        return None
+    ops, m, n, k = _extents(terms)
+    leading = "_".join(["ld", *(str(_count(terms[name]["ld"])) for name in ("a", "b", "c"))])
+    count = _count(terms["batch_count"])
+    batch = f"_B_{count}" if count > 1 else ""
+    operator = "GemmStridedBatchedTunableOp" if batch else "GemmTunableOp"
+    line = (
+        f"{operator}_{TORCH_WORDS[a]}_{ops},{ops.lower()}_{m}_{n}_{k}{batch}_{leading},"
+        f"Gemm_Hipblaslt_{ops}_{record.solution},{record.measured_us / 1e3:.6g}"
+    )
+    return _environment(environment), line
 
 
 def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
@@ -196,34 +235,46 @@ def export_hipblaslt(records: Iterable[Record]) -> tuple[str, int]:
     ('', 0)
     """
     records = list(records)
-    environments: list[Any] = []
-    best: dict[Any, Any] = {}
-    for record, environment, terms in _amd(records):
-        a, b, d = _types(terms)
-        compute = BENCH_COMPUTE.get(terms["compute"])
-        if not {a, b, d} <= set(BENCH_TYPES) or compute is None or not _plain(terms):
-            continue
-        ops, m, n, k = _extents(terms)
-        key = f"{ops[0]},{ops[1]},{terms['batch_count']},{m},{n},{k},{BENCH_TYPES[a]},{BENCH_TYPES[b]},{BENCH_TYPES[d]}"
-        environments.append(environment)
-        other = best.get(f"{key},{compute}")
-        if other is None or record.measured_us < other.measured_us:
-            best[f"{key},{compute}"] = record
-    if not environments:
+    rows = _said(records, _offline_line)
+    if not rows:
         return "", len(records)
-    _, revision = _one_environment(environments)
+    best: dict[str, Record] = {}
+    for _, key, record in rows:
+        other = best.get(key)
+        if other is None or record.measured_us < other.measured_us:
+            best[key] = record
+    _, revision, _ = _one_environment([environment for environment, _, _ in rows])
     lines = [f"Git Version: {revision}"]
     for key, record in best.items():
         lines += [OFFLINE_COLUMNS, f"{key},{record.solution}"]
-    return "".join(line + "\n" for line in lines), len(records) - len(environments)
+    return "".join(line + "\n" for line in lines), len(records) - len(rows)
 
 
-def _one_environment(environments: list[dict[str, Any]]) -> tuple[Any, str]:
-    found = {(row["hipblaslt"], row["revision"], row["arch"]) for row in environments}
+def _offline_line(
+    record: Record, environment: dict[str, Any], terms: dict[str, Any]
+) -> tuple[tuple[str, str, str], str, Record] | None:
+    types, compute = _types(terms), BENCH_COMPUTE.get(terms["compute"])
+    if not set(types) <= set(BENCH_TYPES) or compute is None or not _plain(terms):
+        return None
+    ops, m, n, k = _extents(terms)
+    names = ",".join(BENCH_TYPES[name] for name in types)
+    key = f"{ops[0]},{ops[1]},{_count(terms['batch_count'])},{m},{n},{k},{names},{compute}"
+    return _environment(environment), key, record
+
+
+def _environment(row: dict[str, Any]) -> tuple[str, str, str]:
+    """Return version and revision of hipBLASLt and the architecture, each one word of a line."""
+    found = tuple(str(row[name]) for name in ("hipblaslt", "revision", "arch"))
+    if any(not word.isprintable() or "," in word for word in found):
+        raise ValueError(f"{found} is no environment")
+    return found[0], found[1], found[2]
+
+
+def _one_environment(environments: Iterable[tuple[str, str, str]]) -> tuple[str, str, str]:
+    found = set(environments)
     if len(found) != 1:
         raise InvalidProblemError(
             f"the records are of {len(found)} environments, and the file can hold one: choose one of "
             + "; ".join(f"hipBLASLt {version}-{revision} on {arch}" for version, revision, arch in sorted(found))
         )
-    version, revision, _ = found.pop()
-    return version, revision
+    return found.pop()

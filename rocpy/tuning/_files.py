@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +25,9 @@ SCHEMA = 1
 # "rcpy" in the file's header, so that another program's database is never written.
 APPLICATION_ID = 0x72637079
 BUSY_S = 30.0
+# No product is done in less; a quotient by less is no gain.
+SHORTEST_US = 1e-6
+LAST_DATE = 253402300799.0  # in the year 9999
 NETWORK_TYPES = frozenset(
     {
         "9p",
@@ -55,6 +59,10 @@ NETWORK_TYPES = frozenset(
     }
 )
 COLUMNS = "scope, key, problem, kernel, solution, workspace_bytes, measured_us, spread, baseline_us, date"
+
+
+# The largest integers that the library has for a solution and for bytes, and SQLite for any.
+LARGEST_SOLUTION, LARGEST_BYTES = (1 << 31) - 1, (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,52 @@ class Record:
     def gain(self) -> float:
         """How many times faster than the heuristic's first choice."""
         return self.baseline_us / self.measured_us
+
+
+def fault_of(record: Record) -> str:
+    """Return what is wrong with a record's values, which a file may hold whatever wrote it; ``""`` for a sound one."""
+    for name in ("scope", "key", "problem", "kernel"):
+        value = getattr(record, name)
+        if not isinstance(value, str):
+            return f"{name} is {_shown(value)}, expected text"
+        if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
+            return f"{name} is {_shown(value)}, which is no text"
+    for name, largest in (("solution", LARGEST_SOLUTION), ("workspace_bytes", LARGEST_BYTES)):
+        value = getattr(record, name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= largest:
+            return f"{name} is {_shown(value)}, expected an integer from 0 to {largest}"
+    for name in ("measured_us", "spread", "baseline_us", "date"):
+        value = getattr(record, name)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(_float(value)):
+            return f"{name} is {_shown(value)}, expected a number"
+    if not (record.measured_us >= SHORTEST_US and record.baseline_us >= SHORTEST_US):
+        return f"measured_us and baseline_us are {record.measured_us!r} and {record.baseline_us!r}; they must be above 0"
+    if record.spread < 0:
+        return f"spread is {record.spread!r}; it must not be below 0"
+    return "" if 0 <= record.date <= LAST_DATE else f"date is {record.date!r}; it must be from 1970 to 9999"
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _shown(value: object) -> str:
+    text = ascii(value) if not isinstance(value, int) or abs(value) < 1 << 128 else "an integer of many digits"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def warn_of_records(where: str, faults: Sequence[tuple[str, str]]) -> None:
+    """Say in one warning which records were left out, the first of them by name and reason."""
+    if faults:
+        (name, reason), others = faults[0], len(faults) - 1
+        warnings.warn(
+            f"{where}: {name}: {reason}; it is left out{f', and {others} others with faults too' if others else ''}",
+            RocpyWarning,
+            stacklevel=3,
+        )
 
 
 def file_system(path: Path, mounts: str | None = None) -> str:
@@ -191,7 +245,23 @@ class RecordFile:
                 return []  # a writer was stopped before it made the table
             if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise _foreign(self.path)
-            return [Record(*row) for row in connection.execute(f"SELECT {COLUMNS} FROM records")]  # noqa: S608
+            self._refuse_newer(connection)
+            connection.text_factory = _text
+            rows = [Record(*row) for row in connection.execute(f"SELECT {COLUMNS} FROM records")]  # noqa: S608
+        faults = {place: fault for place, record in enumerate(rows) if (fault := fault_of(record))}
+        warn_of_records(
+            f"tuning database {self.path}", [(f"record of {_shown(rows[place].key)}", fault) for place, fault in faults.items()]
+        )
+        return [record for place, record in enumerate(rows) if place not in faults] if faults else rows
+
+    def _refuse_newer(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file of a newer release, whose records mean something else: it is neither read nor written."""
+        schema = connection.execute("PRAGMA user_version").fetchone()[0]
+        if schema > SCHEMA:
+            raise InvalidProblemError(
+                f"{self.path} is of a newer rocpy (schema {schema}, and this one knows {SCHEMA}) and is left alone; "
+                "name another file in ROCPY_TUNING_DB"
+            )
 
     @contextlib.contextmanager
     def _open(self, mode: str, *, immutable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -214,6 +284,7 @@ class RecordFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the table of a new file, and refuse a file that is another program's."""
         if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
+            self._refuse_newer(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             return
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -282,6 +353,11 @@ def _foreign(path: Path) -> InvalidProblemError:
     return InvalidProblemError(
         f"{path} is another program's SQLite database, not one of tuning records; name another file in ROCPY_TUNING_DB"
     )
+
+
+def _text(raw: bytes) -> str:
+    # What is no UTF-8 becomes a fault of its record alone.
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def attempt(action: Callable[[], T]) -> tuple[T | None, Exception | None]:

@@ -119,7 +119,7 @@ class Shapes(list[Problem]):
             document = json.loads(text)
             problems: Iterable[object] = document["problems"] if isinstance(document, dict) else document
             return cls(Problem.from_json(json.dumps(problem)) for problem in problems)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidProblemError):
                 raise
             raise InvalidProblemError(

@@ -261,3 +261,16 @@ extern "C" __attribute__((global)) void total(const float *x, float *out) {
     assert set(coop.headers()) >= {"rocpy_coop.h", "rocpy_coop_lanes.h"}
     for text in coop.headers().values():
         assert not re.search(r"#include\s*<", text)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"BC", b"rocpy kept file 1 0 \n"])
+def test_damaged_files_are_made_anew(tmp_path, monkeypatch, damaged):
+    monkeypatch.setattr(_device_library, "cache_folder", lambda: tmp_path)
+    kernel, signature = make("broadcast"), SIGNATURE.format("float32")
+    first = coop.compile(kernel, signature)
+    whole = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {path.suffix for path in whole} == {".bc", ".kernel"}
+    for path in whole:
+        path.write_bytes(damaged)
+    assert coop.compile(kernel, signature) == first
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == whole

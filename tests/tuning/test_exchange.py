@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Records in and out of files: JSON there and back, TunableOp's CSV and hipBLASLt's offline tuning file."""
 
+import dataclasses
 import json
 
 import pytest
 from made_up_records import SCOPE, problem, record
 
-from rocpy.blaslt import OperandInfo, Problem
-from rocpy.errors import InvalidProblemError
-from rocpy.tuning import export_hipblaslt, export_json, export_tunableop, import_json, problem_key
+from rocpy.blaslt import Algorithm, OperandInfo, Problem
+from rocpy.errors import InvalidProblemError, RocpyWarning
+from rocpy.tuning import Shapes, export_hipblaslt, export_json, export_tunableop, import_json, problem_key
 
 
 def test_json_there_and_back():
@@ -21,8 +22,8 @@ def test_json_there_and_back():
     [
         ({"format": "another"}, "format"),
         ({"schema": 99}, "schema 99"),
-        ({"records": [{}]}, "record 0: scope is None"),
-        ({"records": [7]}, "record 0"),
+        ({"records": 7}, "records are a int"),
+        ({"records": {}}, "records are a dict"),
     ],
 )
 def test_what_is_no_document_of_records_is_told(change, match):
@@ -32,13 +33,56 @@ def test_what_is_no_document_of_records_is_told(change, match):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("solution", "x"), ("solution", True), ("measured_us", 0.0), ("kernel", None)]
-)
-def test_a_record_with_a_wrong_field_is_told(field, value):
+    ("field", "value"),
+    [("solution", "x"), ("solution", True), ("solution", -1), ("solution", 1 << 70), ("solution", 1 << 33),
+     ("measured_us", 0.0), ("measured_us", 1e-320), ("measured_us", float("nan")), ("baseline_us", float("inf")),
+     ("baseline_us", 10**400), ("spread", -1.0), ("date", 1e300), ("workspace_bytes", 1.5), ("kernel", None),
+     ("kernel", "\ud800"), ("scope", ["{}"])],
+)  # fmt: skip
+def test_a_record_with_a_wrong_field_is_left_out_and_named(field, value):
     document = json.loads(export_json([record(), record(1)]))
     document["records"][1][field] = value
-    with pytest.raises(InvalidProblemError, match=f"record 1: .*{field}"):
-        import_json(json.dumps(document))
+    with pytest.warns(RocpyWarning, match=f"record 1: .*{field}"):
+        assert import_json(json.dumps(document)) == [record()]
+
+
+@pytest.mark.parametrize("row", [None, 7, [], {}, "x"])
+def test_what_is_no_record_is_left_out(row):
+    document = json.loads(export_json([record()]))
+    document["records"] += [row, row]
+    with pytest.warns(RocpyWarning, match="record 1: .* and 1 others"):
+        assert import_json(json.dumps(document)) == [record()]
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "", "\0", "9" * 5000, "{", '{"format": "rocpy tuning records"}'])
+def test_what_is_no_document_is_refused(text):
+    with pytest.raises(InvalidProblemError):
+        import_json(text)
+    with pytest.raises(InvalidProblemError):
+        Shapes.from_json(text)
+    with pytest.raises(InvalidProblemError):
+        Algorithm.from_json(text)
+    with pytest.raises(InvalidProblemError):
+        Problem.from_json(text)
+
+
+@pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])
+@pytest.mark.parametrize("field", ["scope", "key"])
+@pytest.mark.parametrize("text", ["", "[]", "7", "null", "{}", "[" * 100_000, '{"platform": "amd", "epilogue": "default"}'])
+def test_records_whose_texts_are_no_records_are_left_out(export, field, text):
+    sound, strange = record(), dataclasses.replace(record(1), **{field: text})
+    with pytest.warns(RocpyWarning, match="record 1: "):
+        found, left_out = export([sound, strange])
+    assert (found, left_out) == (export([sound])[0], 1)
+
+
+@pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])
+@pytest.mark.parametrize(("name", "value"), [("batch_count", "2"), ("batch_count", 1e9), ("op_a", []), ("d", {}), ("a", None)])
+def test_records_with_terms_that_are_none_are_left_out(export, name, value):
+    strange = record(1)
+    strange = dataclasses.replace(strange, key=json.dumps({**json.loads(strange.key), name: value}))
+    with pytest.warns(RocpyWarning, match="record 0: "):
+        assert export([strange]) == ("", 1)
 
 
 def test_tunableop():

@@ -177,7 +177,7 @@ void start_workers(Pool &pool, int wanted) {
     // Detached and never told to stop: they hold nothing that process exit must wait for.
     try {
       std::thread(worker, &pool).detach();
-    } catch (const std::system_error &) {
+    } catch (const std::exception &) {  // no thread, or no memory to tell it its work
       return;
     }
     pool.workers++;

@@ -69,7 +69,7 @@ def readme_begins_with_the_two_commands(tree: Tree) -> Iterator[str]:
 
 
 @rule(
-    {ENVIRONMENT_ROWS: 'ROCPY_VARIABLE(ROCPY_NEW, "1", core, "Is not in the table.")\n'},
+    {ENVIRONMENT_ROWS: 'ROCPY_VARIABLE(ROCPY_NEW, "1", core, "*", "Is not in the table.")\n'},
     {ENVIRONMENT_PAGE: "<!-- begin: environment -->\n<!-- end: environment -->\n"},
 )
 def environment_table_matches_the_rows(tree: Tree) -> Iterator[str]:

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// Packs weights by the platform's own functions, and frees them with their last reader.
+#include "packed_weight.hpp"
+
+#include <mutex>
+#include <new>
+
+#include "capture_relaxed.hpp"
+#include "table.hpp"
+
+namespace rocpy {
+namespace {
+
+std::atomic<int64_t> live_weights{0};
+
+hipblasComputeType_t compute_of(int32_t type) {
+  if (type == HIP_R_64F || type == HIP_C_64F) return HIPBLAS_COMPUTE_64F;
+  return type == HIP_R_8I ? HIPBLAS_COMPUTE_32I : HIPBLAS_COMPUTE_32F;
+}
+
+hipblasStatus_t query_bytes(hipblasLtHandle_t handle, int32_t type, int64_t m, int64_t k, bool blocks, size_t *bytes) {
+  const auto element = static_cast<hipDataType>(type);
+  const auto height = static_cast<uint64_t>(m), depth = static_cast<uint64_t>(k);
+  return blocks ? table.rocpyExtPackBlocksBytes(handle, element, height, depth, bytes)
+                : table.rocpyExtPackBytes(handle, element, compute_of(type), height, depth, bytes);
+}
+
+// One launch at a time on a handle; the wait for it is left to the caller.
+Status pack(StreamContext *context, const PackSpec &spec, void *packed, size_t bytes) {
+  hipblasLtMatrixLayout_t layout = nullptr;
+  hipblasStatus_t status =
+      table.hipblasLtMatrixLayoutCreate(&layout, static_cast<hipDataType>(spec.type), static_cast<uint64_t>(spec.rows),
+                                        static_cast<uint64_t>(spec.columns), spec.ld);
+  if (status != HIPBLAS_STATUS_SUCCESS) return {Library::hipblaslt, status, "hipblasLtMatrixLayoutCreate"};
+  const auto op = static_cast<hipblasOperation_t>(spec.op);
+  {
+    std::lock_guard<std::mutex> lock(context->launch_lock());
+    status = spec.scales ? table.rocpyExtPackBlocks(context->handle, op, spec.data, layout, spec.scales, packed, bytes,
+                                                    context->stream)
+                         : table.rocpyExtPack(context->handle, op, compute_of(spec.type), spec.data, layout, packed,
+                                              bytes, context->stream);
+  }
+  table.hipblasLtMatrixLayoutDestroy(layout);
+  return {Library::hipblaslt, status, spec.scales ? "rocpyExtPackBlocks" : "rocpyExtPack"};
+}
+
+}  // namespace
+
+bool is_captured(hipStream_t stream) {
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  return stream && table.hipStreamIsCapturing(stream, &capture) == hipSuccess && capture != hipStreamCaptureStatusNone;
+}
+
+bool packs_type(hipblasLtHandle_t handle, int32_t type) {
+  size_t bytes = 0;
+  return query_bytes(handle, type, 32, 32, false, &bytes) == HIPBLAS_STATUS_SUCCESS;
+}
+
+bool packs_blocks(hipblasLtHandle_t handle, int32_t type, int64_t m, int64_t k) {
+  size_t bytes = 0;
+  return query_bytes(handle, type, m, k, true, &bytes) == HIPBLAS_STATUS_SUCCESS;
+}
+
+PackedWeight::PackedWeight() { live_weights.fetch_add(1, std::memory_order_relaxed); }
+PackedWeight::~PackedWeight() { live_weights.fetch_sub(1, std::memory_order_relaxed); }
+
+int64_t PackedWeight::live() { return live_weights.load(std::memory_order_relaxed); }
+
+Status PackedWeight::create(StreamContext *context, const PackSpec &spec, PackedWeight **out) {
+  size_t bytes = 0;
+  const hipblasStatus_t asked =
+      query_bytes(context->handle, spec.type, spec.m, spec.k, spec.scales != nullptr, &bytes);
+  if (asked != HIPBLAS_STATUS_SUCCESS) {
+    return {Library::hipblaslt, asked, spec.scales ? "rocpyExtPackBlocksBytes" : "rocpyExtPackBytes"};
+  }
+  DeviceScope scope(context->device);
+  if (!scope.status().ok()) return scope.status();
+  CaptureRelaxed relaxed;
+  auto *made = new (std::nothrow) PackedWeight;
+  if (!made) return {Library::hip, hipErrorOutOfMemory, "PackedWeight"};
+  Status status{Library::hip, table.hipMalloc(&made->data_, bytes), "hipMalloc"};
+  if (status.ok()) {
+    status = pack(context, spec, made->data_, bytes);
+    // Waits after a failure too: what was queued before it may still write there.
+    const hipError_t waited = table.hipStreamSynchronize(context->stream);
+    if (status.ok()) status = {Library::hip, waited, "hipStreamSynchronize"};
+  } else {
+    made->data_ = nullptr;
+  }
+  if (!status.ok()) {
+    made->release();
+    return status;
+  }
+  *out = made;
+  return {};
+}
+
+Status PackedWeight::release() {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return {};
+  void *data = data_;
+  delete this;
+  if (!data) return {};
+  CaptureRelaxed relaxed;
+  return {Library::hip, table.hipFree(data), "hipFree"};
+}
+
+}  // namespace rocpy

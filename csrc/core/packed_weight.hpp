@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// A weight matrix packed for the platform: written once, then read by products of any stream and thread, and freed by
+// whoever lets go of it last.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "context.hpp"
+#include "status.hpp"
+#include "types.h"
+
+namespace rocpy {
+
+// What is packed: op(A), the m x k view that the library has of the weight, where A is stored in columns.
+struct PackSpec {
+  int32_t type = 0;  // hipDataType
+  int32_t op = HIPBLAS_OP_N;
+  int64_t rows = 0, columns = 0, ld = 0;
+  int64_t m = 0, k = 0;
+  const void *data = nullptr;
+  const void *scales = nullptr;  // by blocks, packed with it; null: none
+};
+
+// Whether a stream is captured into a graph now, which would pack at each launch of it.
+bool is_captured(hipStream_t stream);
+
+// Whether the platform keeps weights of a type packed; with their scales by blocks.
+bool packs_type(hipblasLtHandle_t handle, int32_t type);
+bool packs_blocks(hipblasLtHandle_t handle, int32_t type, int64_t m, int64_t k);
+
+class PackedWeight {
+ public:
+  // Packs on the context's stream and waits until it is done, so that every stream may read the memory afterwards.
+  static Status create(StreamContext *context, const PackSpec &spec, PackedWeight **out);
+
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  // The last one frees the memory, which waits for the work that the device has; the status is that of freeing it.
+  Status release();
+
+  void *data() const { return data_; }
+
+  // Live ones, for the tests that look for leaks.
+  static int64_t live();
+
+ private:
+  PackedWeight();
+  ~PackedWeight();
+  PackedWeight(const PackedWeight &) = delete;
+  PackedWeight &operator=(const PackedWeight &) = delete;
+
+  void *data_ = nullptr;
+  std::atomic<int> references_{1};
+};
+
+}  // namespace rocpy

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Processes whose address space ends: each allocation of the core and of the host platform that fails raises."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address spaces are limited on Linux")
+
+PROGRAM = """
+import re, resource
+import numpy as np
+import rocpy
+
+kind, spare = KIND, SPARE
+x = np.ones((8, 8), np.float32)
+rocpy.matmul(x, x)
+rocpy.grouped_matmul([x], [x])
+with rocpy.Matmul(x, x) as product:
+    product.plan()
+    product.execute()
+rocpy.Weight(x).close()
+with rocpy.Stream() as stream:
+    rocpy.matmul(x, x, stream=stream)
+    stream.synchronize()
+size = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (size + spare * 1024, -1))
+kept, failures = [], 0
+
+
+def step(i):
+    a, b = np.ones((1 + i % 97, 8 + i // 97), np.float32), np.ones((8 + i // 97, 5), np.float32)
+    if kind == "plans":
+        product = rocpy.Matmul(a, b, epilogue="relu")
+        kept.append(product)
+        product.plan()
+        product.execute()
+    elif kind == "streams":
+        stream = rocpy.Stream()
+        kept.append(stream)
+        kept.append(rocpy.matmul(a, b, stream=stream))
+    elif kind == "weights":
+        kept.append(rocpy.Weight(b))
+        kept.append(rocpy.matmul(np.ones((4, 8 + i // 97), np.float32), kept[-1]))
+    elif kind == "graphs":
+        stream = rocpy.Stream()
+        with stream.capture() as graph:
+            for _ in range(20):
+                rocpy.matmul(a, b, stream=stream)
+        kept.extend((stream, graph))
+    elif kind == "groups":
+        kept.append(rocpy.grouped_matmul([a, a], [b, b]))
+    else:
+        kept.append(rocpy.matmul(a, b))
+        kept.append(bytes(4000))
+
+
+for i in range(1, 100_000):
+    try:
+        step(i)
+    except MemoryError:
+        failures += 1
+        if failures == 25:
+            break
+kept.clear()
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+assert failures == 25, failures
+assert (rocpy.matmul(x, x) == 8).all()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("kind", ["plans", "streams", "weights", "graphs", "groups", "cache"])
+@pytest.mark.parametrize("spare", [600, 5000])
+def test_memory_that_runs_out_raises(kind, spare, run_python):
+    done = run_python(f"KIND, SPARE = {kind!r}, {spare}\n{PROGRAM}", timeout_s=120)
+    assert done.stdout.split()[-1] == "done"
