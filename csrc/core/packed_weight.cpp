@@ -2,6 +2,8 @@
 // Packs weights by the platform's own functions, and frees them with their last reader.
 #include "packed_weight.hpp"
 
+#include <pthread.h>
+
 #include <mutex>
 #include <new>
 
@@ -25,8 +27,46 @@ hipblasStatus_t query_bytes(hipblasLtHandle_t handle, int32_t type, int64_t m, i
                 : table.rocpyExtPackBytes(handle, element, compute_of(type), height, depth, bytes);
 }
 
+// One stream of each device for memory of the process: the null stream may not be used while another thread captures a
+// stream that waits for it, and using it would end that capture.
+constexpr int most_devices = 64;
+std::mutex streams_mutex;
+hipStream_t streams[most_devices] = {};
+
+// A child of fork() has none of its parent's streams.
+void forget_in_child() {
+  new (&streams_mutex) std::mutex;
+  for (hipStream_t &stream : streams) stream = nullptr;
+}
+const int at_fork = pthread_atfork(nullptr, nullptr, forget_in_child);
+
+bool is_of_the_process(const void *data) {
+  hipPointerAttribute_t attributes{};
+  if (table.hipPointerGetAttributes(&attributes, data) == hipSuccess) {
+    return attributes.type == hipMemoryTypeUnregistered;
+  }
+  clear_last_error(Library::hip);
+  return true;
+}
+
+// The stream to pack on: that of the source, or one of our own where the source is in memory of the process.
+Status stream_for(const StreamContext *context, const PackSpec &spec, hipStream_t *out) {
+  *out = context->stream;
+  const bool own = !context->stream && context->device < most_devices && is_of_the_process(spec.data) &&
+                   (!spec.scales || is_of_the_process(spec.scales));
+  if (!own) return {};
+  std::lock_guard<std::mutex> lock(streams_mutex);
+  hipStream_t &stream = streams[context->device];
+  if (!stream) {
+    const hipError_t error = table.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking);
+    if (error != hipSuccess) return {Library::hip, error, "hipStreamCreateWithFlags"};
+  }
+  *out = stream;
+  return {};
+}
+
 // One launch at a time on a handle; the wait for it is left to the caller.
-Status pack(StreamContext *context, const PackSpec &spec, void *packed, size_t bytes) {
+Status pack(StreamContext *context, hipStream_t stream, const PackSpec &spec, void *packed, size_t bytes) {
   hipblasLtMatrixLayout_t layout = nullptr;
   hipblasStatus_t status =
       table.hipblasLtMatrixLayoutCreate(&layout, static_cast<hipDataType>(spec.type), static_cast<uint64_t>(spec.rows),
@@ -35,10 +75,9 @@ Status pack(StreamContext *context, const PackSpec &spec, void *packed, size_t b
   const auto op = static_cast<hipblasOperation_t>(spec.op);
   {
     std::lock_guard<std::mutex> lock(context->launch_lock());
-    status = spec.scales ? table.rocpyExtPackBlocks(context->handle, op, spec.data, layout, spec.scales, packed, bytes,
-                                                    context->stream)
+    status = spec.scales ? table.rocpyExtPackBlocks(context->handle, op, spec.data, layout, spec.scales, packed, bytes, stream)
                          : table.rocpyExtPack(context->handle, op, compute_of(spec.type), spec.data, layout, packed,
-                                              bytes, context->stream);
+                                              bytes, stream);
   }
   table.hipblasLtMatrixLayoutDestroy(layout);
   return {Library::hipblaslt, status, spec.scales ? "rocpyExtPackBlocks" : "rocpyExtPack"};
@@ -78,11 +117,13 @@ Status PackedWeight::create(StreamContext *context, const PackSpec &spec, Packed
   CaptureRelaxed relaxed;
   auto *made = new (std::nothrow) PackedWeight;
   if (!made) return {Library::hip, hipErrorOutOfMemory, "PackedWeight"};
-  Status status{Library::hip, table.hipMalloc(&made->data_, bytes), "hipMalloc"};
+  hipStream_t stream = nullptr;
+  Status status = stream_for(context, spec, &stream);
+  if (status.ok()) status = {Library::hip, table.hipMalloc(&made->data_, bytes), "hipMalloc"};
   if (status.ok()) {
-    status = pack(context, spec, made->data_, bytes);
+    status = pack(context, stream, spec, made->data_, bytes);
     // Waits after a failure too: what was queued before it may still write there.
-    const hipError_t waited = table.hipStreamSynchronize(context->stream);
+    const hipError_t waited = table.hipStreamSynchronize(stream);
     if (status.ok()) status = {Library::hip, waited, "hipStreamSynchronize"};
   } else {
     made->data_ = nullptr;

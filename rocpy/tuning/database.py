@@ -147,12 +147,19 @@ def _default_paths() -> list[Path]:
 def _files(paths: Sequence[Path]) -> list[RecordFile]:
     files = []
     for place, path in enumerate(paths):
-        file = path / FILE_NAME if path.is_dir() else path
+        file = path / FILE_NAME if _is_folder(path) else path
         if is_network(file):
             files += _shared(file, written=place == 0)
         else:
             files.append(RecordFile(file, writable=place == 0))
     return files
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _shared(path: Path, *, written: bool) -> list[RecordFile]:
