@@ -52,6 +52,11 @@ test: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the tests, without t
 test-slow: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the slow tests (ARGS='--time-budget-s 600' to stop early)
 	$(PY) -m pytest -m slow $(WITHOUT) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
+.PHONY: soak
+SECONDS ?= 600
+soak: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Use shared objects in many threads for ten minutes (SECONDS=60 for one)
+	$(PY) -m pytest -m slow tests/threads -k soak --soak-s $(SECONDS) -o timeout=$$(( $(SECONDS) + 600 )) $(WITHOUT) $(ARGS)
+
 .PHONY: test-abi
 test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests on each older ROCm release that the host platform presents
 	$(PY) -m pytest -m "not slow" tests/platform/test_abi_window.py $(ARGS)

@@ -22,8 +22,8 @@ def _interpreters() -> Any:
 def _refuse_sub_interpreters(module: Any) -> None:
     if module is not None and module.get_current() != module.get_main():
         raise ImportError(
-            "rocpy cannot be imported in a sub-interpreter: its extension modules, and NumPy's, serve the main interpreter "
-            "of a process only; import it there (under mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+            "rocpy cannot be imported in a sub-interpreter: its extension modules, and NumPy's, serve the main "
+            "interpreter of a process only; import it there (under mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
         )
 
 

@@ -2,9 +2,10 @@
 """Turns the rows of csrc/abi/*.def into source text.
 
 ``generate_abi.py facade LIBRARY OUTPUT`` writes the C++ source of one of the host platform's facades: each row of the
-library forwards to the function of the same name in librocpy_host.so, and answers with a status what is thrown there. ``generate_abi.py pxd OUTPUT`` writes the Cython
-declarations and checked calls of every row. ``generate_abi.py rows LIBRARY`` prints the names of a library's rows, and
-``generate_abi.py check LIBRARY FILE`` compares them with the symbols that a shared library exports (by ``nm``).
+library forwards to the function of the same name in librocpy_host.so, and answers with a status what is thrown there.
+``generate_abi.py pxd OUTPUT`` writes the Cython declarations and checked calls of every row. ``generate_abi.py rows
+LIBRARY`` prints the names of a library's rows, and ``generate_abi.py check LIBRARY FILE`` compares them with the
+symbols that a shared library exports (by ``nm``).
 """
 
 from __future__ import annotations

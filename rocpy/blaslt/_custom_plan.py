@@ -49,8 +49,8 @@ class CustomMatmul(Matmul):
     """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_plain", "_problem", "_using", "_ways", "absent", "alpha", "beta", "bound", "chosen_options",
-        "epilogue", "given_stream", "inputs", "numbers", "operands", "right", "settings",
+        "_closed", "_places", "_plain", "_problem", "_using", "_ways", "absent", "alpha", "beta", "bound",
+        "chosen_options", "epilogue", "given_stream", "inputs", "numbers", "operands", "right", "settings",
         "weight_bias",
     )  # fmt: skip
 

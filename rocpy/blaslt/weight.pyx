@@ -63,11 +63,11 @@ cdef class Weight(WeightOperand):
     Each product owns what it reads until it is done, on streams and in graphs too: any number of threads may multiply by, refresh and close
     one Weight. A refresh puts new packed memory in the place of that before; closing lets running products finish.
 
-    A torch tensor that changes is noticed by its version counter, or by :func:`rocpy.blaslt.weight.sources_may_have_changed` where an
-    optimizer changes it without counting, and is read again at the next product; scales by blocks are packed with it. What cannot be
-    noticed: writes through ``.data`` or through numpy, and another tensor in the place of a module's parameter. Arrays that are no tensors
-    are copied here, beside the packed memory. Call :meth:`refresh` after such changes; with ``ROCPY_DEBUG=1`` a product compares checksums
-    and warns where that was forgotten. Pickles as the arrays themselves.
+    A torch tensor that changes is noticed by its version counter, and after each step of an optimizer
+    (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and is read again at the next product; scales by blocks are packed with it.
+    Writes through ``tensor.data``, a numpy view or a pointer are not noticed. Other arrays are copied here, beside the packed memory. After
+    such a write, and after changing another array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns where that was forgotten.
+    Pickles as the arrays themselves.
 
     References
     ----------

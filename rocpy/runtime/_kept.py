@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What is compiled is kept in files of the user's cache folder: whole, with their length and digest, or not at all.
 
-A reader takes a file only if its content is what was written: a file that is cut off, empty or changed counts as absent, is made anew
-and written over it.
+A reader takes a file only if its content is what was written: a file that is cut off, empty or changed counts as
+absent, and is written anew.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from rocpy.blaslt._options import options as _options
 from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt._policy import cast_refused
 from rocpy.blaslt._product_types import check_cast
-from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt._weight_operand import snapshot_of
+from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch._autograd import needs_grad

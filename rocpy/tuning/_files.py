@@ -127,7 +127,9 @@ def fault_of(record: Record) -> str:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(_float(value)):
             return f"{name} is {_shown(value)}, expected a number"
     if not (record.measured_us >= SHORTEST_US and record.baseline_us >= SHORTEST_US):
-        return f"measured_us and baseline_us are {record.measured_us!r} and {record.baseline_us!r}; they must be above 0"
+        return (
+            f"measured_us and baseline_us are {record.measured_us!r} and {record.baseline_us!r}; they must be above 0"
+        )
     if record.spread < 0:
         return f"spread is {record.spread!r}; it must not be below 0"
     return "" if 0 <= record.date <= LAST_DATE else f"date is {record.date!r}; it must be from 1970 to 9999"
@@ -250,7 +252,8 @@ class RecordFile:
             rows = [Record(*row) for row in connection.execute(f"SELECT {COLUMNS} FROM records")]  # noqa: S608
         faults = {place: fault for place, record in enumerate(rows) if (fault := fault_of(record))}
         warn_of_records(
-            f"tuning database {self.path}", [(f"record of {_shown(rows[place].key)}", fault) for place, fault in faults.items()]
+            f"tuning database {self.path}",
+            [(f"record of {_shown(rows[place].key)}", fault) for place, fault in faults.items()],
         )
         return [record for place, record in enumerate(rows) if place not in faults] if faults else rows
 

@@ -250,7 +250,12 @@ def test_every_problem_of_the_catalogue_has_a_test():
 
 
 def test_variables_that_rocpy_does_not_know_are_named(make):
-    make.options["environ"] = {"ROCPY_AUTOTUNES": "1", "ROCPY_X": "", "ROCPY_DEBUG": "1", "ROCPY_TUNING_DB": "/any/:where"}
+    make.options["environ"] = {
+        "ROCPY_AUTOTUNES": "1",
+        "ROCPY_X": "",
+        "ROCPY_DEBUG": "1",
+        "ROCPY_TUNING_DB": "/any/:where",
+    }
     found = make.problems()
     assert [row["check"] for row in found] == ["variables"] * 2
     assert "ROCPY_AUTOTUNES is set, and is no variable" in found[0]["seen"]
@@ -261,5 +266,8 @@ def test_variables_that_rocpy_does_not_know_are_named(make):
 def test_values_that_a_variable_cannot_have_are_told(make):
     make.options["environ"] = {"ROCPY_HOST_DEVICES": "many", "ROCPY_PLATFORM": "cuda", "ROCPY_PLAN_CACHE": ""}
     found = make.problems()
-    assert ["HOST_DEVICES is 'many'" in found[0]["seen"], "ROCPY_PLATFORM is 'cuda'" in found[1]["seen"]] == [True, True]
+    assert ["HOST_DEVICES is 'many'" in found[0]["seen"], "ROCPY_PLATFORM is 'cuda'" in found[1]["seen"]] == [
+        True,
+        True,
+    ]
     assert len(found) == 2

@@ -56,7 +56,7 @@ class Shared:
         """Refuse what no value that the source had explains."""
         found = np.asarray(result).astype(np.float64)
         low, high = found.min(), found.max()
-        assert K * LOW <= low, f"{low} for at least {K * LOW}"
+        assert low >= K * LOW, f"{low} for at least {K * LOW}"
         assert high <= K * HIGH, f"{high} for at most {K * HIGH}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every pair of what programs do with one Weight, in threads: products read memory that is theirs, and a value of the source."""
+"""Every pair of what programs do with one Weight, in threads: products read memory that is theirs."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def test_soak(kind, soak_s):
 def test_closing_lets_running_products_finish_and_refuses_later_ones():
     shared = Shared("numpy")
     with rocpy.Stream() as stream:
-        results = []
-        for _ in range(20):
-            results.append(rocpy.matmul(shared.x, shared.weight, stream=stream))
+        results = [rocpy.matmul(shared.x, shared.weight, stream=stream) for _ in range(20)]
         shared.weight.close()
         others = [rocpy.Weight(np.full(shared.source.shape, np.nan, np.float32)) for _ in range(4)]
         for use in (

@@ -17,7 +17,16 @@ from made_up_records import record
 import rocpy
 from rocpy.blaslt import Algorithm, Problem
 from rocpy.errors import InvalidProblemError, RocpyWarning
-from rocpy.tuning import Database, Shapes, _files, database, export_hipblaslt, export_json, export_tunableop, import_json
+from rocpy.tuning import (
+    Database,
+    Shapes,
+    _files,
+    database,
+    export_hipblaslt,
+    export_json,
+    export_tunableop,
+    import_json,
+)
 
 NAMES = _files.COLUMNS.split(", ")
 TEXTS = st.one_of(
@@ -127,7 +136,9 @@ def test_documents_of_anything_are_read_or_refused(value, changed):
 
 
 @settings(max_examples=150, deadline=None)
-@given(value=JSON, place=st.sampled_from(["a", "b", "epilogue", "dtype", "clamp", "scale_a_batch", "inputs", "compute"]))
+@given(
+    value=JSON, place=st.sampled_from(["a", "b", "epilogue", "dtype", "clamp", "scale_a_batch", "inputs", "compute"])
+)
 def test_problems_of_anything_are_read_or_refused(value, place):
     problem = json.loads(record().problem)
     problem[place] = value
@@ -138,7 +149,10 @@ def test_problems_of_anything_are_read_or_refused(value, place):
 
 
 @settings(max_examples=150, deadline=None)
-@given(value=JSON, field=st.sampled_from(["id", "name", "workspace_bytes", "waves", "elapsed_ms", "rank", "library", "arch"]))
+@given(
+    value=JSON,
+    field=st.sampled_from(["id", "name", "workspace_bytes", "waves", "elapsed_ms", "rank", "library", "arch"]),
+)
 def test_algorithms_of_anything_are_taken_or_refused(value, field):
     a = np.ones((9, 4), np.float32)
     with rocpy.Matmul(a, a.T) as planned:

@@ -54,7 +54,9 @@ def test_what_is_no_record_is_left_out(row):
         assert import_json(json.dumps(document)) == [record()]
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "", "\0", "9" * 5000, "{", '{"format": "rocpy tuning records"}'])
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, '{"a":' * 200_000, "", "\0", "9" * 5000, "{", '{"format": "rocpy tuning records"}']
+)
 def test_what_is_no_document_is_refused(text):
     with pytest.raises(InvalidProblemError):
         import_json(text)
@@ -68,7 +70,9 @@ def test_what_is_no_document_is_refused(text):
 
 @pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])
 @pytest.mark.parametrize("field", ["scope", "key"])
-@pytest.mark.parametrize("text", ["", "[]", "7", "null", "{}", "[" * 100_000, '{"platform": "amd", "epilogue": "default"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "7", "null", "{}", "[" * 100_000, '{"platform": "amd", "epilogue": "default"}']
+)
 def test_records_whose_texts_are_no_records_are_left_out(export, field, text):
     sound, strange = record(), dataclasses.replace(record(1), **{field: text})
     with pytest.warns(RocpyWarning, match="record 1: "):
@@ -77,7 +81,9 @@ def test_records_whose_texts_are_no_records_are_left_out(export, field, text):
 
 
 @pytest.mark.parametrize("export", [export_tunableop, export_hipblaslt])
-@pytest.mark.parametrize(("name", "value"), [("batch_count", "2"), ("batch_count", 1e9), ("op_a", []), ("d", {}), ("a", None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("batch_count", "2"), ("batch_count", 1e9), ("op_a", []), ("d", {}), ("a", None)]
+)
 def test_records_with_terms_that_are_none_are_left_out(export, name, value):
     strange = record(1)
     strange = dataclasses.replace(strange, key=json.dumps({**json.loads(strange.key), name: value}))

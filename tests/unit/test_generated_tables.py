@@ -62,7 +62,10 @@ def test_readme_table_says_when_rocpy_is_slower(tmp_path):
 
 
 def test_environment_rows_are_read_whole():
-    source = 'ROCPY_VARIABLE(ROCPY_X, "a", core, "a|b", "One; two, (three).")\nROCPY_VARIABLE(ROCPY_Y, "", python, "*", "Four.")\n'
+    source = (
+        'ROCPY_VARIABLE(ROCPY_X, "a", core, "a|b", "One; two, (three).")\n'
+        'ROCPY_VARIABLE(ROCPY_Y, "", python, "*", "Four.")\n'
+    )
     assert environment_table.rows(source) == [
         ("ROCPY_X", "a", "core", "One; two, (three)."),
         ("ROCPY_Y", "", "python", "Four."),
