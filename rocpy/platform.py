@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import threading
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocpy import _core
+from rocpy._variables import fault_of_variable, rows
 from rocpy.errors import InvalidProblemError, LibraryError
 
 # What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
@@ -75,31 +75,6 @@ class Variable:
     meaning: str
 
 
-@functools.cache
-def _rows() -> dict[str, tuple[str, str, str]]:
-    return {name: (default, values, meaning) for name, default, _, values, meaning in _core.environment_table()}
-
-
-def fault_of_variable(name: str, value: str) -> str:
-    """Return why a ``ROCPY_*`` variable cannot have a value, with what it can have; ``""`` where it can.
-
-    An empty variable is as one that is unset. `name` is one of :func:`variables`.
-    """
-    default, values, _ = _rows()[name]
-    lowest, is_range, highest = values.partition("..")
-    if not value or values == "*":
-        return ""
-    if is_range:
-        if value.isascii() and value.isdigit() and len(value) < 10 and int(lowest) <= int(value) <= int(highest):
-            return ""
-        return f"{name} is {value[:100]!r}; it can be a whole number from {lowest} to {highest}"
-    words = values.split("|")
-    if value in words:
-        return ""
-    words = words if default else [*words, "empty"]
-    return f"{name} is {value[:100]!r}; it can be {', '.join(words[:-1])} or {words[-1]}"
-
-
 def given_variables() -> dict[str, str]:
     """Return the variables of the environment that begin with ``ROCPY_``, those that rocpy does not know too."""
     return {name: value for name, value in os.environ.items() if name.startswith("ROCPY_")}
@@ -107,7 +82,7 @@ def given_variables() -> dict[str, str]:
 
 def _check_variables() -> None:
     """Refuse a value that a variable cannot have: before the platform reads it, which would take the default."""
-    for name in _rows():
+    for name in rows():
         fault = fault_of_variable(name, os.environ.get(name, ""))
         if fault:
             raise InvalidProblemError(fault)
@@ -138,9 +113,9 @@ def environment(name: str) -> str:
     '1024'
     """
     try:
-        default = _rows()[name][0]
+        default = rows()[name][0]
     except KeyError:
-        raise InvalidProblemError(f"{name} is no variable of rocpy; there are {', '.join(_rows())}") from None
+        raise InvalidProblemError(f"{name} is no variable of rocpy; there are {', '.join(rows())}") from None
     value = os.environ.get(name) or default
     fault = fault_of_variable(name, value)
     if fault:
@@ -162,7 +137,7 @@ def variables() -> list[Variable]:
     >>> rocpy.platform.variables()[0].name
     'ROCPY_PLATFORM'
     """
-    return [Variable(name, default, _shown(name, default), meaning) for name, (default, _, meaning) in _rows().items()]
+    return [Variable(name, default, _shown(name, default), meaning) for name, (default, _, meaning) in rows().items()]
 
 
 def _shown(name: str, default: str) -> str:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# Types of what Weights and their snapshots have in common; _weight_operand.pyx has the documentation.
 from typing import Any
 
 from typing_extensions import disjoint_base

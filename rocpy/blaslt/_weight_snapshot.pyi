@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# Types of what products read of a Weight; _weight_snapshot.pyx has the documentation.
 from typing import Any
 
 from typing_extensions import disjoint_base

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 
 from rocpy import platform
+from rocpy._variables import fault_of_variable
 from rocpy.cli._checks import Finding, check
 from rocpy.cli._machine import Machine
 
@@ -28,7 +29,7 @@ def variables(machine: Machine) -> Iterator[Finding]:
             near = difflib.get_close_matches(name, known, 1)
             fix = f"did you mean {near[0]}?" if near else "`rocpy info` lists the variables that it knows"
             yield Finding("problem", f"{name} is set, and is no variable of rocpy", fix)
-        elif fault := platform.fault_of_variable(name, value):
+        elif fault := fault_of_variable(name, value):
             yield Finding("problem", fault, f"set {name} to one of these, or unset it: no platform is chosen with it")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocpy import InvalidProblemError, platform
+from rocpy._variables import fault_of_variable
 
 ROWS = {variable.name: variable for variable in platform.variables()}
 FREE = ("ROCPY_TUNING_DB", "ROCPY_HOST_STRESS")  # any text is a value of these
@@ -44,15 +45,15 @@ def outcomes(run_python, cases):
 
 def test_each_variable_is_of_a_kind():
     for name, variable in ROWS.items():
-        assert platform.fault_of_variable(name, variable.default) == ""
-        assert platform.fault_of_variable(name, "") == ""
-        assert (platform.fault_of_variable(name, "nonsense") == "") == (name in FREE), name
+        assert fault_of_variable(name, variable.default) == ""
+        assert fault_of_variable(name, "") == ""
+        assert (fault_of_variable(name, "nonsense") == "") == (name in FREE), name
 
 
 @settings(max_examples=300, deadline=None)
 @given(name=st.sampled_from(sorted(set(ROWS) - set(FREE))), value=st.text())
 def test_any_text_is_a_value_or_a_fault(name, value):
-    fault = platform.fault_of_variable(name, value)
+    fault = fault_of_variable(name, value)
     if fault:
         assert fault.startswith(f"{name} is ")
         assert "it can be" in fault

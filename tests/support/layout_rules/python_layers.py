@@ -9,9 +9,9 @@ from layout_rules.tree import Tree, matching, rule
 
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = (
-    {"errors", "dtypes", "typing", "_import_hook"},
+    {"errors", "dtypes", "typing", "_import_hook", "_interpreter"},
     {"_core"},
-    {"_search", "_fp_environment"},
+    {"_search", "_fp_environment", "_variables"},
     {"_hip_python"},
     {"platform"},
     {"_dlpack"},

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""The rows of ``csrc/abi/environment.def``, and which values a ``ROCPY_*`` variable can have."""
+
+from __future__ import annotations
+
+import functools
+
+from rocpy import _core
+
+__all__ = ["fault_of_variable", "rows"]
+
+
+@functools.cache
+def rows() -> dict[str, tuple[str, str, str]]:
+    """Return default, values and meaning of every variable, by name."""
+    return {name: (default, values, meaning) for name, default, _, values, meaning in _core.environment_table()}
+
+
+def fault_of_variable(name: str, value: str) -> str:
+    """Return why a ``ROCPY_*`` variable cannot have a value, with what it can have; ``""`` where it can.
+
+    An empty variable is as one that is unset. `name` is one of :func:`rows`.
+    """
+    default, values, _ = rows()[name]
+    lowest, is_range, highest = values.partition("..")
+    if not value or values == "*":
+        return ""
+    if is_range:
+        if value.isascii() and value.isdigit() and len(value) < 10 and int(lowest) <= int(value) <= int(highest):
+            return ""
+        return f"{name} is {value[:100]!r}; it can be a whole number from {lowest} to {highest}"
+    words = values.split("|")
+    if value in words:
+        return ""
+    words = words if default else [*words, "empty"]
+    return f"{name} is {value[:100]!r}; it can be {', '.join(words[:-1])} or {words[-1]}"
