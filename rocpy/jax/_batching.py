@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from rocpy.blaslt.problem import is_column_bias
-from rocpy.jax._call import OPERANDS, Spec, call
+from rocpy.jax._call import OPERANDS, Spec
+from rocpy.jax._partition import partitioned_call
 
 __all__ = ["batched_call"]
 
@@ -32,7 +33,7 @@ def _mappable(spec: Spec, present: tuple[bool, ...]) -> Callable[..., Any]:
 
     @custom_vmap  # type: ignore[untyped-decorator]
     def product(*given: Any) -> Any:
-        return call(spec, every(given, None))
+        return partitioned_call(spec, every(given, None))
 
     @product.def_vmap  # type: ignore[untyped-decorator]
     def rule(axis_size: int, in_batched: Sequence[bool], *given: Any) -> Any:

@@ -20,7 +20,7 @@ from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax import _handler
 
-__all__ = ["OPERANDS", "Spec", "call", "problem_of"]
+__all__ = ["OPERANDS", "Spec", "call", "problem_of", "varying_axes"]
 
 #: The operands of a product, in the order of the call.
 OPERANDS = ("a", "b", "c", "bias", "aux")
@@ -169,6 +169,14 @@ def _checked(spec: Spec, seen: Seen) -> Checked:
 _checked_once = functools.lru_cache(maxsize=1024)(_checked)
 
 
+def varying_axes(x: Any) -> frozenset[str]:
+    """Return the manual axes of `jax.shard_map` that an array varies over."""
+    aval = jax.typeof(x)
+    # jax 0.10 keeps them beside other kinds of axes; releases before, by themselves.
+    kinds = getattr(aval, "manual_axis_type", None)
+    return frozenset(getattr(aval, "vma", None) or () if kinds is None else kinds.varying)
+
+
 def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     yield "epilogue", spec.epilogue
     yield "operands", np.int32(sum(1 << place for place, x in enumerate(operands) if x is not None))
@@ -189,4 +197,7 @@ def call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
     if problem.dtype == "int32" and not float(spec.alpha).is_integer():
         raise UnsupportedError(f"alpha = {spec.alpha}: an int32 result is scaled by whole numbers")
     given = [x for x in operands if x is not None]
-    return tuple(jax.ffi.ffi_call(_TARGET, results)(*given, **dict(_attributes(spec, operands))))
+    found = jax.ffi.ffi_call(_TARGET, results)(*given, **dict(_attributes(spec, operands)))
+    axes = tuple(sorted(varying_axes(given[0])))
+    # In jax.shard_map all operands vary over the same axes, and so do the results, which a call by itself does not say.
+    return tuple(jax.lax.pcast(x, axes, to="varying") for x in found) if axes else tuple(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,8 +15,10 @@ from rocpy import dtypes
 from rocpy.blaslt._recipes import function_of
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.problem import is_column_bias
+from rocpy.jax._activations import activation_of, plain_spec, wide
 from rocpy.jax._batching import batched_call
 from rocpy.jax._call import Spec
+from rocpy.jax._partition import vary_together
 
 __all__ = ["product"]
 
@@ -27,12 +28,18 @@ def _recorded(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[
     return batched_call(spec, (a, b, c, bias, aux))
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
 def product(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
     """Return the results of a product; absent operands are ``None``.
 
-    Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time.
+    Operands that are replicated in ``jax.shard_map`` vary with the others first: their gradients are sums then.
     """
+    results: tuple[Any, ...] = _compiled(spec, *vary_together((a, b, c, bias, aux)))
+    return results
+
+
+# Compiled, so that a call outside ``jax.jit`` is traced once for each shape and not every time.
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _compiled(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
     return _recorded(spec, a, b, c, bias, aux)
 
 
@@ -43,48 +50,19 @@ def _relu_slope(g: Any, x: Any) -> Any:
     return jnp.where(x > 0, g, jnp.zeros_like(g))
 
 
-def _gelu_tanh(x: Any) -> Any:
-    return jax.nn.gelu(x, approximate=True)
-
-
-def _gelu_erf(x: Any) -> Any:
-    return jax.nn.gelu(x, approximate=False)
-
-
 # From the result alone.
 _BY_RESULT: dict[str, Callable[[Any, Any], Any]] = {
     "relu": _relu_slope,
     "sigmoid": lambda g, y: g * y * (1 - y),
 }
-# From the pre-activation, by jax's own derivative.
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "relu": jax.nn.relu,
-    "sigmoid": jax.nn.sigmoid,
-    "gelu": _gelu_tanh,
-    "gelu_erf": _gelu_erf,
-    "silu": jax.nn.silu,
-}
-
-
-def _function(spec: Spec) -> Callable[[Any], Any]:
-    name = function_of(spec.row)
-    if name == "clamp":
-        low, high = spec.clamp or (-math.inf, math.inf)
-        return lambda x: jnp.clip(x, low, high)
-    return _FUNCTIONS[name]
-
-
-def _wide(x: Any) -> Any:
-    """Return an array in the type that elementwise derivatives are computed in."""
-    return x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x
 
 
 def _slope(spec: Spec, g: Any, x: Any) -> Any:
     """Return ``g`` times the activation's derivative at the pre-activation ``x``."""
     if function_of(spec.row) == "relu":
         return _relu_slope(g, x)
-    _, pull = jax.vjp(_function(spec), _wide(x))
-    return pull(_wide(g))[0].astype(g.dtype)
+    _, pull = jax.vjp(activation_of(spec), wide(x))
+    return pull(wide(g))[0].astype(g.dtype)
 
 
 # ---- forward ----
@@ -108,13 +86,9 @@ def _is_composed(row: EpilogueRow) -> bool:
     return bool(row.gradient) or row.aux == "load"
 
 
-def _plain(spec: Spec) -> Spec:
-    return dataclasses.replace(spec, epilogue="bias" if spec.row.bias else "default", clamp=None)
-
-
 def _composed(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[Any, ...]:
     row = spec.row
-    y = product(_plain(spec), a, b, c, bias, None)[0]
+    y = product(plain_spec(spec), a, b, c, bias, None)[0]
     if row.aux == "load":
         y = _slope(dataclasses.replace(spec, epilogue=function_of(row).removeprefix("d")), y, aux)
     if not row.gradient:
@@ -153,8 +127,8 @@ def _forward(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> Any:
     if stored in EPILOGUES:
         d, pre = product(dataclasses.replace(spec, epilogue=stored), a, b, c, bias, None)
     else:
-        (pre,) = product(_plain(spec), a, b, c, bias, None)
-        d = _function(spec)(_wide(pre)).astype(pre.dtype)
+        (pre,) = product(plain_spec(spec), a, b, c, bias, None)
+        d = activation_of(spec)(wide(pre)).astype(pre.dtype)
     return (d,), (*kept, pre)
 
 

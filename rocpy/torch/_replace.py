@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from rocpy.errors import InvalidOperandError
@@ -83,8 +84,10 @@ def replace_linear(
     report = ReplaceReport()
     modules = list(model.named_modules())
     refused = _fast_paths(modules)
+    size = sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))
     for name, module in modules:
         kind, reason = _judge(module), refused.get(module)
+        kind = _judge_own_weights(module, size) if kind is None else kind
         if kind is None:
             continue
         if kind == "" and reason is None and skipped(name, module):
@@ -133,6 +136,27 @@ def _judge(module: nn.Module) -> str | None:
     if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
         return f"no nn.Linear: quantized, or a layer of another package ({cls.__module__})"
     return None
+
+
+# What code calls that multiplies by a weight of its own.
+_PRODUCTS = frozenset(("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "grouped_mm"))
+
+
+def _judge_own_weights(module: nn.Module, size: int) -> str | None:
+    """Return which weights of its own a module multiplies by, with their share of the model's parameters."""
+    if type(module).__module__.startswith("torch.nn.") or isinstance(module, nn.Linear):
+        return None
+    own = {name: x for name, x in module._parameters.items() if x is not None and not is_lazy(x)}
+    forward = getattr(getattr(type(module), "forward", None), "__code__", None)
+    multiplies = forward is not None and not _PRODUCTS.isdisjoint(forward.co_names)
+    # Matrices one above the other, as experts have them; or one that its own code multiplies by.
+    found = {name: x for name, x in own.items() if (x.dim() == 3 and x.shape[0] > 1) or (x.dim() == 2 and multiplies)}
+    if not found:
+        return None
+    share = 100 * sum(x.numel() for x in found.values()) / max(size, 1)
+    weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in found.items())
+    part = f"{share:.0f} %" if share >= 1 else "less than 1 %"
+    return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters"
 
 
 def _is_parametrized_linear(module: nn.Module) -> bool:

@@ -273,6 +273,15 @@ def test_operands_of_other_kinds(jax, matmul):
         jax.jit(lambda s: matmul(a, a, alpha=s))(2.0)
 
 
+@pytest.mark.parametrize(("a", "b"), [("float32", "bfloat16"), ("bfloat16", "float16"), ("int8", "float32")])
+def test_two_types_are_refused_and_named(a, b, jax, matmul):
+    ones = jax.numpy.ones
+    with pytest.raises(InvalidProblemError, match=f"a is {a} and b is {b}; cast one"):
+        jax.jit(matmul)(ones((2, 4), a), ones((4, 4), b))
+    mixed = matmul(ones((2, 4), "float8_e4m3fn"), ones((4, 4), "float8_e5m2"), scale_a=1.0, scale_b=1.0)
+    assert float(mixed[0, 0]) == 4
+
+
 def test_the_function_form_names_this_one_where_jax_traces(jax):
     a = np.ones((2, 2), np.float32)
     for transform in (jax.jit, jax.vmap, jax.grad):

@@ -80,6 +80,37 @@ def test_what_is_not_replaced_is_said():
     assert [row.name for row in again.replaced] == ["skipped"]
 
 
+def test_weights_that_are_no_layer_are_named_with_their_share():
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Parameter(torch.randn(4, 6, 10))
+            self.scale = nn.Parameter(torch.ones(6))
+            self.position = nn.Parameter(torch.ones(1, 7, 6))
+
+        def forward(self, x, index):
+            return torch.stack([row @ self.up[at] for row, at in zip(x * self.scale, index, strict=True)])
+
+    class Router(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 6))
+
+        def forward(self, x):
+            return nn.functional.linear(x, self.weight)
+
+    model = nn.ModuleDict(
+        {"experts": Experts(), "router": Router(), "fc": nn.Linear(6, 4), "table": nn.Embedding(3, 2)}
+    )
+    report = rt.replace_linear(model)
+    assert [row.name for row in report.replaced] == ["fc"]
+    reasons = {row.name: row.reason for row in report.not_replaced}
+    assert set(reasons) == {"experts", "router"}
+    share = 100 * 240 / sum(p.numel() for p in model.parameters())
+    assert f"up of (4, 6, 10), {share:.0f} % of the model's parameters" in reasons["experts"]
+    assert "weight of (4, 6)" in reasons["router"]
+
+
 def test_the_model_may_be_a_layer_itself(x):
     layer = nn.Linear(6, 4).double()
     expected = layer(x)

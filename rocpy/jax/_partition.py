@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""How a product is cut over devices by jax.jit: each computes its part, and parts of a sum are added up."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.custom_partitioning import ArrayMapping, SdyShardingRule, custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
+
+from rocpy import dtypes
+from rocpy.blaslt._recipes import function_of
+from rocpy.blaslt.problem import is_column_bias
+from rocpy.jax._activations import activation_of, plain_spec, wide
+from rocpy.jax._call import Spec, call, problem_of, varying_axes
+
+__all__ = ["partitioned_call", "vary_together"]
+
+#: Shapes and types of the operands; ``None`` where there is none.
+Seen = tuple[tuple[tuple[int, ...], Any] | None, ...]
+#: Of each operand or result, a name for each axis; axes of one name are cut alike, those named "" not at all.
+Names = list[tuple[str, ...]]
+
+
+def vary_together(operands: Sequence[Any]) -> list[Any]:
+    """Return the operands of one operation, each varying over the manual axes of `jax.shard_map` that any varies over.
+
+    What is replicated is cast, as jax's own operations do: the gradient of that is the sum over the axes.
+    """
+    axes = frozenset().union(*(varying_axes(x) for x in operands if x is not None))
+    if not axes:
+        return list(operands)
+
+    def cast(x: Any) -> Any:
+        missing = () if x is None else tuple(sorted(axes - varying_axes(x)))
+        return jax.lax.pcast(x, missing, to="varying") if missing else x
+
+    return [cast(x) for x in operands]
+
+
+def partitioned_call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results of a product that `jax.jit` knows how to cut."""
+    seen = tuple(None if x is None else (tuple(x.shape), x.dtype) for x in operands)
+    known = all(isinstance(extent, int) for one in seen if one is not None for extent in one[0])
+    # In jax.shard_map the caller has cut it; of symbolic extents nobody knows what can be cut.
+    manual = any(varying_axes(x) for x in operands if x is not None)
+    if manual or not known or not jax.config.jax_use_shardy_partitioner:
+        return call(spec, operands)
+    results: tuple[Any, ...] = _partitionable(spec, seen)(*(x for x in operands if x is not None))
+    return results
+
+
+# ---- the names of the axes ----
+
+
+def _aligned(names: tuple[str, ...], shape: Sequence[int], full: dict[str, int]) -> tuple[str, ...]:
+    """Return the names of an array's axes from the last; one that is broadcast has none."""
+    own = names[len(names) - len(shape) :]
+    return tuple(name if extent == full[name] else "" for name, extent in zip(own, shape, strict=True))
+
+
+def _names(spec: Spec, seen: Seen) -> tuple[Names, Names]:
+    """Return the names of the axes of the operands that are present and of the results."""
+    shapes = [None if one is None else one[0] for one in seen]
+    a, b, c, bias, aux = shapes
+    problem, results = problem_of(spec, [None if one is None else jax.ShapeDtypeStruct(*one) for one in seen])
+    rows, columns = len(a or ()) > 1, len(b or ()) > 1
+    m, n = ("m",) * rows, ("n",) * columns
+    result = tuple(results[0].shape)
+    batch = tuple(f"batch{at}" for at in range(len(result) - rows - columns))
+    names = (*batch, *m, *n)
+    full = dict(zip(names, result, strict=True)) | {"k": problem.k, "": -1}
+    pair_a = ("k", *m) if spec.transpose_a else (*m, "k")
+    pair_b = (*n, "k") if spec.transpose_b else ("k", *n)
+    operands = [_aligned((*batch, *pair_a), a or (), full), _aligned((*batch, *pair_b), b or (), full)]
+    if c is not None:
+        operands.append(_aligned(names, c, full))
+    if bias is not None:
+        column = rows and columns and is_column_bias(bias, problem.m, problem.n, result[:-2], True)
+        operands.append(_aligned((*batch, *m, "") if column else (*batch, *n), bias, full))
+    if aux is not None:
+        operands.append(_aligned(names, aux, full))
+    outputs: Names = [names]
+    if spec.row.aux == "store":
+        outputs.append(names)
+    elif spec.row.gradient:
+        sums = {"bgrad": (*batch, *n), "bgrada": (*batch, *m), "bgradb": (*batch, *n)}[spec.row.gradient]
+        shape = tuple(results[1].shape)
+        fits = len(shape) <= len(sums) and all(
+            extent in (1, full[name]) for name, extent in zip(sums[len(sums) - len(shape) :], shape, strict=True)
+        )
+        outputs.append(_aligned(sums, shape, full) if fits else ("",) * len(shape))
+    return operands, outputs
+
+
+def _whole(spec: Spec, seen: Seen) -> tuple[str, ...]:
+    """Return the names of the axes that cannot be cut."""
+    row = spec.row
+    narrow = any(dtypes.lookup(str(one[1])).bits == 8 for one in seen if one is not None)
+    # The derivative behind a sum of parts is not that of the parts; eight bits hold no sums.
+    whole = ("k",) if narrow or row.aux == "load" or row.gradient == "bgrad" else ()
+    if not row.gradient:
+        return whole
+    # Sums over an axis are of the whole axis; those of a broadcast operand are its own.
+    batch = tuple(f"batch{at}" for at in range(max(len(one[0]) for one in seen if one is not None)))
+    return (*whole, *batch, *(("m",) if row.gradient == "bgrad" else ()))
+
+
+# ---- the parts ----
+
+
+@functools.lru_cache(maxsize=1024)
+def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
+    """Return a product of such operands with its rules."""
+    operands, outputs = _names(spec, seen)
+    present = tuple(one is not None for one in seen)
+    whole = _whole(spec, seen)
+
+    def every(given: Sequence[Any]) -> list[Any]:
+        rest = iter(given)
+        return [next(rest) if there else None for there in present]
+
+    @custom_partitioning  # type: ignore[untyped-decorator]
+    def product(*given: Any) -> Any:
+        return call(spec, every(given))
+
+    def rule(mesh: Any, values: Any, results: Any) -> Any:  # noqa: ARG001
+        used = dict.fromkeys(name for names in (*operands, *outputs) for name in names if name)
+        unnamed = iter(range(10**6))
+
+        def mapped(names: tuple[str, ...]) -> Any:
+            return ArrayMapping(*(name or f"one{next(unnamed)}" for name in names))
+
+        return SdyShardingRule(
+            tuple(map(mapped, operands)),
+            tuple(map(mapped, outputs)),
+            reduction_factors=tuple(name for name in ("k",) if name not in whole),
+            need_replication_factors=tuple(name for name in used if name in whole),
+        )
+
+    def partition(mesh: Any, arguments: Any, results: Any) -> Any:
+        cut = _cut([*operands, *outputs], [*arguments, *results], whole)
+        shardings = [
+            [NamedSharding(mesh, PartitionSpec(*(cut.get(name) for name in names))) for names in each]
+            for each in (operands, outputs)
+        ]
+        axes = cut.get("k")
+
+        def part(*given: Any) -> Any:
+            parts = every(given)
+            return call(spec, parts) if axes is None else _sum_of_parts(spec, parts, axes)
+
+        return mesh, part, tuple(shardings[1]), tuple(shardings[0])
+
+    product.def_partition(partition, sharding_rule=rule)
+    return product  # type: ignore[no-any-return]
+
+
+def _cut(names: Names, arrays: Sequence[Any], whole: tuple[str, ...]) -> dict[str, Any]:
+    """Return the axes of the mesh that each name is cut over: as the first array says, each of the mesh's once."""
+    found: dict[str, Any] = {}
+    used: set[str] = set()
+    for own, array in zip(names, arrays, strict=True):
+        spec = getattr(array.sharding, "spec", ())
+        for name, axes in zip(own, spec, strict=False):
+            given = (axes,) if isinstance(axes, str) else tuple(axes or ())
+            if name and given and name not in found and name not in whole and used.isdisjoint(given):
+                found[name] = given
+                used.update(given)
+    return found
+
+
+def _sum_of_parts(spec: Spec, operands: Sequence[Any], axes: Any) -> tuple[Any, ...]:
+    """Return the results where each device has a part of the sums: what follows the product follows their total."""
+    a, b, c, bias, _ = operands
+    row = spec.row
+    bare = dataclasses.replace(plain_spec(spec), epilogue=row.name if row.gradient else "default", beta=0.0)
+    parts = jax.lax.psum(call(bare, (a, b, None, None, None)), axes)
+    y = parts[0]
+    if c is not None:
+        y = y + jnp.asarray(spec.beta, y.dtype) * c
+    if row.gradient:
+        return y, parts[1]
+    if bias is not None:
+        y = y + bias.reshape(_bias_shape(bias, y, a.ndim > 1, b.ndim > 1))
+    name = function_of(row)
+    d = y if name in ("default", "bias") else activation_of(spec)(wide(y)).astype(y.dtype)
+    return (d, y) if row.aux == "store" else (d,)
+
+
+def _bias_shape(bias: Any, y: Any, rows: bool, columns: bool) -> tuple[int, ...]:
+    """Return the shape by which a bias broadcasts to the result."""
+    shape = tuple(bias.shape)
+    if not (rows and columns) or is_column_bias(shape, y.shape[-2], y.shape[-1], y.shape[:-2], True):
+        return shape
+    return (*shape[:-1], 1, shape[-1]) if len(shape) > 1 else shape
