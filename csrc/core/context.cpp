@@ -291,4 +291,8 @@ size_t context_count() {
   return pool->contexts.size();
 }
 
+Status library_version(const StreamContext *context, int *version) {
+  return Status{Library::hipblaslt, table.hipblasLtGetVersion(context->handle, version), "hipblasLtGetVersion"};
+}
+
 }  // namespace rocpy

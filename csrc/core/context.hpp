@@ -53,6 +53,9 @@ StreamContext *prefer_context(StreamContext *context);  // the calling thread's;
 // the context goes.
 Status reserve_workspace(StreamContext *context, size_t bytes);
 
+// The version of the library behind a context, as hipblasLtGetVersion gives it.
+Status library_version(const StreamContext *context, int *version);
+
 // Drops what a stream that is about to be destroyed was lent. While the stream is busy it stays lent, since giving it
 // back waits for the device; the pool's limit drops it later.
 void forget_stream(hipStream_t stream);

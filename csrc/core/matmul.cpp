@@ -8,7 +8,6 @@
 #include "algo_extension.hpp"
 #include "guarded.hpp"
 #include "table.hpp"
-#include "version_window.hpp"
 
 namespace rocpy {
 namespace {
@@ -123,6 +122,12 @@ Status MatmulPlan::make_layouts() {
   return status;
 }
 
+// Before there were scale modes, factors by row or column had attributes of their own.
+hipblasLtMatmulDescAttributes_t MatmulPlan::scale_attribute(int scale) const {
+  int32_t own = scale == scale_a ? spec_.vector_attribute_a : scale == scale_b ? spec_.vector_attribute_b : 0;
+  return own ? static_cast<hipblasLtMatmulDescAttributes_t>(own) : scale_attributes[scale];
+}
+
 Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *out) const {
   hipblasLtMatmulDesc_t desc = nullptr;
   Status status = lt(table.hipblasLtMatmulDescCreate(&desc, static_cast<hipblasComputeType_t>(spec_.compute),
@@ -153,12 +158,11 @@ Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *o
     apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, spec_.activation_low);
     apply(HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, spec_.activation_high);
   }
-  // A pointer without a mode is a scalar in every version; the attribute itself is not in every one.
-  const bool modes = version_ >= version_scale_modes;
-  if (spec_.scale_mode_a && modes) apply(HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, spec_.scale_mode_a);
-  if (spec_.scale_mode_b && modes) apply(HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, spec_.scale_mode_b);
+  // A pointer without a mode is a scalar in every release; the attribute itself is not in every one.
+  if (spec_.scale_mode_a && !spec_.vector_attribute_a) apply(HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, spec_.scale_mode_a);
+  if (spec_.scale_mode_b && !spec_.vector_attribute_b) apply(HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, spec_.scale_mode_b);
   for (int i = 0; i < scale_count; ++i) {
-    if (spec_.scales >> i & 1) apply(scale_attribute(spec_, i, scale_attributes[i], version_), pointers.scales[i]);
+    if (spec_.scales >> i & 1) apply(scale_attribute(i), pointers.scales[i]);
     out->scales[i] = pointers.scales[i];
   }
   if (status.ok() && spec_.program) status = set_program(desc);
@@ -270,12 +274,6 @@ Status MatmulPlan::create(const MatmulSpec &spec, StreamContext *context, size_t
     plan = new MatmulPlan(spec);
     DeviceScope scope(context->device);
     Status status = scope.status();
-    if (status.ok()) status = library_version(context->handle, &plan->version_);
-    // What this version does not know it would not refuse: no algorithm is found.
-    if (status.ok() && !version_takes(spec, plan->version_)) {
-      *out = plan;
-      return status;
-    }
     if (status.ok()) status = plan->make_layouts();
     if (status.ok()) status = plan->query(context, max_workspace_bytes, requested);
     if (status.ok()) {
@@ -322,8 +320,7 @@ Status MatmulPlan::launch_once(StreamContext *context, const MatmulAlgorithm &ch
   }
   for (int i = 0; spec_.scales >> i; ++i) {
     if (!(spec_.scales >> i & 1) || descriptor->scales[i] == pointers.scales[i]) continue;
-    Status status =
-        set(descriptor->handle, scale_attribute(spec_, i, scale_attributes[i], version_), pointers.scales[i]);
+    Status status = set(descriptor->handle, scale_attribute(i), pointers.scales[i]);
     if (!status.ok()) return status;
     descriptor->scales[i] = pointers.scales[i];
   }

@@ -63,6 +63,9 @@ struct MatmulSpec {
   uint32_t required_traits = 0;                // ROCPY_EXT_ALGO_*: algorithms that do not promise them are left out
   uint32_t scales = 0;                         // bits of ScaleIndex: those that the descriptor has
   int32_t scale_mode_a = 0, scale_mode_b = 0;  // hipblasLtMatmulMatrixScale_t; 0 is a scalar
+  // Of a release without scale modes: the attributes that take the pointers of factors by row or column; 0 where modes
+  // are set.
+  int32_t vector_attribute_a = 0, vector_attribute_b = 0;
   // In place of the epilogue's activation: a program and how its inputs, then its outputs lie. `program_outer_bytes`
   // has outer_ndim steps for each of them.
   const TileProgram *program = nullptr;
@@ -139,10 +142,10 @@ class MatmulPlan {
                      const MatmulPointers &pointers, const void *alpha, const void *beta);
   Status keep_algorithm(StreamContext *context, hipblasLtMatmulDesc_t desc,
                         const hipblasLtMatmulHeuristicResult_t &result);
+  hipblasLtMatmulDescAttributes_t scale_attribute(int scale) const;
   Status query(StreamContext *context, size_t max_workspace_bytes, int requested);
 
   const MatmulSpec spec_;
-  int version_ = 0;  // the library's
   hipblasLtMatrixLayout_t layout_a_ = nullptr, layout_b_ = nullptr, layout_c_ = nullptr, layout_d_ = nullptr;
   std::vector<MatmulAlgorithm> algorithms_;
   SpinLock descriptors_lock_;

@@ -23,6 +23,7 @@ cdef extern from "context.hpp" namespace "rocpy" nogil:
         atomic[c_bool] launching
     Status borrow_context(int device, hipStream_t stream, StreamContext **out)
     void release_context(StreamContext *context)
+    Status library_version(const StreamContext *context, int *version)
 
 
 cdef extern from "matmul.hpp" namespace "rocpy" nogil:
@@ -78,6 +79,8 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         uint32_t scales
         int32_t scale_mode_a
         int32_t scale_mode_b
+        int32_t vector_attribute_a
+        int32_t vector_attribute_b
         const KeptProgram *program
         vector[rocpyExtProgramOperand_t] program_operands
         vector[int64_t] program_outer_bytes

@@ -12,9 +12,11 @@ from rocpy.runtime.stream cimport Capturing, capture_of, handle_of, hold
 
 from rocpy import platform as _platform
 from rocpy.blaslt import _choice
+from rocpy.blaslt import _library
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt import _fallback
 from rocpy.blaslt import _policy
+from rocpy.blaslt._releases import number_of
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidProblemError, UnsupportedError
@@ -60,6 +62,17 @@ cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1
                    | <uint32_t>bool(problem.scale_d) << <int>scale_d | <uint32_t>bool(problem.amax) << <int>scale_amax)
     spec.scale_mode_a = lowered.scale_mode_a
     spec.scale_mode_b = lowered.scale_mode_b
+    return 0
+
+
+cdef int fill_attributes(MatmulSpec *spec, int version) except -1:
+    """State the attributes whose numbers differ between releases."""
+    if number_of("attribute", "A_SCALE_MODE", version) is not None:
+        return 0
+    if spec.scale_mode_a:
+        spec.vector_attribute_a = number_of("attribute", "A_SCALE_POINTER_VEC_EXT", version) or 0
+    if spec.scale_mode_b:
+        spec.vector_attribute_b = number_of("attribute", "B_SCALE_POINTER_VEC_EXT", version) or 0
     return 0
 
 
@@ -152,11 +165,14 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
 
     cdef bint out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
     cdef bint own = program is not None
+    cdef int version = 0
     if own and not has_programs():
         raise UnsupportedError(f"{problem}: the {_platform.current().name} platform runs no tile programs")
-    if row.enumerator is None and not own and has_programs():
+    _core.check(library_version(context, &version))
+    cdef object enumerator = _library.epilogue_number(row, version)
+    if row.enumerator is None and enumerator is None and not own and has_programs():
         program = stand_in(row)
-    if row.enumerator is None and program is None and not out_is_cast:
+    if row.enumerator is None and enumerator is None and program is None and not out_is_cast:
         return unfused(result, problem, options, context, packed, _fallback.no_enumerator(problem))
     cdef object lowered = _lowering.lower(problem, beside)
     cdef str name
@@ -169,6 +185,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if lowered.turned and problem.out is None:
         _policy.refuse_turning(options, problem.bias.text)
     cdef str reason = _fallback.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
+    if not reason and not own:
+        reason = _library.refusal(problem, context.device, version)
     if reason:
         return unfused(result, problem, options, context, packed, reason)
     if not lowered.swapped and options.reproducible == "batch":
@@ -194,6 +212,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         spec.a.order = _policy.ORDER_PACKED
     spec.batch_count = lowered.batch_count
     spec.epilogue = lowered.epilogue
+    if row.gradient not in ("bgrada", "bgradb") and program is None and enumerator is not None:
+        spec.epilogue = enumerator  # of this release; the lowering exchanges only the sums along a and b
     spec.uses_bias = row.bias or bool(row.gradient)
     spec.bias_type = _dtype(problem.bias.dtype).hip if problem.bias is not None else gradient_type
     spec.bias_batch_stride = lowered.bias_batch_stride
@@ -205,6 +225,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         spec.has_activation_arguments = True
         spec.activation_low, spec.activation_high = problem.clamp
     fill_scales(&spec, problem, lowered)
+    fill_attributes(&spec, version)
     call.integer_factors = spec.scale_type == _INT32
     # The operands' places in the library's order; sizes in bytes for the loop over batch axes.
     cdef dict places = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rocpy import dtypes, platform
+from rocpy.blaslt import _library
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._product_types import find_family, needs_scales
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
@@ -247,11 +248,12 @@ def no_enumerator(problem: Problem) -> str:
 def why(problem: Problem, recipe: Recipe) -> str:
     """Return why a problem is unfused and what it begins with, in a sentence."""
     reason = (
-        f"hipBLASLt has no epilogue {problem.epilogue}"
-        if problem.row.enumerator is None
-        else composed(problem, ())
+        _library.refusal(problem)
+        or composed(problem, ())
         or (
-            "amax: hipBLASLt tells it of each batch position alone, or not at all"
+            f"hipBLASLt has no epilogue {problem.epilogue}"
+            if problem.row.enumerator is None
+            else "amax: hipBLASLt tells it of each batch position alone, or not at all"
             if problem.amax
             else f"the {platform.current().name} platform has no algorithm for it"
         )

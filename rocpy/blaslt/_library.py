@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""What the loaded hipBLASLt can be asked for on a device: by the table of releases, its card, and the self-test's record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rocpy import _core, platform
+from rocpy.blaslt import _choice, _selftest_record
+from rocpy.blaslt._releases import COMBINATIONS, Row, find_row, first_release, number_of
+from rocpy.blaslt.epilogues import EpilogueRow
+from rocpy.blaslt.lowering import lower, with_copies
+from rocpy.blaslt.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The loaded hipBLASLt and the card that it computes on.
+
+    Parameters
+    ----------
+    version
+        As ``hipblasLtGetVersion`` gives it.
+    card
+        Architecture without its features: ``"gfx942"``.
+    emulated
+        Whether it is the host platform's, which has what it presents and no doubts.
+    scope
+        What a record of the self-test is filed under.
+    """
+
+    version: int
+    card: str
+    emulated: bool
+    scope: str
+
+    @property
+    def name(self) -> str:
+        """Its name and version, for people."""
+        return f"hipBLASLt {self.version // 100000}.{self.version // 100 % 1000}.{self.version % 100}"
+
+
+_known: dict[tuple[str, int], Library] = {}
+_trying = False
+
+
+def library(device: int, version: int = 0) -> Library:
+    """Return the loaded library on a device; ``version`` spares asking it."""
+    chosen = platform.current()
+    path = chosen.origin
+    found = _known.get((path, device))
+    if found is None:
+        arch = chosen.devices[max(device, 0)].arch
+        if not version:
+            _core.probe_versions()
+            version = next(row[3] for row in _core.library_facts() if row[0] == "hipblaslt")
+        scope = _selftest_record.scope_of(version, arch)
+        found = Library(version, arch.partition(":")[0], chosen.is_emulated, scope)
+        _known[path, device] = found
+    return found
+
+
+def epilogue_number(row: EpilogueRow, version: int) -> int | None:
+    """Return a version's number of an epilogue, ``None`` where it has none."""
+    return number_of("epilogue", row.name, version)
+
+
+@contextmanager
+def trial() -> Iterator[None]:
+    """Ask the library for all that it has a number for, whatever is doubted or was found wrong: for the self-test."""
+    global _trying
+    _trying = True
+    _choice.changed()
+    try:
+        yield
+    finally:
+        _trying = False
+        _choice.changed()
+
+
+def combinations(problem: Problem, card: str) -> list[Row]:
+    """Return the rows of combinations that a problem on a card is one of."""
+    return [row for row in COMBINATIONS if row.applies is not None and row.applies(problem, card)]
+
+
+def class_of(problem: Problem, here: Library) -> str:
+    """Return the class of products that one result of the self-test speaks for."""
+    types = f"{problem.a.dtype} x {problem.b.dtype} -> {problem.dtype}"
+    scales = ", ".join(
+        f"{name} {kind}"
+        for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b), ("amax", problem.amax))
+        if kind
+    )
+    marks = "; ".join(row.name for row in combinations(problem, here.card) if not row.numbers)
+    return "; ".join(part for part in (f"{problem.epilogue}: {types} in {problem.compute}", scales, marks) if part)
+
+
+def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
+    """Return why the loaded library is not asked for a product itself; empty where it is.
+
+    What a release lacks is never asked for. What its source shows at fault is not asked for until a self-test on this
+    machine has found it right; and not what such a test found wrong.
+    """
+    here = library(device, version)
+    number = epilogue_number(problem.row, here.version)
+    if number is None and problem.row.enumerator is None:
+        return ""  # no release's; tile programs or a composition take its place
+    absent = _absent(problem, here, number)
+    if absent or _trying:
+        return absent
+    kept = _selftest_record.verdict(here.scope, class_of(problem, here))
+    if kept is not None:
+        return "" if kept.passed else f"{here.name}: {kept.reason}"
+    if here.emulated:
+        return ""
+    row = find_row("epilogue", problem.epilogue)
+    doubted = [] if row is None else [(f"epilogue {problem.epilogue!r}", row.doubt(here.version))]
+    doubted += [(each.name, each.doubt(here.version)) for each in combinations(problem, here.card)]
+    return next((f"{here.name} on {here.card}: {name}: {why}" for name, why in doubted if why), "")
+
+
+def _absent(problem: Problem, here: Library, number: int | None) -> str:
+    """Return which enumerator, attribute or combination a release lacks for a product; empty for none."""
+    if number is None:
+        row = find_row("epilogue", problem.epilogue)
+        first = "" if row is None else first_release(row)
+        since = f"it came with ROCm {first}" if first and row is not None and _later(row, here.version) else "its number is another's"
+        return f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and an unknown number computes the plain product"
+    for row in combinations(problem, here.card):
+        if row.numbers and row.number(here.version) is None:
+            return f"{here.name} has no {row.name} products: {problem}"
+    for attribute in _attributes(problem, here.version):
+        if number_of("attribute", attribute, here.version) is None:
+            return f"{here.name} has no attribute {attribute}"
+    return ""
+
+
+def _later(row: Row, version: int) -> bool:
+    """Whether a row came after a version."""
+    return version < row.numbers[0][0]
+
+
+def _attributes(problem: Problem, version: int) -> Iterator[str]:
+    """Yield the attributes that a product needs beyond those of every release."""
+    kinds = {problem.scale_a, problem.scale_b}
+    if "block32" in kinds:
+        yield "A_SCALE_MODE"
+    elif "vector" in kinds and number_of("attribute", "A_SCALE_MODE", version) is None:
+        yield "A_SCALE_POINTER_VEC_EXT"
+    if problem.amax:
+        yield "AMAX_D_POINTER"
+    if problem.row.clamp:
+        yield "EPILOGUE_ACT_ARG0_EXT"
+    if problem.batch > 1 and (problem.bias is not None or problem.row.gradient):
+        lowered = lower(problem)
+        if lowered.copies:
+            lowered = lower(with_copies(problem, lowered.copies))
+        if lowered.bias_batch_stride:
+            yield "BIAS_BATCH_STRIDE"

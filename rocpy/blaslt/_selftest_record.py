@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""What `rocpy doctor --selftest` found right and wrong of this machine's library: kept in the user's cache, read at planning."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocpy import _core
+from rocpy.errors import RocpyWarning
+
+FILE_NAME = "selftest.json"
+SCHEMA = 1
+# A record of another library, card or setting is none of this one's: the oldest beyond these are dropped.
+MOST_SCOPES = 32
+# What changes which kernels hipBLASLt runs, or how.
+_VARIABLES = (
+    "HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32",
+    "HIPBLASLT_TENSILE_LIBPATH",
+    "TENSILE_SOLUTION_SELECTION_METHOD",
+)
+
+_lock = threading.Lock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_loaded: dict[str, dict[str, Verdict]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the self-test found of a class of products: whether all of its cases were right, how many, and what was not."""
+
+    passed: bool
+    cases: int
+    reason: str = ""
+
+
+def record_path() -> Path:
+    """Return the file of the record."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME
+
+
+def scope_of(version: int, arch: str) -> str:
+    """Return what a record is filed under: file, build and version of the library, architecture, and its variables."""
+    path = next((row[1] for row in _core.library_facts() if row[0] == "hipblaslt"), "")
+    try:
+        facts = Path(path).stat()
+        build = [facts.st_size, facts.st_mtime_ns]
+    except OSError:
+        build = []
+    variables = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
+    return json.dumps(
+        {"path": path, "build": build, "version": version, "arch": arch, "variables": variables}, sort_keys=True
+    )
+
+
+def verdict(scope: str, name: str) -> Verdict | None:
+    """Return what was kept of a class of products, ``None`` where nothing was."""
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            _loaded = _read(record_path())
+        return _loaded.get(scope, {}).get(name)
+
+
+def forget_loaded() -> None:
+    """Read the file again when it is next asked: it changed, or another one is meant."""
+    global _loaded
+    with _lock:
+        _loaded = None
+
+
+def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
+    """Add what a self-test found to the file; what it found earlier of the same classes is replaced."""
+    path = record_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _exclusive(path):
+        found = _read(path)
+        merged = {**found.pop(scope, {}), **verdicts}
+        found[scope] = merged
+        kept = dict(list(found.items())[-MOST_SCOPES:])
+        _write(path, {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in kept.items()}})
+    forget_loaded()
+    return path
+
+
+def _as_json(verdicts: dict[str, Verdict]) -> dict[str, Any]:
+    return {name: [one.passed, one.cases, one.reason] for name, one in verdicts.items()}
+
+
+@contextlib.contextmanager
+def _exclusive(path: Path) -> Any:
+    """Hold the file's lock between processes, where the system has such locks."""
+    with Path(f"{path}.lock").open("w", encoding="utf-8") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except (ImportError, OSError):
+            pass
+        yield
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> dict[str, dict[str, Verdict]]:
+    """Return what the file holds; a file of another schema or without sense counts as none, with a warning."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        _warn(path, str(error))
+        return {}
+    try:
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {document['schema']!r}, and this rocpy reads {SCHEMA}")
+        return {
+            str(scope): {str(name): _verdict_of(row) for name, row in rows.items()}
+            for scope, rows in document["scopes"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _warn(path, repr(error))
+        return {}
+
+
+def _verdict_of(row: Any) -> Verdict:
+    passed, cases, reason = row
+    if not isinstance(passed, bool) or not isinstance(cases, int) or not isinstance(reason, str):
+        raise TypeError(f"{row!r} is no result of a self-test")
+    return Verdict(passed, cases, reason)
+
+
+def _warn(path: Path, reason: str) -> None:
+    warnings.warn(
+        f"the self-test's record {path} is ignored: {reason}; `rocpy doctor --selftest` writes it anew",
+        RocpyWarning,
+        stacklevel=4,
+    )
