@@ -67,6 +67,15 @@ test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torc
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
 	ROCPY_HOST_STAGING=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)
 
+# Of an installed ROCm with a device: what a stand-in for the device cannot have is left out by the tests themselves.
+AMD_TESTS := $(addprefix tests/blaslt/test_,matmul_cases.py aux.py dtype.py shapes.py shapes_bias.py scales.py types.py complex.py fallback.py \
+  plans.py forced.py weight.py supported.py explain.py out_dtype.py) tests/tuning
+.PHONY: test-amd
+test-amd: $(STAMPS)/package $(STAMPS)/test ## Run the self-test and the product's tests on the ROCm in a folder: make test-amd ROCM=/opt/rocm
+	@test -n "$(ROCM)" || { echo "make test-amd ROCM=FOLDER: name the folder of a ROCm, as /opt/rocm"; exit 2; }
+	ROCPY_PLATFORM=amd ROCM_PATH=$(abspath $(ROCM)) $(BIN)/rocpy doctor --selftest --report rocpy-selftest.json
+	ROCPY_PLATFORM=amd ROCM_PATH=$(abspath $(ROCM)) $(PY) -m pytest -m "not slow" $(AMD_TESTS) $(ARGS)
+
 .PHONY: python-address
 python-address: $(STAMPS)/package $(STAMPS)/test ## Run the Python tests of products and communicators under the address sanitizer (ARGS names others)
 	tools/python_address.sh $(ARGS)

@@ -11,12 +11,13 @@ def test_the_page_is_fresh():
     if rocpy.platform.current().name != "host":
         pytest.skip("the page is that of the host platform")
     page = support_table.PAGE.read_text(encoding="utf-8")
-    assert support_table.replace(page, support_table.tables()) == page, "run `make tables`"
+    assert support_table.fresh_page(page) == page, "run `make tables`"
 
 
 def test_a_stale_page_is_noticed(monkeypatch, tmp_path):
     page = tmp_path / "support.md"
-    page.write_text(f"# x\n{support_table.BEGIN}\nold\n{support_table.END}\n", encoding="utf-8")
+    markers = support_table.BEGIN, support_table.END, support_table.RELEASES_BEGIN, support_table.RELEASES_END
+    page.write_text("# x\n{}\nold\n{}\n{}\nold\n{}\n".format(*markers), encoding="utf-8")
     monkeypatch.setattr(support_table, "PAGE", page)
     monkeypatch.setattr(support_table, "ROOT", tmp_path)
     monkeypatch.setattr(support_table, "tables", lambda: "new")

@@ -7,10 +7,12 @@ from pathlib import Path
 import rocpy
 from rocpy.blaslt import EPILOGUES, supported
 from rocpy.blaslt._product_types import FAMILIES, Family, needs_scales
+from rocpy.blaslt._releases import RELEASES, ROWS, Row, first_release
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "support.md"
 BEGIN, END = "<!-- begin: support -->", "<!-- end: support -->"
+RELEASES_BEGIN, RELEASES_END = "<!-- begin: releases -->", "<!-- end: releases -->"
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
@@ -62,18 +64,68 @@ def tables() -> str:
     return "\n".join([f"Asked of the `{rocpy.platform.current().name}` platform.", "", *lines]).rstrip()
 
 
-def replace(page: str, text: str) -> str:
+def version_text(version: int) -> str:
+    """Return a version of hipBLASLt as people write it."""
+    return f"{version // 100000}.{version // 100 % 1000}.{version % 100}"
+
+
+def since(row: Row) -> str:
+    """Return since which release a row is there, with its numbers where they differ."""
+    present = [(version, number) for version, number in row.numbers if number is not None]
+    if not present:
+        return ""
+    first = next((rocm for rocm, version in RELEASES.items() if version >= present[0][0]), "")
+    if len(row.numbers) == 1:
+        return "every" if first == first_release(ROWS[0]) else f"ROCm {first} ({version_text(present[0][0])})"
+    ends = [version for version, _ in row.numbers[1:]] + [0]
+    return "; ".join(
+        f"{number} in {version_text(version)}" + (f" until {version_text(end)}" if end else " on")
+        for (version, number), end in zip(row.numbers, ends, strict=True)
+        if number is not None
+    )
+
+
+def release_rows(kind: str) -> list[str]:
+    """Return the lines of the table of releases for one kind of row."""
+    lines = []
+    for row in ROWS:
+        if row.kind != kind:
+            continue
+        doubts = "; ".join(
+            one.reason + ("" if one.until > 1 << 30 else f" (until {version_text(one.until)})") for one in row.doubts
+        )
+        number = row.numbers[-1][1] if len(row.numbers) == 1 and kind != "combination" else ""
+        name = f"`{row.name}`" if kind != "combination" else row.name
+        lines.append(f"| {name} | {number} | {since(row)} | {doubts} | {row.source} |")
+    return lines
+
+
+def release_tables() -> str:
+    """Return what the binding knows of hipBLASLt's releases."""
+    text = []
+    for kind, title in (("epilogue", "epilogue"), ("attribute", "attribute"), ("combination", "combination")):
+        text += [f"| {title} | number | since | composed, until a self-test finds it right | source |"]
+        text += ["|---|---|---|---|---|", *release_rows(kind), ""]
+    return "\n".join(text).rstrip()
+
+
+def replace(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """Return the page with `text` between its markers."""
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        raise ValueError(f"the page needs one '{BEGIN}' and one '{END}'")
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"the page needs one '{begin}' and one '{end}'")
+    head, rest = page.split(begin)
+    return f"{head}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+
+
+def fresh_page(page: str) -> str:
+    """Return the page with both of its parts as the code gives them now."""
+    return replace(replace(page, tables()), release_tables(), RELEASES_BEGIN, RELEASES_END)
 
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
     page = PAGE.read_text(encoding="utf-8")
-    fresh = replace(page, tables())
+    fresh = fresh_page(page)
     if "--check" in arguments:
         if fresh != page:
             print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/support_table.py", file=sys.stderr)

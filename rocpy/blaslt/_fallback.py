@@ -55,6 +55,7 @@ __all__ = [
     "UNFUSED_BIT",
     "Unfused",
     "UnfusedPlan",
+    "activated",
     "base_problem",
     "bias_gradient_of_empty",
     "check_reproducible",
@@ -264,14 +265,10 @@ class Unfused:
         return x + bias[..., None, :]
 
     def _activated(self, framework: Framework, x: Any) -> Any:
-        name = function_of(self.row)
-        if name == "clamp":
-            low, high = self.arguments["clamp"]
-            return framework.clamp(x, low, high)
+        aux = None
         if self.row.aux == "load":
             aux = framework.wide(self.operands["aux"], self.work, x).reshape(x.shape)
-            return framework.where(aux > 0, x, 0.0) if name == "drelu" else x * _SLOPES[name](framework, aux)
-        return _ACTIVATIONS[name](framework, x) if name in _ACTIVATIONS else x
+        return activated(framework, self.row, x, aux, self.arguments["clamp"])
 
     def _gradient(self, framework: Framework, y: Any) -> Any:
         if self.row.gradient == "bgrad":
@@ -379,6 +376,16 @@ _SLOPES: dict[str, Callable[[Framework, Any], Any]] = {
     "dgelu_erf": _gelu_erf_slope,
     "dsilu": _silu_slope,
 }
+
+
+def activated(framework: Framework, row: EpilogueRow, x: Any, aux: Any, clamp: tuple[float, float] | None) -> Any:
+    """Return an epilogue's function of the pre-activation, or of what comes in and ``aux``."""
+    name = function_of(row)
+    if clamp is not None and row.clamp:
+        return framework.clamp(x, *clamp)
+    if aux is not None:
+        return framework.where(aux > 0, x, 0.0) if name == "drelu" else x * _SLOPES[name](framework, aux)
+    return _ACTIVATIONS[name](framework, x) if name in _ACTIVATIONS else x
 
 
 def _buffer(array: np.ndarray[Any, Any]) -> Buffer:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the loaded hipBLASLt can be asked for on a device: by the table of releases, its card, and the self-test's record."""
+"""What the loaded hipBLASLt can be asked for on a device: by the table of releases, its card and the self-test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rocpy import _core, platform
 from rocpy.blaslt import _choice, _selftest_record
-from rocpy.blaslt._releases import COMBINATIONS, Row, find_row, first_release, number_of
+from rocpy.blaslt._releases import COMBINATIONS, Row, find_row, first_release, number_of, unlisted
 from rocpy.blaslt.epilogues import EpilogueRow
 from rocpy.blaslt.lowering import lower, with_copies
 from rocpy.blaslt.problem import Problem
@@ -80,6 +80,11 @@ def trial() -> Iterator[None]:
         _choice.changed()
 
 
+def record_changed() -> None:
+    """Plan anew what was planned by the self-test's record as it was before."""
+    _choice.changed()
+
+
 def combinations(problem: Problem, card: str) -> list[Row]:
     """Return the rows of combinations that a problem on a card is one of."""
     return [row for row in COMBINATIONS if row.applies is not None and row.applies(problem, card)]
@@ -97,6 +102,13 @@ def class_of(problem: Problem, here: Library) -> str:
     return "; ".join(part for part in (f"{problem.epilogue}: {types} in {problem.compute}", scales, marks) if part)
 
 
+def extension(problem: Problem, device: int = 0) -> str:
+    """Return why a product is the host platform's own, as AMD lists it for no card; empty where it is not."""
+    here = library(device)
+    why = unlisted(problem, here.version) if here.emulated else ""
+    return f"{problem}: an extension of the host platform: {why}" if why else ""
+
+
 def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     """Return why the loaded library is not asked for a product itself; empty where it is.
 
@@ -107,17 +119,22 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     number = epilogue_number(problem.row, here.version)
     if number is None and problem.row.enumerator is None:
         return ""  # no release's; tile programs or a composition take its place
-    absent = _absent(problem, here, number)
+    absent = _absent(problem, here, number) or _doubt(problem, here, final=True)
     if absent or _trying:
         return absent
     kept = _selftest_record.verdict(here.scope, class_of(problem, here))
     if kept is not None:
         return "" if kept.passed else f"{here.name}: {kept.reason}"
+    return _doubt(problem, here, final=False)
+
+
+def _doubt(problem: Problem, here: Library, *, final: bool) -> str:
+    """Return why a product is not asked for although the library has a number for it; empty for no reason."""
     if here.emulated:
         return ""
     row = find_row("epilogue", problem.epilogue)
-    doubted = [] if row is None else [(f"epilogue {problem.epilogue!r}", row.doubt(here.version))]
-    doubted += [(each.name, each.doubt(here.version)) for each in combinations(problem, here.card)]
+    doubted = [] if row is None else [(f"epilogue {problem.epilogue!r}", row.doubt(here.version, final))]
+    doubted += [(each.name, each.doubt(here.version, final)) for each in combinations(problem, here.card)]
     return next((f"{here.name} on {here.card}: {name}: {why}" for name, why in doubted if why), "")
 
 
@@ -126,8 +143,15 @@ def _absent(problem: Problem, here: Library, number: int | None) -> str:
     if number is None:
         row = find_row("epilogue", problem.epilogue)
         first = "" if row is None else first_release(row)
-        since = f"it came with ROCm {first}" if first and row is not None and _later(row, here.version) else "its number is another's"
-        return f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and an unknown number computes the plain product"
+        since = (
+            f"it came with ROCm {first}"
+            if first and row is not None and _later(row, here.version)
+            else "its number is another's"
+        )
+        return (
+            f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and an unknown number computes the plain "
+            "product"
+        )
     for row in combinations(problem, here.card):
         if row.numbers and row.number(here.version) is None:
             return f"{here.name} has no {row.name} products: {problem}"

@@ -53,4 +53,4 @@ cdef class Planned:
     cdef int restrict(self, list wanted) except -1
     cdef object find(self, object algorithm)
     cdef object find_among_all(self, object algorithm, int device)
-    cdef dict scalars(self)
+    cpdef dict scalars(self)

@@ -172,7 +172,8 @@ cdef class Planned:
         finally:
             self.busy = False
 
-    cdef dict scalars(self):
+    cpdef dict scalars(self):
+        """Return alpha and beta as keyword arguments."""
         cdef object alpha = complex(self.factors.alpha, self.factors.alpha_imaginary), beta = complex(self.factors.beta, self.factors.beta_imaginary)
         return {"alpha": alpha if alpha.imag else alpha.real, "beta": beta if beta.imag else beta.real}
 

@@ -88,7 +88,9 @@ def recipes(
     # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
     unchanged = row.gradient in ("bgrada", "bgradb") and not amax
     wanted = (result,) if unchanged else (working_type(result), result)
-    found = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
+    direct = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
+    # A product that is rounded to the result's type before its epilogue is not the same one: it comes last.
+    found = [recipe for recipe in direct if recipe.dtype == wanted[0]]
     if operand == "int8" and (scales or result != "int32"):
         # Sums of int8 are exact in nothing else, and an int8 result would be saturated already.
         found.insert(0 if scales or result == "int8" else len(found), Recipe("default", "int32", scaled=False))
@@ -101,6 +103,7 @@ def recipes(
             found += [Recipe("default", "float32", wider, scaled=not scales)]
     if blocks:
         found += [Recipe(name, "float32", "float32", blocks=True) for name in first]
+    found += direct
     if amax:  # of values that are not rounded yet
         found = [recipe for recipe in found if recipe.dtype in ("int32", "float32", working_type(result))]
     # The product itself serves where only its largest magnitude is missing.

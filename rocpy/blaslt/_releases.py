@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rocpy.blaslt.problem import Problem
 
-__all__ = ["RELEASES", "ROWS", "Doubt", "Row", "find_row", "first_release", "number_of"]
+__all__ = ["COMBINATIONS", "RELEASES", "ROWS", "Doubt", "Row", "find_row", "first_release", "number_of", "unlisted"]
 
 RELEASES = {
     "6.0": 600,
@@ -36,7 +36,7 @@ EVERY = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Versions in which a row is not used, although the number is there, until a machine's self-test has found it right.
+    """Versions in which a row is not used although the number is there, until a machine's self-test finds it right.
 
     Parameters
     ----------
@@ -44,11 +44,14 @@ class Doubt:
         The first version, and the first that is free of it.
     reason
         What the release's source lacks, or what was seen.
+    final
+        Whether no self-test can find it right: bits that mean other values are so by chance at most.
     """
 
     since: int
     until: int
     reason: str
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,13 @@ class Row:
         place = bisect.bisect_right(self.numbers, version, key=lambda pair: pair[0])
         return self.numbers[place - 1][1] if place else None
 
-    def doubt(self, version: int) -> str:
-        """Return why the row is not to be relied on in a version; empty where it is."""
-        return next((one.reason for one in self.doubts if one.since <= version < one.until), "")
+    def doubt(self, version: int, final: bool = False) -> str:
+        """Return why a version's row is not to be relied on, empty where it is; ``final``: whatever a test finds."""
+        return next((one.reason for one in self.doubts if one.since <= version < one.until and one.final >= final), "")
 
 
-_HEADERS = "hipblaslt.h of ROCm 6.0.2, 6.1.5, 6.2.4, 6.3.3, 6.4.3, 7.0.2, 7.1.1, 7.2.1 and 10.0"
+# Of 6.0.2, 6.1.5, 6.2.4, 6.3.3, 6.4.3, 7.0.2, 7.1.1, 7.2.1 and 10.0.
+_HEADERS = "hipblaslt.h of the releases from 6.0 to 10.0"
 _CHANGES = "CHANGELOG.md of hipBLASLt"
 _PR = "ROCm/rocm-libraries pull request"
 
@@ -153,7 +157,9 @@ _EPILOGUES = (
             100300,
             number,
             f"{_PR} 4371 of February 2026; hipblaslt.h of ROCm 10.0",
-            Doubt(100300, 100400, "it was added while the version was 1.3.0, and an earlier build takes no notice of it"),
+            Doubt(
+                100300, 100400, "it was added while the version was 1.3.0, and an earlier build takes no notice of it"
+            ),
         )
         for name, number in (("drelu", 136), ("drelu_bgrad", 152))
     ),
@@ -241,7 +247,7 @@ _COMBINATIONS = (
     _combination(
         "gradient of a batch",
         lambda problem, _: _sums_result(problem) and problem.batch > 1,
-        "generateReductionCall() in ContractionSolution.cpp, in every version read; testing_matmul.hpp asserts one entry",
+        "generateReductionCall() in ContractionSolution.cpp, in every version read; testing_matmul.hpp asserts one",
         Doubt(0, EVERY, "its sum over rows is launched for the first entry of a batch alone"),
     ),
     _combination(
@@ -254,25 +260,30 @@ _COMBINATIONS = (
         "float8 OCP on this card",
         lambda problem, card: _has(problem, "fn") and not _has_blocks(problem) and not _takes_dialect(card, OCP_CARDS),
         "data-type-support.rst; the matrix instructions of gfx950 and gfx12",
-        Doubt(0, EVERY, "the card's matrix instructions do not take OCP's 8-bit floats, whose bits mean other values"),
+        Doubt(
+            0,
+            EVERY,
+            "the card's matrix instructions do not take OCP's 8-bit floats, whose bits mean other values",
+            True,
+        ),
     ),
     _combination(
         "float8 FNUZ on this card",
         lambda problem, card: _has(problem, "fnuz") and not _takes_dialect(card, FNUZ_CARDS),
         "data-type-support.rst; the matrix instructions of gfx940 to gfx942",
-        Doubt(0, EVERY, "the card's matrix instructions do not take FNUZ 8-bit floats, whose bits mean other values"),
+        Doubt(
+            0, EVERY, "the card's matrix instructions do not take FNUZ 8-bit floats, whose bits mean other values", True
+        ),
     ),
     _combination(
         "MX on this card",
         lambda problem, card: _has_blocks(problem) and not _takes_dialect(card, MX_CARDS),
         f"{_CHANGES}, 1.0.0; data-type-support.rst",
-        Doubt(0, EVERY, "the card has no matrix instructions with scales by blocks"),
+        Doubt(0, EVERY, "the card has no matrix instructions with scales by blocks", True),
     ),
     _combination(
         "bfloat16 to float32 on gfx90a",
-        lambda problem, card: (
-            card == "gfx90a" and (problem.a.dtype, problem.dtype) == ("bfloat16", "float32")
-        ),
+        lambda problem, card: card == "gfx90a" and (problem.a.dtype, problem.dtype) == ("bfloat16", "float32"),
         f"{_CHANGES}, 1.2.0",
         Doubt(0, 100200, "there are no kernels of it before hipBLASLt 1.2"),
     ),
@@ -298,3 +309,21 @@ def number_of(kind: str, name: str, version: int) -> int | None:
 def first_release(row: Row) -> str:
     """Return the first ROCm release whose hipBLASLt has an enumerator or attribute; empty where none is known."""
     return next((rocm for rocm, version in RELEASES.items() if row.number(version) is not None), "")
+
+
+def unlisted(problem: Problem, version: int) -> str:
+    """Return why AMD lists a product for no card, or for none of a version's; empty where it does."""
+    row, a = problem.row, problem.a.dtype
+    narrow = a.startswith(("float8_", "float6_", "float4_", "int8"))
+    other = "fnuz" if version >= 100000 else "fn"
+    reasons = (
+        (a == "float64" and row.name != "default", "float64 is listed with the default epilogue alone"),
+        (bool(row.gradient) and problem.batch > 1, "bias gradients are listed for a single product"),
+        (a == "int8" and problem.dtype not in ("int32", "int8"), "int8 is listed with integer results"),
+        (
+            row.aux == "store" and row.name.startswith(("relu", "clamp")) and narrow,
+            "it is listed for 16 and 32-bit floats",
+        ),
+        (not _has_blocks(problem) and _has(problem, other), "one device takes one dialect of 8-bit floats"),
+    )
+    return next((why for holds, why in reasons if holds), "")

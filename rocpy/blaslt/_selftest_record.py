@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `rocpy doctor --selftest` found right and wrong of this machine's library: kept in the user's cache, read at planning."""
+"""What `rocpy doctor --selftest` found right and wrong of this machine's library, kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ FILE_NAME = "selftest.json"
 SCHEMA = 1
 # A record of another library, card or setting is none of this one's: the oldest beyond these are dropped.
 MOST_SCOPES = 32
-# What changes which kernels hipBLASLt runs, or how.
-_VARIABLES = (
-    "HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32",
-    "HIPBLASLT_TENSILE_LIBPATH",
-    "TENSILE_SOLUTION_SELECTION_METHOD",
-)
-
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _loaded: dict[str, dict[str, Verdict]] | None = None
@@ -34,7 +27,7 @@ _loaded: dict[str, dict[str, Verdict]] | None = None
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the self-test found of a class of products: whether all of its cases were right, how many, and what was not."""
+    """What the self-test found of a class of products: whether all cases were right, how many, and what was not."""
 
     passed: bool
     cases: int
@@ -56,7 +49,12 @@ def scope_of(version: int, arch: str) -> str:
         build = [facts.st_size, facts.st_mtime_ns]
     except OSError:
         build = []
-    variables = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
+    # What changes which kernels hipBLASLt runs, or how.
+    variables = [
+        os.environ.get("HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32", ""),
+        os.environ.get("HIPBLASLT_TENSILE_LIBPATH", ""),
+        os.environ.get("TENSILE_SOLUTION_SELECTION_METHOD", ""),
+    ]
     return json.dumps(
         {"path": path, "build": build, "version": version, "arch": arch, "variables": variables}, sort_keys=True
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import dtypes, platform
-from rocpy.blaslt import _fallback, _launch
+from rocpy.blaslt import _fallback, _launch, _library
 from rocpy.blaslt._blocks import packing_refused
 from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt._custom_support import custom_answer, input_infos
@@ -108,6 +108,7 @@ def supported(
     packed: bool = False,
     options: Options | options | dict[str, Any] | None = None,
     device: int | None = None,
+    extensions: bool = True,
 ) -> Support:
     """Say whether there is a product, and why not, without allocating its operands.
 
@@ -146,6 +147,8 @@ def supported(
         :class:`rocpy.blaslt.Options` or a dict: with ``fallback="error"`` an unfused product is none.
     device
         Number of the device that is asked; by default the current one.
+    extensions
+        Whether products count that the host platform has and AMD lists for no card.
 
     Returns
     -------
@@ -176,7 +179,7 @@ def supported(
     if device is not None and not 0 <= _extent("device", device) < 2**31:
         raise InvalidProblemError(f"device={device}; it must be the number of a device")
     if isinstance(a, Problem):
-        return _ask(a, chosen, packed, device)
+        return _ask(a, chosen, packed, device, extensions)
     custom: Any = epilogue if is_custom(epilogue) else None
     if custom is None and epilogue_inputs is not None:
         refuse_inputs(epilogue)
@@ -188,7 +191,10 @@ def supported(
     wanted = None if dtype is None else dtypes.lookup(dtype).name
     m, n, k = (_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
     axes = _axes(batch)
-    _check_arguments(compute, {"c": c, "scale_c": scale_c, "scale_d": scale_d, "amax": amax, "packed": packed})
+    _check_arguments(
+        compute,
+        {"c": c, "scale_c": scale_c, "scale_d": scale_d, "amax": amax, "packed": packed, "extensions": extensions},
+    )
     for name, kind in (("scale_a", scale_a), ("scale_b", scale_b)):
         if kind is not None and (not isinstance(kind, str) or kind not in _SCALE_KINDS):
             raise InvalidProblemError(f"{name}={kind!r}; it may be {', '.join(map(repr, _SCALE_KINDS))}")
@@ -204,7 +210,7 @@ def supported(
     except (InvalidProblemError, UnsupportedError) as error:
         return Support(None, "", [str(error)], "", 0)
     if custom is None:
-        return _ask(problem, chosen, packed, device)
+        return _ask(problem, chosen, packed, device, extensions)
     try:
         infos = input_infos(custom, epilogue_inputs, problem)
         return _ask_custom(custom.expression, infos, problem, chosen, packed, device)
@@ -305,9 +311,12 @@ def _matrix(batch: tuple[int, ...], rows: int, columns: int, dtype: str, letter:
     return OperandInfo((*batch, rows, columns), (*turned.strides[:-2], *turned.strides[:-3:-1]), dtype)
 
 
-def _ask(problem: Problem, options: Options, packed: bool, device: int | None) -> Support:
+def _ask(problem: Problem, options: Options, packed: bool, device: int | None, extensions: bool = True) -> Support:
     """Ask the platform about a problem that is well formed."""
     name = platform.current().name
+    own = "" if extensions else _library.extension(problem, device or 0)
+    if own:
+        return Support(problem, name, [own], "", 0)
     try:
         if problem.expression:
             from rocpy.epilogues import Expression

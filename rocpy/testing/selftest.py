@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from rocpy.blaslt import _library, _selftest_record
+from rocpy.errors import UnsupportedError
+
 from .cases import Case, cases
 from .runner import keywords, make_operands, run_case
 
@@ -75,12 +78,76 @@ def check_one(case: Case, *, with_algorithm: bool = True) -> dict[str, Any]:
     return row
 
 
+def try_native(case: Case) -> tuple[str, str, str]:
+    """Run a case as one product of the library, whatever is doubted of it; inside ``_library.trial()``.
+
+    Returns
+    -------
+    tuple of str
+        The class of products that the case belongs to, ``""`` where the library has no such product; its status,
+        ``"ok"``, ``"failed"`` or ``"error"``; and what was wrong.
+    """
+    import rocpy
+
+    name = ""
+    try:
+        operands = make_operands(case)
+        arrays: dict[str, Any] = dict(operands)
+        explanation = rocpy.explain(
+            arrays.pop("a"), arrays.pop("b"), **arrays, **keywords(case), options={"fallback": "error"}
+        )
+        if explanation.algorithm is None:
+            return "", "", ""
+        name = _library.class_of(explanation.problem, _library.library(0))
+        with rocpy.options(fallback="error"):
+            result = run_case(case, operands=operands)
+    except UnsupportedError:
+        return "", "", ""
+    except Exception as error:  # noqa: BLE001 (whatever a platform does is an outcome)
+        return name, "error", f"{type(error).__name__}: {error}"
+    return name, "ok" if result.ok else "failed", result.message
+
+
+def record_natives(
+    chosen: Sequence[Case], progress: Progress | None = None, total: int = 0
+) -> tuple[dict[str, str], str]:
+    """Try each case natively and keep, for this library and card, which classes of products are right.
+
+    Returns
+    -------
+    dict, str
+        What was wrong, by the name of the case; and the file of the record.
+    """
+    outcomes: dict[str, list[tuple[str, str, str]]] = {}
+    wrong: dict[str, str] = {}
+    with _library.trial():
+        for done, case in enumerate(chosen, start=1):
+            name, status, message = try_native(case)
+            if name:
+                outcomes.setdefault(name, []).append((case.name, status, message))
+            if name and status != "ok":
+                wrong[case.name] = message
+            if progress is not None:
+                progress(done, total, case.name)
+    verdicts = {}
+    for name, results in outcomes.items():
+        bad = [(case, message) for case, status, message in results if status != "ok"]
+        reason = (
+            "" if not bad else f"the self-test found {len(bad)} of {len(results)} wrong, as {bad[0][0]}: {bad[0][1]}"
+        )
+        verdicts[name] = _selftest_record.Verdict(not bad, len(results), reason)
+    path = _selftest_record.keep(_library.library(0).scope, verdicts)
+    _library.record_changed()
+    return wrong, str(path)
+
+
 def run_selftest(
     tier: str = "quick",
     progress: Progress | None = None,
     *,
     selection: Sequence[Case] | None = None,
     with_algorithms: bool = True,
+    record: bool = False,
 ) -> dict[str, Any]:
     """Compare the current platform with the float64 oracles, case by case.
 
@@ -94,6 +161,10 @@ def run_selftest(
         Run these cases in place of a tier's.
     with_algorithms : bool
         Plan each case once more to record which algorithm the platform puts first.
+    record : bool
+        Try each case as one product of the library first, and keep in the user's cache which classes of products are
+        right on this machine: those found wrong are composed from then on, those found right are taken although the
+        table of releases doubts them.
 
     Returns
     -------
@@ -106,11 +177,16 @@ def run_selftest(
 
     chosen = cases(tier) if selection is None else tuple(selection)
     start = time.perf_counter()
+    total = len(chosen) * (1 + record)
+    wrong, path = record_natives(chosen, progress, total) if record else ({}, "")
     rows = []
-    for done, case in enumerate(chosen, start=1):
-        rows.append(check_one(case, with_algorithm=with_algorithms))
+    for done, case in enumerate(chosen, start=1 + total - len(chosen)):
+        row = check_one(case, with_algorithm=with_algorithms)
+        if case.name in wrong:
+            row["native"] = wrong[case.name]
+        rows.append(row)
         if progress is not None:
-            progress(done, len(chosen), case.name)
+            progress(done, total, case.name)
     counts = Counter(row["status"] for row in rows)
     ratios = [row["ratio"] for row in rows if row.get("ratio") is not None]
     return {
@@ -128,8 +204,10 @@ def run_selftest(
         "summary": {
             "total": len(rows),
             **{status: counts.get(status, 0) for status in ("ok", "failed", "unsupported", "error")},
+            **({"wrong_natively": len(wrong)} if record else {}),
             "worst_ratio": max(ratios, default=0.0),
             "elapsed_s": round(time.perf_counter() - start, 3),
         },
+        "record": path,
         "cases": rows,
     }

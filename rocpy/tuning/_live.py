@@ -29,6 +29,7 @@ from rocpy.tuning._files import Record
 from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
 from rocpy.tuning._report import Trial, TuningReport
 from rocpy.tuning._timing import Stopwatch, is_capturing, place
+from rocpy.tuning._verification import Sample, sample_of
 from rocpy.tuning.database import current
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def tune(
             assert record is not None  # it was the choice's source
             return _remembered(problem, algorithms[0], record)
         by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
+        by_rank, wrong = _without_wrong_first(product, by_rank)
         with contextlib.ExitStack() as scratch:
             if measure is None:
                 resident = _resident(product)
@@ -119,10 +121,67 @@ def tune(
                     scratch.callback(resident.close)
                     resident.plan(max_algorithms=max_algorithms)
                 resident._prepare()
-                measure = scratch.enter_context(_trials(resident, device, stream))
+                measure = scratch.enter_context(_trials(resident, device, stream, by_rank))
+            measure = _verified(product, by_rank, measure)
             progress = scratch.enter_context(_progress_bar(str(problem)))
             verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
-        return _conclude(product, problem, options, device, by_rank, verdict)
+        if wrong:
+            verdict = dataclasses.replace(
+                verdict, decided=True, reason=f"the heuristic's first is wrong; {verdict.reason}"
+            )
+        report = _conclude(product, problem, options, device, by_rank, verdict)
+        return dataclasses.replace(report, trials=(*report.trials, *wrong))
+
+
+def _without_wrong_first(product: Matmul, by_rank: list[Any]) -> tuple[list[Any], list[Trial]]:
+    """Drop algorithms with wrong results from the front of the list, so that the race begins with a right one."""
+    wrong: list[Trial] = []
+    sample = sample_of(product)
+    while sample is not None:
+        message = _wrong(product, by_rank[0], sample)
+        if not message:
+            break
+        warnings.warn(
+            f"algorithm {by_rank[0].name or by_rank[0].id} gives wrong results for {product.problem} and is not used: "
+            f"{message}",
+            RocpyWarning,
+            stacklevel=5,
+        )
+        wrong.append(Trial(by_rank[0], None, 0.0, 0, message))
+        by_rank = by_rank[1:]
+        if not by_rank:
+            raise UnsupportedError(
+                f"autotune: each of the library's {len(wrong)} algorithms gives wrong results for {product.problem}: "
+                f"{message}; run `rocpy doctor --selftest`, after which rocpy composes what the library has wrong here"
+            )
+    return by_rank, wrong
+
+
+def _verified(
+    product: Matmul, by_rank: Sequence[Any], measure: Callable[[int], tuple[float, float]]
+) -> Callable[[int], tuple[float, float]]:
+    """Return a measurer that compares a candidate's result with float64 before its first trial counts."""
+    sample = sample_of(product)
+    right = {0}
+
+    def checked(place: int) -> tuple[float, float]:
+        if sample is not None and place not in right:
+            message = _wrong(product, by_rank[place], sample)
+            if message:
+                raise WrongResultError(message)
+            right.add(place)
+        return measure(place)
+
+    return checked
+
+
+def _wrong(product: Matmul, algorithm: Any, sample: Sample) -> str:
+    result = product.execute(algorithm=algorithm)
+    return sample.wrong(result[0] if isinstance(result, tuple) else result)
+
+
+class WrongResultError(RocpyError):
+    """An algorithm whose numbers are not those of the product: it is left out of the race."""
 
 
 def _tune_native(product: Matmul, *arguments: Any) -> TuningReport:
@@ -230,12 +289,14 @@ def _remembered(problem: Problem, algorithm: Any, record: Record) -> TuningRepor
 
 
 @contextlib.contextmanager
-def _trials(product: Matmul, device: int, stream: int) -> Iterator[Callable[[int], tuple[float, float]]]:
+def _trials(
+    product: Matmul, device: int, stream: int, by_rank: Sequence[Any]
+) -> Iterator[Callable[[int], tuple[float, float]]]:
     """Give the function that makes one trial of one algorithm: right after the caches were flushed, then once more.
 
     Results go to scratch arrays, so that neither the user's result nor a C that it would replace is touched.
     """
-    algorithms = sorted(product.algorithms, key=lambda algorithm: algorithm.rank)
+    algorithms = by_rank
     flush = Buffer(_flush_bytes(device), "uint8", device=device)
     watch = Stopwatch(device, stream)
     result = product.execute(algorithm=algorithms[0])

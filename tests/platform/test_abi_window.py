@@ -17,7 +17,7 @@ DRAIN = ["hipblasLtCheckNumericsDrain"]
 RELEASES = {
     "6.4": ("6.4.0", "0.12.1", [*SM_COUNT, *DRAIN]),
     "7.0": ("7.0.0", "1.0.0", [*SM_COUNT, *DRAIN]),
-    "7.2": ("7.2.0", "1.2.0", [*SM_COUNT, *DRAIN]),
+    "7.2": ("7.2.0", "1.2.2", [*SM_COUNT, *DRAIN]),
     "10.0": ("7.15.0", "1.4.1", []),
 }
 OLD, REUSED, CURRENT = "6.4", "7.0", "10.0"
@@ -98,9 +98,9 @@ def test_attribute_numbers(release):
         "32": modes,
         "33": latest,
         "100": number,
-        # A pointer to the factors of rows and columns until 1.0 made it the lower bound of clamp.
-        "102": pointer if release == OLD else number,
-        "103": pointer if release == OLD else number,
+        # A pointer to the factors of rows and columns until 1.0, and from 1.1 on a bound of clamp.
+        "102": {OLD: pointer, REUSED: absent}.get(release, number),
+        "103": {OLD: pointer, REUSED: absent}.get(release, number),
         "104": latest,
         "batch mode": 0 if release == CURRENT else 3,
     }
@@ -114,11 +114,15 @@ b = generator.standard_normal((40, 32), dtype=np.float32)
 y = a.astype(np.float64) @ b
 wanted = {
     "default": y, "relu": np.maximum(y, 0), "silu": y / (1 + np.exp(-y)), "sigmoid": 1 / (1 + np.exp(-y)),
-    "clamp": np.clip(y, -1, 2),
+    "clamp": np.clip(y, -1, 2), "drelu": np.where(y[::-1] > 0, y, 0), "drelu_bgrad": np.where(y[::-1] > 0, y, 0),
 }
 for name, values in wanted.items():
     more = {"clamp": (-1.0, 2.0)} if name == "clamp" else {}
+    more |= {"aux": y[::-1].astype(np.float32)} if name.startswith("drelu") else {}
     got = rocpy.matmul(a, b, epilogue=name, **more)
+    if name == "drelu_bgrad":
+        got, extra = got
+        result["sums"] = float(np.max(np.abs(extra["bgrad"] - values.sum(axis=0))))
     result[name] = float(np.max(np.abs(got - values)))
     try:
         with rocpy.options(fallback="error"):
@@ -156,10 +160,12 @@ except rocpy.UnsupportedError as error:
 def test_products(release):
     """What the release lacks is composed or refused; nothing is answered wrongly."""
     found, _ = run(release, PRODUCTS)
-    for name in ("default", "relu", "silu", "sigmoid", "clamp"):
+    for name in ("default", "relu", "silu", "sigmoid", "clamp", "drelu", "drelu_bgrad", "sums"):
         assert found[name] < 1e-4, name
     assert found["relu fused"]
-    assert found["silu fused"] == found["sigmoid fused"] == (release != OLD)
+    assert found["silu fused"] == (release != OLD)
+    assert found["sigmoid fused"] == (release not in (OLD, REUSED))
+    assert found["drelu fused"] == found["drelu_bgrad fused"] == (release == CURRENT)
     assert found["clamp fused"] == (release not in (OLD, REUSED))
     assert found["scales"] < 1e-3
     assert found["blocks"] < 1e-4

@@ -296,10 +296,14 @@ def test_destroyed_objects_are_told(capfd):
 
 @pytest.mark.parametrize(
     "function",
-    ["Destroy", "MatrixLayoutDestroy", "MatmulDescDestroy", "MatmulPreferenceDestroy", "MatrixTransformDescDestroy"],
+    ["Destroy", "MatrixLayoutDestroy", "MatmulDescDestroy", "MatmulPreferenceDestroy"],
 )
 def test_destroy_null(function):
     assert int(getattr(lt, f"hipblasLt{function}")(None)[0]) == INVALID_VALUE
+
+
+def test_a_null_transform_is_destroyed_as_any_other():
+    assert int(lt.hipblasLtMatrixTransformDescDestroy(None)[0]) == SUCCESS
 
 
 def test_null_results_of_create():
@@ -308,7 +312,7 @@ def test_null_results_of_create():
     assert native.hipblasLtMatmulDescCreate(None, 2, 0) == INVALID_VALUE
     assert (
         native.hipblasLtMatrixLayoutCreate(None, 0, ctypes.c_uint64(1), ctypes.c_uint64(1), ctypes.c_int64(1))
-        == NOT_INITIALIZED
+        == INVALID_VALUE
     )
     assert native.hipblasLtMatmulPreferenceCreate(None) == NOT_INITIALIZED
     assert native.hipblasLtMatrixTransformDescCreate(None, 0) == INVALID_VALUE

@@ -275,6 +275,7 @@ std::string platform_info() {
   std::string text = "{\"emulated\": true";
   text += ", \"isa\": " + json_string(gemm::isa_name());
   text += ", \"rocm_abi\": " + json_string(window().rocm);
+  text += std::string(", \"strict\": ") + (is_strict() ? "true" : "false");
   text += ", \"threads\": " + std::to_string(thread_count());
   text += ", \"cpu\": " + json_string(cpu_model());
   text += ", \"devices\": " + std::to_string(rt.device_count);

@@ -21,6 +21,7 @@ struct Attribute {
   bool (*answered)(const void *object);  // null: always
   int since = 0;                         // first version of the library that has it
   int until = INT32_MAX;                 // first version that has it no more
+  bool exact = false;                    // read with its own size only
 };
 
 // The first version of hipBLASLt whose attribute it is, where that is within the window that the platform presents.
@@ -54,7 +55,7 @@ hipblasStatus_t get_attribute(const Attribute (&table)[count], const void *objec
   const Attribute *row = find_attribute(table, id);
   if (!row || !row->readable) return HIPBLAS_STATUS_INVALID_VALUE;
   if (written) *written = row->bytes;
-  if (bytes < row->bytes) return HIPBLAS_STATUS_INVALID_VALUE;
+  if (bytes < row->bytes || (row->exact && bytes != row->bytes)) return HIPBLAS_STATUS_INVALID_VALUE;
   if (row->answered && !row->answered(object)) return HIPBLAS_STATUS_INVALID_VALUE;
   std::memcpy(value, static_cast<const char *>(object) + row->offset, row->bytes);
   return HIPBLAS_STATUS_SUCCESS;

@@ -66,8 +66,10 @@ constexpr Attribute attributes[] = {
      nullptr},
     {HIPBLASLT_MATMUL_DESC_POINTER_MODE, offsetof(MatmulDesc, pointer_mode), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_DESC_AMAX_D_POINTER, offsetof(MatmulDesc, amax), 8, true, nullptr, nullptr},
-    {HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(MatmulDesc, aux_type), 4, true, nullptr, nullptr},
-    {HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, offsetof(MatmulDesc, bias_batch_stride), 4, true, not_negative, nullptr},
+    {HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(MatmulDesc, aux_type), 4, true, nullptr, nullptr,
+     100000},
+    {HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, offsetof(MatmulDesc, bias_batch_stride), 4, true, not_negative, nullptr,
+     100401},
     {HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, offsetof(MatmulDesc, a_scale_mode), 4, true, known_scale_mode,
      has_a_scale_mode, 100000},
     {HIPBLASLT_MATMUL_DESC_B_SCALE_MODE, offsetof(MatmulDesc, b_scale_mode), 4, true, known_scale_mode,
@@ -77,9 +79,9 @@ constexpr Attribute attributes[] = {
     {HIPBLASLT_MATMUL_DESC_COMPUTE_INPUT_TYPE_A_EXT, offsetof(MatmulDesc, a_input_type), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_DESC_COMPUTE_INPUT_TYPE_B_EXT, offsetof(MatmulDesc, b_input_type), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG0_EXT, offsetof(MatmulDesc, argument_low), 4, false, nullptr, nullptr,
-     100000},
+     100100},
     {HIPBLASLT_MATMUL_DESC_EPILOGUE_ACT_ARG1_EXT, offsetof(MatmulDesc, argument_high), 4, false, nullptr, nullptr,
-     100000},
+     100100},
     // The same numbers before 1.0: factors of rows and columns.
     {102, offsetof(MatmulDesc, a_scale), 8, true, nullptr, nullptr, 0, 100000},
     {103, offsetof(MatmulDesc, b_scale), 8, true, nullptr, nullptr, 0, 100000},
@@ -100,6 +102,11 @@ bool known_compute(int compute) {
     case HIPBLAS_COMPUTE_32F_FAST_8BF_FNUZ:
     case HIPBLAS_COMPUTE_32F_FAST_8F8BF_FNUZ:
     case HIPBLAS_COMPUTE_32F_FAST_8BF8F_FNUZ:
+    // The same for OCP's types, which no public header names.
+    case 104:
+    case 105:
+    case 106:
+    case 107:
       return true;
     default:  // the pedantic ones among them
       return false;
@@ -107,8 +114,7 @@ bool known_compute(int compute) {
 }
 
 bool known_scale_type(int type) {
-  return type == HIP_R_32F || type == HIP_R_64F || type == HIP_R_32I || type == HIP_R_16F || type == HIP_C_32F ||
-         type == HIP_C_64F;
+  return type == HIP_R_32F || type == HIP_R_64F || type == HIP_R_32I || type == HIP_R_16F || ((type == HIP_C_32F || type == HIP_C_64F) && presented(100400));
 }
 
 }  // namespace

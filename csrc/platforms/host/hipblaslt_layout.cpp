@@ -21,7 +21,8 @@ constexpr Attribute attributes[] = {
     {HIPBLASLT_MATRIX_LAYOUT_ROWS, offsetof(Layout, rows), 8, false, nullptr, nullptr},
     {HIPBLASLT_MATRIX_LAYOUT_COLS, offsetof(Layout, columns), 8, false, nullptr, nullptr},
     {HIPBLASLT_MATRIX_LAYOUT_LD, offsetof(Layout, ld), 8, false, nullptr, nullptr},
-    {HIPBLASLT_MATRIX_LAYOUT_BATCH_MODE, offsetof(Layout, batch_mode), 4, true, nullptr, nullptr, 100300},
+    {HIPBLASLT_MATRIX_LAYOUT_BATCH_MODE, offsetof(Layout, batch_mode), 4, true, nullptr, nullptr, 100300, INT32_MAX,
+     true},
 };
 
 }  // namespace
@@ -31,7 +32,7 @@ using namespace rocpy_host::lt;
 
 hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutCreate(hipblasLtMatrixLayout_t *layout, hipDataType type, uint64_t rows,
                                                        uint64_t columns, int64_t ld) {
-  if (!layout) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  if (!layout) return HIPBLAS_STATUS_INVALID_VALUE;
   Layout *made = layouts.allocate();
   *layout = reinterpret_cast<hipblasLtMatrixLayout_t>(made);
   if (!made) return HIPBLAS_STATUS_ALLOC_FAILED;

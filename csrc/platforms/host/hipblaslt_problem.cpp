@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "hipblaslt_program.hpp"
+#include "hipblaslt_releases.hpp"
 #include "hipblaslt_scales.hpp"
 #include "hipblaslt_types.hpp"
 #include "window.hpp"
@@ -22,86 +23,6 @@ namespace {
 using gemm::Activation;
 using gemm::Aux;
 using gemm::Reduction;
-
-struct Epilogue {
-  Activation activation = Activation::none;
-  Aux aux = Aux::none;
-  Reduction reduction = Reduction::none;  // in hipBLASLt's terms: a_rows is of op(A)
-  bool bias = false;
-};
-
-// The version of hipBLASLt that an epilogue came with.
-int epilogue_since(uint32_t epilogue) {
-  switch (epilogue) {
-    case HIPBLASLT_EPILOGUE_SIGMOID:
-    case HIPBLASLT_EPILOGUE_SWISH_EXT:
-    case HIPBLASLT_EPILOGUE_SWISH_BIAS_EXT:
-      return 100000;
-    case HIPBLASLT_EPILOGUE_CLAMP_EXT:
-    case HIPBLASLT_EPILOGUE_CLAMP_BIAS_EXT:
-    case HIPBLASLT_EPILOGUE_CLAMP_AUX_EXT:
-    case HIPBLASLT_EPILOGUE_CLAMP_AUX_BIAS_EXT:
-    case HIPBLASLT_EPILOGUE_RELU_AUX:
-    case HIPBLASLT_EPILOGUE_RELU_AUX_BIAS:
-      return 100100;
-    default:
-      return 0;
-  }
-}
-
-// A number that is no epilogue counts as no activation; the library does not refuse it either.
-Epilogue decode(uint32_t epilogue) {
-  const int since = epilogue_since(epilogue);
-  if (since != 0 && window().hipblaslt < since) return {};
-  switch (epilogue) {
-    case HIPBLASLT_EPILOGUE_RELU:
-      return {Activation::relu, Aux::none, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_BIAS:
-      return {Activation::none, Aux::none, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_RELU_BIAS:
-      return {Activation::relu, Aux::none, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_GELU:
-      return {Activation::gelu, Aux::none, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_GELU_BIAS:
-      return {Activation::gelu, Aux::none, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_RELU_AUX:
-      return {Activation::relu, Aux::store, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_RELU_AUX_BIAS:
-      return {Activation::relu, Aux::store, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_DRELU:
-      return {Activation::drelu, Aux::load, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_DRELU_BGRAD:
-      return {Activation::drelu, Aux::load, Reduction::result_columns, false};
-    case HIPBLASLT_EPILOGUE_GELU_AUX:
-      return {Activation::gelu, Aux::store, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_GELU_AUX_BIAS:
-      return {Activation::gelu, Aux::store, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_DGELU:
-      return {Activation::dgelu, Aux::load, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_DGELU_BGRAD:
-      return {Activation::dgelu, Aux::load, Reduction::result_columns, false};
-    case HIPBLASLT_EPILOGUE_BGRADA:
-      return {Activation::none, Aux::none, Reduction::a_rows, false};
-    case HIPBLASLT_EPILOGUE_BGRADB:
-      return {Activation::none, Aux::none, Reduction::b_columns, false};
-    case HIPBLASLT_EPILOGUE_SIGMOID:
-      return {Activation::sigmoid, Aux::none, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_SWISH_EXT:
-      return {Activation::silu, Aux::none, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_SWISH_BIAS_EXT:
-      return {Activation::silu, Aux::none, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_CLAMP_EXT:
-      return {Activation::clamp, Aux::none, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_CLAMP_BIAS_EXT:
-      return {Activation::clamp, Aux::none, Reduction::none, true};
-    case HIPBLASLT_EPILOGUE_CLAMP_AUX_EXT:
-      return {Activation::clamp, Aux::store, Reduction::none, false};
-    case HIPBLASLT_EPILOGUE_CLAMP_AUX_BIAS_EXT:
-      return {Activation::clamp, Aux::store, Reduction::none, true};
-    default:
-      return {};
-  }
-}
 
 bool plain_order(const Layout &layout) {
   return layout.order == HIPBLASLT_ORDER_COL || layout.order == HIPBLASLT_ORDER_ROW;
@@ -171,7 +92,8 @@ hipblasStatus_t translate_epilogue(const char *function, const MatmulDesc &desc,
                                    const ProductTypes &types, bool searching, Call *call) {
   gemm::Problem &p = call->problem;
   bool by_rows = l.d->order == HIPBLASLT_ORDER_ROW;
-  Epilogue epilogue = decode(desc.epilogue);
+  Epilogue epilogue = find_epilogue(desc.epilogue);
+  if (is_strict() && is_extension(desc, l, types, epilogue)) return HIPBLAS_STATUS_INTERNAL_ERROR;
   p.activation = epilogue.activation;
   p.aux = epilogue.aux;
   p.has_bias = epilogue.bias;

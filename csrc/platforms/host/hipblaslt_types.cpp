@@ -104,7 +104,9 @@ bool product_types(const MatmulDesc &desc, const Layouts &l, ProductTypes *out) 
         return real(desc, in, d);
       case HIP_R_64F:
         out->compute = gemm::Type::f64;
-        return d == in && desc.compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_R_64F;
+        // With compute 32F the library finds its float64 kernels too.
+        return d == in && ((desc.compute == HIPBLAS_COMPUTE_64F && desc.scale_type == HIP_R_64F) ||
+                           (desc.compute == HIPBLAS_COMPUTE_32F && desc.scale_type == HIP_R_32F));
       case HIP_C_32F:
       case HIP_C_64F:
         return complex(desc, in, d, out);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr Window windows[] = {
     {"10.0", 71500000, 100401, 23004},
-    {"7.2", 70200000, 100200, 22707},
+    {"7.2", 70200000, 100202, 22707},
     {"7.0", 70000000, 100000, 22606},
     {"6.4", 60400000, 1201, 22203},
 };
@@ -55,6 +55,11 @@ constexpr struct {
 const Window &window() {
   static const Window &chosen = choose();
   return chosen;
+}
+
+bool is_strict() {
+  static const bool strict = std::strcmp(rocpy_environment(ROCPY_HOST_STRICT), "1") == 0;
+  return strict;
 }
 
 }  // namespace rocpy_host

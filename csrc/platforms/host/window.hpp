@@ -11,4 +11,7 @@ struct Window {
 };
 const Window &window();
 
+// Whether products that AMD lists for no card are left out: ROCPY_HOST_STRICT, fixed at first use.
+bool is_strict();
+
 }  // namespace rocpy_host

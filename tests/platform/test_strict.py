@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Strict mode of the host platform leaves out what AMD lists for no card; supported() tells it without the mode."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rocpy.blaslt import supported
+
+# Arguments of supported(), whether AMD lists the product for a card.
+QUESTIONS = [
+    ({"a": "float64"}, True),
+    ({"a": "float64", "epilogue": "bias"}, False),
+    ({"a": "float64", "epilogue": "gelu"}, False),
+    ({"a": "float32", "epilogue": "gelu_bias"}, True),
+    ({"a": "float32", "epilogue": "dgelu_bgrad"}, True),
+    ({"a": "float32", "epilogue": "dgelu_bgrad", "batch": 3}, False),
+    ({"a": "float16", "epilogue": "bgrada", "batch": 2}, False),
+    ({"a": "float16", "epilogue": "relu_aux"}, True),
+    ({"a": "int8"}, True),
+    ({"a": "int8", "dtype": "float32"}, False),
+    ({"a": "float8_e4m3fn", "dtype": "float32"}, True),
+    ({"a": "float8_e4m3fn", "dtype": "float32", "epilogue": "relu_aux"}, False),
+    ({"a": "float8_e4m3fn", "dtype": "float32", "epilogue": "gelu_aux"}, True),
+    ({"a": "float8_e4m3fnuz", "dtype": "float32"}, False),
+]
+
+
+def ask(strict: str, release: str = "10.0") -> list[str]:
+    """How a process computes each product."""
+    program = (
+        "import json, sys\nfrom rocpy.blaslt import supported\n"
+        "print(json.dumps([supported(one.pop('a'), **one).lowering for one in json.loads(sys.argv[1])]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, json.dumps([question for question, _ in QUESTIONS])],
+        env={**os.environ, "ROCPY_PLATFORM": "host", "ROCPY_HOST_STRICT": strict, "ROCPY_HOST_ABI": release},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_strict_mode_leaves_extensions_out():
+    """The binding's list and the platform's own are the same: neither reads the other's."""
+    for (question, listed), lowering in zip(QUESTIONS, ask("1"), strict=True):
+        assert (lowering == "native") == listed, question
+    for (question, _), lowering in zip(QUESTIONS, ask("0"), strict=True):
+        assert lowering == "native", question
+
+
+def test_strict_mode_takes_the_dialect_of_the_releases_card():
+    answers = {question["a"]: lowering for (question, _), lowering in zip(QUESTIONS, ask("1", "6.4"), strict=True)}
+    assert answers["float8_e4m3fnuz"] == "native"
+    assert answers["float8_e4m3fn"] == "unfused"
+
+
+@pytest.mark.parametrize(("question", "listed"), QUESTIONS)
+def test_supported_tells_extensions(question, listed):
+    question = dict(question)
+    answer = supported(question.pop("a"), **question, extensions=False)
+    assert bool(answer) == listed
+    assert listed or "extension of the host platform" in str(answer)
+
+
+ROWS_IN_ROW_ORDER = """
+import ctypes, numpy as np, rocpy
+lt = ctypes.CDLL(rocpy.platform.current().libraries["hipblaslt"].path)
+def made(function, *arguments):
+    box = ctypes.c_void_p()
+    assert function(ctypes.byref(box), *arguments) == 0
+    return box
+layouts = []
+for rows, columns in ((4, 5), (5, 6), (4, 6), (4, 6)):
+    extents = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(columns)
+    layout = made(lt.hipblasLtMatrixLayoutCreate, 0, *extents)
+    assert lt.hipblasLtMatrixLayoutSetAttribute(layout, 3, ctypes.byref(ctypes.c_int32(1)), ctypes.c_size_t(4)) == 0
+    layouts.append(layout)
+count = ctypes.c_int()
+assert lt.hipblasLtMatmulAlgoGetHeuristic(
+    made(lt.hipblasLtCreate), made(lt.hipblasLtMatmulDescCreate, 2, 0), *layouts,
+    made(lt.hipblasLtMatmulPreferenceCreate), 1, (ctypes.c_char * 56)(), ctypes.byref(count)) == 0
+print(count.value)
+"""
+
+
+@pytest.mark.parametrize(("strict", "count"), [("0", 1), ("1", 0)])
+def test_row_order_is_refused_in_strict_mode(strict, count):
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ROWS_IN_ROW_ORDER],
+        env={**os.environ, "ROCPY_PLATFORM": "host", "ROCPY_HOST_STRICT": strict},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) == count

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Algorithms whose numbers are wrong are found against float64 and never chosen, however fast they are."""
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy.blaslt import _choice
+from rocpy.errors import RocpyWarning, UnsupportedError
+from rocpy.testing import cases, make_operands
+from rocpy.testing.runner import keywords
+from rocpy.tuning import Database, _live, database
+from rocpy.tuning._verification import sample_of, sampled
+
+CASES = [case for case in cases("quick") if case.bias != "column"][::5]
+
+
+@pytest.fixture(autouse=True)
+def own_database(tmp_path, monkeypatch, fresh_plan_cache):
+    """A database of the test's own."""
+    base = Database([tmp_path / "tuning.sqlite3"])
+    monkeypatch.setattr(database, "_current", base)
+    _choice.changed()
+    return base
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_right_results_pass_and_wrong_ones_do_not(case):
+    """Over all types, layouts, epilogues, batches and scales of the case list."""
+    operands = make_operands(case)
+    try:
+        product = rocpy.Matmul(operands.pop("a"), operands.pop("b"), **operands, **keywords(case))
+        product.plan()
+    except UnsupportedError:
+        pytest.skip("the platform has no such product")
+    with product:
+        sample = sample_of(product)
+        if sample is None:
+            assert (
+                not product.problem.k or 0 in product.problem.result_shape or "float4" in case.name or "6_" in case.name
+            )
+            return
+        result = product.execute()
+        result = np.array(result[0] if isinstance(result, tuple) else result)
+        assert sample.wrong(result) == ""
+        told = np.isfinite(sample.expected) & (np.abs(sample.expected) > 100 * sample.bound)
+        entry, row, column = (int(places[0]) for places in np.nonzero(told)) if told.any() else (None,) * 3
+        if entry is None:
+            return  # nothing is known so well that an error of a quarter could be told
+        place = (*sample.entries[entry], int(sample.rows[row]), int(sample.columns[column]))
+        full = result.reshape(*product.problem.batch_shape, product.problem.m, product.problem.n)
+        full[place] = full[place] * full.dtype.type(0.75) if full.dtype.kind != "i" else full[place] // 2
+        assert "wrong at" in sample.wrong(result)
+
+
+def test_samples_have_the_edges_and_both_parities():
+    for extent, most in ((5, 8), (8, 8), (9, 8), (1000, 8), (4096, 256), (257, 256)):
+        places = sampled(extent, most)
+        assert len(places) <= max(most, 8)
+        assert {0, extent - 1} <= set(places.tolist())
+        assert len(set(places.tolist())) == len(places)
+        assert {0, 1} == {place % 2 for place in places.tolist()}
+
+
+class Faulty(rocpy.Matmul):
+    """A product some of whose algorithms are wrong at odd columns."""
+
+    wrong: frozenset[int] = frozenset()
+
+    def execute(self, *, algorithm=None, out=None, stream=None):
+        result = super().execute(algorithm=algorithm, out=out, stream=stream)
+        if getattr(algorithm, "rank", 0) in self.wrong:
+            result[..., 1::2] *= 1.25
+        return result
+
+
+def operands(m=64, n=256, k=128):
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+
+
+def favour(place):
+    return lambda candidate: (0.1, 0.1) if candidate == place else (1.0, 1.0)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1e-4
+        return self.now
+
+
+def test_the_fastest_is_not_chosen_when_it_is_wrong():
+    with Faulty(*operands()) as product:
+        assert len(product.plan()) > 2
+        product.wrong = frozenset({1})
+        report = _live.tune(product, budget_ms=1e4, measure=favour(1), clock=Clock())
+        assert report.best.rank != 1
+        dropped = [trial.dropped for trial in report.trials if trial.algorithm.rank == 1]
+        assert len(dropped) == 1
+        assert "wrong at" in dropped[0]
+
+
+def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database):
+    a, b = operands()
+    with Faulty(a, b) as product:
+        product.plan()
+        product.wrong = frozenset({0})
+        with pytest.warns(RocpyWarning, match="gives wrong results"):
+            report = _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
+        assert report.best.rank != 0
+        assert report.decided
+        assert any("wrong at" in trial.dropped for trial in report.trials)
+    with rocpy.Matmul(a, b) as product:
+        product.plan()
+        assert product.choice[1] == "tuned"
+        assert product.algorithm.rank == report.best.rank
+
+
+def test_where_all_are_wrong_nothing_is_chosen():
+    with Faulty(*operands(), epilogue="relu") as product:
+        product.wrong = frozenset(one.rank for one in product.plan(max_algorithms=32))
+        with pytest.warns(RocpyWarning, match="wrong"), pytest.raises(UnsupportedError, match="selftest"):
+            _live.tune(product, budget_ms=1e4, measure=favour(0), clock=Clock())
