@@ -113,7 +113,8 @@ def tune(
             assert record is not None  # it was the choice's source
             return _remembered(problem, algorithms[0], record)
         by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
-        by_rank, wrong = _without_wrong_first(product, by_rank)
+        sample = sample_of(product)
+        by_rank, wrong = _without_wrong_first(product, by_rank, sample)
         with contextlib.ExitStack() as scratch:
             if measure is None:
                 resident = _resident(product)
@@ -122,7 +123,7 @@ def tune(
                     resident.plan(max_algorithms=max_algorithms)
                 resident._prepare()
                 measure = scratch.enter_context(_trials(resident, device, stream, by_rank))
-            measure = _verified(product, by_rank, measure)
+            measure = _verified(product, by_rank, measure, sample)
             progress = scratch.enter_context(_progress_bar(str(problem)))
             verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
         if wrong:
@@ -133,10 +134,11 @@ def tune(
         return dataclasses.replace(report, trials=(*report.trials, *wrong))
 
 
-def _without_wrong_first(product: Matmul, by_rank: list[Any]) -> tuple[list[Any], list[Trial]]:
+def _without_wrong_first(
+    product: Matmul, by_rank: list[Any], sample: Sample | None
+) -> tuple[list[Any], list[Trial]]:
     """Drop algorithms with wrong results from the front of the list, so that the race begins with a right one."""
     wrong: list[Trial] = []
-    sample = sample_of(product)
     while sample is not None:
         message = _wrong(product, by_rank[0], sample)
         if not message:
@@ -158,10 +160,9 @@ def _without_wrong_first(product: Matmul, by_rank: list[Any]) -> tuple[list[Any]
 
 
 def _verified(
-    product: Matmul, by_rank: Sequence[Any], measure: Callable[[int], tuple[float, float]]
+    product: Matmul, by_rank: Sequence[Any], measure: Callable[[int], tuple[float, float]], sample: Sample | None
 ) -> Callable[[int], tuple[float, float]]:
     """Return a measurer that compares a candidate's result with float64 before its first trial counts."""
-    sample = sample_of(product)
     right = {0}
 
     def checked(place: int) -> tuple[float, float]:

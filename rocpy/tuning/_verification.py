@@ -63,11 +63,14 @@ class Sample:
             part = part.reshape(-1, 1) if len(part.shape) == 1 else part
             actual = values(part[self.rows][:, self.columns])
             actual = actual.astype(np.complex128 if np.iscomplexobj(actual) else np.float64)
+            low, high = _limits(self.result)
+            if dtypes.lookup(self.result).bits <= 8 or dtypes.lookup(self.result).kind == "int":
+                expected = np.clip(expected, low, high)  # they saturate
             with np.errstate(invalid="ignore"):
                 error = np.abs(actual - expected)
-            # Where float64 is not finite, or would not be in the result's type, nothing is said.
-            limit = _largest(self.result)
-            told = np.isfinite(expected) & np.isfinite(bound) & (np.abs(expected) + bound < limit)
+                # Where float64 is not finite, or would not be in the result's type, nothing is said.
+                told = np.isfinite(expected) & np.isfinite(bound)
+                told &= (np.abs(expected) + bound < high) | (dtypes.lookup(self.result).bits <= 8)
             bad = told & ~(error <= bound)
             if bad.any():
                 row, column = (int(place[0]) for place in np.nonzero(bad))
@@ -79,13 +82,13 @@ class Sample:
         return ""
 
 
-def _largest(dtype: str) -> float:
+def _limits(dtype: str) -> tuple[float, float]:
+    """Return the least and the largest number of a result's type."""
     row = dtypes.lookup(dtype)
     if row.kind == "int":
-        return float(np.iinfo(row.numpy).max)
-    if row.kind == "complex":
-        return math.inf
-    return float(ml_dtypes.finfo(row.numpy).max)
+        return float(np.iinfo(row.numpy).min), float(np.iinfo(row.numpy).max)
+    largest = math.inf if row.kind == "complex" else float(ml_dtypes.finfo(row.numpy).max)
+    return -largest, largest
 
 
 def sample_of(product: Matmul) -> Sample | None:

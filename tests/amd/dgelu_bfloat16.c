@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shows, without rocpy, that some solutions of hipBLASLt 0.11.0 on gfx942 compute DGELU of bfloat16 wrongly at odd places:
- * runs every solution that the heuristic offers for D = gelu'(E) * (A B) and compares it with double precision.
+ * Shows, without rocpy, that some solutions of hipBLASLt 0.11.0 on gfx942 compute DGELU of bfloat16 wrongly at odd
+ * places: runs every solution that the heuristic offers for D = gelu'(E) * (A B) and compares it with double precision.
  *
- *   cc tests/amd/dgelu_bfloat16.c -L$ROCM_PATH/lib -Wl,-rpath,$ROCM_PATH/lib -lhipblaslt -lamdhip64 -lm -o dgelu && ./dgelu
+ *   cc tests/amd/dgelu_bfloat16.c -L$ROCM_PATH/lib -Wl,-rpath,$ROCM_PATH/lib -lhipblaslt -lamdhip64 -lm -o dgelu &&
+ * ./dgelu
  *
  * Exits with 1 where a solution is wrong. It declares what it calls itself, so that it needs no headers of ROCm.
  */
@@ -38,8 +39,8 @@ int hipblasLtMatmulDescCreate(object *desc, int compute, int scale);
 int hipblasLtMatmulDescSetAttribute(object desc, int attribute, const void *value, size_t bytes);
 int hipblasLtMatmulPreferenceCreate(object *preference);
 int hipblasLtMatmulPreferenceSetAttribute(object preference, int attribute, const void *value, size_t bytes);
-int hipblasLtMatmulAlgoGetHeuristic(object handle, object desc, object a, object b, object c, object d, object preference,
-                                    int requested, result *results, int *returned);
+int hipblasLtMatmulAlgoGetHeuristic(object handle, object desc, object a, object b, object c, object d,
+                                    object preference, int requested, result *results, int *returned);
 int hipblasLtMatmul(object handle, object desc, const void *alpha, const void *a, object a_layout, const void *b,
                     object b_layout, const void *beta, const void *c, object c_layout, void *d, object d_layout,
                     const algorithm *algo, void *workspace, size_t workspace_bytes, object stream);
@@ -130,7 +131,8 @@ int main(void) {
         for (int row = 0; row < M; ++row) {
           double sum = 0, size = 0;
           for (int k = 0; k < K; ++k) {
-            double term = (double)widen(host_a[(entry * K + k) * M + row]) * widen(host_b[(entry * N + column) * K + k]);
+            double term =
+                (double)widen(host_a[(entry * K + k) * M + row]) * widen(host_b[(entry * N + column) * K + k]);
             sum += term;
             size += fabs(term);
           }

@@ -7,8 +7,8 @@ import pytest
 import rocpy
 from rocpy.blaslt import _choice
 from rocpy.errors import RocpyWarning, UnsupportedError
-from rocpy.testing import cases, make_operands
-from rocpy.testing.runner import keywords
+from rocpy.testing.cases import cases
+from rocpy.testing.runner import keywords, make_operands
 from rocpy.tuning import Database, _live, database
 from rocpy.tuning._verification import sample_of, sampled
 

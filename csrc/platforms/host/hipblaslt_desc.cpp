@@ -66,8 +66,7 @@ constexpr Attribute attributes[] = {
      nullptr},
     {HIPBLASLT_MATMUL_DESC_POINTER_MODE, offsetof(MatmulDesc, pointer_mode), 4, true, nullptr, nullptr},
     {HIPBLASLT_MATMUL_DESC_AMAX_D_POINTER, offsetof(MatmulDesc, amax), 8, true, nullptr, nullptr},
-    {HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(MatmulDesc, aux_type), 4, true, nullptr, nullptr,
-     100000},
+    {HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, offsetof(MatmulDesc, aux_type), 4, true, nullptr, nullptr, 100000},
     {HIPBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, offsetof(MatmulDesc, bias_batch_stride), 4, true, not_negative, nullptr,
      100401},
     {HIPBLASLT_MATMUL_DESC_A_SCALE_MODE, offsetof(MatmulDesc, a_scale_mode), 4, true, known_scale_mode,
@@ -114,7 +113,8 @@ bool known_compute(int compute) {
 }
 
 bool known_scale_type(int type) {
-  return type == HIP_R_32F || type == HIP_R_64F || type == HIP_R_32I || type == HIP_R_16F || ((type == HIP_C_32F || type == HIP_C_64F) && presented(100400));
+  return type == HIP_R_32F || type == HIP_R_64F || type == HIP_R_32I || type == HIP_R_16F ||
+         ((type == HIP_C_32F || type == HIP_C_64F) && presented(100400));
 }
 
 }  // namespace

@@ -22,8 +22,9 @@ struct Row {
   Epilogue epilogue;
 };
 
-// hipblasLtEpilogue_t in hipblaslt.h of 6.0.2 to 6.4.3, of 7.0.2, 7.1.1, 7.2.1 and 10.0, each of which is in the next but
-// for sigmoid. The numbers that 7.2.0 and the versions between 7.2 and 10.0 have for sigmoid are in no published header.
+// hipblasLtEpilogue_t in hipblaslt.h of 6.0.2 to 6.4.3, of 7.0.2, 7.1.1, 7.2.1 and 10.0, each of which is in the next
+// but for sigmoid. The numbers that 7.2.0 and the versions between 7.2 and 10.0 have for sigmoid are in no published
+// header.
 constexpr Row rows[] = {
     {2, in_every, to_date, {Activation::relu, Aux::none, Reduction::none, false}},
     {4, in_every, to_date, {Activation::none, Aux::none, Reduction::none, true}},
