@@ -134,9 +134,7 @@ def tune(
         return dataclasses.replace(report, trials=(*report.trials, *wrong))
 
 
-def _without_wrong_first(
-    product: Matmul, by_rank: list[Any], sample: Sample | None
-) -> tuple[list[Any], list[Trial]]:
+def _without_wrong_first(product: Matmul, by_rank: list[Any], sample: Sample | None) -> tuple[list[Any], list[Trial]]:
     """Drop algorithms with wrong results from the front of the list, so that the race begins with a right one."""
     wrong: list[Trial] = []
     while sample is not None:

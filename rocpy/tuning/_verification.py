@@ -57,20 +57,20 @@ class Sample:
     def wrong(self, result: Any) -> str:
         """Return what is wrong with a result; empty where the sample is right."""
         full = result.to_numpy() if hasattr(result, "to_numpy") else result
-        for entry, expected, bound in zip(self.entries, self.expected, self.bound, strict=True):
+        low, high = _limits(self.result)
+        saturates = dtypes.lookup(self.result).bits <= 8 or dtypes.lookup(self.result).kind == "int"
+        exact = np.clip(self.expected, low, high) if saturates else self.expected
+        for entry, expected, bound in zip(self.entries, exact, self.bound, strict=True):
             part = full[entry] if entry else full
             part = part.reshape(1, -1) if len(part.shape) == 1 and len(self.rows) == 1 else part
             part = part.reshape(-1, 1) if len(part.shape) == 1 else part
             actual = values(part[self.rows][:, self.columns])
             actual = actual.astype(np.complex128 if np.iscomplexobj(actual) else np.float64)
-            low, high = _limits(self.result)
-            if dtypes.lookup(self.result).bits <= 8 or dtypes.lookup(self.result).kind == "int":
-                expected = np.clip(expected, low, high)  # they saturate
             with np.errstate(invalid="ignore"):
                 error = np.abs(actual - expected)
                 # Where float64 is not finite, or would not be in the result's type, nothing is said.
                 told = np.isfinite(expected) & np.isfinite(bound)
-                told &= (np.abs(expected) + bound < high) | (dtypes.lookup(self.result).bits <= 8)
+                told &= saturates | (np.abs(expected) + bound < high)
             bad = told & ~(error <= bound)
             if bad.any():
                 row, column = (int(place[0]) for place in np.nonzero(bad))
