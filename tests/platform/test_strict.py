@@ -12,6 +12,7 @@ import pytest
 
 from rocpy.blaslt import supported
 
+SCALES = {"scale_a": "scalar", "scale_b": "scalar"}
 # Arguments of supported(), whether AMD lists the product for a card.
 QUESTIONS = [
     ({"a": "float64"}, True),
@@ -23,11 +24,11 @@ QUESTIONS = [
     ({"a": "float16", "epilogue": "bgrada", "batch": 2}, False),
     ({"a": "float16", "epilogue": "relu_aux"}, True),
     ({"a": "int8"}, True),
-    ({"a": "int8", "dtype": "float32"}, False),
-    ({"a": "float8_e4m3fn", "dtype": "float32"}, True),
-    ({"a": "float8_e4m3fn", "dtype": "float32", "epilogue": "relu_aux"}, False),
-    ({"a": "float8_e4m3fn", "dtype": "float32", "epilogue": "gelu_aux"}, True),
-    ({"a": "float8_e4m3fnuz", "dtype": "float32"}, False),
+    ({"a": "int8", "dtype": "float32", **SCALES}, False),
+    ({"a": "float8_e4m3fn", "dtype": "float32", **SCALES}, True),
+    ({"a": "float8_e4m3fn", "dtype": "float32", **SCALES, "epilogue": "relu_aux"}, False),
+    ({"a": "float8_e4m3fn", "dtype": "float32", **SCALES, "epilogue": "gelu_aux"}, True),
+    ({"a": "float8_e4m3fnuz", "dtype": "float32", **SCALES}, False),
 ]
 
 

@@ -30,4 +30,6 @@ def problem(
         epilogue=epilogue,
         dtype=result,
         clamp=(0.0, 1.0) if row.clamp else None,
+        scale_a="scalar" if dtype.startswith("float8") else "",
+        scale_b="scalar" if dtype.startswith("float8") else "",
     )
