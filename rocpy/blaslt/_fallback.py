@@ -315,7 +315,7 @@ def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: tuple[Any, ...
 
 
 def _dtype_name(operand: Any) -> str:
-    return dtypes.lookup(operand.dtype).name
+    return dtypes.lookup((operand.matrix() if isinstance(operand, WeightOperand) else operand).dtype).name
 
 
 def _negligible(framework: Framework, x: Any, value: Any) -> Any:

@@ -59,13 +59,18 @@ def test_versions_and_missing_rows(release):
     assert found["presented"] == release
 
 
-def test_an_unknown_release_is_told():
-    found, errors = run(
-        "9.9", "import rocpy\nresult['missing'] = rocpy.platform.missing()['hipblaslt']", ROCPY_NUM_THREADS="1"
+def test_an_unknown_release_is_refused():
+    found, _ = run(
+        "9.9",
+        """
+        import rocpy
+        try:
+            rocpy.platform.current()
+        except rocpy.InvalidProblemError as error:
+            result["message"] = str(error)
+        """,
     )
-    assert found["missing"] == []
-    assert "ROCPY_HOST_ABI" in errors
-    assert "6.4, 7.0, 7.2 or 10.0" in errors
+    assert found["message"] == "ROCPY_HOST_ABI is '9.9'; it can be 6.4, 7.0, 7.2 or 10.0"
 
 
 ATTRIBUTES = """
