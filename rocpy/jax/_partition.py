@@ -60,7 +60,7 @@ def partitioned_call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
 
 def _aligned(names: tuple[str, ...], shape: Sequence[int], full: dict[str, int]) -> tuple[str, ...]:
     """Return the names of an array's axes from the last; one that is broadcast has none."""
-    own = names[len(names) - len(shape) :]
+    own = (*("",) * (len(shape) - len(names)), *names)[max(len(names) - len(shape), 0) :]
     return tuple(name if extent == full[name] else "" for name, extent in zip(own, shape, strict=True))
 
 
@@ -82,7 +82,7 @@ def _names(spec: Spec, seen: Seen) -> tuple[Names, Names]:
         operands.append(_aligned(names, c, full))
     if bias is not None:
         column = rows and columns and is_column_bias(bias, problem.m, problem.n, result[:-2], True)
-        operands.append(_aligned((*batch, *m, "") if column else (*batch, *n), bias, full))
+        operands.append(_aligned((*batch, *m, "") if column else (*batch, *(n or ("",))), bias, full))
     if aux is not None:
         operands.append(_aligned(names, aux, full))
     outputs: Names = [names]
@@ -196,6 +196,8 @@ def _sum_of_parts(spec: Spec, operands: Sequence[Any], axes: Any) -> tuple[Any, 
 def _bias_shape(bias: Any, y: Any, rows: bool, columns: bool) -> tuple[int, ...]:
     """Return the shape by which a bias broadcasts to the result."""
     shape = tuple(bias.shape)
+    if not (rows or columns):
+        return shape[:-1]  # its one column is no axis of the result
     if not (rows and columns) or is_column_bias(shape, y.shape[-2], y.shape[-1], y.shape[:-2], True):
         return shape
     return (*shape[:-1], 1, shape[-1]) if len(shape) > 1 else shape
