@@ -71,7 +71,9 @@ def test_mxfp8_in_columns_with_a_bias_and_other_scales(rng):
         scales["a"] += 1  # in place: the next execution sees it
         np.testing.assert_allclose(mm.execute(), np.maximum(2 * wanted + bias[:, None], 0), rtol=1e-4, atol=1e-4)
         mm.reset_operands(quantization_scales={"a": helpers.create_mxfp8_scale(a, 0)})
-        ones = a.astype(np.float64) @ (b.astype(np.float64) * helpers.expand_block_scale(scales["b"], b, MXFP8))
+        ones = a.astype(np.float64) @ (
+            b.astype(np.float64) * helpers.expand_block_scale(scales["b"], b, MXFP8, output_dtype=np.float64)
+        )
         np.testing.assert_allclose(mm.execute(), np.maximum(ones + bias[:, None], 0), rtol=1e-4, atol=1e-4)
 
 
@@ -154,7 +156,9 @@ def test_35_nvfp4_results_come_with_their_scales(rng, torch):
     )
     assert d.dtype == a.dtype
     assert tuple(d.shape) == (128, 128)
-    seen = helpers.unpack_fp4(d, -1) * helpers.expand_block_scale(aux["d_out_scale"], (128, 256), NVFP4, axis=-1)
+    seen = (
+        helpers.unpack_fp4(d, -1) * helpers.expand_block_scale(aux["d_out_scale"], (128, 256), NVFP4, axis=-1).float()
+    )
     wanted = helpers.unpack_fp4(a, -1).double() @ helpers.unpack_fp4(b, -2).double()
     largest = wanted.abs().reshape(128, 16, 16).amax(-1).repeat_interleave(16, -1)
     assert bool(((seen - wanted).abs() <= largest / 6 * 1.1).all())
@@ -223,8 +227,58 @@ def test_33_fp4_encode_and_decode(package):
     ],
 )
 def test_what_is_no_fp4(call, match):
-    with pytest.raises(rocpy.InvalidProblemError, match=match):
+    with pytest.raises(TypeError if match == "output_dtype" else ValueError, match=match) as caught:
         call()
+    assert isinstance(caught.value, rocpy.RocpyError)
+
+
+@pytest.mark.parametrize("package", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
+def test_scales_are_expanded_in_their_own_type_unless_another_is_asked_for(package, request):
+    """As nvmath does: float8_e4m3fn of NVFP4 and exponents of MXFP8, one for each element."""
+    eight = np.asarray([0.5, 1, 2, 448], np.float32).astype(ml_dtypes.float8_e4m3fn)
+    cases = ((NVFP4, np.tile(eight, 256), "float8_e4m3fn"), (MXFP8, np.arange(512).astype(np.uint8), "uint8"))
+    for form, codes, own in cases:
+        shape, scales = (128, 64 if form == "NVFP4" else 128), codes[:512]
+        if package == "torch":
+            torch = request.getfixturevalue("torch")
+            scales = torch.from_numpy(scales.view(np.uint8).copy())
+            scales = scales.view(torch.float8_e4m3fn) if form == "NVFP4" else scales
+        matrix = helpers.expand_block_scale(scales, shape, form.value, axis=-1)
+        assert str(matrix.dtype).endswith(own)
+        assert tuple(matrix.shape) == shape
+        wide = np.asarray(matrix.float() if package == "torch" else matrix.astype(np.float32))
+        for line, column in ((0, 0), (5, 40), (127, 63)):
+            place = helpers.get_block_scale_offset((line, column // form.block), shape, form.value, axis=-1)
+            assert wide[line, column] == codes[place].astype(np.float32)
+    assert (
+        helpers.expand_block_scale(cases[0][1][:512], (128, 64), "NVFP4", axis=-1, output_dtype="float16").dtype == "f2"
+    )
+
+
+def test_the_format_is_a_text():
+    assert isinstance(NVFP4, str)
+    assert (NVFP4, MXFP8) == ("NVFP4", "MXFP8")
+    assert helpers.get_block_scale_offset((5, 5), (128, 128), "NVFP4", axis=-1) == 593
+    for wrong in ("nvfp4", "FP4", 3, None):
+        with pytest.raises(ValueError, match="block_scaling_format"):
+            helpers.get_block_scale_offset((5, 5), (128, 128), wrong, axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda one: helpers.to_block_scale(one.astype(np.float32), (128, 128), "MXFP8", axis=-1), "scale_tensor is"),
+        (lambda one: helpers.to_block_scale(one, np.ones((128, 128), ml_dtypes.float8_e5m2), "NVFP4"), "float8_e5m2"),
+        (lambda one: helpers.to_block_scale(one, (128, 128), "MXFP8", axis=-1, out=one), "out: shape"),
+        (
+            lambda one: helpers.to_block_scale(one, (128, 128), "MXFP8", axis=-1, out=np.empty(512, np.int8)),
+            "out: shape",
+        ),
+    ],
+)
+def test_scales_of_another_format_are_refused(call, match):
+    with pytest.raises(ValueError, match=match):
+        call(np.ones((128, 4), np.uint8))
 
 
 def test_the_smallest_type_that_holds_the_numbers():

@@ -184,14 +184,52 @@ def test_an_algorithm_of_another_plan_is_refused(operands):
 def test_algorithms_have_nothing_to_set_and_say_so(operands):
     with advanced.Matmul(*operands) as mm:
         (best, *_) = mm.plan()
-    for name in ("tile", "stages", "split_k", "capabilities"):
+    for name in ("tile", "stages", "split_k", "cluster_shape", "inner_shape", "reduction_scheme", "custom_option"):
+        setattr(best, name, getattr(best, name))  # as the examples do
         with pytest.raises(rocpy.UnsupportedError, match=name):
-            getattr(best, name)
-    with pytest.raises(rocpy.UnsupportedError, match="tile"):
-        best.tile = (64, 64)
+            setattr(best, name, (64, 63))
+    with pytest.raises(rocpy.UnsupportedError, match="record"):
+        best.record = None
+    with pytest.raises(AttributeError, match="shape"):
+        best.shape  # noqa: B018
     for wrong in (np.zeros(3), np.array(b"{}"), np.array(b"text"), "text"):
         with pytest.raises(ValueError, match="saved algorithm"):
             advanced.Algorithm.from_numpy(wrong)
+
+
+def test_the_tile_is_that_of_the_kernels_name():
+    def algorithm(name):
+        return advanced.Algorithm(rocpy.blaslt.Algorithm(3, name, 0, 0.0))
+
+    told = algorithm("Cijk_Ailk_Bljk_HHS_BH_MT256x96x64_MI16x16x1_SN_K1")
+    assert told.tile == (256, 96)
+    assert told.capabilities.tile_ids == ((256, 96),)
+    untold = algorithm("some other kernel")
+    assert untold.tile == "UNDEFINED"
+    assert untold.capabilities.tile_ids == ()
+    assert untold.capabilities.splitk_support is None
+    lines = str(told.capabilities).splitlines()
+    assert len(lines) == 25
+    assert "tile_ids" in lines[7]
+    assert "((256, 96),)" in lines[7]
+
+
+def test_released_operands_are_told_as_each_product_of_nvmath_tells_them(operands):
+    a, b = operands
+    for make, error in ((advanced.Matmul, RuntimeError), (nvmath.linalg.Matmul, ValueError)):
+        with make(a, b) as mm:
+            with pytest.raises(RuntimeError, match="plan"):
+                mm.execute()
+            mm.plan()
+            mm.release_operands()
+            with pytest.raises(error, match="released"):
+                mm.execute()
+            with pytest.raises(ValueError, match="released"):
+                mm.reset_operands(a=a)
+            mm.reset_operands(a, b)
+            close(mm.execute(), a @ b)
+        with pytest.raises(nvmath.linalg.InvalidMatmulState):
+            mm.execute()
 
 
 def test_memory_of_many_objects_is_given_back(operands):

@@ -16,7 +16,8 @@ Examples
 """
 
 from rocpy.compat.nvmath import linalg
-from rocpy.compat.nvmath._enums import ComputeType, CudaDataType
+from rocpy.compat.nvmath._enums import CudaDataType, LibraryPropertyType
+from rocpy.compat.nvmath._enums import LibraryComputeType as ComputeType
 from rocpy.compat.nvmath._memory import BaseCUDAMemoryManager, BaseCUDAMemoryManagerAsync, MemoryPointer
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "BaseCUDAMemoryManagerAsync",
     "ComputeType",
     "CudaDataType",
+    "LibraryPropertyType",
     "MemoryPointer",
     "linalg",
 ]

@@ -3,27 +3,77 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from typing import Any
 
 import numpy as np
 
 from rocpy.blaslt import Algorithm as _Algorithm
+from rocpy.compat.nvmath._enums import MatmulInnerShape
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
-__all__ = ["Algorithm"]
+__all__ = ["Algorithm", "AlgorithmCapabilities"]
 
-_HIDDEN = (
-    "capabilities",
-    "cluster_shape",
-    "cta_swizzling",
-    "custom_option",
-    "inner_shape",
-    "reduction_scheme",
-    "split_k",
-    "stages",
-    "tile",
-)
+# What hipBLASLt neither tells nor takes, with what cuBLASLt calls a setting that nobody made.
+_UNTOLD: dict[str, Any] = {
+    "cluster_shape": "AUTO",
+    "cta_swizzling": None,
+    "custom_option": None,
+    "inner_shape": MatmulInnerShape.UNDEFINED,
+    "reduction_scheme": None,
+    "split_k": None,
+    "stages": "UNDEFINED",
+    "tile": "UNDEFINED",
+}
+# The macro tile in the names of hipBLASLt's kernels: M, N and the K of a step.
+_TILE = re.compile(r"_MT(\d+)x(\d+)x\d+")
+
+
+@dataclasses.dataclass
+class AlgorithmCapabilities:
+    """What may be set of an algorithm; ``None`` is what hipBLASLt does not tell.
+
+    Examples
+    --------
+    >>> from rocpy.compat.nvmath.linalg.advanced import AlgorithmCapabilities
+    >>> print(AlgorithmCapabilities(tile_ids=((64, 32),)).tile_ids)
+    ((64, 32),)
+    """
+
+    splitk_support: int | None = None
+    reduction_scheme_mask: int | None = None
+    cta_swizzling_support: int | None = None
+    strided_batch_support: int | None = None
+    out_of_place_result_support: int | None = None
+    uplo_support: int | None = None
+    tile_ids: Any = None
+    custom_option_max: int | None = None
+    custom_memory_order: int | None = None
+    pointer_mode_mask: int | None = None
+    epilogue_mask: int | None = None
+    stages_ids: Any = None
+    ld_negative: int | None = None
+    numerical_impl_flags: int | None = None
+    min_alignment_a_bytes: int | None = None
+    min_alignment_b_bytes: int | None = None
+    min_alignment_c_bytes: int | None = None
+    min_alignment_d_bytes: int | None = None
+    pointer_array_batch_support: int | None = None
+    floating_point_emulation_support: int | None = None
+    pointer_array_grouped_support: int | None = None
+    atomic_sync: int | None = None
+    mathmode_impl: int | None = None
+    gaussian_impl: int | None = None
+
+    def __str__(self) -> str:
+        """Return a line for each capability."""
+        names = [field.name for field in dataclasses.fields(self)]
+        width = max(map(len, names))
+        return "\n".join(
+            ["Algorithm Capabilities:", *(f"    {name:{width}} = {getattr(self, name)}" for name in names)]
+        )
 
 
 class Algorithm:
@@ -36,8 +86,9 @@ class Algorithm:
 
     Notes
     -----
-    hipBLASLt tells neither tile nor stages nor the like, and takes none: reading or setting those raises
-    UnsupportedError. :meth:`as_numpy` and :meth:`from_numpy` carry library, version and architecture with the record,
+    hipBLASLt takes neither tile nor stages nor the like: what is set must be what it was, or UnsupportedError is
+    raised. It tells none of them but the tile, in the name of a kernel; the others are ``"UNDEFINED"``, ``"AUTO"`` or
+    ``None``. :meth:`as_numpy` and :meth:`from_numpy` carry library, version and architecture with the record,
     so that an algorithm of another machine is refused.
 
     Examples
@@ -62,13 +113,30 @@ class Algorithm:
         """Index of the solution in its library."""
         return self.record.id
 
+    @property
+    def capabilities(self) -> AlgorithmCapabilities:
+        """What may be set: nothing but what is, so that little is told."""
+        tile = self.tile
+        return AlgorithmCapabilities(
+            strided_batch_support=1,
+            out_of_place_result_support=1,
+            ld_negative=0,
+            tile_ids=() if isinstance(tile, str) else (tile,),
+        )
+
     def __getattr__(self, name: str) -> Any:
-        if name in _HIDDEN:
-            raise UnsupportedError(f"{name}: hipBLASLt does not tell it; str(algorithm) has the kernel's name")
+        if name == "tile":
+            found = _TILE.search(self.record.name)
+            return (int(found[1]), int(found[2])) if found else _UNTOLD[name]
+        if name in _UNTOLD:
+            return _UNTOLD[name]
         raise AttributeError(f"an Algorithm has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise UnsupportedError(f"{name}: an algorithm of hipBLASLt has nothing to set; choose another of .algorithms")
+        if name not in _UNTOLD or value != getattr(self, name):
+            raise UnsupportedError(
+                f"{name}: an algorithm of hipBLASLt has nothing to set; choose another of .algorithms"
+            )
 
     def as_numpy(self) -> np.ndarray[Any, Any]:
         """Return the record as an array that ``np.save(allow_pickle=False)`` writes."""

@@ -61,6 +61,11 @@ def is_column_major(array: Any) -> bool:
     return strides[-1] != 1 and rows == 1 and columns != 1
 
 
+def is_row_major(array: Any) -> bool:
+    """Whether the last axis is the contiguous one, and not the last but one."""
+    return strides_of(array)[-1] == 1 and not is_column_major(array)
+
+
 def turned(array: Any) -> Any:
     """Return the view with the last two axes swapped, ``None`` for none."""
     return None if array is None else array.swapaxes(-1, -2)
@@ -136,3 +141,26 @@ def scalar_array(value: Any, like: Any) -> Any:
     if hasattr(like, "new_zeros"):
         return like.new_tensor([value], dtype=_torch("float32"))
     return _module(like).asarray([value], np.float32)
+
+
+def positions(array: Any) -> tuple[Any, Any]:
+    """Return an array's module, and the numbers of its last axis' elements beside it."""
+    module, extent = _module(array), array.shape[-1]
+    if hasattr(array, "new_zeros"):
+        return module, module.arange(extent, device=array.device)
+    return module, module.arange(extent)
+
+
+def diagonal(vector: Any, backward: bool) -> Any:
+    """Return the diagonal matrix of a vector that is read forward or backward."""
+    module = _module(vector)
+    return module.diag(module.flip(vector, (0,)) if backward else vector)
+
+
+def device_index(array: Any) -> int | None:
+    """Return the number of the device that an array lies on, ``None`` in CPU memory."""
+    device = getattr(array, "device", None)
+    if getattr(device, "type", "cuda") == "cpu" or isinstance(device, (str, type(None))):
+        return None
+    index = device.index if hasattr(device, "index") else device.id
+    return 0 if index is None else int(index)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -34,11 +35,11 @@ _LINES, _BLOCKS = 128, 4
 _BIAS, _NAN = 127, 255
 
 
-class BlockScalingFormat(enum.Enum):
-    """How operands with scales by blocks are made up."""
+class BlockScalingFormat(str, enum.Enum):  # noqa: UP042 (nvmath's bases, which str() shows)
+    """How operands with scales by blocks are made up; the helpers take the text of a member too."""
 
-    NVFP4 = "nvfp4"
-    MXFP8 = "mxfp8"
+    NVFP4 = "NVFP4"
+    MXFP8 = "MXFP8"
 
     @property
     def block(self) -> int:
@@ -246,10 +247,17 @@ def to_block_scale(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Return scales in tiles from an array with the operand's axes, the blocked one counted in blocks."""
-    batch, lines, blocks, axis = _extents(operand_or_shape, axis, _format(block_scaling_format))
+    form = _format(block_scaling_format)
+    _check_scales("scale_tensor", scale_tensor, operand_or_shape, form)
+    batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
     wanted = (*batch, lines, blocks) if axis == -1 else (*batch, blocks, lines)
     if tuple(scale_tensor.shape) != wanted:
         raise InvalidProblemError(f"scale_tensor: shape {tuple(scale_tensor.shape)}; it must be {wanted}")
+    count = int(np.prod(wanted, dtype=np.int64))
+    if out is not None and (tuple(out.shape) != (count,) or out.dtype != scale_tensor.dtype):
+        raise InvalidProblemError(
+            f"out: shape {tuple(out.shape)}, {out.dtype}; it must be ({count},), {scale_tensor.dtype}"
+        )
     seen = as_bytes(scale_tensor)
     made = _tiled(seen if axis == -1 else seen.swapaxes(-1, -2)).view(scale_tensor.dtype)
     if out is None:
@@ -270,31 +278,70 @@ def expand_block_scale(
     scales_1d, operand_or_shape, block_scaling_format, axis
         As for :func:`to_block_scale`.
     output_dtype
-        A dtype of the scales' package, or ``"smallest"``: the first of float16, float32 and float64 that holds all.
+        A dtype of the scales' package: float16, float32, float64, or that of the scales, which is ``"smallest"``:
+        ``float8_e4m3fn`` for NVFP4 and, for MXFP8, the exponents in uint8.
     device
         Where torch puts the result: by default where the scales are.
     """
     form = _format(block_scaling_format)
-    _arrays.package_of(scales_1d, "scales_1d")
+    _check_scales("scales_1d", scales_1d, operand_or_shape, form)
     batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
     wanted = int(np.prod(batch, dtype=np.int64)) * lines * blocks
     if tuple(scales_1d.shape) != (wanted,) or scales_1d.itemsize != 1:
         raise InvalidProblemError(
             f"scales_1d: shape {tuple(scales_1d.shape)}, {scales_1d.dtype}; it must be ({wanted},), of bytes"
         )
-    matrix = matrix_of(as_bytes(scales_1d), lines, blocks, batch)
+    matrix = _dense(matrix_of(as_bytes(scales_1d), lines, blocks, batch))
+    kind: Any
     if isinstance(matrix, np.ndarray):
+        codes = np.repeat(matrix, form.block, -1)
         kind = dtypes.lookup("float8_e8m0fnu" if form is BlockScalingFormat.MXFP8 else "float8_e4m3fn").numpy
-        wide = np.ascontiguousarray(matrix).view(kind).astype(np.float64)
-        factors = np.repeat(_as_asked(wide, output_dtype), form.block, -1)
     else:
-        codes = matrix.contiguous()
-        if form is BlockScalingFormat.MXFP8:
-            wide = (codes.double() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan"))
-        else:
-            wide = codes.view(scales_1d.dtype).double()
-        factors = _as_asked(wide if device is None else wide.to(device), output_dtype).repeat_interleave(form.block, -1)
+        codes = (matrix if device is None else matrix.to(device)).repeat_interleave(form.block, -1)
+        kind = None if form is BlockScalingFormat.MXFP8 else _torch_float8()
+    factors = _factors(codes, kind, form, output_dtype)
     return factors if axis == -1 else factors.swapaxes(-1, -2)
+
+
+def _factors(codes: Any, kind: Any, form: BlockScalingFormat, output_dtype: Any) -> Any:
+    """Return scales from their bytes, in the type that was asked for."""
+    smallest = isinstance(output_dtype, str) and output_dtype == "smallest"
+    wanted = form.scale_dtype if smallest else _text(output_dtype)
+    if wanted == form.scale_dtype:
+        return codes if form is BlockScalingFormat.MXFP8 else codes.view(kind)
+    if wanted not in _WIDTHS:
+        raise InvalidOperandError(
+            f"output_dtype={output_dtype!r}; it may be 'smallest', {form.scale_dtype}, {', '.join(_WIDTHS)}"
+        )
+    if kind is not None:
+        return _as_asked(_cast(codes.view(kind), "float64"), output_dtype)
+    return _as_asked((codes.double() - _BIAS).exp2().masked_fill(codes == _NAN, float("nan")), output_dtype)
+
+
+def _text(dtype: Any) -> str:
+    """Return a dtype's name, of those too that no product takes."""
+    if type(dtype).__module__ == "torch":
+        return str(dtype).removeprefix("torch.")
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return str(dtype)
+
+
+def _torch_float8() -> Any:
+    return sys.modules["torch"].float8_e4m3fn
+
+
+def _check_scales(name: str, scales: Any, operand_or_shape: Any, form: BlockScalingFormat) -> None:
+    """Refuse scales of another type than the format's, and operands of another format."""
+    _arrays.package_of(scales, name)
+    known = {form.scale_dtype, "uint8"} | ({"float8_e8m0fnu"} if form is BlockScalingFormat.MXFP8 else set())
+    if _text(scales.dtype) not in known:
+        raise InvalidProblemError(f"{name} is {scales.dtype}; the scales of {form.name} are {', '.join(sorted(known))}")
+    if not isinstance(operand_or_shape, (tuple, list)):
+        dtype = _text(operand_or_shape.dtype).removesuffix("_x2")
+        if dtype in ("float4_e2m1fn", "float8_e4m3fn", "float8_e5m2") and format_of(dtype) is not form:
+            raise InvalidProblemError(f"block_scaling_format: {form.name}, and the operand is {dtype}")
 
 
 @default_arithmetic
@@ -311,9 +358,9 @@ def apply_mxfp8_scale(x: Any, scales_1d: Any, output_dtype: Any = "smallest") ->
 def _as_asked(wide: Any, output_dtype: Any) -> Any:
     """Return float64 numbers in a type that holds them: no finite one becomes infinite, none but zero becomes zero."""
     smallest = isinstance(output_dtype, str) and output_dtype == "smallest"
-    wanted = "" if smallest else dtypes.lookup(output_dtype).name
+    wanted = "" if smallest else _text(output_dtype)
     if not smallest and wanted not in _WIDTHS:
-        raise InvalidProblemError(f"output_dtype={output_dtype!r}; it may be 'smallest', {', '.join(_WIDTHS)}")
+        raise InvalidOperandError(f"output_dtype={output_dtype!r}; it may be 'smallest', {', '.join(_WIDTHS)}")
     for name in _WIDTHS:
         made = _cast(wide, name)
         again = _cast(made, "float64")
@@ -396,6 +443,9 @@ def _dense(array: Any) -> Any:
 
 
 def _format(given: Any) -> BlockScalingFormat:
-    if not isinstance(given, BlockScalingFormat):
-        raise InvalidOperandError(f"block_scaling_format: {given!r}; it must be a BlockScalingFormat")
-    return given
+    try:
+        return BlockScalingFormat(given)
+    except ValueError:
+        raise InvalidProblemError(
+            f"block_scaling_format: {given!r}; it must be a BlockScalingFormat, 'NVFP4' or 'MXFP8'"
+        ) from None

@@ -15,7 +15,7 @@ from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
 from rocpy.compat.nvmath._enums import MatmulEpilog, MatmulReductionScheme
-from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
+from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError, ReleasedError
 from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import Specification
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -48,7 +48,13 @@ class Engine:
     _view_c: Any
     _resources: Resources
 
+    _copies = False  # whether what rocpy is given is made of the operands at each execution
+
     # ---- what rocpy is given ----
+
+    def _matrix(self, name: str) -> Any:
+        """Return the matrix that an operand stands for."""
+        return self._operands[name]
 
     def _make(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], wanted: MatmulPlanPreferences) -> rocpy.Matmul:
         """Return rocpy's product of the operands as they are."""
@@ -80,7 +86,7 @@ class Engine:
     def _views(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], turned: bool) -> dict[str, Any]:
         """Return the operands as rocpy takes them: views, except for masks and numpy's conjugates."""
         spec = self._specification
-        a, b, c = self._operands["a"], self._operands["b"], self._operands["c"]
+        a, b, c = self._matrix("a"), self._matrix("b"), self._matrix("c")
         if spec.dtype == "float4_e2m1fn":
             a, b = self._widened(a, "a"), self._widened(b, "b")
         a = a[None, :] if spec.vector_a else a
@@ -121,7 +127,7 @@ class Engine:
     def _refresh(self, inner: rocpy.Matmul) -> None:
         """Give rocpy the operands anew where they changed, or where what it has is a copy of them."""
         copied = any(name.endswith("_aux") for name in self._inputs)
-        copied = copied or self.options.block_scaling
+        copied = copied or self._copies or self.options.block_scaling
         copied = copied or (any(self._specification.conjugate) and self._specification.extents.package != "torch")
         if not self._dirty and not copied:
             return
@@ -182,7 +188,7 @@ class Engine:
     def _check_ready(self, what: str) -> None:
         self._check_alive(what)
         if self._released:
-            raise MatmulStateError(f"{what}: the operands were released; give all of them to reset_operands() first")
+            raise ReleasedError(f"{what}: the operands were released; give all of them to reset_operands() first")
 
     def _check_planned(self, what: str) -> rocpy.Matmul:
         self._check_ready(what)

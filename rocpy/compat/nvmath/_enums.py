@@ -116,3 +116,58 @@ class MatmulNumericalImplFlags(enum.IntFlag):
     INPUT_TYPE_MASK = 0xFF << 16
     GAUSSIAN = 1 << 32
     ALL = (1 << 64) - 1
+
+
+class FillMode(enum.IntEnum):
+    """The part of a structured matrix that is read."""
+
+    LOWER = 0
+    UPPER = 1
+    FULL = 2
+
+
+class DiagType(enum.IntEnum):
+    """Whether the diagonal of a triangular matrix is read, or is of ones."""
+
+    NON_UNIT = 0
+    UNIT = 1
+
+
+class SideMode(enum.IntEnum):
+    """The side that a structured matrix stands on."""
+
+    LEFT = 0
+    RIGHT = 1
+
+
+class MatmulInnerShape(enum.IntEnum):
+    """The instruction of a kernel. hipBLASLt does not tell it."""
+
+    UNDEFINED = 0
+    MMA884 = 1
+    MMA1684 = 2
+    MMA1688 = 3
+    MMA16816 = 4
+
+
+class LibraryComputeType(enum.IntEnum):
+    """``nvmath.ComputeType``: the numbers of CUDA's tensor libraries, other than those of :class:`ComputeType`."""
+
+    COMPUTE_DEFAULT = 0
+    COMPUTE_16F = 1
+    COMPUTE_32F = 4
+    COMPUTE_64F = 16
+    COMPUTE_8U = 64
+    COMPUTE_32U = 128
+    COMPUTE_8I = 256
+    COMPUTE_32I = 512
+    COMPUTE_16BF = 1024
+    COMPUTE_TF32 = 4096
+
+
+class LibraryPropertyType(enum.IntEnum):
+    """The parts of a library's version."""
+
+    MAJOR_VERSION = 0
+    MINOR_VERSION = 1
+    PATCH_LEVEL = 2

@@ -14,5 +14,9 @@ class MatmulStateError(RocpyError, RuntimeError):
     """A call that the object is not ready for: not planned, or its operands were released."""
 
 
+class ReleasedError(MatmulStateError, InvalidProblemError):
+    """The operands were released: nvmath's advanced product raises RuntimeError there, its plain one ValueError."""
+
+
 class PackageError(InvalidProblemError, TypeError):
     """Operands of different packages, or of one that nvmath does not take."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Self
 
 from rocpy import platform
-from rocpy.compat.nvmath import _product
+from rocpy.compat.nvmath import _arrays
 from rocpy.compat.nvmath._configuration import coerce
+from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError
+from rocpy.compat.nvmath._memory import check_allocator
+from rocpy.compat.nvmath._single import Single
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 __all__ = ["ExecutionCPU", "ExecutionCUDA", "Matmul", "MatmulOptions", "matmul"]
 
 
-@dataclasses.dataclass(kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class MatmulOptions:
     """Options of the plain product.
 
@@ -31,37 +35,65 @@ class MatmulOptions:
     """
 
     allocator: Any = None
-    blocking: Any = "auto"
-    logger: logging.Logger | None = None
+    blocking: Literal[True, "auto"] = "auto"
+    logger: logging.Logger = dataclasses.field(default_factory=logging.getLogger)
     inplace: bool = False
 
+    def __post_init__(self) -> None:
+        """Check what can be checked with no operand and no device."""
+        if self.blocking not in (True, "auto"):
+            raise InvalidProblemError(f"blocking={self.blocking!r}; it may be True or 'auto'")
+        if self.allocator is not None:
+            check_allocator(self.allocator)
 
-@dataclasses.dataclass(kw_only=True)
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutionCPU:
-    """Run on the CPU, which the host platform does; ``num_threads`` is ``ROCPY_NUM_THREADS``' to say."""
+    """Run on the CPU, which the host platform does.
 
+    Attributes
+    ----------
+    num_threads
+        Accepted; the threads of the host platform are the process's, and ``ROCPY_NUM_THREADS``' to say.
+    """
+
+    name: ClassVar[Literal["cpu"]] = "cpu"
     num_threads: int | None = None
 
 
-@dataclasses.dataclass(kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutionCUDA:
-    """Run on the device with this number."""
+    """Run on a device.
 
+    Attributes
+    ----------
+    device_id
+        Its number, for operands in CPU memory; others stay where they are.
+    """
+
+    name: ClassVar[Literal["cuda"]] = "cuda"
     device_id: int = 0
 
 
-class Matmul(_product.Matmul):
-    """A product ``alpha * a @ b + beta * c`` by the rules of ``nvmath.linalg``; see its advanced twin.
+class Matmul:
+    """A product ``alpha * a @ b + beta * c`` by the rules of ``nvmath.linalg``, or as many as there are in sequences.
 
     Parameters
     ----------
-    a, b, c, alpha, beta, qualifiers, stream
-        As for the advanced product; ``c`` has the full shape of the result.
+    a, b, c
+        Arrays, or sequences of arrays: each gives one product, and those of length 1 serve all of them. ``c`` has the
+        shape of the result.
+    alpha, beta
+        Host scalars; with sequences of arrays, sequences of scalars too.
+    qualifiers
+        Array of :data:`matrix_qualifiers_dtype` with what a, b and c are; with sequences, a sequence of such arrays.
     options
         :class:`MatmulOptions` or a dict.
     execution
         ``None``, ``"cpu"``, ``"cuda"``, :class:`ExecutionCPU` or :class:`ExecutionCUDA`: it must be where the platform
         computes.
+    stream
+        As for the advanced product.
 
     Examples
     --------
@@ -72,6 +104,10 @@ class Matmul(_product.Matmul):
     ...     mm.execute()
     array([[3.],
            [3.]])
+    >>> with linalg.Matmul([np.ones((2, 3)), np.ones((4, 3))], [np.ones((3, 5))]) as mm:
+    ...     mm.plan()
+    ...     [d.shape for d in mm.execute()]
+    [(2, 5), (4, 5)]
     """
 
     def __init__(
@@ -84,64 +120,172 @@ class Matmul(_product.Matmul):
         alpha: Any = None,
         beta: Any = None,
         qualifiers: Any = None,
-        options: MatmulOptions | Mapping[str, Any] | None = None,
-        execution: Any = None,
+        options: MatmulOptions | dict[str, Any] | None = None,
+        execution: ExecutionCPU | ExecutionCUDA | str | None = None,
         stream: Any = None,
     ) -> None:
-        self._freed = True  # until the advanced constructor has begun
-        for name, value in (("a", a), ("b", b)):
+        self._freed, self._planned, self._parts = False, False, []
+        for name, value in (("options", options), ("execution", execution), ("stream", stream)):
             if isinstance(value, (list, tuple)):
-                raise UnsupportedError(f"{name}: a sequence; matmul() takes those, or a Matmul for each product")
-        given = coerce(MatmulOptions, options, "options")
-        device_id = _device(execution)
-        super().__init__(
-            a, b, c, alpha=alpha, beta=beta, qualifiers=_plain(qualifiers), stream=stream,
-            options={**vars(given), "device_id": device_id},
-        )  # fmt: skip
+                raise InvalidOperandError(f"{name}: a {type(value).__name__}; there is one for all products")
+        self.options = coerce(MatmulOptions, options, "options")
+        given = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta, "qualifiers": qualifiers}
+        self._sequences = _are_sequences({name: given[name] for name in ("a", "b", "c", "qualifiers")})
+        self._lengths = {name: _length(value) for name, value in given.items()}
+        if self.options.inplace and self._sequences and _length(c) != max(self._lengths.values()):
+            raise InvalidProblemError(
+                "inplace: the results are written into c, and there must be one c for each product"
+            )
+        rows = _rows(given) if self._sequences else [tuple(given.values())]
+        self.execution = _execution(execution, rows[0][0])
+        plain = {field.name: getattr(self.options, field.name) for field in dataclasses.fields(self.options)}
+        plain["device_id"] = self.execution.device_id if isinstance(self.execution, ExecutionCUDA) else 0
+        try:
+            for row in rows:
+                self._parts.append(Single(*row, options=plain, stream=stream))
+                self._parts[0].check_alike(self._parts[-1])
+        except BaseException:
+            self.free()
+            raise
 
-    def plan(self, *, stream: Any = None) -> None:  # type: ignore[override]
+    _parts: list[Single]
+
+    # ---- phases ----
+
+    def plan(self, *, stream: Any = None) -> None:
         """Plan the product; a second time does nothing."""
-        if self._inner is None:
-            super().plan(stream=stream)
+        self._check_alive("plan")
+        if not self._planned:
+            for part in self._parts:
+                part.plan(stream=stream)
+        self._planned = True
 
-    def execute(self, *, stream: Any = None) -> Any:  # type: ignore[override]
-        """Return the product of the operands as they are now."""
-        return super().execute(stream=stream)
+    def execute(self, *, stream: Any = None) -> Any:
+        """Return the product of the operands as they are now; of sequences, a list of products."""
+        self._check_alive("execute")
+        if not self._planned:
+            raise MatmulStateError("execute: there is no plan yet; call plan()")
+        results = [part.execute(stream=stream) for part in self._parts]
+        return results if self._sequences else results[0]
 
     def execute_unchecked(self, *, stream: Any = None) -> Any:
         """Do what :meth:`execute` does, with its checks: they cost little here."""
-        return super().execute(stream=stream)
+        return self.execute(stream=stream)
+
+    def reset_operands(
+        self, a: Any = None, b: Any = None, c: Any = None, *, alpha: Any = None, beta: Any = None, stream: Any = None
+    ) -> None:
+        """Put other operands or factors in the place of those before; what is not given stays.
+
+        Raises
+        ------
+        ValueError
+            If nothing is given, an operand differs from the one before in shape, dtype or device, or a sequence in
+            its length; then nothing is changed.
+        """
+        self._check_alive("reset_operands")
+        given = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta}
+        if not self._sequences:
+            self._parts[0].reset_operands(**given, stream=stream)
+            return
+        for name, value in given.items():
+            if value is not None and _length(value) != self._lengths[name]:
+                raise InvalidProblemError(
+                    f"{name}: {_length(value)} of them, and there were {self._lengths[name] or 'none'}; make a new "
+                    "Matmul"
+                )
+        before = [part.state() for part in self._parts]
+        try:
+            for part, row in zip(self._parts, _rows(given, len(self._parts)), strict=True):
+                part.reset_operands(**dict(zip(given, row, strict=True)), stream=stream)
+        except BaseException:
+            for part, state in zip(self._parts, before, strict=True):
+                part.restore(state)
+            raise
+
+    def reset_operands_unchecked(self, **changes: Any) -> None:
+        """Do what :meth:`reset_operands` does, with its checks: they cost little here."""
+        self.reset_operands(**changes)
+
+    def release_operands(self) -> None:
+        """Let go of the operands and keep the plan."""
+        self._check_alive("release_operands")
+        for part in self._parts:
+            part.release_operands()
+
+    def free(self) -> None:
+        """Give everything back; a second time does nothing."""
+        self._freed = True
+        for part in self._parts:
+            part.free()
+
+    def _check_alive(self, what: str) -> None:
+        if self._freed:
+            raise InvalidMatmulState(f"{what}: this Matmul was freed; make a new one")
+
+    def __enter__(self) -> Self:
+        self._check_alive("__enter__")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.free()
 
 
-def _device(execution: Any) -> int:
-    """Return the device's number, after a look at whether the platform computes where it should."""
-    if isinstance(execution, Mapping):
-        raise InvalidOperandError("execution: a dict; it must be None, 'cpu', 'cuda', ExecutionCPU or ExecutionCUDA")
-    if execution == "cpu" or isinstance(execution, ExecutionCPU):
-        if platform.current().name != "host":
+def _execution(given: Any, a: Any) -> ExecutionCPU | ExecutionCUDA:
+    """Return where to compute, after a look at whether the platform computes there."""
+    if isinstance(given, ExecutionCPU) or (isinstance(given, str) and given == "cpu"):
+        name = platform.current().name
+        if name != "host":
             raise UnsupportedError(
-                f"execution: the CPU, and this process runs on the {platform.current().name} platform; set "
-                "ROCPY_PLATFORM=host before it starts"
+                f"execution: the CPU, and this process runs on the {name} platform; set ROCPY_PLATFORM=host before it "
+                "starts"
             )
-        return 0
-    if execution in (None, "cuda"):
-        return 0
-    if isinstance(execution, ExecutionCUDA):
-        return execution.device_id
-    raise InvalidProblemError(f"execution={execution!r}; it may be None, 'cpu', 'cuda', ExecutionCPU or ExecutionCUDA")
-
-
-def _plain(qualifiers: Any) -> Any:
-    """Refuse qualifiers of matrices that are not general."""
-    if qualifiers is None:
-        return None
-    names = getattr(getattr(qualifiers, "dtype", None), "names", None) or ()
-    if "is_conjugate" not in names:
-        raise UnsupportedError(
-            "qualifiers: only is_conjugate of matrix_qualifiers_dtype is served; hipBLASLt has no symmetric, "
-            "triangular or diagonal products"
+        return given if isinstance(given, ExecutionCPU) else ExecutionCPU()
+    if not (given is None or isinstance(given, ExecutionCUDA) or (isinstance(given, str) and given == "cuda")):
+        raise InvalidProblemError(
+            f"execution={given!r}; it may be None, 'cpu', 'cuda', ExecutionCPU() or ExecutionCUDA()"
         )
-    return qualifiers
+    lies_on = _arrays.device_index(a)
+    if lies_on is not None:
+        return ExecutionCUDA(device_id=lies_on)
+    if given is None and platform.current().name == "host":
+        return ExecutionCPU()
+    return given if isinstance(given, ExecutionCUDA) else ExecutionCUDA()
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _length(value: Any) -> int:
+    """Return how many there are: 0 of what is not given, 1 of what is no sequence."""
+    return 0 if value is None else len(value) if _is_sequence(value) else 1
+
+
+def _are_sequences(given: dict[str, Any]) -> bool:
+    """Return whether the operands are sequences: all that are given, or none."""
+    found = {name: _is_sequence(value) for name, value in given.items() if value is not None}
+    if len(set(found.values())) != 1:
+        which = ", ".join(name for name, one in found.items() if one)
+        raise InvalidProblemError(f"{which}: a sequence; all of {', '.join(found)} must be sequences, or none of them")
+    if not found["a"]:
+        return False
+    for name in found:
+        if not given[name] or any(map(_is_sequence, given[name])):
+            raise InvalidProblemError(f"{name}: it must be a sequence of one array or more, not of sequences")
+    return True
+
+
+def _rows(given: dict[str, Any], count: int = 0) -> list[tuple[Any, ...]]:
+    """Return what belongs to each product."""
+    columns = {name: list(value) if _is_sequence(value) else [value] for name, value in given.items()}
+    count = count or max(map(len, columns.values()))
+    for name, column in columns.items():
+        if len(column) not in (1, count):
+            raise InvalidProblemError(f"{name}: {len(column)} of them for {count} products; there must be 1 or {count}")
+    return list(zip(*(column * count if len(column) == 1 else column for column in columns.values()), strict=True))
 
 
 def matmul(
@@ -153,8 +297,8 @@ def matmul(
     alpha: Any = None,
     beta: Any = None,
     qualifiers: Any = None,
-    options: MatmulOptions | Mapping[str, Any] | None = None,
-    execution: Any = None,
+    options: MatmulOptions | dict[str, Any] | None = None,
+    execution: ExecutionCPU | ExecutionCUDA | str | None = None,
     stream: Any = None,
 ) -> Any:
     """Return ``alpha * a @ b + beta * c``; of sequences, a list of results.
@@ -162,8 +306,7 @@ def matmul(
     Parameters
     ----------
     a, b, c, alpha, beta, qualifiers, options, execution, stream
-        As for :class:`Matmul`. Of sequences of arrays each gives one product; those of length 1 serve all of them,
-        and so do single factors.
+        As for :class:`Matmul`.
 
     Returns
     -------
@@ -178,27 +321,14 @@ def matmul(
     Examples
     --------
     >>> import numpy as np
-    >>> from rocpy.compat.nvmath.linalg import matmul
-    >>> [d.shape for d in matmul([np.ones((2, 3)), np.ones((4, 3))], [np.ones((3, 5))])]
-    [(2, 5), (4, 5)]
+    >>> from rocpy.compat import nvmath
+    >>> lower = nvmath.linalg.TriangularMatrixQualifier.create(uplo=nvmath.linalg.FillMode.LOWER)
+    >>> qualifiers = np.array([lower, nvmath.linalg.GeneralMatrixQualifier.create()])
+    >>> nvmath.linalg.matmul(np.ones((2, 2)), np.ones((2, 1)), qualifiers=qualifiers).tolist()
+    [[1.0], [2.0]]
     """
-    common = {"options": options, "execution": execution, "stream": stream}
-    if not any(isinstance(value, (list, tuple)) for value in (a, b, c)):
-        return _one(a, b, c, alpha, beta, qualifiers, common=common)
-    columns = [_column(value) for value in (a, b, c, alpha, beta, qualifiers)]
-    count = max(map(len, columns))
-    for name, column in zip(("a", "b", "c", "alpha", "beta", "qualifiers"), columns, strict=True):
-        if len(column) not in (1, count):
-            raise InvalidProblemError(f"{name}: {len(column)} of them for {count} products; there must be 1 or {count}")
-    rows = zip(*(column * count if len(column) == 1 else column for column in columns), strict=True)
-    return [_one(*row, common=common) for row in rows]
-
-
-def _column(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-
-
-def _one(a: Any, b: Any, c: Any, alpha: Any, beta: Any, qualifiers: Any, *, common: dict[str, Any]) -> Any:
-    with Matmul(a, b, c, alpha=alpha, beta=beta, qualifiers=qualifiers, **common) as mm:
+    with Matmul(
+        a, b, c, alpha=alpha, beta=beta, qualifiers=qualifiers, options=options, execution=execution, stream=stream
+    ) as mm:
         mm.plan()
         return mm.execute()

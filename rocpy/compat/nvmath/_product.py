@@ -17,7 +17,7 @@ from rocpy.compat.nvmath._block_results import quantized
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
 from rocpy.compat.nvmath._engine import Engine, kinds_of, record_of, timed
 from rocpy.compat.nvmath._enums import MatmulEpilog
-from rocpy.compat.nvmath._errors import MatmulStateError
+from rocpy.compat.nvmath._errors import MatmulStateError, ReleasedError
 from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import factor, specify
 from rocpy.errors import InvalidProblemError, RocpyWarning
@@ -245,10 +245,10 @@ class Matmul(Engine):
 
     def reset_operands(
         self,
-        *,
         a: Any = None,
         b: Any = None,
         c: Any = None,
+        *,
         alpha: Any = None,
         beta: Any = None,
         quantization_scales: MatmulQuantizationScales | Mapping[str, Any] | None = None,
@@ -279,7 +279,7 @@ class Matmul(Engine):
         missing = [name for name, kind in self._kinds.items() if kind is not None and operands[name] is None]
         missing += [name for name, value in inputs.items() if value is None]
         if missing:
-            raise MatmulStateError(f"{', '.join(missing)}: released; all operands must be given again")
+            raise ReleasedError(f"{', '.join(missing)}: released; all operands must be given again")
         self._operands, self._alpha, self._beta, self._scales, self._inputs = (
             operands, new_alpha, new_beta, scales, inputs
         )  # fmt: skip

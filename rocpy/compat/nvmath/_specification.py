@@ -241,9 +241,13 @@ def _conjugation(qualifiers: Any) -> tuple[bool, bool]:
     """Return which operands are conjugated by the qualifiers; torch's own mark goes with the tensor."""
     if qualifiers is None:
         return False, False
-    given = np.asarray(qualifiers)
-    if given.dtype.names is None or "is_conjugate" not in given.dtype.names or given.shape not in ((2,), (3,)):
+    if not isinstance(qualifiers, np.ndarray):
         raise InvalidOperandError(
+            f"qualifiers: a {type(qualifiers).__name__}; it must be an array of matrix_qualifiers_dtype"
+        )
+    given = qualifiers
+    if given.dtype.names is None or "is_conjugate" not in given.dtype.names or given.shape not in ((2,), (3,)):
+        raise InvalidProblemError(
             f"qualifiers: an array of {given.dtype}, shape {given.shape}; it must be of matrix_qualifiers_dtype, with "
             "an element for each of a, b and c"
         )

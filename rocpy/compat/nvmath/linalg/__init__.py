@@ -1,19 +1,36 @@
 # SPDX-License-Identifier: MIT
 """``nvmath.linalg``: the plain matrix product, and ``advanced`` with epilogs."""
 
-from rocpy.compat.nvmath._configuration import matrix_qualifiers_dtype
-from rocpy.compat.nvmath._enums import ComputeType
+from rocpy.compat.nvmath._enums import ComputeType, DiagType, FillMode, SideMode
 from rocpy.compat.nvmath._errors import InvalidMatmulState
 from rocpy.compat.nvmath._generic import ExecutionCPU, ExecutionCUDA, Matmul, MatmulOptions, matmul
+from rocpy.compat.nvmath._qualifiers import (
+    DiagonalMatrixQualifier,
+    GeneralMatrixQualifier,
+    HermitianMatrixQualifier,
+    MatrixQualifier,
+    SymmetricMatrixQualifier,
+    TriangularMatrixQualifier,
+    matrix_qualifiers_dtype,
+)
 from rocpy.compat.nvmath.linalg import advanced
 
 __all__ = [
     "ComputeType",
+    "DiagType",
+    "DiagonalMatrixQualifier",
     "ExecutionCPU",
     "ExecutionCUDA",
+    "FillMode",
+    "GeneralMatrixQualifier",
+    "HermitianMatrixQualifier",
     "InvalidMatmulState",
     "Matmul",
     "MatmulOptions",
+    "MatrixQualifier",
+    "SideMode",
+    "SymmetricMatrixQualifier",
+    "TriangularMatrixQualifier",
     "advanced",
     "matmul",
     "matrix_qualifiers_dtype",
