@@ -24,6 +24,7 @@ from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 
 from rocpy import platform
+from rocpy.runtime import stream as _streams
 from rocpy.blaslt import _choice
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt import _custom
@@ -87,7 +88,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef StreamContext *context = NULL
     cdef object resolved = None, owner = a
     cdef Scales scales = None
-    cdef WeightSnapshot weight
+    cdef WeightSnapshot weight = None
     cdef int64_t tuning
     cdef DefaultFpEnvironment environment
     environment.hold()
@@ -118,6 +119,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
     read_factors(&factors, alpha, beta, c, operands.a.type)
     after = place_of(&operands.a, stream, &device, &c_stream)
+    if weight is not None and after != after_wait and after != after_hold:
+        _streams.keep_with_foreign_graph(<size_t>c_stream, device, weight)
 
     if given is not None:
         scales = read_scales(given, &operands.a, &operands.b, device)

@@ -14,7 +14,7 @@ from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_s
 from rocpy.blaslt._group_plans cimport add_settings, find
 from rocpy.blaslt._grouped cimport allocate, chosen_epilogue, finish, is_staged, packed
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, after_capture, borrow_context, place_of, refuse_capture, release_context,
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, place_of, refuse_capture, release_context,
     scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
 from rocpy.blaslt._scales cimport Scales, read_scales
@@ -30,6 +30,7 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._blocks import are_blocks
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.runtime import stream as _streams
 
 cdef extern from "grouped.hpp" namespace "rocpy" nogil:
     cdef cppclass ListedProduct:
@@ -235,6 +236,8 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     if later and begun:
         refuse_capture(after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if products.size():
+        if after != after_wait and after != after_hold:
+            _streams.keep_with_foreign_graph(<size_t>c_stream, device, [one for one in rights if isinstance(one, WeightOperand)])
         with nogil:
             status = borrow_context(device, c_stream, &context)
             if status.ok():

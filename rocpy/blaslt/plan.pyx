@@ -31,6 +31,7 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.call import Settle as _Settle
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import ClosedError, RocpyError
+from rocpy.runtime import stream as _streams
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
@@ -159,6 +160,8 @@ cdef class Matmul(Planned):
             if stream is None:
                 stream = self.stream
             after = place_of(&self.operands.a, stream, &device, &c_stream)
+            if self.taken is not None and after != after_wait and after != after_hold:
+                _streams.keep_with_foreign_graph(<size_t>c_stream, device, self.taken)
             if self.copies or self.unfused is not None or self.prototype is not None or self.call.get().turned:
                 refuse_capture(after, "operands or results are copied at each execution, or the product is composed",
                                "see rocpy.explain(); pass dense operands in the device's memory")

@@ -136,6 +136,14 @@ def is_foreign(capturing):
     return type(capturing) is ForeignCapturing
 
 
+def keep_with_foreign_graph(size_t stream, int device, kept):
+    """Keep memory of rocpy's own for good where another library captures a stream: its graph may be launched at any time."""
+    if foreign_captures:
+        capturing = capture_of(<hipStream_t>stream, device)
+        if is_foreign(capturing):
+            (<Capturing>capturing).objects.append(kept)
+
+
 cdef int end_foreign(tuple key, unsigned long long current) except -1:
     """Let a stream's products use its usual handle again, where another library's capture of it is over."""
     cdef Capturing capturing

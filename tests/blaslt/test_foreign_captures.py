@@ -178,3 +178,28 @@ def test_rocpys_own_capture_of_the_same_stream_afterwards(foreign):
         graph.close()
     foreign.launch(theirs)
     close(out, a @ b)
+
+
+@pytest.mark.parametrize("form", ["function", "plan", "grouped"])
+def test_a_weight_that_is_packed_again_and_closed_leaves_the_graph_its_memory(foreign, form):
+    a, b, out = operands(24, 160, 192)
+    weight = rocpy.Weight(b.copy())
+    with rocpy.Matmul(a, weight) as planned:
+        planned.execute(out=out)
+        planned.execute(out=out, stream=foreign.stream)
+        good(foreign.hip.hipStreamSynchronize(foreign.stream))
+        forms = {
+            "function": lambda: rocpy.matmul(a, weight, out=out, stream=foreign.stream),
+            "plan": lambda: planned.execute(out=out, stream=foreign.stream),
+            "grouped": lambda: rocpy.grouped_matmul([a], weight, out=[out], stream=foreign.stream),
+        }
+        graph, _ = foreign.capture(forms[form])
+    weight.source[:] = np.nan
+    weight.refresh()
+    weight.close()
+    gc.collect()
+    others = [rocpy.Weight(np.full(b.shape, np.nan, np.float32)) for _ in range(8)]
+    out[:] = 0
+    foreign.launch(graph)
+    np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+    del others
