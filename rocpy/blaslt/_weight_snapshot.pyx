@@ -15,6 +15,7 @@ from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
+from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
 from rocpy.blaslt._scales cimport Packed, parse_packed
@@ -139,6 +140,11 @@ cdef class WeightSnapshot(WeightOperand):
     def shape(self):
         """``(K, N)``."""
         return (self.operand.shape[0], self.operand.shape[1])
+
+    @property
+    def dtype(self):
+        """Name of the element type."""
+        return array_type_of_hip(self.operand.type).name.decode()
 
     def by_blocks(self):
         """Return what a product with scales by blocks takes for it; for rocpy.blaslt._blocks."""
