@@ -158,7 +158,7 @@ def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
         return mesh, part, tuple(shardings[1]), tuple(shardings[0])
 
     product.def_partition(partition, sharding_rule=rule)
-    return product  # type: ignore[no-any-return]
+    return product
 
 
 def _cut(names: Names, arrays: Sequence[Any], whole: tuple[str, ...]) -> dict[str, Any]:
