@@ -9,9 +9,7 @@
 
 namespace rocpy {
 
-inline Status out_of_memory(const char *function) noexcept {
-  return {Library::hip, hipErrorOutOfMemory, function};
-}
+inline Status out_of_memory(const char *function) noexcept { return {Library::hip, hipErrorOutOfMemory, function}; }
 
 // The status that `body` gives, or that of what it throws.
 template <class Body>

@@ -75,9 +75,10 @@ Status pack(StreamContext *context, hipStream_t stream, const PackSpec &spec, vo
   const auto op = static_cast<hipblasOperation_t>(spec.op);
   {
     std::lock_guard<std::mutex> lock(context->launch_lock());
-    status = spec.scales ? table.rocpyExtPackBlocks(context->handle, op, spec.data, layout, spec.scales, packed, bytes, stream)
-                         : table.rocpyExtPack(context->handle, op, compute_of(spec.type), spec.data, layout, packed,
-                                              bytes, stream);
+    status =
+        spec.scales
+            ? table.rocpyExtPackBlocks(context->handle, op, spec.data, layout, spec.scales, packed, bytes, stream)
+            : table.rocpyExtPack(context->handle, op, compute_of(spec.type), spec.data, layout, packed, bytes, stream);
   }
   table.hipblasLtMatrixLayoutDestroy(layout);
   return {Library::hipblaslt, status, spec.scales ? "rocpyExtPackBlocks" : "rocpyExtPack"};
@@ -107,8 +108,7 @@ int64_t PackedWeight::live() { return live_weights.load(std::memory_order_relaxe
 
 Status PackedWeight::create(StreamContext *context, const PackSpec &spec, PackedWeight **out) {
   size_t bytes = 0;
-  const hipblasStatus_t asked =
-      query_bytes(context->handle, spec.type, spec.m, spec.k, spec.scales != nullptr, &bytes);
+  const hipblasStatus_t asked = query_bytes(context->handle, spec.type, spec.m, spec.k, spec.scales != nullptr, &bytes);
   if (asked != HIPBLAS_STATUS_SUCCESS) {
     return {Library::hipblaslt, asked, spec.scales ? "rocpyExtPackBlocksBytes" : "rocpyExtPackBytes"};
   }
