@@ -34,7 +34,7 @@ def _exclusive(
     """Make a method refuse to run while another thread is in one."""
 
     @functools.wraps(method)
-    def run(self: CustomMatmul, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self: CustomMatmul, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._using.acquire(blocking=False):
             raise RocpyError("this Matmul is in use by another thread; give each thread its own")
         try:

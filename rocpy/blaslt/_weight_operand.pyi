@@ -5,6 +5,7 @@ from typing import Any
 from typing_extensions import disjoint_base
 
 @disjoint_base
-class WeightOperand: ...
+class WeightOperand:
+    def __getattr__(self, name: str) -> Any: ...  # what Weight and its snapshots have
 
 def snapshot_of(b: Any) -> Any: ...
