@@ -227,3 +227,8 @@ class Lane:
             self.communicator.abort()
         if self._thread is not None:
             self._jobs.put(None)
+
+    def await_thread(self, timeout_s: float) -> None:
+        """Wait until the thread of a lane that was aborted has ended."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)

@@ -28,6 +28,8 @@ __all__ = ["RocpyProcessGroup", "create"]
 
 # How long the end of a group waits for the others, at most: their work is done, or they are gone.
 PATIENCE_S = 30.0
+# How long the end of the program waits for a thread of an aborted group, at most.
+EXIT_S = 5.0
 
 _alive: weakref.WeakSet[RocpyProcessGroup] = weakref.WeakSet()
 
@@ -459,6 +461,11 @@ class RocpyProcessGroup(BackendSurface):
         for lane in (*self._transfers.values(), self._main):
             lane.abort()
 
+    def await_threads(self, timeout_s: float) -> None:
+        """Wait until the threads of a group that was aborted have ended."""
+        for lane in (*self._transfers.values(), self._main):
+            lane.await_thread(timeout_s)
+
 
 # A forked child has the parent's groups, which are not its to end.
 os.register_at_fork(after_in_child=_alive.clear)
@@ -466,6 +473,9 @@ os.register_at_fork(after_in_child=_alive.clear)
 
 @atexit.register
 def _abort_all() -> None:
-    """Wake the threads that still wait for other ranks: the interpreter could not end under them."""
-    for made in list(_alive):
+    """Wake the threads that still wait for other ranks, and let them end: the interpreter cannot end under them."""
+    groups = list(_alive)
+    for made in groups:
         made.abort()
+    for made in groups:
+        made.await_threads(EXIT_S)

@@ -252,6 +252,27 @@ def test_what_torch_asks_of_a_backend(torch):
     assert done.stdout == "done\n"
 
 
+EXIT = """
+import time
+import torch, torch.distributed as dist
+dist.init_process_group("rocpy", store=dist.HashStore(), rank=0, world_size=1)
+work = dist.all_reduce(torch.ones(2), async_op=True)
+
+def linger(_):
+    for _ in range(1500):
+        time.sleep(0.001)
+
+work.get_future().then(linger)
+print("done", flush=True)
+"""
+
+
+def test_a_program_ends_while_a_callback_runs(torch):
+    # A thread that the end of the interpreter finds in a callback of torch's would take the process with it.
+    done = subprocess.run([sys.executable, "-P", "-c", EXIT], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_what_is_coalesced_may_send_before_it_receives(torch):
     def body(group, rank):
         peer = 1 - rank
