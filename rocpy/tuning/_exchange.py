@@ -86,7 +86,9 @@ def import_json(text: str) -> list[Record]:
         raise InvalidProblemError(f"not a document of tuning records: its records are a {type(rows).__name__}")
     found, faults = [], []
     for number, row in enumerate(rows):
-        values: dict[str, Any] = {field.name: row.get(field.name) if isinstance(row, dict) else None for field in fields(Record)}
+        values: dict[str, Any] = {
+            field.name: row.get(field.name) if isinstance(row, dict) else None for field in fields(Record)
+        }
         record = Record(**values)
         fault = fault_of(record)
         if fault:
