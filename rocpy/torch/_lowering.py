@@ -91,6 +91,11 @@ def _silu_derivative(grad: Tensor, x: Tensor) -> Tensor:
     return grad * (s * (1 + x * (1 - s))).conj()
 
 
+def _silu(x: Tensor) -> Tensor:
+    # torch's own has no gradient of complex numbers.
+    return x * torch.sigmoid(x) if x.is_complex() else torch.nn.functional.silu(x)
+
+
 def _same(x: Tensor) -> Tensor:
     return x
 
@@ -153,7 +158,7 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation(
             "silu",
             "input",
-            torch.nn.functional.silu,
+            _silu,
             lambda x: torch.nn.functional.silu(x, inplace=True),
             _silu_derivative,
             is_analytic=True,

@@ -165,7 +165,7 @@ def test_mistakes():
     with pytest.raises(rocpy.InvalidProblemError, match="epilogue_inputs"):
         rt.linear(x, w, b, activation="relu", epilogue_inputs={"residual": r})
     with pytest.raises(rocpy.InvalidProblemError, match="decorate it"):
-        rt.linear(x, w, b, activation=torch.relu)
+        rt.linear(x, w, b, activation=torch.tanh)
     with pytest.raises(rocpy.InvalidProblemError, match="2 results"):
         rt.Linear(6, 8, activation=rocpy.epilogue(lambda x: (x * 2, x * 3)))
     with pytest.raises(rocpy.InvalidProblemError, match="approximate"):

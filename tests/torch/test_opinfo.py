@@ -30,6 +30,7 @@ OURS = {
     "__rmatmul__": lambda a, b: rocpy.matmul(b, a),
 }
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64]
+QUICK = (torch.float64, torch.bfloat16, torch.complex128)
 WIDER = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -67,7 +68,9 @@ def gradients(function, tensors, arguments, keywords, seed):
 
 
 @every_entry
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(x, marks=[] if x in QUICK else [pytest.mark.slow]) for x in TYPES], ids=str
+)
 def test_results_and_gradients(entry, dtype):
     seen = 0
     for seed, sample in enumerate(entry.sample_inputs("cpu", dtype, requires_grad=True)):
@@ -93,6 +96,6 @@ def test_other_types_are_refused_by_name(entry):
     others = set(entry.supported_dtypes("cpu")) - set(TYPES) - {torch.int8}
     assert others
     for dtype in others:
-        sample = next(x for x in entry.sample_inputs("cpu", dtype) if x.input.numel() and not x.kwargs)
+        sample = next(x for x in entry.sample_inputs("cpu", dtype) if x.input.numel())
         with pytest.raises(RocpyError, match=str(dtype).removeprefix("torch.")):
-            OURS[entry.name](sample.input, *sample.args)
+            OURS[entry.name](sample.input, *sample.args, **sample.kwargs)

@@ -164,7 +164,7 @@ def take_step(module, x, cls, option, compiled):
 
 
 @pytest.mark.parametrize(("cls", "option", "compiled"), list(runs()))
-@pytest.mark.parametrize("packs", ["default", "pack", "frozen"])
+@pytest.mark.parametrize("packs", ["default", pytest.param("pack", marks=pytest.mark.slow), "frozen"])
 def test_every_optimizer_is_followed(x, cls, option, compiled, packs):
     torch._dynamo.reset()
     for kind in ("Linear", "Weight") if compiled else KINDS:
@@ -358,8 +358,15 @@ def test_by_default_every_change_is_seen(x, kind, change):
 
 @pytest.mark.parametrize("change", REPORTED, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("packs", ["pack", "frozen"])
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    ("packs", "mode"),
+    [
+        ("frozen", torch.no_grad),
+        pytest.param("frozen", torch.inference_mode, marks=pytest.mark.slow),
+        pytest.param("pack", torch.no_grad, marks=pytest.mark.slow),
+        ("pack", torch.inference_mode),
+    ],
+)
 def test_packed_layers_see_what_torch_reports(x, kind, change, packs, mode):
     module = made(kind, packs)
     with mode():
