@@ -144,7 +144,8 @@ def dispatched_matmul(
         refuse_inputs(epilogue)
     row = find_epilogue(epilogue)
     if isinstance(b, Weight):
-        b = snapshot_of(b)
+        if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
+            b = snapshot_of(b)
         if bias is None and row.bias:
             bias = b.bias
         b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
