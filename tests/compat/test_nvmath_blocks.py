@@ -255,6 +255,15 @@ def test_scales_are_expanded_in_their_own_type_unless_another_is_asked_for(packa
     )
 
 
+def test_the_place_of_an_elements_scale():
+    rows, columns = np.zeros((128, 256), ml_dtypes.float8_e4m3fn), np.zeros((256, 128), ml_dtypes.float8_e4m3fn, "F")
+    for line, k in ((0, 0), (5, 31), (5, 32), (100, 255)):
+        assert helpers.get_mxfp8_scale_offset(rows, (line, k)) == offset_of(line, k // 32, 8)
+        assert helpers.get_mxfp8_scale_offset(columns, (k, line)) == offset_of(line, k // 32, 8)
+    with pytest.raises(ValueError, match="index"):
+        helpers.get_mxfp8_scale_offset(rows, (1,))
+
+
 def test_the_format_is_a_text():
     assert isinstance(NVFP4, str)
     assert (NVFP4, MXFP8) == ("NVFP4", "MXFP8")

@@ -346,6 +346,16 @@ def test_a_stream_of_ones_own(package):
         compare(mm.execute(stream=stream), product(a, b))
 
 
+def test_a_c_of_one_axis_is_a_column(package):
+    a, b, c = package.rand(3, 6, 8), package.rand(8, 5), package.rand(6)
+    expected = product(a, b) + 2 * to_numpy(c)[:, None]
+    compare(advanced.matmul(a, b, c, beta=2.0), expected)
+    with advanced.Matmul(a, b, c, beta=1.0) as mm:
+        mm.plan()
+        mm.reset_operands(c=2 * c)
+        compare(mm.execute(), expected)
+
+
 # ---- nvmath.linalg ----
 
 

@@ -61,6 +61,11 @@ def is_column_major(array: Any) -> bool:
     return strides[-1] != 1 and rows == 1 and columns != 1
 
 
+def column(c: Any) -> Any:
+    """Return a c of one axis as a matrix of one column."""
+    return c[:, None] if c is not None and len(c.shape) == 1 else c
+
+
 def is_row_major(array: Any) -> bool:
     """Whether the last axis is the contiguous one, and not the last but one."""
     return strides_of(array)[-1] == 1 and not is_column_major(array)

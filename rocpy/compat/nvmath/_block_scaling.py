@@ -24,6 +24,7 @@ __all__ = [
     "create_mxfp8_scale",
     "expand_block_scale",
     "get_block_scale_offset",
+    "get_mxfp8_scale_offset",
     "invert_mxfp8_scale",
     "quantize_to_fp4",
     "to_block_scale",
@@ -240,6 +241,25 @@ def get_block_scale_offset(
     tile = line // _LINES * (blocks // _BLOCKS) + block // _BLOCKS
     within = line % 32 * 16 + line % _LINES // 32 * 4 + block % _BLOCKS
     return (entry * lines * blocks) + tile * (_LINES * _BLOCKS) + within
+
+
+def get_mxfp8_scale_offset(x: Any, index: tuple[Any, ...]) -> Any:
+    """Return where in an array of tiled scales that of an element is: the helper of nvmath-python before 1.0.
+
+    Parameters
+    ----------
+    x
+        The operand, whose layout tells the axis that its blocks lie along.
+    index
+        Of the element.
+    """
+    _, axis = shape_of(x, None)
+    block = BlockScalingFormat.MXFP8.block
+    if len(index) != len(x.shape):
+        raise InvalidProblemError(f"index: {len(index)} members; the operand has {len(x.shape)} axes")
+    at = len(index) + axis
+    blocks = tuple(entry // block if place == at else entry for place, entry in enumerate(index))
+    return get_block_scale_offset(blocks, x, BlockScalingFormat.MXFP8, axis=axis)
 
 
 def to_block_scale(

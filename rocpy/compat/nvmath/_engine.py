@@ -54,7 +54,8 @@ class Engine:
 
     def _matrix(self, name: str) -> Any:
         """Return the matrix that an operand stands for."""
-        return self._operands[name]
+        value = self._operands[name]
+        return _arrays.column(value) if name == "c" else value
 
     def _make(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], wanted: MatmulPlanPreferences) -> rocpy.Matmul:
         """Return rocpy's product of the operands as they are."""

@@ -31,7 +31,8 @@ class Matmul(Engine):
     Parameters
     ----------
     a, b, c
-        Arrays of numpy, cupy or torch, all of one package. Batch axes are equal, or one operand has none.
+        Arrays of numpy, cupy or torch, all of one package. Batch axes are equal, or one operand has none. A c of one
+        axis is a column, as it was before nvmath-python 0.3.
     alpha, beta
         Host scalars; ``beta`` goes with ``c``.
     qualifiers
@@ -83,7 +84,7 @@ class Matmul(Engine):
         self._algorithms = []
         self.options = coerce(MatmulOptions, options, "options")
         self._resources = Resources(self.options.handle, self.options.allocator)
-        self._specification = specify(a, b, c, beta, qualifiers, self.options)
+        self._specification = specify(a, b, _arrays.column(c), beta, qualifiers, self.options)
         if c is None and beta is not None:
             warnings.warn("beta scales c, and there is no c; it is not used", RocpyWarning, stacklevel=2)
             beta = None
