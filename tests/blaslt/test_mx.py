@@ -135,7 +135,8 @@ def test_amax_is_taken_of_the_composed_product(name, epilogue, rng):
             assert found.ok, found.message
     answer = rocpy.blaslt.supported(name, scale_a="block32", scale_b="block32", amax=True)
     assert answer.lowering == "unfused"
-    assert "amax: hipBLASLt does not tell it of MX operands" in answer.reasons[0]
+    without_blocks = "has no attribute A_SCALE_MODE" in answer.reasons[0]  # a release before MX operands
+    assert without_blocks or "amax: hipBLASLt does not tell it of MX operands" in answer.reasons[0]
 
 
 @pytest.mark.parametrize("name", MX)
