@@ -17,6 +17,7 @@ from rocpy.blaslt._framework import framework_of, values
 from rocpy.blaslt._policy import SCALES
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import Problem, is_column_bias
+from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
     from rocpy.blaslt.stateful import Matmul
@@ -56,7 +57,7 @@ class Sample:
 
     def wrong(self, result: Any) -> str:
         """Return what is wrong with a result; empty where the sample is right."""
-        full = result.to_numpy() if hasattr(result, "to_numpy") else result
+        full = _indexable(result)
         low, high = _limits(self.result)
         saturates = dtypes.lookup(self.result).bits <= 8 or dtypes.lookup(self.result).kind == "int"
         exact = np.clip(self.expected, low, high) if saturates else self.expected
@@ -97,7 +98,8 @@ def sample_of(product: Matmul) -> Sample | None:
     if problem.expression or not problem.k or 0 in problem.result_shape:
         return None
     given = dict(product.given)
-    scales = dict(zip(SCALES, product.scale_values or (None,) * len(SCALES), strict=False))
+    given |= {name: _indexable(given[name]) for name in ("c", "bias", "aux")}
+    scales = dict(zip(SCALES, map(_indexable, product.scale_values or (None,) * len(SCALES)), strict=False))
     a, b = (_operand(given[name], scales, name, problem) for name in ("a", "b"))
     if a is None or b is None:
         return None
@@ -117,7 +119,12 @@ def _operand(operand: Any, scales: dict[str, Any], name: str, problem: Problem) 
     memory = getattr(operand, "memory", operand)
     if memory is not operand:
         return None
-    return operand.to_numpy() if hasattr(operand, "to_numpy") else operand
+    return _indexable(operand)
+
+
+def _indexable(array: Any) -> Any:
+    """Return an array that can be indexed and given another shape: a Buffer is copied to numpy."""
+    return array.to_numpy() if isinstance(array, Buffer) else array
 
 
 def _part(array: Any, entry: tuple[int, ...], rows: Array | None, columns: Array | None) -> Array:
