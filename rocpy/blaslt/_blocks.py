@@ -14,7 +14,7 @@ from rocpy._operand import describe
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import contiguous, copy_refused
 from rocpy.blaslt._product_types import BLOCK, scale_kind
-from rocpy.blaslt._weight_operand import WeightOperand
+from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.problem import dense_strides, extents_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -53,7 +53,7 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     """Return an operand with neighbours along K adjacent in memory; of four and six bits packed."""
     from rocpy.blaslt._scales import Packed
 
-    if isinstance(array, WeightOperand):
+    if is_weight(array):
         return array.by_blocks() if are_blocks(array.scale) else along_k(array.matrix(), name, options)
     if type(array).__name__ == "Packed" or not hasattr(array, "dtype"):
         return array

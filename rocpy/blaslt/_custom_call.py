@@ -14,7 +14,7 @@ from rocpy.blaslt import _choice, _custom
 from rocpy.blaslt._custom_plan import CustomMatmul
 from rocpy.blaslt._custom_ways import Call, Kept
 from rocpy.blaslt._options import resolve_options
-from rocpy.blaslt._weight_operand import WeightOperand, snapshot_of
+from rocpy.blaslt._weight_operand import is_weight, snapshot_of
 from rocpy.blaslt.stateful import Matmul
 
 __all__ = ["product"]
@@ -95,7 +95,7 @@ def _signature(x: Any) -> Any:
         return None
     if isinstance(x, (bool, int, float)):
         return type(x), repr(x)  # 0.0 and -0.0 are equal, and two epilogues
-    if isinstance(x, WeightOperand):
+    if is_weight(x):
         return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
     try:
         where = "" if type(x) is np.ndarray else str(getattr(x, "device", ""))

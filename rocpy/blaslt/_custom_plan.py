@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._operand import TorchLayerRequired
@@ -42,7 +42,7 @@ def _exclusive(
         finally:
             self._using.release()
 
-    return run
+    return cast("Callable[Concatenate[CustomMatmul, P], T]", run)
 
 
 class CustomMatmul(Matmul):

@@ -21,7 +21,7 @@ from rocpy.blaslt._custom_launch import (
     results_of,
     write,
 )
-from rocpy.blaslt._weight_operand import WeightOperand
+from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime import _code
@@ -155,7 +155,7 @@ class TritonProduct:
 
     def operands(self, a: Any, b: Any, options: Any) -> tuple[dict[str, Placed], str]:
         """Return a and b as the kernel reads them, and the letters of their layouts."""
-        if isinstance(b, WeightOperand):
+        if is_weight(b):
             b = b.matrix()
         refuse_host_operands(a, options)
         found, letters = {}, ""

@@ -44,7 +44,7 @@ from rocpy.blaslt._recipes import (
     working_type,
 )
 from rocpy.blaslt._staging import needed, upload
-from rocpy.blaslt._weight_operand import WeightOperand
+from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.problem import Problem, is_column_bias
@@ -109,7 +109,7 @@ class Unfused:
     @default_arithmetic
     def _native_operands(self, made: dict[str, Any]) -> dict[str, Any]:
         recipe = self.recipe
-        if isinstance(made["b"], WeightOperand) and (recipe.operands or not recipe.scaled):
+        if is_weight(made["b"]) and (recipe.operands or not recipe.scaled):
             made["b"] = made["b"].matrix()  # a Weight would bring its scale along
             if not recipe.blocks and needed(made["b"]):
                 made["b"] = upload(made["b"], "b")  # beside the others' copies on the device
@@ -155,7 +155,7 @@ class Unfused:
             more = (self.arguments["given"] or ())[5:] if scaled else ()
             none = all(value is None for value in own.values())
             made["given"] = None if none else (*own.values(), None, None, False, *more)
-        elif unit or not isinstance(self.operands["b"], WeightOperand) or self.operands["b"].scale is None:
+        elif unit or not is_weight(self.operands["b"]) or self.operands["b"].scale is None:
             made.update(own)
         else:
             made["scale_a"] = own["scale_a"]
@@ -171,7 +171,7 @@ class Unfused:
         else:
             found = dict(zip(SCALES, given, strict=False))
         b = self.operands["b"]
-        if found["scale_b"] is None and isinstance(b, WeightOperand):
+        if found["scale_b"] is None and is_weight(b):
             found["scale_b"] = b.factors
         return found
 
@@ -279,7 +279,7 @@ class Unfused:
     def _operand_sums(self, framework: Framework, name: str, y: Any) -> Any:
         """Return the row sums of a or the column sums of b, both times their scales."""
         operand, scale = self.operands[name], self._scales()[f"scale_{name}"]
-        if isinstance(operand, WeightOperand):
+        if is_weight(operand):
             operand = operand.matrix()
         if are_blocks(scale):
             operand, scale = dequantized(operand, scale, name), None
@@ -315,7 +315,7 @@ def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: tuple[Any, ...
 
 
 def _dtype_name(operand: Any) -> str:
-    return dtypes.lookup((operand.matrix() if isinstance(operand, WeightOperand) else operand).dtype).name
+    return dtypes.lookup((operand.matrix() if is_weight(operand) else operand).dtype).name
 
 
 def _negligible(framework: Framework, x: Any, value: Any) -> Any:

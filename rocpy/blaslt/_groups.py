@@ -12,7 +12,7 @@ from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import assign, contiguous, copy_refused
 from rocpy.blaslt._policy import nothing_found as no_algorithm
 from rocpy.blaslt._staging import check_allowed, download, take, upload, upload_scales
-from rocpy.blaslt._weight_operand import WeightOperand
+from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.problem import MAX_EXTENT, OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -67,7 +67,7 @@ def refuse_sequence(name: str, value: Any) -> None:
             f"{name}: a {type(value).__name__}; with offsets= the groups lie in one array: pass that, or lists without "
             "offsets="
         )
-    if isinstance(value, WeightOperand):
+    if is_weight(value):
         raise InvalidOperandError(
             f"{name}: a Weight; with offsets= the groups' matrices lie in one array: pass that (a Weight's is its "
             ".source), or lists without offsets="

@@ -13,7 +13,7 @@ import numpy as np
 
 from rocpy import platform
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._weight_operand import WeightOperand
+from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import Problem
@@ -84,7 +84,7 @@ def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
 def all_scales(b: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the scales of a product with that of a Weight among them; ``None`` where there are none."""
     chosen = None if all(value is None or value is False for value in given) else given
-    scale = b.factors if isinstance(b, WeightOperand) else None
+    scale = b.factors if is_weight(b) else None
     return chosen if scale is None else weight_scales(chosen, scale)
 
 
@@ -95,7 +95,7 @@ def scale_arguments(b: Any, scales: tuple[Any, ...] | None) -> dict[str, Any]:
     found = {
         name: value for name, value in zip(SCALES, scales, strict=False) if value is not None and value is not False
     }
-    if getattr(b, "scale", None) is not None and isinstance(b, WeightOperand):
+    if getattr(b, "scale", None) is not None and is_weight(b):
         found.pop("scale_b", None)
     return found
 

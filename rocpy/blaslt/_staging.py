@@ -28,7 +28,7 @@ from rocpy.blaslt._policy import (
     turned_rows,
 )
 from rocpy.blaslt._scales import Packed
-from rocpy.blaslt._weight_operand import WeightOperand
+from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.lowering import lower, matrix_layout
 from rocpy.blaslt.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
@@ -54,7 +54,7 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, block
     ``blocks``: the product has scales by blocks, and b is read along K. A Buffer cannot lie in columns, so that b is
     stored by them.
     """
-    if array is None or isinstance(array, WeightOperand):
+    if array is None or is_weight(array):
         return array
     if type(array).__name__ == "Packed":
         return type(array)(_moved(array.memory, name, None), array.dtype, array.right)
@@ -102,7 +102,7 @@ def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None
 
     ``scales`` are those of the product.
     """
-    placed = isinstance(array, WeightOperand) or type(array).__name__ == "Packed"
+    placed = is_weight(array) or type(array).__name__ == "Packed"
     if options.copies == "error" and name in ("a", "b") and not placed:
         view = describe(array, name)
         shape, strides = tuple(view["shape"]), tuple(view["strides"])
@@ -138,9 +138,7 @@ def has_own_memory() -> bool:
 
 def copied_names(info: dict[str, OperandInfo | None], b: Any) -> tuple[str, ...]:
     """Return the names of operands that are copied to the device; a Weight is there already."""
-    return tuple(
-        name for name, seen in info.items() if seen is not None and not (name == "b" and isinstance(b, WeightOperand))
-    )
+    return tuple(name for name, seen in info.items() if seen is not None and not (name == "b" and is_weight(b)))
 
 
 def needed(array: Any) -> bool:

@@ -9,6 +9,11 @@ cdef class WeightOperand:
         raise NotImplementedError
 
 
+def is_weight(b):
+    """Whether a right operand is a Weight, or what a product reads of one."""
+    return isinstance(b, WeightOperand)
+
+
 def snapshot_of(b):
     """Return what a product reads of a Weight, which stays as it is while the Weight is refreshed or closed.
 

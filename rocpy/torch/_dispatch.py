@@ -111,6 +111,13 @@ def _dispatched_custom(
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
 
 
+def _source_of(weight: Weight) -> tuple[Any, Any]:
+    """Return the tensor that a Weight was made of, as (K, N), and its bias."""
+    # A graph reads the source itself, whenever it runs.
+    read = weight if torch.compiler.is_compiling() else snapshot_of(weight)
+    return read.source if read.layout == "kn" else read.source.transpose(-1, -2), read.bias
+
+
 def dispatched_matmul(
     a: Any,
     b: Any,
@@ -144,11 +151,8 @@ def dispatched_matmul(
         refuse_inputs(epilogue)
     row = find_epilogue(epilogue)
     if isinstance(b, Weight):
-        if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
-            b = snapshot_of(b)
-        if bias is None and row.bias:
-            bias = b.bias
-        b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
+        b, own_bias = _source_of(b)
+        bias = own_bias if bias is None and row.bias else bias
     aux = _sole(aux) if isinstance(aux, dict) else aux
     for operand, place in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
         _check_tensor(operand, place)
