@@ -13,7 +13,7 @@ from rocpy._operand import TorchLayerRequired, describe
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._product_types import RESULT_TYPES, bias_types, find_family
 from rocpy.blaslt._recipes import working_type
-from rocpy.blaslt._weight_operand import is_weight
+from rocpy.blaslt._weight_operand import WeightOperand
 from rocpy.blaslt.problem import OperandInfo, Problem, broadcast, dense_strides
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
@@ -282,7 +282,7 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
 
 def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
     """Return the inputs by name; the bias that a Weight carries is one where the function takes a ``bias``."""
-    if is_weight(b) and b.bias is not None and "bias" in epilogue.inputs:
+    if isinstance(b, WeightOperand) and b.bias is not None and "bias" in epilogue.inputs:
         inputs = {"bias": b.bias, **(inputs or {})}
     return epilogue.complete(inputs)
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import threading
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocpy import _core
 from rocpy.errors import RocpyWarning
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE_NAME = "selftest.json"
 SCHEMA = 1
@@ -36,6 +37,8 @@ class Verdict:
 
 def record_path() -> Path:
     """Return the file of the record."""
+    from pathlib import Path
+
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME
@@ -45,7 +48,7 @@ def scope_of(version: int, arch: str) -> str:
     """Return what a record is filed under: file, build and version of the library, architecture, and its variables."""
     path = next((row[1] for row in _core.library_facts() if row[0] == "hipblaslt"), "")
     try:
-        facts = Path(path).stat()
+        facts = os.stat(path)  # noqa: PTH116  (pathlib is not imported with the package)
         build = [facts.st_size, facts.st_mtime_ns]
     except OSError:
         build = []
@@ -97,7 +100,7 @@ def _as_json(verdicts: dict[str, Verdict]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _exclusive(path: Path) -> Any:
     """Hold the file's lock between processes, where the system has such locks."""
-    with Path(f"{path}.lock").open("w", encoding="utf-8") as lock:
+    with path.with_name(f"{path.name}.lock").open("w", encoding="utf-8") as lock:
         try:
             import fcntl
 
@@ -108,15 +111,18 @@ def _exclusive(path: Path) -> Any:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(document, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        os.replace(name, path)  # noqa: PTH105
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)  # noqa: PTH108
         raise
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt._custom import complete, refuse_operands
-from rocpy.blaslt._weight_operand import is_weight, snapshot_of
+from rocpy.blaslt._weight_operand import WeightOperand, snapshot_of
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.epilogues import CustomEpilogue, Expression
@@ -212,9 +212,10 @@ def custom_product(
 ) -> Any:
     """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
     refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
-    b = snapshot_of(b)
+    if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
+        b = snapshot_of(b)
     named = complete(epilogue, epilogue_inputs, b)
-    if is_weight(b):
+    if isinstance(b, WeightOperand):
         b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
     for name, value in named.items():
         if not is_number(value) and not isinstance(value, Tensor):

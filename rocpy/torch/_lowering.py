@@ -92,8 +92,8 @@ def _silu_derivative(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def _silu(x: Tensor) -> Tensor:
-    # torch's own has no gradient of complex numbers.
-    return x * torch.sigmoid(x) if x.is_complex() else torch.nn.functional.silu(x)
+    # torch's own has no gradient of complex numbers. A symbolic trace has no answer to the question.
+    return x * torch.sigmoid(x) if x.is_complex() is True else torch.nn.functional.silu(x)
 
 
 def _same(x: Tensor) -> Tensor:

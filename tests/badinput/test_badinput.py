@@ -299,11 +299,16 @@ def test_a_wrong_platform_variable_is_named(run_python, value):
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "many", "99999"])
-def test_wrong_thread_counts_do_no_harm(run_python, value):
+def test_wrong_thread_counts_are_one_typed_error(run_python, value):
     code = """
         import numpy as np, rocpy
         a = np.ones((300, 300), np.float32)
-        assert (rocpy.matmul(a, a) == 300).all()
+        try:
+            rocpy.matmul(a, a)
+        except rocpy.InvalidProblemError as error:
+            assert "ROCPY_NUM_THREADS" in str(error), error
+        else:
+            raise SystemExit("it was accepted")
     """
     run_python(code, ROCPY_NUM_THREADS=value)
 

@@ -277,7 +277,7 @@ def test_wrong_scales_are_refused_by_name(operands, arguments, match):
 @pytest.mark.parametrize("value", ["2.0", object(), True, 1j, [1.0, 2.0]])
 def test_what_is_no_scale_is_refused(operands, value):
     with pytest.raises(rocpy.InvalidOperandError, match="scale_a"):
-        rocpy.matmul(*operands, scale_a=value)
+        rocpy.matmul(*operands, scale_a=value, scale_b=1.0)
 
 
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])

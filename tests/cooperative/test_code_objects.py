@@ -22,7 +22,7 @@ def compiled(name, arch, dtype="float32", width=0, threads=256, warp_size=64):
 
 
 def check(name, arch, dtype="float32", width=0):
-    code = compiled(name, arch, dtype, width)
+    code = compiled(name, arch, dtype, width, warp_size=64 if _device_library.has_waves_of(arch, 64) else 32)
     assert code.info.scratch_bytes == 0, code.info
     assert code.info.wave_size == (64 if _device_library.has_waves_of(arch, 64) else 32)
     assert "s_swappc" not in code.assembly

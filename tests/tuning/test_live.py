@@ -474,7 +474,7 @@ def test_the_report(tmp_path):
 def test_plot_without_matplotlib_says_what_to_install(monkeypatch):
     report = tuned(*operands(), 0)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'rocpy\[bench\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'rocpy\[plot\]'"):
         report.plot()
 
 
