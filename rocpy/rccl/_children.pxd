@@ -3,4 +3,5 @@
 
 from rocpy.rccl.communicator cimport Handle
 
+cdef int judge(Handle self, int code, str op) except -1
 cdef int settle(Handle self, int code, str op, double seconds) except -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Communicators made from communicators: parts, what is left when ranks go, what there is when ranks come; revoking, resting."""
+"""Communicators made from communicators: parts, what is left when ranks go, what there is when ranks come; revoking, resting, the end."""
 
 from time import monotonic, sleep
 
@@ -46,37 +46,37 @@ cdef int settle(Handle self, int code, str op, double seconds) except -1:
     return judge(self, code, op)
 
 
-def split(Handle self not None, Handle made not None, int color, int key, timeout_s):
-    """Make the handle of this rank's part; gives False where it has none (ncclCommSplit)."""
+def start_split(Handle self not None, Handle made not None, int color, int key, timeout_s, settings, name):
+    """Begin the handle of this rank's part, if it has one (ncclCommSplit); `finish_child` waits for it."""
     cdef int code
     cdef double seconds = self.seconds_of(timeout_s)
-    cdef abi.ncclConfig_t config = nonblocking_config(self.label())
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
     self.check()
+    made.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     self.seq += 1
     with nogil:
         code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
     judge(self, code, "split")
-    return take_child(self, made, seconds)
 
 
-def shrink(Handle self not None, Handle made not None, excluded, bint abort, timeout_s):
-    """Make the handle of a communicator without some ranks (ncclCommShrink)."""
+def start_shrink(Handle self not None, Handle made not None, excluded, bint abort, timeout_s, settings, name):
+    """Begin the handle of a communicator without some ranks (ncclCommShrink); `finish_child` waits for it."""
     cdef int code, count = len(excluded)
     cdef int ranks[1024]
     cdef int flags = 1 if abort else 0
     cdef double seconds = self.seconds_of(timeout_s)
-    cdef abi.ncclConfig_t config = nonblocking_config(self.label())
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
     self.check()
     if not 0 < count < min(self.nranks, 1024) or any(not 0 <= rank < self.nranks for rank in excluded):
         raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
     for i, rank in enumerate(excluded):
         ranks[i] = rank
+    made.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     with nogil:
         code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
     judge(self, code, "shrink")
-    return take_child(self, made, seconds)
 
 
 def growth_id(Handle self not None):
@@ -90,14 +90,14 @@ def growth_id(Handle self not None):
     return (<char*>made.internal)[:128]
 
 
-def grow(Handle self not None, Handle made not None, int nranks, unique_id, timeout_s):
-    """Make the handle of a communicator with more ranks (ncclCommGrow)."""
+def start_grow(Handle self not None, Handle made not None, int nranks, unique_id, timeout_s, settings, name):
+    """Begin the handle of a communicator with more ranks (ncclCommGrow); `finish_child` waits for it."""
     cdef abi.ncclUniqueId ident
     cdef const abi.ncclUniqueId* given = NULL
     cdef const unsigned char[:] raw
     cdef int code
     cdef double seconds = self.seconds_of(timeout_s)
-    cdef abi.ncclConfig_t config = nonblocking_config(self.label())
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
     require(self, "ncclCommGrow")
     if nranks <= self.nranks:
         raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the {self.nranks} that there are")
@@ -107,12 +107,12 @@ def grow(Handle self not None, Handle made not None, int nranks, unique_id, time
             raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
         memcpy(&ident, &raw[0], sizeof(ident))
         given = &ident
+    made.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     self.seq += 1
     with nogil:
         code = <int>abi.slot_ncclCommGrow(self.comm, nranks, given, -1, &made.comm, &config)
     judge(self, code, "grow")
-    return take_child(self, made, seconds)
 
 
 def revoke(Handle self not None):
@@ -157,15 +157,68 @@ def memory_stats(Handle self not None):
     return found
 
 
-cdef bint take_child(Handle self, Handle made, double seconds) except -1:
+cdef const char* begin_child(Handle self, Handle made, object name) except? NULL:
+    """Give a handle what it has of its parent from the beginning; returns its label."""
+    made.device_index = self.device_index
+    made.name = self.name if name is None else str(name)
+    made.c_name = made.name.encode()
+    return made.label()
+
+
+def finish_child(Handle self not None, Handle made not None, timeout_s):
+    """Wait for a handle that was begun; gives False where this rank has none."""
     cdef int value = 0
+    cdef double seconds = self.seconds_of(timeout_s)
     if made.comm == NULL:
         return False
     made.adopt()
-    made.timeout_s, made.device_index, made.name, made.c_name = self.timeout_s, self.device_index, self.name, self.c_name
+    made.timeout_s = self.timeout_s
     made.finish_init(monotonic() + seconds, seconds)
     abi.ncclCommCount(made.comm, &value)
     made.nranks = value
     abi.ncclCommUserRank(made.comm, &value)
     made.rank = value
     return True
+
+
+def start_finalize(Handle self not None, double seconds):
+    """Begin to wait until all ranks are through with their work (ncclCommFinalize); `finish_finalize` goes on.
+
+    Nothing is begun where it was aborted since: it has its end.
+    """
+    cdef int code
+    if self.closed:
+        return
+    self.check()
+    self.patience_s, self.end_by = seconds, monotonic() + seconds
+    with nogil:
+        code = <int>abi.slot_ncclCommFinalize(self.comm)
+    if code != 0 and code != <int>abi.ncclInProgress:
+        raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+
+
+def finish_finalize(Handle self not None):
+    """Wait until all ranks are through with their work, then give the communicator back (ncclCommDestroy)."""
+    cdef int code = <int>abi.ncclInProgress, turn = 0
+    cdef abi.ncclResult_t state = abi.ncclInProgress
+    if self.end_by == 0:
+        return
+    while code == <int>abi.ncclInProgress:
+        self.check()
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        code = <int>state
+        if code == <int>abi.ncclInProgress:
+            if monotonic() > self.end_by:
+                status = self.status()
+                missing = [row["rank"] for row in status["ranks"] if row["state"] == "present" and row["rank"] != self.rank]
+                raise timeout_error("finalize", None, self.rank, self.patience_s, status, missing)
+            turn += 1
+            sleep(0 if turn < 20 else 0.0005)
+    if code != 0:
+        raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+    self.closed = True
+    with nogil:
+        code = <int>abi.slot_ncclCommDestroy(self.comm)
+    self.comm = NULL
+    if code != 0:
+        raise error_of(code, op="destroy", seq=None, rank=self.rank, text=last_text(NULL))

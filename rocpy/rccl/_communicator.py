@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ from rocpy.rccl import _bootstrap, _library, _types
 from rocpy.rccl._call import NAMES
 from rocpy.rccl._failures import error_of
 from rocpy.rccl._family import Family
+from rocpy.rccl._group import Step, run_step
 from rocpy.rccl._joining import Joining
 from rocpy.rccl._remote import Remote
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["Communicator", "UniqueId", "status"]
 
 _alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _nothing() -> None:
+    """Start a step that has been started."""
 
 
 class UniqueId:
@@ -137,7 +143,7 @@ class Communicator(Joining, Remote, Family):
         Returns
         -------
         Communicator
-            Ready for use.
+            Ready for use; in a `group`, where one thread may do this for several ranks, once the group has ended.
 
         Raises
         ------
@@ -148,9 +154,13 @@ class Communicator(Joining, Remote, Family):
         """
         made = cls()
         made.begin(nranks, rank, unique_id, device, timeout_s, name, config)
-        made.finish_init(monotonic() + timeout_s, timeout_s)
-        _alive.add(made)
+        run_step(Step(made, _nothing, partial(made._finish_begun, timeout_s), made.abort))
         return made
+
+    def _finish_begun(self, timeout_s: float) -> None:
+        """Wait until the others have joined."""
+        self.finish_init(monotonic() + timeout_s, timeout_s)
+        _alive.add(self)
 
     from_unique_id = init
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What a communicator has to do with others made from it: parts, survivors, newcomers; and its own rest."""
+"""What a communicator has to do with others made from it: parts, survivors, newcomers; its own rest, and its end."""
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from rocpy.errors import InvalidArgumentError
 from rocpy.rccl import _children
 from rocpy.rccl._collectives import Collectives
+from rocpy.rccl._group import Step, current_group, run_ends, run_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +28,20 @@ class Family(Collectives):
         """Have `status` know this communicator."""
         raise NotImplementedError
 
-    def split(self, color: int | None = None, key: int = 0, *, timeout_s: float | None = None) -> Self | None:
+    def _adopt_child(self, made: Self, timeout_s: float | None) -> None:
+        """Wait for a communicator that comes of this one."""
+        if _children.finish_child(self, made, timeout_s):
+            made.remember()
+
+    def split(
+        self,
+        color: int | None = None,
+        key: int = 0,
+        *,
+        timeout_s: float | None = None,
+        name: str | None = None,
+        config: Mapping[str, int | str] | None = None,
+    ) -> Self | None:
         """Make a communicator of the ranks with the same color; every rank calls this (ncclCommSplit).
 
         Parameters
@@ -37,21 +52,31 @@ class Family(Collectives):
             Orders the ranks of the part; equal keys keep their order.
         timeout_s
             How long to wait; the communicator's `timeout_s` by default.
+        name, config
+            As in `Communicator.init`; this communicator's by default.
 
         Returns
         -------
         Communicator or None
-            This rank's part.
+            This rank's part. In a `group` it can be used once the group has ended.
         """
         if color is not None and (not isinstance(color, int) or color < 0):
             raise InvalidArgumentError(f"color: got {color!r}, expected a number of 0 or more, or None")
         made = type(self)()
-        if not _children.split(self, made, -1 if color is None else color, key, timeout_s):
-            return None
-        made.remember()
-        return made
+        number = -1 if color is None else color
+        start = partial(_children.start_split, self, made, number, key, timeout_s, config, name)
+        run_step(Step(self, start, partial(self._adopt_child, made, timeout_s), made.abort))
+        return None if color is None else made
 
-    def shrink(self, exclude_ranks: Sequence[int], *, abort: bool = False, timeout_s: float | None = None) -> Self:
+    def shrink(
+        self,
+        exclude_ranks: Sequence[int],
+        *,
+        abort: bool = False,
+        timeout_s: float | None = None,
+        name: str | None = None,
+        config: Mapping[str, int | str] | None = None,
+    ) -> Self:
         """Make a communicator without some ranks, which do not call this (ncclCommShrink).
 
         Parameters
@@ -62,15 +87,17 @@ class Family(Collectives):
             Whether work that still runs is aborted; needed after a failure.
         timeout_s
             How long to wait; the communicator's `timeout_s` by default.
+        name, config
+            As in `Communicator.init`; this communicator's by default.
 
         Returns
         -------
         Communicator
-            The ranks that are left, in their order.
+            The ranks that are left, in their order. In a `group` it can be used once the group has ended.
         """
         made = type(self)()
-        _children.shrink(self, made, list(exclude_ranks), abort, timeout_s)
-        made.remember()
+        start = partial(_children.start_shrink, self, made, list(exclude_ranks), abort, timeout_s, config, name)
+        run_step(Step(self, start, partial(self._adopt_child, made, timeout_s), made.abort))
         return made
 
     def growth_id(self) -> UniqueId:
@@ -85,7 +112,15 @@ class Family(Collectives):
 
         return UniqueId(_children.growth_id(self))
 
-    def grow(self, nranks: int, unique_id: UniqueId | bytes | None = None, *, timeout_s: float | None = None) -> Self:
+    def grow(
+        self,
+        nranks: int,
+        unique_id: UniqueId | bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+        name: str | None = None,
+        config: Mapping[str, int | str] | None = None,
+    ) -> Self:
         """Make a communicator of these ranks and of new ones, which call `join_grown` (ncclCommGrow).
 
         Parameters
@@ -96,6 +131,8 @@ class Family(Collectives):
             What `growth_id` gave, on the one rank that asked for it; nothing on the others.
         timeout_s
             How long to wait; the communicator's `timeout_s` by default.
+        name, config
+            As in `Communicator.init`; this communicator's by default.
 
         Returns
         -------
@@ -127,8 +164,9 @@ class Family(Collectives):
         array([2.])
         """
         made = type(self)()
-        _children.grow(self, made, nranks, None if unique_id is None else bytes(unique_id), timeout_s)
-        made.remember()
+        ident = None if unique_id is None else bytes(unique_id)
+        _children.start_grow(self, made, nranks, ident, timeout_s, config, name)
+        self._adopt_child(made, timeout_s)
         return made
 
     @classmethod
@@ -169,6 +207,42 @@ class Family(Collectives):
         made.finish_init(monotonic() + timeout_s, timeout_s)
         made.remember()
         return made
+
+    def finalize(self, timeout_s: float | None = None) -> None:
+        """Wait until all ranks are through with their work, then give it back (ncclCommFinalize, ncclCommDestroy).
+
+        In a `group` this happens when the group ends, so that one thread may finalize several ranks.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come to their end: ``waiting_for`` names them. The communicator was aborted.
+        ClosedError
+            It was closed, finalized or aborted before.
+
+        Examples
+        --------
+        >>> from rocpy import rccl
+        >>> comms = rccl.Communicator.init_all(2)
+        >>> with rccl.group():
+        ...     for comm in comms:
+        ...         comm.finalize()
+        >>> [comm.is_closed for comm in comms]
+        [True, True]
+        """
+        seconds = self.seconds_to_wait(timeout_s)
+        start = partial(_children.start_finalize, self, seconds)
+        step = Step(self, start, partial(_children.finish_finalize, self), self.abort)
+        group = current_group()
+        if group is not None:
+            group.add_end(step)
+        else:
+            run_ends([step])
 
     def revoke(self) -> None:
         """Take back what runs, here and at whoever waits for this rank; what is made from it works (ncclCommRevoke).

@@ -14,7 +14,7 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.rccl._call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
-from rocpy.rccl._children cimport settle
+from rocpy.rccl._children cimport judge, settle
 from rocpy.rccl._library cimport last_text
 from rocpy.rccl._operands cimport bytes_of, check_contiguous, check_in_place, elements
 from rocpy.rccl.communicator cimport Handle
@@ -42,6 +42,11 @@ cdef class Registration:
     cdef void* handle
     cdef Handle comm
     cdef object kept
+
+    @property
+    def number(self):
+        """RCCL's handle as a number; 0 once it was taken back."""
+        return <size_t>self.handle
 
     def close(self):
         """Take the registration back (ncclCommDeregister); calling it again does nothing."""
@@ -132,30 +137,39 @@ cdef class WindowHandle:
     cdef int type
     cdef tuple shape
     cdef size_t nbytes
+    cdef void* data
 
     def __cinit__(self, *args, **kwargs):
         self.window = NULL
 
-    def open(self, Handle comm not None, array, int flags, timeout_s):
-        """Make the array's memory a window; every rank calls this (ncclCommWindowRegister)."""
+    def take(self, Handle comm not None, array):
+        """Check the array whose memory is to be a window."""
         cdef Operand given
-        cdef int code
-        cdef size_t nbytes
-        cdef void* data
-        cdef double seconds = comm.seconds_of(timeout_s)
         kept = parse_output(array, "array", &given)
         check_contiguous(&given, "array")
         comm.check()
-        nbytes, data = bytes_of(&given), given.data
+        self.nbytes, self.data = bytes_of(&given), given.data
         self.comm, self.array, self.kept = comm, array, kept
         self.type = given.type
         self.shape = tuple([given.shape[i] for i in range(given.ndim)])
-        self.nbytes = nbytes
+
+    def start(self, int flags, timeout_s):
+        """Begin to make the memory a window (ncclCommWindowRegister); `finish` waits for it."""
+        cdef Handle comm = self.comm
+        cdef int code
+        cdef double seconds = comm.seconds_of(timeout_s)
+        comm.check()
         comm.set_patience(seconds)
         comm.seq += 1
         with nogil:
-            code = <int>abi.slot_ncclCommWindowRegister(comm.comm, data, nbytes, &self.window, flags)
-        settle(comm, code, "window", seconds)
+            code = <int>abi.slot_ncclCommWindowRegister(comm.comm, self.data, self.nbytes, &self.window, flags)
+        judge(comm, code, "window")
+
+    def finish(self, timeout_s):
+        """Wait until the memory is a window."""
+        cdef Handle comm = self.comm
+        comm.check()
+        settle(comm, <int>abi.ncclInProgress, "window", comm.seconds_of(timeout_s))
         if self.window == NULL:
             raise UnsupportedError(
                 "window: RCCL made none of this memory; use memory of comm.empty(..., window=True) on every rank (between processes "
@@ -198,6 +212,11 @@ cdef class WindowHandle:
     def is_closed(self):
         """Whether it was closed."""
         return self.window == NULL
+
+    @property
+    def number(self):
+        """RCCL's handle as a number; 0 while there is none."""
+        return <size_t>self.window
 
     @property
     def address(self):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 from rocpy.rccl import _memory
 from rocpy.rccl._collectives import Collectives
-from rocpy.rccl._group import current_group
+from rocpy.rccl._group import Step, current_group, run_step
 from rocpy.rccl._window import Window
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Remote"]
 
-_FLAGS = {"default": 0, "symmetric": 1, "strict": 2}
+_FLAGS = {"default": 0, "symmetric": 1, "strict": 2, "symmetric_strict": 3}
 
 
 class Remote(Collectives):
@@ -68,14 +69,14 @@ class Remote(Collectives):
         array
             Of `empty`, with ``window=True``. Sizes may differ.
         flags
-            ``"default"``, ``"symmetric"`` or ``"strict"`` (ordering).
+            ``"default"``, ``"symmetric"``, ``"strict"`` (ordering), or ``"symmetric_strict"``.
         timeout_s
             How long to wait; the communicator's `timeout_s` by default.
 
         Returns
         -------
         Window
-            To be closed, or left to the communicator's end.
+            To be closed, or left to the communicator's end. In a `group` it can be used once the group has ended.
 
         Raises
         ------
@@ -94,7 +95,9 @@ class Remote(Collectives):
         if flags not in _FLAGS:
             raise InvalidArgumentError(f"flags: got {flags!r}, expected one of {', '.join(_FLAGS)}")
         made = Window()
-        made.open(self, array, _FLAGS[flags], timeout_s)
+        made.take(self, array)
+        start = partial(made.start, _FLAGS[flags], timeout_s)
+        run_step(Step(self, start, partial(made.finish, timeout_s), made.close))
         return made
 
     register_window = window

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The handle of a communicator for Cython."""
 
-from abi cimport ncclComm_t
+from abi cimport ncclComm_t, ncclConfig_t
 from libc.stdint cimport uint64_t
 
 from rocpy.rccl._call cimport Call
@@ -22,6 +22,8 @@ cdef class Handle:
     cdef public double timeout_s
     cdef readonly uint64_t seq
     cdef uint64_t patience_ns
+    # How long finalizing may take, and when it is given up; 0 before it began.
+    cdef double patience_s, end_by
     cdef bint closed, revoked, has_patience, uses_cpu_memory
     cdef int generation
     cdef Record* ring
@@ -29,8 +31,9 @@ cdef class Handle:
     cdef uint64_t noted, taken
     # What the library may look at as long as it has the communicator.
     cdef bytes c_name
-    cdef object settings
+    cdef object settings, kept_settings
     cdef object __weakref__
+    cdef int choose(self, ncclConfig_t* config, object settings) except -1
     cdef int adopt(self) except -1
     cdef int check(self) except -1
     cdef int set_patience(self, double seconds) except -1

@@ -36,6 +36,13 @@ cdef enum:
 cdef class PreMulSum:
     """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
 
+    @property
+    def handle(self):
+        """The ncclRedOp_t as a number."""
+        if not self.is_open:
+            raise ClosedError("this PreMulSum has been closed")
+        return self.number
+
     def close(self):
         """Give the operator back (ncclRedOpDestroy); the last use of it does so too."""
         if self.is_open and not self.owner.closed and self.owner.generation == _device.generation:
@@ -81,7 +88,7 @@ cdef class Handle:
         c_nranks, c_rank = nranks, rank
         memcpy(&ident, &raw[0], sizeof(ident))
         config = nonblocking_config(self.label())
-        self.settings = apply_settings(&config, {} if settings is None else settings)
+        self.choose(&config, settings)
         if grows and not has("ncclCommGrow"):
             raise UnsupportedError("join_grown: this platform's RCCL has no ncclCommGrow, which came with 2.30", library="rccl")
         previous = _device.enter(self.device_index)
@@ -97,6 +104,12 @@ cdef class Handle:
         if code != 0 and code != <int>abi.ncclInProgress:
             raise error_of(code, op="init", seq=None, rank=rank, text=last_text(NULL))
         self.adopt()
+
+    cdef int choose(self, abi.ncclConfig_t* config, object settings) except -1:
+        """Take a caller's settings; kept, because the library may look at their text, and because children inherit them."""
+        self.settings = dict(settings or {})
+        self.kept_settings = apply_settings(config, self.settings)
+        return 0
 
     cdef int adopt(self) except -1:
         self.closed = False
@@ -234,6 +247,11 @@ cdef class Handle:
         if staged is not None:
             call.stage(staged)
         return self.give(call, seconds, block)
+
+    def seconds_to_wait(self, timeout_s):
+        """A given deadline in seconds, or this communicator's; of a communicator that is open."""
+        self.check()
+        return self.seconds_of(timeout_s)
 
     cdef double seconds_of(self, object timeout_s) except -1:
         cdef double seconds = 0
@@ -396,6 +414,13 @@ cdef class Handle:
             found.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when, begin * 1e-9, end * 1e-9))
         return found
 
+    def async_error(self):
+        """RCCL's code for the state of what runs (ncclCommGetAsyncError)."""
+        cdef abi.ncclResult_t state = abi.ncclSuccess
+        self.check()
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        return <int>state
+
     @property
     def is_closed(self):
         """Whether it was closed, finalized or aborted."""
@@ -430,40 +455,6 @@ cdef class Handle:
         self.comm = NULL
         if code != 0:
             raise error_of(code, op="abort", seq=None, rank=self.rank, text=last_text(NULL))
-
-    def finalize(self, timeout_s=None):
-        """Wait until all ranks are through with their work, then give it back (ncclCommFinalize, ncclCommDestroy)."""
-        cdef int code
-        cdef abi.ncclResult_t state = abi.ncclInProgress
-        self.check()
-        seconds = self.seconds_of(timeout_s)
-        deadline = monotonic() + seconds
-        try:
-            with nogil:
-                code = <int>abi.slot_ncclCommFinalize(self.comm)
-            turn = 0
-            while code == 0 or code == <int>abi.ncclInProgress:
-                abi.ncclCommGetAsyncError(self.comm, &state)
-                code = <int>state
-                if code == 0:
-                    break
-                if monotonic() > deadline:
-                    status = self.status()
-                    missing = [row["rank"] for row in status["ranks"] if row["state"] == "present" and row["rank"] != self.rank]
-                    raise timeout_error("finalize", None, self.rank, seconds, status, missing)
-                turn += 1
-                sleep(0 if turn < 20 else 0.0005)
-            if code != 0:
-                raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
-        except BaseException:
-            self.abort()
-            raise
-        self.closed = True
-        with nogil:
-            code = <int>abi.slot_ncclCommDestroy(self.comm)
-        self.comm = NULL
-        if code != 0:
-            raise error_of(code, op="destroy", seq=None, rank=self.rank, text=last_text(NULL))
 
     def make_op(self, scalar_bytes, int hip_type):
         """The number of a pre-multiplied sum (ncclRedOpCreatePreMulSum)."""

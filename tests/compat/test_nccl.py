@@ -99,7 +99,7 @@ def test_one_to_one_and_groups():
         return received[0], again[0]
 
     assert on_ranks(3, body) == [(2.0, 1.0), (0.0, 2.0), (1.0, 0.0)]
-    with pytest.raises(nccl.NcclInvalid, match="no group is open"):
+    with pytest.raises(nccl.NCCLError, match="no group is open"):
         nccl.group_end()
 
 
@@ -147,9 +147,9 @@ def test_family(newest_rccl):
 
 def test_what_is_refused():
     def body(comm):
-        with pytest.raises(nccl.NcclInvalid, match="not C-contiguous"):
+        with pytest.raises(nccl.NcclInvalid, match="sendbuf: is not C-contiguous"):
             comm.allreduce(np.ones((3, 4)).T, np.ones((4, 3)), nccl.SUM)
-        with pytest.raises(nccl.NcclInvalid, match="out"):
+        with pytest.raises(nccl.NcclInvalid, match="recvbuf: has dtype FLOAT32, sendbuf has FLOAT64"):
             comm.allgather(np.ones(3), np.ones(3, np.float32))
         with pytest.raises(nccl.NcclInvalid, match="op: got 9"):
             comm.allreduce(np.ones(1), np.ones(1), 9)
@@ -164,14 +164,15 @@ def test_what_is_refused():
         nccl.Communicator().allreduce(np.ones(1), np.ones(1), nccl.SUM)
     with pytest.raises(nccl.NcclInvalid, match="min_ctas"):
         nccl.NCCLConfig(min_ctas="two")
-    with pytest.raises(rocpy.UnsupportedError):
+    nccl.group_start()
+    with pytest.raises(rocpy.UnsupportedError, match="no estimate"):
         nccl.group_simulate_end()
 
 
 def test_records(newest_rccl):
     assert nccl.NcclDataType.BFLOAT16.itemsize == 2
     assert nccl.FLOAT is nccl.FLOAT32
-    assert nccl.get_version() >= nccl.Version(2, 18, 3)
+    assert nccl.get_version().libnccl.version >= nccl.Version(2, 18, 3)
     assert "invalid usage" in nccl.get_error_string(5)
     assert isinstance(nccl.get_last_error(), str)
     assert dict(nccl.params) == {}

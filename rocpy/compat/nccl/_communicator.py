@@ -1,177 +1,155 @@
 # SPDX-License-Identifier: MIT
-"""nccl4py's Communicator, over rocpy's: send and receive buffers in one order, no results."""
+"""nccl4py's Communicator, over rocpy's: how it is made, what it owns, its end."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from rocpy import rccl
-from rocpy.compat.nccl._errors import NcclInvalid, translated
-from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
-from rocpy.compat.nccl._types import (
+from rocpy.compat.nccl._collectives import Collectives
+from rocpy.compat.nccl._config import NCCLConfig
+from rocpy.compat.nccl._enums import (
     NCCL_SPLIT_NOCOLOR,
-    CommMemStat,
     CommShrinkFlag,
     CommSuspendFlag,
-    NCCLConfig,
+    NcclBufferSpec,
     NcclDataType,
-    NcclRedOp,
-    WaitSignalDesc,
+    NcclScalarSpec,
     WindowFlag,
 )
+from rocpy.compat.nccl._errors import CFT, DEVICE_API, GIN, NcclInvalid, translated, unsupported
+from rocpy.compat.nccl._functions import UniqueId
+from rocpy.compat.nccl._operands import row_of
+from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
 from rocpy.errors import UnsupportedError
+from rocpy.rccl import _group
+from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.runtime.device import Device
-    from rocpy.typing import ArrayLike, StreamLike
+    from rocpy.compat.nccl._records import NCCLDevCommRequirements
 
 __all__ = ["Communicator"]
 
-_WINDOW_FLAGS = {0: "default", 1: "symmetric", 2: "strict"}
-_STATS = {
-    CommMemStat.GpuMemSuspend: "suspendable",
-    CommMemStat.GpuMemSuspended: "suspended",
-    CommMemStat.GpuMemPersist: "persistent",
-    CommMemStat.GpuMemTotal: "total",
-}
+_WINDOW_FLAGS = {0: "default", 1: "symmetric", 2: "strict", 3: "symmetric_strict"}
 
 
-def _row(array: Any, count: int | None = None) -> Any:
-    """Return an array's elements in one row, or the first of them; never a copy."""
-    if array is None or not hasattr(array, "reshape"):
-        return array
-    flags = getattr(array, "flags", None)
-    is_dense = array.is_contiguous() if hasattr(array, "is_contiguous") else getattr(flags, "c_contiguous", True)
-    if not is_dense:
-        return array  # refused, with its strides, by the call
-    row = array.reshape(-1)
-    return row if count is None else row[:count]
-
-
-def _size(array: Any) -> int:
-    count = 1
-    for extent in array.shape:
-        count *= int(extent)
-    return count
-
-
-class Communicator:
+class Communicator(Collectives):
     """One rank of several that communicate.
 
     Parameters
     ----------
-    own
-        rocpy's communicator; without it this is the null communicator, which only `grow` takes.
+    ptr
+        0 or ``None``: the null communicator, for `initialize`, or for `grow` by a new rank. A communicator of
+        `rocpy.rccl` is taken as it is. Those of other libraries are refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy.compat import nccl
+    >>> comms = nccl.Communicator.init_all(2)
+    >>> x, y = [np.ones(2), np.ones(2)], [np.zeros(2), np.zeros(2)]
+    >>> with nccl.group():
+    ...     for rank, comm in enumerate(comms):
+    ...         comm.allreduce(x[rank], y[rank], nccl.SUM)
+    >>> y[1]
+    array([2., 2.])
+    >>> with nccl.group():
+    ...     for comm in comms:
+    ...         comm.destroy()
     """
 
-    def __init__(self, own: rccl.Communicator | None = None) -> None:
-        self._own = own
+    def __init__(self, ptr: int | rccl.Communicator | None = None) -> None:
+        if isinstance(ptr, int) and ptr != 0:
+            raise unsupported(
+                "Communicator(ptr)", "rocpy takes no communicators of other libraries over; make one by init"
+            )
+        if ptr is not None and not isinstance(ptr, int | rccl.Communicator):
+            raise NcclInvalid(f"ptr: got {type(ptr).__name__}, expected 0, None, or a communicator of rocpy.rccl")
+        self._own = ptr if isinstance(ptr, rccl.Communicator) else None
         self._resources: list[Resource] = []
 
     @classmethod
-    @translated
     def init(
         cls,
         nranks: int,
         rank: int,
-        unique_id: rccl.UniqueId | Sequence[rccl.UniqueId],
+        unique_id: UniqueId | Sequence[UniqueId],
         config: NCCLConfig | None = None,
     ) -> Communicator:
         """Join a communicator; every rank calls this. Of several unique ids the first is used."""
-        chosen = unique_id[0] if isinstance(unique_id, Sequence) and unique_id else unique_id
-        if not isinstance(chosen, rccl.UniqueId):
-            raise NcclInvalid(f"unique_id: got {type(chosen).__name__}, expected a UniqueId or several")
-        return cls(rccl.Communicator.init(nranks, rank, chosen, **_settings(config)))
+        made = cls()
+        made.initialize(nranks, rank, unique_id, config)
+        return made
 
     @classmethod
     @translated
     def init_all(cls, devices: int | Sequence[int] | None = None) -> list[Communicator]:
-        """Make one communicator for each of several devices of this process."""
+        """Make one communicator for each of several devices of this process; none for no devices."""
+        if devices is not None and not isinstance(devices, int | Sequence):
+            raise TypeError(f"devices: got {type(devices).__name__}, expected a number, a sequence of numbers, or None")
+        if devices is not None and not devices:
+            return []
         return [cls(one) for one in rccl.Communicator.init_all(devices)]
+
+    @translated
+    def initialize(
+        self,
+        nranks: int,
+        rank: int,
+        unique_id: UniqueId | Sequence[UniqueId],
+        config: NCCLConfig | None = None,
+    ) -> None:
+        """Join a communicator, as `init` does, by the null communicator."""
+        if self.is_valid:
+            raise NcclInvalid("initialize: this communicator has been initialized")
+        chosen = unique_id[0] if isinstance(unique_id, list | tuple) and unique_id else unique_id
+        self._own = rccl.Communicator.init(nranks, rank, _id_bytes(chosen), **_settings(config))
+        self._is_finalized = False
 
     @translated
     def split(self, color: int | None = None, key: int = 0, config: NCCLConfig | None = None) -> Communicator:
         """Make a communicator of the ranks with the same color; the null communicator for none."""
-        _no_children(config)
-        return Communicator(self.own.split(None if color == NCCL_SPLIT_NOCOLOR else color, key))
+        number = None if color is None else _number("color", color)
+        if number == NCCL_SPLIT_NOCOLOR:
+            number = None
+        return Communicator(self.own.split(number, _number("key", key), **_child_settings(config)))
 
     @translated
     def shrink(
         self,
         exclude_ranks: Sequence[int] | None = None,
         config: NCCLConfig | None = None,
-        flag: CommShrinkFlag = CommShrinkFlag.Default,
+        flag: CommShrinkFlag = CommShrinkFlag.DEFAULT,
     ) -> Communicator:
         """Make a communicator without some ranks, which do not call this."""
-        _no_children(config)
-        return Communicator(self.own.shrink(exclude_ranks or [], abort=bool(flag & CommShrinkFlag.Abort)))
+        if flag not in (0, 1):
+            raise NcclInvalid(f"flag: got {flag!r}, expected a CommShrinkFlag")
+        return Communicator(self.own.shrink(exclude_ranks or [], abort=bool(flag), **_child_settings(config)))
 
     @translated
-    def get_unique_id(self) -> rccl.UniqueId:
+    def get_unique_id(self) -> UniqueId:
         """Return what new ranks join by."""
-        return self.own.growth_id()
+        return UniqueId(bytes(self.own.growth_id()))
 
     @translated
     def grow(
         self,
         nranks: int,
-        unique_id: rccl.UniqueId | None = None,
+        unique_id: UniqueId | None = None,
         rank: int | None = None,
         config: NCCLConfig | None = None,
     ) -> Communicator:
         """Make a communicator with more ranks; a new rank calls it on the null communicator, with its number."""
-        if self._own is None:
-            if unique_id is None or rank is None:
-                raise NcclInvalid("grow: a new rank passes unique_id and rank")
-            return Communicator(rccl.Communicator.join_grown(nranks, rank, unique_id, **_settings(config)))
-        _no_children(config)
-        return Communicator(self._own.grow(nranks, unique_id))
-
-    # ---- what it is ----
-
-    @property
-    def _made(self) -> rccl.Communicator:
-        if self._own is None:
-            raise NcclInvalid("this is the null communicator")
-        return self._own
-
-    @property
-    def own(self) -> rccl.Communicator:
-        """Rocpy's communicator."""
-        if self._own is None or self._own.is_closed:
-            raise NcclInvalid("the communicator is null, or was destroyed or aborted")
-        return self._own
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether it can be used."""
-        return self._own is not None and not self._own.is_closed
-
-    @property
-    def ptr(self) -> int:
-        """RCCL's handle as a number; 0 for none."""
-        return self._own.handle if self._own is not None and self.is_valid else 0
-
-    @property
-    def nranks(self) -> int:
-        """How many ranks there are."""
-        return self._made.nranks
-
-    @property
-    def rank(self) -> int:
-        """The number of this rank."""
-        return self._made.rank
-
-    @property
-    def device(self) -> Device:
-        """The device of this rank."""
-        return self._made.device
-
-    @property
-    def cuda_dev(self) -> int:
-        """Its number."""
-        return self._made.device_index
+        if rank is None:
+            ident = None if unique_id is None else _id_bytes(unique_id)
+            return Communicator(self.own.grow(nranks, ident, **_child_settings(config)))
+        if self.is_valid:
+            raise NcclInvalid("rank: a new rank calls grow on the null communicator, Communicator()")
+        return Communicator(rccl.Communicator.join_grown(nranks, rank, _id_bytes(unique_id), **_settings(config)))
 
     # ---- its end ----
 
@@ -180,19 +158,47 @@ class Communicator:
         while self._resources:
             self._resources.pop().close()
 
+    @translated
     def destroy(self) -> None:
-        """Wait until all ranks are through with their work, then give it back; calling it again does nothing."""
-        self.close_all_resources()
-        if self._own is not None:
-            self._own.close()
+        """Wait until all ranks are through with their work, then give it back; calling it again does nothing.
 
-    finalize = destroy
+        In a group this happens when the group ends.
+        """
+        self._is_finalized = False
+        self._end()
 
+    @translated
+    def finalize(self) -> None:
+        """Wait until all ranks are through with their work; it takes no more calls, and `destroy` ends it.
+
+        rocpy gives RCCL's communicator back at once: `ptr` is 0 from here on. In a group this happens when the group
+        ends; one thread that has several ranks needs one.
+        """
+        if self._own is not None and not self._own.is_closed:
+            self._is_finalized = True
+            self._end()
+
+    def _end(self) -> None:
+        if self._own is None or self._own.is_closed:
+            return
+        if self._own.is_revoked:
+            self.abort()
+            return
+        group = _group.current_group()
+        if group is not None:
+            # What the group's calls use is given back after them.
+            group.add_end(_group.Step(self, self.close_all_resources, _nothing, _nothing))
+        else:
+            self.close_all_resources()
+        self._own.close()
+
+    @translated
     def abort(self) -> None:
-        """End it at once, whatever runs."""
-        self.close_all_resources()
+        """End it at once, whatever runs; another thread may call this."""
+        self._is_finalized = False
         if self._own is not None:
             self._own.abort()
+        self.close_all_resources()
 
     @translated
     def revoke(self, flags: int = 0) -> None:
@@ -202,10 +208,10 @@ class Communicator:
         self.own.revoke()
 
     @translated
-    def suspend(self, flags: CommSuspendFlag = CommSuspendFlag.Mem) -> None:
+    def suspend(self, flags: CommSuspendFlag = CommSuspendFlag.MEM) -> None:
         """Give device memory back while it is idle."""
-        if flags != CommSuspendFlag.Mem:
-            raise NcclInvalid(f"flags: got {flags!r}, expected CommSuspendFlag.Mem")
+        if flags != CommSuspendFlag.MEM:
+            raise NcclInvalid(f"flags: got {flags!r}, expected CommSuspendFlag.MEM")
         self.own.suspend()
 
     @translated
@@ -213,207 +219,105 @@ class Communicator:
         """Take calls again after `suspend`."""
         self.own.resume()
 
-    @translated
-    def get_mem_stat(self, stat: CommMemStat) -> int:
-        """Return how much memory it has, of one kind."""
-        return self.own.memory_stats()[_STATS[CommMemStat(stat)]]
-
-    # ---- one to one ----
-
-    @translated
-    def send(self, sendbuf: ArrayLike, peer: int, *, stream: StreamLike | None = None) -> None:
-        """Send a buffer to a rank."""
-        self.own.send(sendbuf, peer, stream=stream)
-
-    @translated
-    def recv(self, recvbuf: ArrayLike, peer: int, *, stream: StreamLike | None = None) -> None:
-        """Receive a buffer from a rank."""
-        self.own.recv(recvbuf, peer, stream=stream)
-
-    @translated
-    def put_signal(
-        self,
-        local: ArrayLike,
-        peer: int,
-        window: RegisteredWindowHandle,
-        offset: int = 0,
-        signal_index: int = 0,
-        context: int = 0,
-        flags: int = 0,
-        *,
-        stream: StreamLike | None = None,
-    ) -> None:
-        """Copy a buffer into a rank's window, at an offset in elements, and signal the rank."""
-        _first_only(signal_index, context, flags)
-        self.own.put_signal(local, peer, window.window, offset, stream=stream)
-
-    @translated
-    def signal(
-        self,
-        peer: int,
-        signal_index: int = 0,
-        context: int = 0,
-        flags: int = 0,
-        *,
-        stream: StreamLike | None = None,
-    ) -> None:
-        """Signal a rank."""
-        _first_only(signal_index, context, flags)
-        self.own.signal(peer, stream=stream)
-
-    @translated
-    def wait_signal(
-        self, signal_descs: WaitSignalDesc | Sequence[WaitSignalDesc], *, stream: StreamLike | None = None
-    ) -> None:
-        """Wait for signals."""
-        descs = [signal_descs] if isinstance(signal_descs, WaitSignalDesc) else list(signal_descs)
-        for desc in descs:
-            _first_only(desc.signal_index, desc.context, 0)
-        self.own.wait_signal({desc.peer: desc.op_count for desc in descs}, stream=stream)
-
-    # ---- collectives ----
-
-    @translated
-    def allreduce(
-        self,
-        sendbuf: ArrayLike,
-        recvbuf: ArrayLike,
-        op: NcclRedOp | CustomRedOp,
-        stream: StreamLike | None = None,
-    ) -> None:
-        """Combine the ranks' buffers; every rank gets the result."""
-        self.reduce(sendbuf, recvbuf, op, stream=stream)
-
-    @translated
-    def reduce(
-        self,
-        sendbuf: ArrayLike,
-        recvbuf: Any,
-        op: NcclRedOp | CustomRedOp,
-        root: int | None = None,
-        *,
-        stream: StreamLike | None = None,
-    ) -> None:
-        """Combine the ranks' buffers; the root gets the result, or every rank where there is none."""
-        out = _row(recvbuf, _size(sendbuf)) if root in (None, self.rank) else None
-        settings: dict[str, Any] = {"op": _operator(op), "out": out, "stream": stream}
-        if root is None:
-            self.own.all_reduce(_row(sendbuf), **settings)
-        else:
-            self.own.reduce(_row(sendbuf), root=root, **settings)
-
-    @translated
-    def broadcast(self, sendbuf: Any, recvbuf: ArrayLike, root: int, *, stream: StreamLike | None = None) -> None:
-        """Give the root's buffer to every rank; elsewhere `sendbuf` is ignored."""
-        given = sendbuf if root == self.rank else recvbuf
-        self.own.broadcast(given, root=root, out=recvbuf, stream=stream)
-
-    @translated
-    def allgather(self, sendbuf: ArrayLike, recvbuf: ArrayLike, stream: StreamLike | None = None) -> None:
-        """Put the ranks' buffers one after another; every rank gets them."""
-        self.gather(sendbuf, recvbuf, stream=stream)
-
-    @translated
-    def gather(
-        self, sendbuf: ArrayLike, recvbuf: Any, root: int | None = None, *, stream: StreamLike | None = None
-    ) -> None:
-        """Put the ranks' buffers one after another; the root gets them, or every rank where there is none."""
-        if root in (None, self.rank):
-            recvbuf = _row(recvbuf, _size(sendbuf) * self.nranks)
-        if root is None:
-            self.own.all_gather(_row(sendbuf), out=recvbuf, stream=stream)
-        else:
-            out = recvbuf if root == self.rank else None
-            self.own.gather(_row(sendbuf), root=root, out=out, stream=stream)
-
-    @translated
-    def reduce_scatter(
-        self,
-        sendbuf: ArrayLike,
-        recvbuf: ArrayLike,
-        op: NcclRedOp | CustomRedOp,
-        *,
-        stream: StreamLike | None = None,
-    ) -> None:
-        """Combine the ranks' buffers; each rank gets its part."""
-        part = _size(sendbuf) // self.nranks
-        given, out = _row(sendbuf, part * self.nranks), _row(recvbuf, part)
-        self.own.reduce_scatter(given, op=_operator(op), out=out, stream=stream)
-
-    @translated
-    def alltoall(self, sendbuf: ArrayLike, recvbuf: ArrayLike, *, stream: StreamLike | None = None) -> None:
-        """Trade parts: rank r gets the r-th part of every rank's buffer."""
-        count = _size(sendbuf) // self.nranks * self.nranks
-        self.own.all_to_all(_row(sendbuf, count), out=_row(recvbuf, count), stream=stream)
-
-    @translated
-    def scatter(self, sendbuf: Any, recvbuf: ArrayLike, root: int, *, stream: StreamLike | None = None) -> None:
-        """Give each rank its part of the root's buffer; elsewhere `sendbuf` is ignored."""
-        given = _row(sendbuf, _size(recvbuf) * self.nranks) if root == self.rank else None
-        self.own.scatter(given, root=root, out=_row(recvbuf), stream=stream)
-
     # ---- memory and operators ----
 
     @translated
-    def register_buffer(self, buffer: ArrayLike) -> RegisteredBufferHandle:
+    def register_buffer(self, buffer: NcclBufferSpec) -> RegisteredBufferHandle:
         """Let this rank's collectives use a buffer as it lies."""
-        made = RegisteredBufferHandle(self.own.register_buffer(buffer))
+        row = row_of(buffer, "buffer", is_written=True)
+        made = RegisteredBufferHandle(self.own.register_buffer(row.array), row)
         self._resources.append(made)
         return made
 
     @translated
-    def register_window(self, buffer: ArrayLike, flags: WindowFlag | None = None) -> RegisteredWindowHandle | None:
-        """Let every rank reach a buffer; every rank calls this. ``None`` where RCCL makes no window of it."""
-        chosen = int(flags or 0)
-        if chosen not in _WINDOW_FLAGS:
-            raise NcclInvalid(f"flags: got {flags!r}, expected one WindowFlag")
+    def register_window(self, buffer: NcclBufferSpec, flags: WindowFlag | None = None) -> RegisteredWindowHandle:
+        """Let every rank reach a buffer; every rank calls this.
+
+        Where RCCL makes no window of the memory, the handle is not valid. In a group it is valid after the group's end.
+        """
+        own, chosen = self.own, WindowFlag(flags or 0)
+        if chosen & WindowFlag.GIN_ONLY:
+            raise unsupported("WindowFlag.GIN_ONLY", GIN)
+        if chosen & WindowFlag.CFT_COUNTED:
+            raise unsupported("WindowFlag.CFT_COUNTED", CFT)
+        if int(chosen) not in _WINDOW_FLAGS:
+            raise NcclInvalid(f"flags: got {flags!r}, expected a WindowFlag")
+        row = row_of(buffer, "buffer", is_written=True)
         try:
-            made = RegisteredWindowHandle(self.own.window(buffer, flags=_WINDOW_FLAGS[chosen]))
+            window = own.window(row.array, flags=_WINDOW_FLAGS[int(chosen)])
         except UnsupportedError:
-            return None
+            window = None
+        made = RegisteredWindowHandle(window, row, chosen)
         self._resources.append(made)
         return made
 
     @translated
-    def create_pre_mul_sum(self, scalar: Any, datatype: NcclDataType | None = None) -> CustomRedOp:
-        """Return an operator that multiplies this rank's input by a scalar before the sum."""
-        if datatype is None:
-            name = str(getattr(scalar, "dtype", "int64" if isinstance(scalar, int) else "float64"))
-        else:
-            name = NcclDataType(datatype).name_of_dtype
-        made = CustomRedOp(self.own.premul_sum(scalar, name.removeprefix("torch.")))
+    def create_pre_mul_sum(self, scalar: NcclScalarSpec, datatype: NcclDataType | None = None) -> CustomRedOp:
+        """Return an operator that multiplies this rank's input by a scalar before the sum.
+
+        The scalar is read now, also from a device's memory. A Python float is FLOAT64 unless `datatype` says otherwise.
+        """
+        value, own_type = _scalar(scalar)
+        chosen = own_type if datatype is None else NcclDataType(datatype)
+        if not isinstance(scalar, int | float | np.ndarray) and chosen is not own_type:
+            raise NcclInvalid(f"datatype: got {chosen.name}, the scalar is of {own_type.name}")
+        made = CustomRedOp(self.own.premul_sum(value, chosen.name_of_dtype))
         self._resources.append(made)
         return made
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise UnsupportedError(f"Communicator.{name}: nccl4py has it for NVIDIA GPUs; RCCL does not", library="rccl")
+    def create_dev_comm(self, requirements: NCCLDevCommRequirements | None = None) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: RCCL has no device API that Python could use."""
+        raise unsupported("Communicator.create_dev_comm", DEVICE_API)
 
     def __repr__(self) -> str:
         return f"rocpy.compat.nccl.Communicator({self._own!r})"
 
 
-def _settings(config: NCCLConfig | None) -> Mapping[str, Any]:
+def _nothing() -> None:
+    """Wait for nothing."""
+
+
+def _id_bytes(unique_id: Any) -> bytes:
+    if not isinstance(unique_id, UniqueId | rccl.UniqueId):
+        raise NcclInvalid(f"unique_id: got {type(unique_id).__name__}, expected a UniqueId or several")
+    return bytes(unique_id)
+
+
+def _number(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise NcclInvalid(f"{name}: got {value!r}, expected a whole number") from None
+
+
+def _settings(config: NCCLConfig | None) -> dict[str, Any]:
     if config is None:
         return {}
+    if not isinstance(config, NCCLConfig):
+        raise NcclInvalid(f"config: got {type(config).__name__}, expected NCCLConfig or None")
     return {"name": config.comm_name or "", "config": config.settings()}
 
 
-def _no_children(config: NCCLConfig | None) -> None:
-    if config is not None and config.settings():
-        raise UnsupportedError("config: a communicator made from another keeps that one's settings", library="rccl")
+def _child_settings(config: NCCLConfig | None) -> Mapping[str, Any]:
+    """Return the settings of a communicator made from another one, whose name it has where none is given."""
+    chosen = _settings(config)
+    if chosen and config is not None:
+        chosen["name"] = config.comm_name
+    return chosen
 
 
-def _operator(op: NcclRedOp | CustomRedOp) -> Any:
-    if isinstance(op, CustomRedOp):
-        return op.op
-    try:
-        return NcclRedOp(op).name.lower()
-    except ValueError:
-        raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or what create_pre_mul_sum gives") from None
-
-
-def _first_only(signal_index: int, context: int, flags: int) -> None:
-    if signal_index or context or flags:
-        raise NcclInvalid("signal_index, context and flags must be 0, as in RCCL 2.30")
+def _scalar(scalar: Any) -> tuple[Any, NcclDataType]:
+    """Return a scalar on the CPU, and the type that it has by itself."""
+    if isinstance(scalar, int | float):
+        return scalar, NcclDataType.FLOAT64 if isinstance(scalar, float) else NcclDataType.INT64
+    if isinstance(scalar, np.ndarray | np.generic):
+        given = np.asarray(scalar)
+        if given.size != 1:
+            raise NcclInvalid(f"scalar: has {given.size} elements, expected 1")
+        return given.reshape(()), NcclDataType.from_numpy_dtype(given.dtype)
+    row = row_of(scalar, "scalar")
+    if row.count != 1:
+        raise NcclInvalid(f"scalar: has {row.count} elements, expected 1")
+    copy = Buffer((1,), row.dtype.name_of_dtype, device=row.device_id)
+    copy.copy_from(row.array)
+    return copy.to_numpy().reshape(()), row.dtype

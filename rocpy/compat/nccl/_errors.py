@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RcclError, RocpyError
+from rocpy.errors import (
+    ClosedError,
+    InvalidOperandError,
+    InvalidProblemError,
+    RcclError,
+    RocpyError,
+    UnsupportedError,
+)
 from rocpy.rccl import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 NCCLError = RcclError
 
@@ -19,7 +27,65 @@ _Result = TypeVar("_Result")
 
 
 class NcclInvalid(RocpyError, ValueError):  # noqa: N818  (nccl4py's name)
-    """An argument is wrong, or the communicator is of no more use."""
+    """An argument is wrong, or the communicator is of no more use.
+
+    Examples
+    --------
+    >>> from rocpy.compat import nccl
+    >>> try:
+    ...     nccl.Communicator().get_last_error()
+    ... except nccl.NcclInvalid as error:
+    ...     error.msg
+    'the communicator is null, or was finalized, destroyed or aborted'
+    """
+
+    @property
+    def msg(self) -> str:
+        """What is wrong."""
+        return str(self)
+
+
+class UnsupportedAttributeError(UnsupportedError, AttributeError):
+    """An attribute of nccl4py's that RCCL has nothing for: ``hasattr`` is false for it."""
+
+
+class MissingPackageError(RocpyError, ModuleNotFoundError):
+    """An optional package is not installed; ``name`` says which."""
+
+    def __init__(self, name: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {name}, which is not installed")
+        self.name = name
+        self._purpose = purpose
+
+    def __reduce__(self) -> tuple[type[MissingPackageError], tuple[str, str]]:
+        return type(self), (str(self.name), self._purpose)
+
+
+#: What RCCL has nothing for, and why.
+DEVICE_API = "RCCL 2.30 has no device API whose communicators, barriers and teams Python could make"
+MULTIMEM = "multimem is NVLink SHARP's: no AMD GPU has it"
+CFT = "Compute Fabric Transport is NVIDIA's, from NCCL 2.31 on; RCCL has none"
+GIN = "RCCL 2.30 has no GPU-initiated networking that Python could set up"
+PER_CALL = "RCCL takes settings for single calls from 2.31 on, rocpy's binding is of 2.30; give them to NCCLConfig"
+
+
+def unsupported(name: str, reason: str) -> UnsupportedError:
+    """Return the error of something that is called or made."""
+    return UnsupportedError(f"{name}: {reason}", library="rccl")
+
+
+def unsupported_attribute(name: str, reason: str) -> UnsupportedAttributeError:
+    """Return the error of something that is read."""
+    return UnsupportedAttributeError(f"{name}: {reason}", library="rccl")
+
+
+@contextmanager
+def translation() -> Iterator[None]:
+    """Have a block raise `NcclInvalid` for what nccl4py checks itself."""
+    try:
+        yield
+    except (InvalidOperandError, InvalidProblemError, InvalidArgumentError, ClosedError) as error:
+        raise NcclInvalid(str(error)) from error
 
 
 def translated(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -27,9 +93,7 @@ def translated(function: Callable[_Parameters, _Result]) -> Callable[_Parameters
 
     @functools.wraps(function)
     def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        try:
+        with translation():
             return function(*args, **kwargs)
-        except (InvalidOperandError, InvalidProblemError, InvalidArgumentError, ClosedError) as error:
-            raise NcclInvalid(str(error)) from error
 
     return call

@@ -1,47 +1,101 @@
 # SPDX-License-Identifier: MIT
-"""nccl4py's functions beside the communicator: ids, versions, groups, memory, parameters."""
+"""nccl4py's functions beside the communicator: ids, groups, memory, parameters."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rocpy import rccl
-from rocpy.compat.nccl._errors import NcclInvalid, translated
-from rocpy.errors import UnsupportedError
+from rocpy.compat.nccl._errors import NcclInvalid, translation, unsupported
+
+if TYPE_CHECKING:
+    from rocpy.compat.nccl._enums import NcclDeviceSpec, Result
+    from rocpy.compat.nccl._records import GroupSimInfo
+    from rocpy.errors import UnsupportedError
+    from rocpy.runtime.memory import Buffer
 
 _open = threading.local()
+_ID_BYTES = 128
 
 
-@dataclass(frozen=True, order=True)
-class Version:
-    """A version of RCCL."""
+class UniqueId:
+    """What the ranks of a communicator have in common; it travels as bytes, as a numpy array, or pickled.
 
-    major: int
-    minor: int
-    patch: int
+    Parameters
+    ----------
+    data
+        Its 128 bytes; zeros by default.
 
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"
+    Examples
+    --------
+    >>> from rocpy.compat import nccl
+    >>> made = nccl.get_unique_id()
+    >>> nccl.UniqueId.from_bytes(made.as_bytes) == made
+    True
+    """
+
+    def __init__(self, data: bytes | bytearray | memoryview | None = None) -> None:
+        self._data = np.zeros(_ID_BYTES, np.uint8)
+        if data is not None:
+            try:
+                given = np.frombuffer(data, np.uint8)
+            except (TypeError, ValueError) as error:
+                raise NcclInvalid(f"unique id: got {type(data).__name__}, expected {_ID_BYTES} bytes") from error
+            if given.size != _ID_BYTES:
+                raise NcclInvalid(f"unique id: got {given.size} bytes, expected {_ID_BYTES}")
+            self._data[:] = given
+
+    @staticmethod
+    def from_bytes(b: bytes | bytearray | memoryview) -> UniqueId:
+        """Return the id of some bytes."""
+        if b is None:
+            raise NcclInvalid(f"unique id: got None, expected {_ID_BYTES} bytes")
+        return UniqueId(b)
+
+    @property
+    def as_bytes(self) -> bytes:
+        """Its bytes."""
+        return self._data.tobytes()
+
+    @property
+    def as_ndarray(self) -> np.ndarray[Any, Any]:
+        """Its memory as an array of one record, to be written over by what receives it."""
+        return self._data.view([("internal", np.int8, (_ID_BYTES,))]).view(np.recarray)
+
+    @property
+    def ptr(self) -> int:
+        """The address of its memory."""
+        return self._data.ctypes.data
+
+    def __bytes__(self) -> bytes:
+        return self.as_bytes
+
+    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
+        return UniqueId, (self.as_bytes,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UniqueId | rccl.UniqueId) and self.as_bytes == bytes(other)
+
+    def __hash__(self) -> int:
+        return hash(self.as_bytes)
+
+    def __repr__(self) -> str:
+        return f"rocpy.compat.nccl.UniqueId({self.as_bytes[:24].hex()}...)"
 
 
-def get_version() -> Version:
-    """Return the version of the platform's RCCL."""
-    number = rccl.version()
-    return Version(number // 10000, number // 100 % 100, number % 100)
-
-
-def get_unique_id(empty: bool = False) -> rccl.UniqueId:
+def get_unique_id(empty: bool = False) -> UniqueId:
     """Return what the ranks of a communicator to be have in common, or zeros to be written over."""
-    return rccl.UniqueId(bytes(128)) if empty else rccl.UniqueId.make()
+    return UniqueId() if empty else UniqueId(bytes(rccl.UniqueId.make()))
 
 
-def get_error_string(code: int) -> str:
+def get_error_string(nccl_result: Result | int) -> str:
     """Return RCCL's words for a result code."""
-    return rccl.error_string(code)
+    return rccl.error_string(int(nccl_result))
 
 
 def get_last_error() -> str:
@@ -63,43 +117,55 @@ def group_start() -> None:
     _stack().append(opened)
 
 
-@translated
-def group_end(simulate: bool = False) -> None:
-    """Launch the calls of the group that was opened last."""
-    if simulate:
-        group_simulate_end()
+def group_end(*, simulate: bool = False) -> None:
+    """Launch the calls of the group that was opened last.
+
+    Raises
+    ------
+    NCCLError
+        No group is open in this thread, or what its calls came to.
+    UnsupportedError
+        `simulate`: the group is dropped.
+    """
     if not _stack():
-        raise NcclInvalid("group_end: no group is open")
-    _stack().pop().__exit__(None, None, None)
+        raise rccl.InvalidUsageError(
+            "group_end: no group is open in this thread; group_start opens one", library="rccl"
+        )
+    ended = _stack().pop()
+    if simulate:
+        error = _no_simulation("group_end(simulate=True)")
+        ended.__exit__(type(error), error, None)
+        raise error
+    with translation():
+        ended.__exit__(None, None, None)
 
 
-@dataclass(frozen=True)
-class GroupSimInfo:
-    """How long a group would take, in microseconds."""
-
-    estimated_time: float
+def _no_simulation(name: str) -> UnsupportedError:
+    return unsupported(name, "RCCL gets a group when it ends, whole, and has no estimate of one; it was dropped")
 
 
 def group_simulate_end() -> GroupSimInfo:
-    """Refuse: rocpy launches a group when it is whole, so that there is nothing to estimate before."""
-    raise UnsupportedError("group_simulate_end: rocpy gives a group to RCCL as a whole, when it ends", library="rccl")
+    """Refuse: RCCL has no estimate of a group. It is dropped."""
+    group_end(simulate=True)
+    raise _no_simulation("group_simulate_end")
 
 
 @contextmanager
 def group() -> Iterator[None]:
     """Collect the calls of a block and launch them together when it ends; if the block raises, none is launched."""
-    with rccl.group():
+    with translation(), rccl.group():
         yield
 
 
-def mem_alloc(size: int, device: Any = None) -> Any:
+def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:
     """Return memory of RCCL's (ncclMemAlloc), as a `rocpy.Buffer` of bytes."""
-    return rccl.empty(size, "uint8", device=device)
+    with translation():
+        return rccl.empty(size, "uint8", device=device)
 
 
-def mem_free(buffer: Any) -> None:
+def mem_free(buf: Buffer) -> None:
     """Give memory of `mem_alloc` back; it is also given back when the last array of it is dropped."""
-    buffer.close()
+    buf.close()
 
 
 class _Parameters(Mapping[str, str]):

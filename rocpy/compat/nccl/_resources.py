@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""What an nccl4py communicator owns until it ends: registered memory, windows, operators."""
+"""What an nccl4py communicator owns until it ends: registered memory, windows, operators; and what RCCL cannot make."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from rocpy.compat.nccl._enums import WindowFlag
+from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, unsupported
 from rocpy.errors import UnsupportedError
-from rocpy.rccl import PreMulSum, Window
+
+if TYPE_CHECKING:
+    from rocpy.compat.nccl._operands import Row
+    from rocpy.compat.nccl._records import NCCLTeam
+    from rocpy.rccl import PreMulSum, Window
+    from rocpy.rccl._memory import Registration
 
 
 class Resource(Protocol):
@@ -17,75 +24,149 @@ class Resource(Protocol):
 
 
 class RegisteredBufferHandle:
-    """Memory that collectives use as it lies.
+    """Memory that collectives use as it lies; made by `Communicator.register_buffer`."""
 
-    Parameters
-    ----------
-    registration
-        rocpy's.
-    """
-
-    def __init__(self, registration: Any) -> None:
+    def __init__(self, registration: Registration, row: Row) -> None:
         self._registration = registration
-        self.is_valid = True
-
-    def close(self) -> None:
-        """Take the registration back; calling it again does nothing."""
-        self.is_valid = False
-        self._registration.close()
-
-
-class RegisteredWindowHandle:
-    """Memory of all ranks that each of them reaches.
-
-    Parameters
-    ----------
-    window
-        rocpy's, which has `peer` too.
-    """
-
-    def __init__(self, window: Window) -> None:
-        self.window = window
+        self._is_closed = False
+        self._size = row.nbytes
 
     @property
     def is_valid(self) -> bool:
         """Whether it has not been closed."""
-        return not self.window.is_closed
+        return not self._is_closed
+
+    @property
+    def handle(self) -> int:
+        """RCCL's handle as a number."""
+        if self._is_closed:
+            raise NcclInvalid("this RegisteredBufferHandle has been closed")
+        return self._registration.number
+
+    @property
+    def size(self) -> int:
+        """The size of the memory in bytes."""
+        return self._size
+
+    def close(self) -> None:
+        """Take the registration back; calling it again does nothing."""
+        self._is_closed = True
+        self._registration.close()
+
+    def __repr__(self) -> str:
+        return f"rocpy.compat.nccl.RegisteredBufferHandle({'open' if self.is_valid else 'closed'}, size={self._size})"
+
+
+class RegisteredWindowHandle:
+    """Memory of all ranks that each of them reaches; made by `Communicator.register_window`.
+
+    Attributes
+    ----------
+    window
+        rocpy's, which has `peer` too; ``None`` where RCCL makes no window of the memory.
+    """
+
+    def __init__(self, window: Window | None, row: Row, flags: WindowFlag) -> None:
+        self.window = window
+        self._row = row
+        self._flags = flags
+
+    def _open(self) -> Window:
+        if self.window is None or self.window.is_closed:
+            raise NcclInvalid("this RegisteredWindowHandle has been closed, its group is open, or RCCL made no window")
+        return self.window
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is a window that has not been closed; in a group not before its end."""
+        return self.window is not None and not self.window.is_closed
+
+    @property
+    def handle(self) -> int:
+        """RCCL's handle as a number; 0 while there is none."""
+        return 0 if self.window is None else self.window.number
+
+    @property
+    def size(self) -> int:
+        """The size of this rank's part in bytes."""
+        return self._row.nbytes
 
     @property
     def user_ptr(self) -> int:
         """The address of this rank's part."""
-        return self.window.address
+        self._open()
+        return self._row.address
 
-    def get_peer_device_pointer(self, peer: int, offset: int = 0) -> int:
-        """Return the address of another rank's part, where this process sees it."""
-        return int(self.window.peer(peer).handle) + offset
+    def get_peer_device_pointer(self, peer: int, offset: int = 0) -> int | None:
+        """Return the address of another rank's part, where this process reaches it; ``None`` elsewhere."""
+        try:
+            return int(self._open().peer(peer).handle) + offset
+        except UnsupportedError:
+            return None
 
-    get_lsa_device_pointer = get_peer_device_pointer
+    def get_lsa_device_pointer(self, lsa_rank: int, offset: int = 0) -> int:
+        """Return the address of another rank's part.
+
+        Raises
+        ------
+        UnsupportedError
+            This process does not reach it.
+        """
+        return int(self._open().peer(lsa_rank).handle) + offset
+
+    def get_lsa_multimem_device_pointer(self, offset: int = 0) -> None:  # noqa: ARG002  (nccl4py's)
+        """Return ``None``: no AMD GPU writes to the memory of several at once."""
+        self._open()
+
+    def get_multimem_device_pointer(self, multimem: MultimemHandle, offset: int = 0) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: no AMD GPU writes to the memory of several at once."""
+        raise unsupported("RegisteredWindowHandle.get_multimem_device_pointer", MULTIMEM)
+
+    def get_multimem_le_info(self, offset: int = 0) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: RCCL has no Compute Fabric Transport."""
+        raise unsupported("RegisteredWindowHandle.get_multimem_le_info", CFT)
+
+    def get_cft_le_info(self, peer_cft: int, cft_team: NCCLTeam, offset: int = 0) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: RCCL has no Compute Fabric Transport."""
+        raise unsupported("RegisteredWindowHandle.get_cft_le_info", CFT)
+
+    def get_peer_le_info(self, peer: int, offset: int = 0) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: RCCL has no Compute Fabric Transport."""
+        raise unsupported("RegisteredWindowHandle.get_peer_le_info", CFT)
 
     def close(self) -> None:
         """Give the window back; calling it again does nothing."""
-        self.window.close()
+        if self.window is not None:
+            self.window.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_valid else "closed"
+        return f"rocpy.compat.nccl.RegisteredWindowHandle({state}, size={self.size}, flags={self._flags!r})"
 
 
 class CustomRedOp:
     """An operator that multiplies a rank's input by its scalar before the sum.
 
-    Parameters
-    ----------
-    op
-        rocpy's.
+    Made by `Communicator.create_pre_mul_sum`.
     """
 
     def __init__(self, op: PreMulSum) -> None:
         self._op: PreMulSum | None = op
 
     @property
-    def op(self) -> PreMulSum:
+    def own(self) -> PreMulSum:
         """What rocpy's calls take."""
         if self._op is None:
-            raise UnsupportedError("op: it was closed", library="rccl")
+            raise NcclInvalid("this CustomRedOp has been closed")
         return self._op
+
+    @property
+    def op(self) -> int:
+        """RCCL's number of it."""
+        return self.own.handle
+
+    def __int__(self) -> int:
+        return self.op
 
     @property
     def is_valid(self) -> bool:
@@ -97,3 +178,54 @@ class CustomRedOp:
         if self._op is not None:
             self._op.close()
         self._op = None
+
+    def __repr__(self) -> str:
+        return f"rocpy.compat.nccl.CustomRedOp({'open' if self.is_valid else 'closed'})"
+
+
+class _NotThere:
+    """What nccl4py's device API gives: RCCL can make none of it."""
+
+    _reason = DEVICE_API
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise unsupported(type(self).__name__, self._reason)
+
+
+class MultimemHandle(_NotThere):
+    """Memory of several GPUs that is written at once: refused, no AMD GPU has it."""
+
+    _reason = MULTIMEM
+    mc_base_pointer: int
+
+
+class LsaBarrierHandle(_NotThere):
+    """Barriers of nccl4py's device API: refused."""
+
+    buf_handle: int
+    n_barriers: int
+
+
+class GinBarrierHandle(_NotThere):
+    """Barriers of nccl4py's device API: refused."""
+
+    signal0: int
+
+
+class LLA2AHandle(_NotThere):
+    """Room for all-to-all of nccl4py's device API: refused."""
+
+    buf_handle: int
+    n_slots: int
+
+
+class DevCommResource(_NotThere):
+    """A communicator for kernels: refused."""
+
+    dev_comm: Any
+    ptr: int
+    resource_handles: tuple[Any, ...]
+
+    def multimem_handle(self, team: NCCLTeam) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: no AMD GPU writes to the memory of several at once."""
+        raise unsupported("DevCommResource.multimem_handle", MULTIMEM)

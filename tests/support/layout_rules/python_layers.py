@@ -31,11 +31,11 @@ TOP = {"__init__", "__main__", "_torch_hook"}
 SEES_THE_PACKAGE = {"cli", "testing", "torch", "jax", "distributed", "compat"}
 
 OPTIONAL = {
-    "torch": re.compile(r"^rocpy/torch/"),
+    "torch": re.compile(r"^rocpy/(torch/|compat/nccl/interop/torch\.py$)"),
     "jax": re.compile(r"^rocpy/jax/"),
     "numba": re.compile(r"^rocpy/cooperative/numba_\w+\.py$"),
     "triton": re.compile(r"^rocpy/epilogues/\w*triton\w*\.py$"),
-    "cupy": re.compile(r"^$"),
+    "cupy": re.compile(r"^rocpy/compat/nccl/interop/cupy\.py$"),
 }
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+(.*)|c?import\s+([\w., ]+))")
 ENVIRONMENT_READER = "rocpy/platform.py"

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""The calls of nccl4py's Communicator that move arrays: send and receive buffers in one order, no results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rocpy.compat.nccl._config import NCCLCollConfig, check_call_config
+from rocpy.compat.nccl._enums import NcclBufferSpec, NcclRedOp, NcclStreamSpec
+from rocpy.compat.nccl._errors import NcclInvalid, translated
+from rocpy.compat.nccl._operands import Row, check_pair, row_of
+from rocpy.compat.nccl._queries import Queries
+from rocpy.compat.nccl._records import WaitSignalDesc
+from rocpy.compat.nccl._resources import CustomRedOp, RegisteredWindowHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Collectives(Queries):
+    """What a Communicator does with arrays."""
+
+    # ---- one to one ----
+
+    @translated
+    def send(self, sendbuf: NcclBufferSpec, peer: int, *, stream: NcclStreamSpec | None = None) -> None:
+        """Send a buffer to a rank."""
+        self.own.send(row_of(sendbuf, "sendbuf").array, peer, stream=_stream(stream))
+
+    @translated
+    def recv(self, recvbuf: NcclBufferSpec, peer: int, *, stream: NcclStreamSpec | None = None) -> None:
+        """Receive a buffer from a rank."""
+        self.own.recv(row_of(recvbuf, "recvbuf", is_written=True).array, peer, stream=_stream(stream))
+
+    @translated
+    def put_signal(
+        self,
+        local_buffer: NcclBufferSpec,
+        peer: int,
+        peer_window: RegisteredWindowHandle,
+        peer_window_offset: int = 0,
+        signal_index: int = 0,
+        context: int = 0,
+        flags: int = 0,
+        *,
+        stream: NcclStreamSpec | None = None,
+    ) -> None:
+        """Copy a buffer into a rank's window, at an offset in elements, and signal the rank."""
+        _first_only(signal_index, context, flags)
+        if not isinstance(peer_window, RegisteredWindowHandle) or peer_window.window is None:
+            raise NcclInvalid(f"peer_window: got {peer_window!r}, expected what register_window made")
+        given = row_of(local_buffer, "local_buffer").array
+        self.own.put_signal(given, peer, peer_window.window, peer_window_offset, stream=_stream(stream))
+
+    @translated
+    def signal(
+        self,
+        peer: int,
+        signal_index: int = 0,
+        context: int = 0,
+        flags: int = 0,
+        *,
+        stream: NcclStreamSpec | None = None,
+    ) -> None:
+        """Signal a rank."""
+        _first_only(signal_index, context, flags)
+        self.own.signal(peer, stream=_stream(stream))
+
+    @translated
+    def wait_signal(
+        self, descs: WaitSignalDesc | Sequence[WaitSignalDesc], *, stream: NcclStreamSpec | None = None
+    ) -> None:
+        """Wait for signals."""
+        counts: dict[int, int] = {}
+        for desc in [descs] if isinstance(descs, WaitSignalDesc) else list(descs):
+            if not isinstance(desc, WaitSignalDesc):
+                raise NcclInvalid(f"descs: got {type(desc).__name__}, expected WaitSignalDesc")
+            _first_only(desc.signal_index, desc.context, 0)
+            counts[desc.peer] = counts.get(desc.peer, 0) + desc.op_count
+        self.own.wait_signal(counts, stream=_stream(stream))
+
+    # ---- collectives ----
+
+    @translated
+    def allreduce(
+        self,
+        sendbuf: NcclBufferSpec,
+        recvbuf: NcclBufferSpec,
+        op: NcclRedOp | CustomRedOp,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Combine the ranks' buffers; every rank gets the result."""
+        self.reduce(sendbuf, recvbuf, op, stream=stream, config=config)
+
+    @translated
+    def reduce(
+        self,
+        sendbuf: NcclBufferSpec,
+        recvbuf: NcclBufferSpec | Any,
+        op: NcclRedOp | CustomRedOp,
+        root: int | None = None,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Combine the ranks' buffers; the root gets the result, or every rank where there is none."""
+        check_call_config(config)
+        own, operator, sent = self.own, _operator(op), row_of(sendbuf, "sendbuf")
+        out = None
+        if root is None or root == self.rank:
+            received = row_of(recvbuf, "recvbuf", is_written=True)
+            check_pair(sent, received, sent.count)
+            out = received.first(sent.count)
+        if root is None:
+            own.all_reduce(sent.array, op=operator, out=out, stream=_stream(stream))
+        else:
+            own.reduce(sent.array, root=root, op=operator, out=out, stream=_stream(stream))
+
+    @translated
+    def broadcast(
+        self,
+        sendbuf: NcclBufferSpec | Any,
+        recvbuf: NcclBufferSpec,
+        root: int,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Give the root's buffer to every rank; elsewhere `sendbuf` is ignored."""
+        check_call_config(config)
+        own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
+        given = received
+        if root == self.rank:
+            given = row_of(sendbuf, "sendbuf")
+            check_pair(given, received, given.count, exactly=True)
+        own.broadcast(given.array, root=root, out=received.array, stream=_stream(stream))
+
+    @translated
+    def allgather(
+        self,
+        sendbuf: NcclBufferSpec,
+        recvbuf: NcclBufferSpec,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Put the ranks' buffers one after another; every rank gets them."""
+        self.gather(sendbuf, recvbuf, stream=stream, config=config)
+
+    @translated
+    def gather(
+        self,
+        sendbuf: NcclBufferSpec,
+        recvbuf: NcclBufferSpec | Any,
+        root: int | None = None,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Put the ranks' buffers one after another; the root gets them, or every rank where there is none."""
+        check_call_config(config)
+        own, sent = self.own, row_of(sendbuf, "sendbuf")
+        out = None
+        if root is None or root == self.rank:
+            received = row_of(recvbuf, "recvbuf", is_written=True)
+            check_pair(sent, received, sent.count * self.nranks)
+            out = received.first(sent.count * self.nranks)
+        if root is None:
+            own.all_gather(sent.array, out=out, stream=_stream(stream))
+        else:
+            own.gather(sent.array, root=root, out=out, stream=_stream(stream))
+
+    @translated
+    def reduce_scatter(
+        self,
+        sendbuf: NcclBufferSpec,
+        recvbuf: NcclBufferSpec,
+        op: NcclRedOp | CustomRedOp,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Combine the ranks' buffers; each rank gets its part."""
+        check_call_config(config)
+        own, operator = self.own, _operator(op)
+        sent, received = row_of(sendbuf, "sendbuf"), row_of(recvbuf, "recvbuf", is_written=True)
+        part = self._part(sent)
+        check_pair(sent, received, part)
+        given, out = sent.first(part * self.nranks), received.first(part)
+        own.reduce_scatter(given, op=operator, out=out, stream=_stream(stream))
+
+    @translated
+    def alltoall(
+        self,
+        sendbuf: NcclBufferSpec,
+        recvbuf: NcclBufferSpec,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Trade parts: rank r gets the r-th part of every rank's buffer."""
+        check_call_config(config)
+        own, sent, received = self.own, row_of(sendbuf, "sendbuf"), row_of(recvbuf, "recvbuf", is_written=True)
+        count = self._part(sent) * self.nranks
+        check_pair(sent, received, sent.count)
+        own.all_to_all(sent.first(count), out=received.first(count), stream=_stream(stream))
+
+    @translated
+    def scatter(
+        self,
+        sendbuf: NcclBufferSpec | Any,
+        recvbuf: NcclBufferSpec,
+        root: int,
+        *,
+        stream: NcclStreamSpec | None = None,
+        config: NCCLCollConfig | None = None,
+    ) -> None:
+        """Give each rank its part of the root's buffer; elsewhere `sendbuf` is ignored."""
+        check_call_config(config)
+        own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
+        given = None
+        if root == self.rank:
+            sent = row_of(sendbuf, "sendbuf")
+            part = self._part(sent)
+            check_pair(sent, received, part, exactly=True)
+            given = sent.first(part * self.nranks)
+        own.scatter(given, root=root, out=received.array, stream=_stream(stream))
+
+    def _part(self, sent: Row) -> int:
+        """Return how many elements of a buffer each rank gets."""
+        if sent.count < self.nranks:
+            raise NcclInvalid(f"sendbuf: has {sent.count} elements, expected at least {self.nranks}, one for each rank")
+        return sent.count // self.nranks
+
+
+def _stream(stream: NcclStreamSpec | None) -> NcclStreamSpec | None:
+    if isinstance(stream, bool):
+        raise NcclInvalid(f"stream: got {stream}, expected a stream, its handle, or None")
+    return stream
+
+
+def _operator(op: NcclRedOp | CustomRedOp) -> Any:
+    if isinstance(op, CustomRedOp):
+        return op.own
+    try:
+        return NcclRedOp(op).name.lower()
+    except ValueError:
+        raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or what create_pre_mul_sum gives") from None
+
+
+def _first_only(signal_index: int, context: int, flags: int) -> None:
+    if signal_index or context or flags:
+        raise NcclInvalid("signal_index, context and flags must be 0, as in RCCL 2.30")

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""What nccl4py's Communicator is asked: its ranks, its device, what it can do, its state, its teams."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from rocpy import platform, rccl
+from rocpy.compat.nccl._enums import NcclCftTeamMode, NcclCommMemStat, NcclGinType, Result
+from rocpy.compat.nccl._errors import (
+    CFT,
+    DEVICE_API,
+    NcclInvalid,
+    translated,
+    unsupported,
+    unsupported_attribute,
+)
+from rocpy.compat.nccl._records import NCCLCommProperties, NCCLTeam
+from rocpy.runtime.device import Device as _Device
+
+_STATS = {
+    NcclCommMemStat.GPU_MEM_SUSPEND: "suspendable",
+    NcclCommMemStat.GPU_MEM_SUSPENDED: "suspended",
+    NcclCommMemStat.GPU_MEM_PERSIST: "persistent",
+    NcclCommMemStat.GPU_MEM_TOTAL: "total",
+}
+
+
+class Device(_Device):
+    """A `rocpy.Device` with the names of ``cuda.core``'s that programs for nccl4py use.
+
+    Examples
+    --------
+    >>> from rocpy.compat import nccl
+    >>> comm = nccl.Communicator.init(1, 0, nccl.get_unique_id())
+    >>> comm.device.device_id
+    0
+    >>> comm.destroy()
+    """
+
+    @property
+    def device_id(self) -> int:
+        """Its number."""
+        return self.index
+
+    def set_current(self) -> None:
+        """Make it the thread's current device."""
+        self.__enter__()
+
+    def sync(self) -> None:
+        """Wait for everything that runs on it."""
+        self.synchronize()
+
+
+class Queries:
+    """What a Communicator knows of itself."""
+
+    _own: rccl.Communicator | None = None
+    _is_finalized = False
+
+    @property
+    def own(self) -> rccl.Communicator:
+        """Rocpy's communicator, for what goes beyond nccl4py.
+
+        Raises
+        ------
+        NcclInvalid
+            There is none, or it has come to its end.
+        """
+        if self._own is None or self._own.is_closed:
+            raise NcclInvalid("the communicator is null, or was finalized, destroyed or aborted")
+        return self._own
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is there: neither null, destroyed nor aborted."""
+        return self._own is not None and (self._is_finalized or not self._own.is_closed)
+
+    def _known(self) -> rccl.Communicator:
+        """Return rocpy's communicator, which tells its ranks after `finalize` too."""
+        return self._own if self._own is not None and self.is_valid else self.own
+
+    @property
+    def ptr(self) -> int:
+        """RCCL's handle as a number; 0 for none, and after `finalize`."""
+        return 0 if self._own is None or self._own.is_closed else self._own.handle
+
+    @property
+    def nranks(self) -> int:
+        """How many ranks there are."""
+        return self._known().nranks
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank."""
+        return self._known().rank
+
+    @property
+    def device(self) -> Device:
+        """The device of this rank."""
+        return Device(self._known().device_index)
+
+    @property
+    def properties(self) -> NCCLCommProperties:
+        """What the communicator is; RCCL's device API and GPU-initiated networking are none that Python could use."""
+        own = self._known()
+        return NCCLCommProperties(
+            rank=own.rank,
+            n_ranks=own.nranks,
+            cuda_dev=own.device_index,
+            nvml_dev=own.device_index,
+            device_api_support=False,
+            multimem_support=False,
+            gin_type=NcclGinType.NONE,
+            n_lsa_teams=0,
+            host_rma_support="ncclPutSignal" not in platform.missing()["rccl"],
+            railed_gin_type=NcclGinType.NONE,
+        )
+
+    @property
+    def cuda_dev(self) -> int:
+        """The number of its device."""
+        return self.properties.cuda_dev
+
+    @property
+    def nvml_dev(self) -> int:
+        """The number of its device: there is no NVML, whose numbers could be others."""
+        return self.properties.nvml_dev
+
+    @property
+    def device_api_support(self) -> bool:
+        """False: `create_dev_comm` is refused."""
+        return self.properties.device_api_support
+
+    @property
+    def multimem_support(self) -> bool:
+        """False: no AMD GPU writes to the memory of several at once."""
+        return self.properties.multimem_support
+
+    @property
+    def gin_type(self) -> NcclGinType:
+        """`NcclGinType.NONE`."""
+        return self.properties.gin_type
+
+    @property
+    def railed_gin_type(self) -> NcclGinType:
+        """`NcclGinType.NONE`."""
+        return self.properties.railed_gin_type
+
+    @property
+    def n_lsa_teams(self) -> int:
+        """0: teams of ranks that reach each other's memory belong to the device API."""
+        return self.properties.n_lsa_teams
+
+    @property
+    def host_rma_support(self) -> bool:
+        """Whether `put_signal` and `signal` are there: from RCCL 2.30 on."""
+        return self.properties.host_rma_support
+
+    # ---- teams ----
+
+    @property
+    def team_world(self) -> NCCLTeam:
+        """The team of all ranks."""
+        return NCCLTeam(self.nranks, self.rank, 1)
+
+    @property
+    def team_lsa(self) -> NCCLTeam:
+        """Refused: it belongs to the device API."""
+        raise unsupported_attribute("Communicator.team_lsa", DEVICE_API)
+
+    @property
+    def team_rail(self) -> NCCLTeam:
+        """Refused: it belongs to the device API."""
+        raise unsupported_attribute("Communicator.team_rail", DEVICE_API)
+
+    @property
+    def team_cft_multimem(self) -> NCCLTeam:
+        """Refused: RCCL has no Compute Fabric Transport."""
+        raise unsupported_attribute("Communicator.team_cft_multimem", CFT)
+
+    def team_cft(self, mode: NcclCftTeamMode = NcclCftTeamMode.FLAT) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: RCCL has no Compute Fabric Transport."""
+        raise unsupported("Communicator.team_cft", CFT)
+
+    def team_rank_to_world(self, team: NCCLTeam, team_rank: int) -> int:
+        """Return the rank in the communicator that a team's rank has.
+
+        Raises
+        ------
+        NcclInvalid
+            The team has no such rank, or reaches beyond the communicator.
+        """
+        found = self.rank + (team_rank - team.rank) * team.stride
+        if not 0 <= team_rank < team.n_ranks or not 0 <= found < self.nranks:
+            raise NcclInvalid(f"team_rank: got {team_rank} of {team}, which is no rank of this communicator's")
+        return found
+
+    def team_rank_to_lsa(self, team: NCCLTeam, team_rank: int) -> NoReturn:  # noqa: ARG002  (nccl4py's)
+        """Refuse: it belongs to the device API."""
+        raise unsupported("Communicator.team_rank_to_lsa", DEVICE_API)
+
+    # ---- state ----
+
+    @translated
+    def get_async_error(self) -> Result:
+        """Return the state of what runs, as a code of RCCL's."""
+        own = self._known()
+        return Result.Success if own.is_closed else Result(own.async_error())
+
+    def get_last_error(self) -> str:
+        """Return RCCL's last words of what went wrong in this process."""
+        self._known()
+        return rccl.last_error()
+
+    @translated
+    def get_mem_stat(self, stat: NcclCommMemStat) -> int:
+        """Return how much memory it has, of one kind."""
+        try:
+            chosen = NcclCommMemStat(stat)
+        except ValueError:
+            raise NcclInvalid(f"stat: got {stat!r}, expected a NcclCommMemStat") from None
+        return self.own.memory_stats()[_STATS[chosen]]

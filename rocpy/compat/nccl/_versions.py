@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""Versions: of RCCL, and of the nccl4py whose names this package has."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocpy import platform, rccl
+
+#: The nccl4py whose names these are.
+__version__ = "0.6.0"
+
+
+@functools.total_ordering
+@dataclass(frozen=True)
+class Version:
+    """A version of three numbers; it compares with those of ``packaging`` too.
+
+    Examples
+    --------
+    >>> from rocpy.compat import nccl
+    >>> version = nccl.get_version().libnccl.version
+    >>> version >= nccl.Version(2, 18, 3), version.release >= (2, 18)
+    (True, True)
+    """
+
+    major: int
+    minor: int
+    patch: int
+
+    @property
+    def micro(self) -> int:
+        """The third number."""
+        return self.patch
+
+    @property
+    def release(self) -> tuple[int, int, int]:
+        """The three numbers."""
+        return self.major, self.minor, self.patch
+
+    def _other(self, other: Any) -> tuple[int, ...] | None:
+        release = getattr(other, "release", None)
+        return (*release, 0, 0, 0)[:3] if isinstance(release, tuple) else None
+
+    def __eq__(self, other: object) -> bool:
+        return self.release == self._other(other)
+
+    def __lt__(self, other: object) -> bool:
+        given = self._other(other)
+        if given is None:
+            return NotImplemented
+        return self.release < given
+
+    def __hash__(self) -> int:
+        return hash(self.release)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+def _parsed(text: str) -> Version:
+    major, minor, patch = (int(part) for part in text.split("."))
+    return Version(major, minor, patch)
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """The platform's RCCL.
+
+    Attributes
+    ----------
+    version
+        Its version.
+    cuda_variant
+        ``None``: it is built for no CUDA.
+    path
+        Its file.
+    """
+
+    version: Version
+    cuda_variant: Version | None
+    path: Path | None
+
+    def __str__(self) -> str:
+        return str(self.version) if self.path is None else f"{self.version} @ {self.path}"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """What `get_version` gives.
+
+    Attributes
+    ----------
+    nccl4py, nccl4py_version
+        The nccl4py whose names these are; the second name is that of nccl4py before 0.5.
+    nccl_bindings
+        The RCCL whose functions rocpy knows.
+    libnccl
+        The platform's RCCL.
+    nccl_version
+        Its version, where nccl4py before 0.5 had it.
+    """
+
+    nccl4py: Version
+    nccl_bindings: Version
+    libnccl: LibraryInfo | None
+
+    @property
+    def nccl_version(self) -> Version | None:
+        """The version of the platform's RCCL."""
+        return None if self.libnccl is None else self.libnccl.version
+
+    @property
+    def nccl4py_version(self) -> Version:
+        """The nccl4py whose names these are."""
+        return self.nccl4py
+
+
+def get_version() -> VersionInfo:
+    """Return the versions of nccl4py's names and of the platform's RCCL."""
+    number = rccl.version()
+    version = Version(number // 10000, number // 100 % 100, number % 100)
+    library = platform.current().libraries.get("rccl")
+    path = Path(library.path) if library is not None and library.path else None
+    return VersionInfo(_parsed(__version__), Version(2, 30, 4), LibraryInfo(version, None, path))
+
+
+def show_versions() -> None:
+    """Print what `get_version` gives."""
+    found = get_version()
+    print("rocpy.compat.nccl")  # noqa: T201  (what it is for)
+    print(f"names of nccl4py : {found.nccl4py}")  # noqa: T201
+    print(f"bindings of RCCL : {found.nccl_bindings}")  # noqa: T201
+    print(f"RCCL             : {found.libnccl}")  # noqa: T201

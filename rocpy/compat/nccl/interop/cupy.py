@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""CuPy's arrays in RCCL's memory, as nccl4py makes them; CuPy is imported when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from rocpy import rccl
+from rocpy.compat.nccl._enums import NcclDataType
+from rocpy.compat.nccl._errors import MissingPackageError, NcclInvalid, translated
+from rocpy.compat.nccl._operands import row_of
+from rocpy.typing import ArrayLike
+
+__all__ = ["empty", "resolve_array"]
+
+
+@translated
+def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F"] = "C") -> Any:
+    """Make an array of CuPy's in memory of RCCL's (ncclMemAlloc), for `register_buffer` or `register_window`.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of the array.
+    order
+        ``"C"``, or ``"F"``, by whose strides the first axis is contiguous.
+
+    Returns
+    -------
+    cupy.ndarray
+        Uninitialised, on the thread's current device; the memory is given back with the last array of it.
+
+    Raises
+    ------
+    NcclInvalid
+        The shape, dtype or order cannot be had.
+    MissingPackageError
+        There is no CuPy.
+    """
+    try:
+        import cupy
+    except ModuleNotFoundError:
+        raise MissingPackageError("cupy", "rocpy.compat.nccl.cupy.empty") from None
+    if order not in ("C", "F"):
+        raise NcclInvalid(f"order: got {order!r}, expected 'C' or 'F'")
+    extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    if any(extent < 0 for extent in extents):
+        raise NcclInvalid(f"shape: got {shape}, expected extents of 0 or more")
+    try:
+        chosen = np.dtype(dtype)
+    except TypeError as error:
+        raise NcclInvalid(f"dtype: got {dtype!r}: {error}") from None
+    nbytes = int(np.prod(extents, dtype=np.int64)) * chosen.itemsize
+    memory = rccl.empty(nbytes, "uint8")
+    return cupy.from_dlpack(memory).view(chosen).reshape(extents, order=order)
+
+
+@translated
+def resolve_array(array: ArrayLike) -> tuple[int, int, NcclDataType, int]:
+    """Return what RCCL is told of an array: address, number of elements, type, device.
+
+    Any array that speaks DLPack or the CUDA array interface will do; CuPy need not be installed.
+
+    Raises
+    ------
+    NcclInvalid
+        It is no array, is not contiguous, or RCCL has no such type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy.compat import nccl
+    >>> nccl.cupy.resolve_array(np.ones((2, 3), "float32"))[1:3]
+    (6, <NcclDataType.FLOAT32: 7>)
+    """
+    row = row_of(array, "array")
+    return row.address, row.count, row.dtype, row.device_id

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""torch's tensors in RCCL's memory, as nccl4py makes them; torch is imported when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rocpy import rccl
+from rocpy.compat.nccl._enums import NcclDataType
+from rocpy.compat.nccl._errors import MissingPackageError, NcclInvalid, translated
+from rocpy.compat.nccl._operands import row_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["empty", "resolve_tensor"]
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise MissingPackageError("torch", "rocpy.compat.nccl.torch") from None
+    return torch
+
+
+def _index(device: torch.device | int | str | None) -> int | None:
+    """Return the number of a device; ``None`` for the thread's current one."""
+    if device is None or isinstance(device, int):
+        return device
+    try:
+        given = _torch().device(device)
+    except (RuntimeError, TypeError) as error:
+        raise NcclInvalid(f"device: got {device!r}: {error}") from error
+    if given.type not in ("cuda", "cpu"):
+        raise NcclInvalid(f"device: got {given}, expected a GPU ('cuda'), or the CPU on the host platform")
+    return None if given.index is None else int(given.index)
+
+
+@translated
+def empty(
+    *size: int | Sequence[int],
+    dtype: torch.dtype | None = None,
+    device: torch.device | int | str | None = None,
+    morder: Literal["C", "F"] = "C",
+) -> torch.Tensor:
+    """Make a tensor in memory of RCCL's (ncclMemAlloc), for `register_buffer` or `register_window`.
+
+    Parameters
+    ----------
+    *size
+        Its shape, as numbers or as one sequence.
+    dtype
+        torch's default by default.
+    device
+        Whose memory; the thread's current device by default.
+    morder
+        ``"C"``, or ``"F"``, by whose strides the first axis is contiguous.
+
+    Returns
+    -------
+    torch.Tensor
+        Uninitialised; the memory is given back with the last tensor of it. On the host platform it is CPU memory.
+
+    Raises
+    ------
+    NcclInvalid
+        The shape, dtype, device or order cannot be had.
+    MissingPackageError
+        There is no torch.
+
+    Examples
+    --------
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> from rocpy.compat import nccl
+    >>> nccl.torch.empty(2, 3, dtype=torch.float32).shape
+    torch.Size([2, 3])
+    """
+    torch = _torch()
+    if morder not in ("C", "F"):
+        raise NcclInvalid(f"morder: got {morder!r}, expected 'C' or 'F'")
+    single = size[0] if len(size) == 1 else None
+    given: Any = single if isinstance(single, Sequence) else size
+    shape = tuple(int(extent) for extent in given)
+    chosen = torch.get_default_dtype() if dtype is None else dtype
+    if not isinstance(chosen, torch.dtype):
+        raise NcclInvalid(f"dtype: got {chosen!r}, expected a dtype of torch's")
+    nbytes = int(np.prod(shape, dtype=np.int64)) * chosen.itemsize
+    if any(extent < 0 for extent in shape):
+        raise NcclInvalid(f"size: got {shape}, expected extents of 0 or more")
+    made = torch.from_dlpack(rccl.empty(nbytes, "uint8", device=_index(device))).view(chosen)
+    if morder == "F":
+        return made.view(shape[::-1]).permute(*reversed(range(len(shape))))
+    return made.view(shape)
+
+
+@translated
+def resolve_tensor(tensor: torch.Tensor) -> tuple[int, int, NcclDataType, int]:
+    """Return what RCCL is told of a tensor: address, number of elements, type, device.
+
+    Raises
+    ------
+    NcclInvalid
+        It is no tensor, is not contiguous, or RCCL has no such type.
+    MissingPackageError
+        There is no torch.
+    """
+    if not isinstance(tensor, _torch().Tensor):
+        raise NcclInvalid(f"tensor: got {type(tensor).__name__}, expected a torch.Tensor")
+    row = row_of(tensor, "tensor")
+    return row.address, row.count, row.dtype, row.device_id
