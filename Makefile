@@ -138,7 +138,7 @@ examples: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/examples ## Run the example
 	$(PY) examples/torch_minilm.py
 	$(PY) examples/finetune.py --plot build/finetune.png
 	$(PY) examples/lora_llama.py
-	$(PY) -m pytest -q -m "" tests/torch/test_replace_transformers.py tests/distributed/test_trainers.py $(ARGS)
+	$(PY) -m pytest -q -m "" tests/torch/test_replace_transformers.py tests/torch/test_replace_experts.py tests/distributed/test_trainers.py $(ARGS)
 
 .PHONY: tables
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again

@@ -33,7 +33,6 @@ from rocpy.blaslt import _staging
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._group_pieces import Pieces
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.errors import UnsupportedError
 from rocpy.runtime import stream as _streams
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
@@ -60,9 +59,7 @@ cdef int _LISTED = _choice.LISTED
 
 cdef int chosen_epilogue(object epilogue) except -1:
     cdef int index = epilogue_index(epilogue)
-    row = EPILOGUES[EPILOGUE_NAMES[index]]
-    if row.gradient or row.aux == "load":
-        raise UnsupportedError(f"epilogue {row.name!r}: grouped products take no aux and give no bias gradient; use rocpy.matmul for each group")
+    _groups.check_epilogue(EPILOGUES[EPILOGUE_NAMES[index]])
     return index
 
 

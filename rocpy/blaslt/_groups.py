@@ -13,6 +13,7 @@ from rocpy.blaslt._policy import assign, contiguous, copy_refused
 from rocpy.blaslt._policy import nothing_found as no_algorithm
 from rocpy.blaslt._staging import check_allowed, download, take, upload, upload_scales
 from rocpy.blaslt._weight_operand import is_weight
+from rocpy.blaslt.epilogues import EpilogueRow
 from rocpy.blaslt.problem import MAX_EXTENT, OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -71,6 +72,15 @@ def refuse_sequence(name: str, value: Any) -> None:
         raise InvalidOperandError(
             f"{name}: a Weight; with offsets= the groups' matrices lie in one array: pass that (a Weight's is its "
             ".source), or lists without offsets="
+        )
+
+
+def check_epilogue(row: EpilogueRow) -> None:
+    """Refuse an epilogue that a grouped product cannot have."""
+    if row.gradient or row.aux == "load":
+        raise UnsupportedError(
+            f"epilogue {row.name!r}: grouped products take no aux and give no bias gradient; use rocpy.matmul for each "
+            "group"
         )
 
 

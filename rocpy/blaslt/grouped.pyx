@@ -90,12 +90,14 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     InvalidProblemError
         If shapes do not fit, or the offsets decrease or leave the array.
     UnsupportedError
-        If the platform has no algorithm, or a torch operand requires a gradient.
+        If the platform has no algorithm.
 
     Notes
     -----
     Stream: as for :func:`rocpy.matmul`. Groups of equal size that follow each other are one strided batch. hipBLASLt's own grouped product
     is a C++ class that changes between releases; it is not used. A captured stream's graph has the groups that the ``offsets`` told then.
+    Torch's autograd records it: gradients flow to ``a``, ``b`` and ``bias``, each a grouped product itself; ``out``, scales and ``stream`` are
+    refused there.
 
     References
     ----------

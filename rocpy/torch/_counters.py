@@ -35,6 +35,8 @@ class Counters:
     matmuls
         Products of ``rocpy.matmul`` that went through torch's operators. Gradients do where torch compiled them, or
         records them for a second derivative.
+    grouped
+        Grouped products: two for each call of a model's experts, and those of their gradients.
     gradients
         All other products of gradients.
     fused_gradients
@@ -46,13 +48,14 @@ class Counters:
     fused: int = 0
     packed: int = 0
     matmuls: int = 0
+    grouped: int = 0
     gradients: int = 0
     fused_gradients: int = 0
 
     @property
     def products(self) -> int:
         """How many products ran in all."""
-        return self.layers + self.matmuls + self.gradients
+        return self.layers + self.matmuls + self.grouped + self.gradients
 
     @property
     def fallbacks(self) -> int:

@@ -13,36 +13,38 @@ from torch.fx import Proxy
 
 from rocpy import dtypes
 from rocpy.blaslt._custom import is_custom, refuse_inputs
+from rocpy.blaslt._groups import aligned, check_epilogue
 from rocpy.blaslt._options import options as _options
 from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt._policy import cast_refused
 from rocpy.blaslt._product_types import check_cast
 from rocpy.blaslt._weight_operand import snapshot_of
+from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch._autograd import needs_grad
 from rocpy.torch._epilogues import custom_product
+from rocpy.torch._grouped import grouped_with_epilogue
 from rocpy.torch._kernels import inside
 from rocpy.torch._products import product, product_extra
 from rocpy.torch._sharding import register_for
 
-__all__ = ["dispatch", "dispatched_matmul"]
+__all__ = ["dispatch", "dispatched_grouped", "dispatched_matmul"]
 
 _DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False}
 
 
 def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one of rocpy's functions through torch's dispatcher; what the function form calls."""
-    if name != "matmul":
-        raise UnsupportedError(f"{name}: torch tensors that need autograd or a transform are not supported here")
     if inside():
         raise UnsupportedError(
             "a tensor whose memory cannot be used reached the product itself: a tensor subclass or a dispatch mode "
             "that rocpy does not know; pass plain tensors"
         )
-    a, b, c = args
-    return dispatched_matmul(a, b, c, **kwargs)
+    if name == "grouped_matmul":
+        return dispatched_grouped(*args, **kwargs)
+    return dispatched_matmul(*args, **kwargs)
 
 
 def _check_tensor(x: Any, name: str) -> None:
@@ -138,12 +140,7 @@ def dispatched_matmul(
     **others: Any,
 ) -> Any:
     """Return what ``rocpy.matmul`` returns, by the operators: recorded, traced or transformed as torch wants it."""
-    for name, value in others.items():
-        if value is not _DEFAULTS.get(name) and value is not None:
-            raise UnsupportedError(
-                f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
-                "it under torch.no_grad() on plain tensors"
-            )
+    _refuse_untraced(others)
     if is_custom(epilogue):
         settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": dtype, "compute": compute, "out": out}
         return _dispatched_custom(a, b, c, alpha, beta, epilogue, epilogue_inputs, options, settings)
@@ -180,6 +177,58 @@ def dispatched_matmul(
     if out is not None:
         result = _write(out, result, options)
     return result if extra is None else (result, {row.outputs[0]: extra})
+
+
+def dispatched_grouped(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    offsets: Any = None,
+    groups: Any = None,
+    epilogue: Any = None,
+    bias: Any = None,
+    clamp: Any = None,
+    alpha: Any = 1.0,
+    dtype: Any = None,
+    options: Any = None,
+    **others: Any,
+) -> Any:
+    """Return what ``rocpy.grouped_matmul`` returns, by the operators: recorded, traced or transformed."""
+    _refuse_untraced(others)
+    row = find_epilogue(epilogue)
+    check_epilogue(row)
+    if offsets is None:
+        lefts, rights, biases, _ = aligned(a, b, bias, None, groups)
+        settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype, "options": options}
+        # Products that need no recording go their own way; this one does not return here.
+        made = [
+            matmul(left, right, bias=vector, **settings)
+            for left, right, vector in zip(lefts, rights, biases, strict=True)
+        ]
+        if not row.outputs:
+            return made
+        name = row.outputs[0]
+        return [pair[0] for pair in made], {name: [pair[1][name] for pair in made]}
+    for operand, place in ((a, "a"), (b, "b"), (bias, "bias")):
+        _check_tensor(operand, place)
+    _refuse_tangents(a=a, b=b, bias=bias)
+    arguments = (a, b, offsets, groups, row.name, bias, clamp, _scalar(alpha, "alpha"), _dtype(dtype))
+    if options is None:
+        return grouped_with_epilogue(*arguments)
+    _refuse_traced_options()
+    with _options(**dataclasses.asdict(resolve_options(options))):
+        return grouped_with_epilogue(*arguments)
+
+
+def _refuse_untraced(others: dict[str, Any]) -> None:
+    """Refuse arguments that the operators do not have."""
+    for name, value in others.items():
+        if value is not _DEFAULTS.get(name) and value is not None:
+            raise UnsupportedError(
+                f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
+                "it under torch.no_grad() on plain tensors"
+            )
 
 
 def _refuse_traced_options() -> None:

@@ -28,12 +28,19 @@ def _product(a: Any, b: Any, *_: Any, **__: Any) -> int:
     return 2 * math.prod(torch.broadcast_shapes(a[:-2], b[:-2])) * m * n * a[-1]
 
 
+def _grouped(a: Any, b: Any, *_: Any, **__: Any) -> int:
+    # The axis that the groups share out counts once, whatever their sizes are.
+    m, k, n = a[-2], a[-1], b[-1]
+    return 2 * m * k * n
+
+
 def register() -> None:
     """Register the formulas, once."""
     operators = torch.ops.rocpy
     for formula, targets in (
         (_linear, (operators.linear, operators.linear_aux)),
         (_mlp, (operators.mlp, operators.mlp_aux, operators.custom_mlp)),
+        (_grouped, (operators.grouped_matmul,)),
         (_product, (operators.matmul, operators.matmul_extra, operators.epilogue)),
     ):
         for target in targets:

@@ -19,7 +19,7 @@ from rocpy.torch._calls import HELPERS, run_sequence
 from rocpy.torch._source import Unread, compile_as, syntax_of
 from rocpy.torch._straight import Chain, rewrite
 
-__all__ = ["PAIRS", "Method", "fused_class", "is_fused_class", "original_class", "refusal"]
+__all__ = ["PAIRS", "Method", "fused_class", "is_fused_class", "original_class", "refusal", "subclass_of"]
 
 #: The attribute of a fused block that holds its pairs, for its representation alone.
 PAIRS = "_rocpy_pairs"
@@ -117,27 +117,32 @@ def fused_class(base: type, methods: tuple[Method, ...]) -> type:
     return _made_class(base, methods, tuple(getattr(base, name, None) for name, *_ in methods))
 
 
-@functools.cache
-def _made_class(base: type, methods: tuple[Method, ...], originals: tuple[Any, ...]) -> type:  # noqa: ARG001
+def subclass_of(base: type, rebuild: tuple[Callable[..., Any], tuple[Any, ...]], body: dict[str, Any]) -> type:
+    """Return a subclass by the same name, whose objects are copied and pickled by a call that makes an empty one."""
+
     def reduce(self: Any, protocol: Any) -> Any:  # noqa: ARG001
-        return _rebuild, (base, methods), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+        return *rebuild, self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
 
-    def extra_repr(self: Any) -> str:
-        plain = base.extra_repr(self)  # type: ignore[attr-defined]
-        pairs = self.__dict__.get(PAIRS, ())
-        return ", ".join(part for part in (plain, f"fused: {', '.join(pairs)}" if pairs else "") if part)
-
-    body: dict[str, Any] = {
+    common = {
         _ORIGINAL: base,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
         "__reduce_ex__": reduce,
-        "extra_repr": extra_repr,
     }
+    return type(base.__name__, (base,), common | body)
+
+
+@functools.cache
+def _made_class(base: type, methods: tuple[Method, ...], originals: tuple[Any, ...]) -> type:  # noqa: ARG001
+    def extra_repr(self: Any) -> str:
+        plain = base.extra_repr(self)  # type: ignore[attr-defined]
+        pairs = self.__dict__.get(PAIRS, ())
+        return ", ".join(part for part in (plain, f"fused: {', '.join(pairs)}" if pairs else "") if part)
+
     fused = {method[0]: _fused_method(base, method) for method in methods}
-    body |= {name: function for name, function in fused.items() if function is not None}
-    made = type(base.__name__, (base,), body)
+    body: dict[str, Any] = {name: function for name, function in fused.items() if function is not None}
+    made = subclass_of(base, (_rebuild, (base, methods)), body | {"extra_repr": extra_repr})
     for function in fused.values():
         if function is not None:
             function._rocpy_made.append(made)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from rocpy.blaslt.call import matmul
 from rocpy.torch._counters import count, watched
 from rocpy.torch._lowering import Activation
 
-__all__ = ["below_torch", "computes_products_itself", "has_layer_shapes", "inside", "linear_forward"]
+__all__ = ["below_torch", "computes_products_itself", "has_layer_shapes", "inside", "is_distributed", "linear_forward"]
 
 _local = threading.local()
 
@@ -63,8 +63,15 @@ def computes_products_itself(weight: Any) -> bool:
     """Whether a weight is a tensor class of another package with products of its own, such as a quantized one."""
     if type(weight) in (Tensor, torch.nn.Parameter) or not is_traceable_wrapper_subclass(weight):
         return False
+    return not is_distributed(weight)
+
+
+def is_distributed(x: Any) -> bool:
+    """Whether a tensor is a DTensor."""
+    if type(x) in (Tensor, torch.nn.Parameter):
+        return False
     distributed = sys.modules.get("torch.distributed.tensor")
-    return distributed is None or not isinstance(weight, distributed.DTensor)
+    return distributed is not None and isinstance(x, distributed.DTensor)
 
 
 def linear_forward(

@@ -13,11 +13,12 @@ from torch.nn.utils import parametrize
 
 from rocpy.errors import InvalidOperandError
 from rocpy.torch import _packed
+from rocpy.torch._experts import CHOSEN, describe_experts, experts_class, judge_experts
 from rocpy.torch._fusing import PAIRS, fused_class, is_fused_class, original_class, refusal
 from rocpy.torch._lowering import ACTIVATIONS
 from rocpy.torch._modules import Linear
 from rocpy.torch._pairs import FusedMethod, Pair, read_block
-from rocpy.torch._report import Fused, Left, Replaced, ReplaceReport
+from rocpy.torch._report import Experts, Fused, Left, Replaced, ReplaceReport
 
 __all__ = ["replace_linear"]
 
@@ -29,7 +30,7 @@ _FAST_PATH = "activation_relu_or_gelu"
 def replace_linear(
     model: nn.Module, *, fuse: bool = True, pack: bool = False, skip: Iterable[str] | Callable[..., bool] = ()
 ) -> ReplaceReport:
-    """Let rocpy compute the linear layers of a model, and those that an activation follows together with it.
+    """Let rocpy compute the linear layers and experts of a model, and layers that an activation follows with it.
 
     Parameters
     ----------
@@ -63,6 +64,9 @@ def replace_linear(
     block's own code decides at each call: a hook, a patch, a parametrization or an adapter that comes later is seen
     when it is next called, and the pair runs as two calls. Nothing is run to find out what a block does.
 
+    Experts are replaced where transformers describes their class by ``use_experts_implementation``, as it does those of
+    Mixtral, OLMoE, gpt-oss, Qwen-MoE and DeepSeek: each of their two layers is one grouped product over all experts.
+
     Call it while no other thread runs or changes the model.
 
     Examples
@@ -87,7 +91,10 @@ def replace_linear(
     size = sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))
     for name, module in modules:
         kind, reason = _judge(module), refused.get(module)
-        kind = _judge_own_weights(module, size) if kind is None else kind
+        experts = judge_experts(module) if kind is None else None
+        kind = experts if kind is None else kind
+        # Weights of a module's own that nothing here computes: with the obstacle, where it is known.
+        kind = _judge_own_weights(module, size, kind or "") if experts or kind is None else kind
         if kind is None:
             continue
         if kind == "" and reason is None and skipped(name, module):
@@ -95,6 +102,9 @@ def replace_linear(
         reason = reason or kind
         if reason:
             report.not_replaced.append(Left(name, type(module).__name__, reason))
+        elif experts is not None:
+            report.experts.append(_experts_row(name, module, size))
+            report._restore.append(_take_experts(module))
         else:
             report._restore.append(_take(module, pack))
             report.replaced.append(_row(name, module))
@@ -142,7 +152,7 @@ def _judge(module: nn.Module) -> str | None:
 _PRODUCTS = frozenset(("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "grouped_mm"))
 
 
-def _judge_own_weights(module: nn.Module, size: int) -> str | None:
+def _judge_own_weights(module: nn.Module, size: int, obstacle: str) -> str | None:
     """Return which weights of its own a module multiplies by, with their share of the model's parameters."""
     if type(module).__module__.startswith("torch.nn.") or isinstance(module, nn.Linear):
         return None
@@ -152,11 +162,12 @@ def _judge_own_weights(module: nn.Module, size: int) -> str | None:
     # Matrices one above the other, as experts have them; or one that its own code multiplies by.
     found = {name: x for name, x in own.items() if (x.dim() == 3 and x.shape[0] > 1) or (x.dim() == 2 and multiplies)}
     if not found:
-        return None
+        return obstacle or None
     share = 100 * sum(x.numel() for x in found.values()) / max(size, 1)
     weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in found.items())
     part = f"{share:.0f} %" if share >= 1 else "less than 1 %"
-    return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters"
+    why = f"; {obstacle}" if obstacle else ""
+    return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters{why}"
 
 
 def _is_parametrized_linear(module: nn.Module) -> bool:
@@ -197,6 +208,24 @@ def _take(module: nn.Linear, pack: bool) -> Callable[[], None]:
             return
         for name in (*_OWN, "pack", _packed.ATTRIBUTE, _packed.PACK_BEFORE):
             module.__dict__.pop(name, None)
+
+    return restore
+
+
+def _experts_row(name: str, module: nn.Module, size: int) -> Experts:
+    count, outside, inside, bias, dtype, elements = describe_experts(module)
+    return Experts(name, count, outside, inside, bias, dtype, 100 * elements / max(size, 1))
+
+
+def _take_experts(module: nn.Module) -> Callable[[], None]:
+    """Make experts rocpy's; return what takes them back."""
+    module.__dict__[CHOSEN] = module.config._experts_implementation
+    module.__class__ = experts_class(type(module))
+
+    def restore() -> None:
+        module.__dict__.pop(CHOSEN, None)
+        if is_fused_class(type(module)):
+            module.__class__ = original_class(type(module))
 
     return restore
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Fused", "Left", "ReplaceReport", "Replaced"]
+__all__ = ["Experts", "Fused", "Left", "ReplaceReport", "Replaced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,22 @@ class Replaced:
     out_features: int
     bias: bool
     dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A module of experts that rocpy computes by grouped products now.
+
+    ``share`` is the part of the model's parameters that they are, in percent.
+    """
+
+    name: str
+    experts: int
+    in_features: int
+    hidden_features: int
+    bias: bool
+    dtype: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,8 @@ class ReplaceReport:
         Layers that rocpy computes.
     fused
         Those of them that are computed with their activation.
+    experts
+        Modules of experts that rocpy computes, each with its share of the model's parameters.
     not_replaced
         Modules with a matrix product of their own that stayed as they were.
     not_fused
@@ -65,6 +83,7 @@ class ReplaceReport:
 
     replaced: list[Replaced] = field(default_factory=list)
     fused: list[Fused] = field(default_factory=list)
+    experts: list[Experts] = field(default_factory=list)
     not_replaced: list[Left] = field(default_factory=list)
     not_fused: list[Left] = field(default_factory=list)
     _restore: list[Callable[[], None]] = field(default_factory=list, repr=False)
@@ -82,7 +101,7 @@ class ReplaceReport:
         """Return the report as plain data."""
         return {
             key: [{name: getattr(row, name) for name in row.__slots__} for row in getattr(self, key)]
-            for key in ("replaced", "fused", "not_replaced", "not_fused")
+            for key in ("replaced", "fused", "experts", "not_replaced", "not_fused")
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -91,6 +110,9 @@ class ReplaceReport:
 
     def __repr__(self) -> str:
         heads = [f"{len(self.replaced)} linear layers replaced, {len(self.fused)} of them fused with their activation"]
+        if self.experts:
+            share = sum(row.share for row in self.experts)
+            heads.append(f"{len(self.experts)} modules of experts replaced, {share:.0f} % of the parameters")
         if self.not_replaced:
             heads.append(f"{len(self.not_replaced)} not replaced")
         if self.not_fused:
@@ -102,6 +124,10 @@ class ReplaceReport:
             with_it = fused.get(row.name)
             does = "replaced" if with_it is None else f"fused with {with_it.activation} ({with_it.computes})"
             rows.append((row.name, does, text))
+        for one in self.experts:
+            text = f"{one.experts} experts, {one.in_features} to {one.hidden_features} to {one.in_features}"
+            text += f"{', bias' if one.bias else ''}, {one.dtype}"
+            rows.append((one.name or "(the model)", "replaced", text))
         rows += [(row.name or "(the model)", "not replaced", f"{row.kind}: {row.reason}") for row in self.not_replaced]
         rows += [(row.name or "(the model)", "not fused", f"{row.kind}: {row.reason}") for row in self.not_fused]
         return "; ".join(heads) + _table(rows)

@@ -330,8 +330,6 @@ def test_torch_operands(torch, rng):
     before = out._version
     rocpy.grouped_matmul(left, right, offsets=marks, out=out)
     assert out._version > before
-    with pytest.raises(rocpy.UnsupportedError, match="grad"):
-        rocpy.grouped_matmul(left.clone().requires_grad_(), right, offsets=marks)
 
 
 def test_torch_lists_of_shared_results(torch, rng):
