@@ -23,23 +23,18 @@ from rocpy.torch._blocks import run_mlp
 from rocpy.torch._formulas import identify, own_method
 from rocpy.torch._known import METHODS, Known, hold, operation, row_of_call
 from rocpy.torch._lowering import ACTIVATIONS, Activation
-from rocpy.torch._modules import Linear, run_layer
+from rocpy.torch._modules import Linear, linear_is_patched, run_layer
 
 __all__ = ["HELPERS", "is_quiet_activation", "is_quiet_layer", "row_of", "run_sequence"]
 
 _MISSING = object()
-_F = nn.functional
 _Module = nn.Module
 
 # What calls a module and looks up its attributes: another library may put its own there, which then decides.
 _CALL, _CALL_IMPL, _GETATTR = _Module.__call__, _Module._call_impl, _Module.__getattr__
-_FORWARD, _TORCH_FORWARD, _TORCH_LINEAR = Linear.forward, nn.Linear.forward, _F.linear
+_FORWARD = Linear.forward
 _GETATTRIBUTE: Any = object.__getattribute__
-_IS_TORCHS = (
-    all(function.__code__.co_filename == _module.__file__ for function in (_CALL, _CALL_IMPL, _GETATTR))
-    and _TORCH_FORWARD.__code__.co_filename == nn.modules.linear.__file__
-    and _TORCH_LINEAR is torch._C._nn.linear
-)
+_IS_TORCHS = all(function.__code__.co_filename == _module.__file__ for function in (_CALL, _CALL_IMPL, _GETATTR))
 _TENSORS = frozenset((Tensor, nn.Parameter, nn.Buffer, FakeTensor, FunctionalTensor))
 _tracing = torch._C._get_tracing_state
 _modes = torch._C._len_torch_function_stack
@@ -60,8 +55,7 @@ def _is_watched() -> bool:
         or Linear._call_impl is not _CALL_IMPL
         or (Linear.__getattr__ is not _GETATTR and not _is_tracer(Linear.__getattr__))
         or Linear.forward is not _FORWARD
-        or nn.Linear.forward is not _TORCH_FORWARD
-        or _F.linear is not _TORCH_LINEAR
+        or linear_is_patched()
         or not _IS_TORCHS
         or _tracing() is not None
         or (_modes() and not _are_torchs_modes())

@@ -16,7 +16,7 @@ from rocpy.torch import _packed
 from rocpy.torch._experts import CHOSEN, describe_experts, experts_class, judge_experts
 from rocpy.torch._fusing import PAIRS, fused_class, is_fused_class, original_class, refusal
 from rocpy.torch._lowering import ACTIVATIONS
-from rocpy.torch._modules import Linear
+from rocpy.torch._modules import Linear, linear_is_patched
 from rocpy.torch._pairs import FusedMethod, Pair, read_block
 from rocpy.torch._report import Experts, Fused, Left, Replaced, ReplaceReport
 
@@ -136,6 +136,8 @@ def _judge(module: nn.Module) -> str | None:
             return f"a subclass of nn.Linear with behaviour of its own ({cls.__module__})"
         if "forward" in module.__dict__:
             return "its forward was set on the object, by accelerate or another package"
+        if linear_is_patched():
+            return "torch.nn.Linear.forward or torch.nn.functional.linear is another package's function, which decides"
         return _judge_weight(module)
     if isinstance(module, nn.MultiheadAttention):
         return "its projections are one function of torch's that reads the weights itself"
