@@ -56,12 +56,15 @@ def resolve(node: ast.expr, function: FunctionType) -> tuple[Any, tuple[Guard, .
 
 
 def looks_like_activation(module: Any) -> bool:
-    """Whether a report should say why this one was not fused."""
-    return type(module).__module__ in ("torch.nn.modules.activation", "transformers.activations")
+    """Whether a report should say why this was not fused: an activation of torch's or transformers', or a formula."""
+    if type(module).__module__ in ("torch.nn.modules.activation", "transformers.activations"):
+        return True
+    found = _read_formula(module)
+    return found is not None and not isinstance(found[1], float) and not equal(found[1], X)
 
 
-def identify(module: Any) -> Known | None:
-    """Return which activation a module computes, or ``None`` where its code does not say that it is one of rocpy's."""
+def _read_formula(module: Any) -> tuple[_Reader, Any] | None:
+    """Return what a module's code computes of its input, with what was read for it; ``None`` where that is unknown."""
     if not isinstance(module, nn.Module) or module._modules or module._parameters or module._buffers:
         return None
     forward = own_method(module, "forward")
@@ -69,9 +72,17 @@ def identify(module: Any) -> Known | None:
         return None
     reader = _Reader(module, forward)
     try:
-        found = reader.call(forward, [X], 0)
+        return reader, reader.call(forward, [X], 0)
     except (Unread, LookupError):
         return None
+
+
+def identify(module: Any) -> Known | None:
+    """Return which activation a module computes, or ``None`` where its code does not say that it is one of rocpy's."""
+    read = _read_formula(module)
+    if read is None:
+        return None
+    reader, found = read
     if isinstance(found, tuple) and found[0] == "row":
         return reader.known(found[1])
     if isinstance(found, float):

@@ -10,7 +10,9 @@ from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from rocpy.torch._calls import row_of
 from rocpy.torch._formulas import looks_like_activation, own_method, resolve
@@ -170,22 +172,33 @@ def _obstacles(
         node = ast.parse(chain.activation, mode="eval").body
         name, value = _value_of(block, function, node)
         yield followed(chain.layer, name or chain.activation, value, chain.arguments)
-    calls = {
-        node.func.attr: node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in linear
-    }
-    for name, node in calls.items():
-        yield f"the result of {name} is read by more than an activation: {describe(node, function)}"
+    around = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    # Inner calls come first, as they run first.
+    for call in reversed(list(ast.walk(tree))):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in linear):
+            continue
+        layer, user = call.func.attr, around[call]
+        match user:
+            case ast.Return():
+                continue  # the block's result
+            case ast.Call(func=called, args=[first, *_]) if first is call:
+                name, value = _value_of(block, function, called)
+                yield followed(layer, name or ast.unparse(called), value)
+            case _:
+                read = user if isinstance(user, ast.expr) else call
+                yield f"the result of {layer} is read by more than an activation: {describe(read, function)}"
 
 
+_DROPOUTS = (nn.functional.dropout, nn.functional.alpha_dropout, nn.functional.feature_alpha_dropout, torch.dropout)
 _KNOWN = "relu, gelu, silu and sigmoid"
 
 
 def followed(layer: str, name: str, value: Any, arguments: str = "") -> str:
     """Return the words for what follows a layer and is not one of rocpy's activations."""
-    if isinstance(value, (nn.Dropout, nn.AlphaDropout)):
+    if isinstance(value, _DropoutNd):
         return f"{layer} is followed by {name}, a {type(value).__name__}, before any activation"
+    if any(value is dropout for dropout in _DROPOUTS):
+        return f"{layer} is followed by {name}, a dropout, before any activation"
     if isinstance(value, nn.Module):
         kind = type(value).__name__
         if looks_like_activation(value):
@@ -208,15 +221,15 @@ def _read_sequence(block: nn.Module) -> tuple[list[FusedMethod], Reasons]:
         row = row_of(behind)
         if row is not None:
             pairs.append(Pair(name, following, row))
-        elif looks_like_activation(behind) or _after_dropout(block, following):
+        elif looks_like_activation(behind) or _is_before_activation(block, following):
             reasons.append((name, followed(name, following, behind)))
     found = [FusedMethod("forward", tuple(pairs), ("forward", (), ()))] if pairs else []
     return found, reasons
 
 
-def _after_dropout(block: nn.Module, name: str) -> bool:
-    """Whether an activation follows a dropout."""
+def _is_before_activation(block: nn.Module, name: str) -> bool:
+    """Whether an activation of rocpy's follows a module that stands behind a layer."""
     names = list(block._modules)
     at = names.index(name)
     behind = block._modules[names[at + 1]] if at + 1 < len(names) else None
-    return isinstance(block._modules[name], nn.Dropout) and behind is not None and row_of(behind) is not None
+    return not isinstance(block._modules[name], nn.Linear) and behind is not None and row_of(behind) is not None

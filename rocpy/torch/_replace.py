@@ -78,6 +78,7 @@ def replace_linear(
     2 linear layers replaced, 1 of them fused with their activation
          1 x  0  fused with 1 (gelu)  4 to 8, bias, float32
          1 x  2  replaced             8 to 2, bias, float32
+      note: torch.ao.quantization.quantize_dynamic misses replaced layers; run it first, or after undo()
     >>> report.undo()
     >>> type(model[0]) is torch.nn.Linear
     True
@@ -113,7 +114,16 @@ def replace_linear(
             _leave_fast_path(module, report)
         if fuse and any(type(child) is Linear for child in module.children()):
             _fuse(name, module, report)
+    report.notes += _notes(report)
     return report
+
+
+def _notes(report: ReplaceReport) -> list[str]:
+    """Return what others no longer find in a model."""
+    if not report.replaced:
+        return []
+    # It looks for the class nn.Linear itself; torchao's quantize_ takes subclasses as well.
+    return ["torch.ao.quantization.quantize_dynamic misses replaced layers; run it first, or after undo()"]
 
 
 def _matcher(patterns: Iterable[str]) -> Callable[..., bool]:
@@ -263,6 +273,9 @@ def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
     before = module.__dict__[_FAST_PATH]
     if before:
         module.__dict__[_FAST_PATH] = 0
+        note = "encoder layers take no fast path of torch's in inference, which would pass replaced layers by"
+        if note not in report.notes:
+            report.notes.append(note)
         report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))
 
 

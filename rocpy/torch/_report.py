@@ -79,6 +79,8 @@ class ReplaceReport:
         Modules with a matrix product of their own that stayed as they were.
     not_fused
         Blocks, or layers of an ``nn.Sequential``, whose activation is computed by itself.
+    notes
+        What no longer works, or works otherwise, with the model as it is now.
     """
 
     replaced: list[Replaced] = field(default_factory=list)
@@ -86,6 +88,7 @@ class ReplaceReport:
     experts: list[Experts] = field(default_factory=list)
     not_replaced: list[Left] = field(default_factory=list)
     not_fused: list[Left] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _restore: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     def undo(self) -> None:
@@ -99,10 +102,11 @@ class ReplaceReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data."""
-        return {
+        rows = {
             key: [{name: getattr(row, name) for name in row.__slots__} for row in getattr(self, key)]
             for key in ("replaced", "fused", "experts", "not_replaced", "not_fused")
         }
+        return rows | {"notes": list(self.notes)}
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the report as a JSON document."""
@@ -130,7 +134,7 @@ class ReplaceReport:
             rows.append((one.name or "(the model)", "replaced", text))
         rows += [(row.name or "(the model)", "not replaced", f"{row.kind}: {row.reason}") for row in self.not_replaced]
         rows += [(row.name or "(the model)", "not fused", f"{row.kind}: {row.reason}") for row in self.not_fused]
-        return "; ".join(heads) + _table(rows)
+        return "; ".join(heads) + _table(rows) + "".join(f"\n  note: {note}" for note in self.notes)
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:

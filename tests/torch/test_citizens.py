@@ -256,12 +256,15 @@ def test_a_layer_whose_weight_another_package_took_over(activation):
 
 
 def test_quantize_dynamic_passes_replaced_layers_by():
-    """It looks for nn.Linear itself; the guide says to undo the replacement first."""
+    """It looks for nn.Linear itself; the report says to undo the replacement first."""
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
     report = rt.replace_linear(model)
     x = torch.randn(3, 6)
     quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
     assert isinstance(quantized[0], rt.Linear)
+    assert any("quantize_dynamic misses replaced layers" in note for note in report.notes)
+    assert f"note: {report.notes[0]}" in repr(report)
+    assert report.to_dict()["notes"] == report.notes
     close(quantized(x), model(x))
     report.undo()
     quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
