@@ -182,6 +182,9 @@ typedef enum hipGraphExecUpdateResult {
   hipGraphExecUpdateErrorUnsupportedFunctionChange = 7,
 } hipGraphExecUpdateResult;
 
+typedef enum hipUserObjectFlags { hipUserObjectNoDestructorSync = 1 } hipUserObjectFlags;
+typedef enum hipUserObjectRetainFlags { hipGraphUserObjectMove = 1 } hipUserObjectRetainFlags;
+
 /* Flags, as the header gives them: plain numbers, not enumerators. */
 enum {
   hipEventDefault = 0x0,
@@ -369,6 +372,7 @@ typedef struct ihipModule_t *hipModule_t;
 typedef struct ihipGraph *hipGraph_t;
 typedef struct hipGraphNode *hipGraphNode_t;
 typedef struct hipGraphExec *hipGraphExec_t;
+typedef struct hipUserObject *hipUserObject_t;
 typedef struct ihipModuleSymbol_t *hipFunction_t;
 typedef int hipDevice_t;
 typedef void *hipDeviceptr_t;

@@ -22,7 +22,8 @@ from rocpy.blaslt._launch cimport (
     release_context, settle,
 )
 from rocpy.blaslt._scales cimport Scales
-from rocpy.runtime.stream cimport capture_of, hold
+from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
+from rocpy.runtime.stream cimport hold
 
 from rocpy import platform
 from rocpy.blaslt import _choice
@@ -33,7 +34,6 @@ from rocpy.blaslt import _staging
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._group_pieces import Pieces
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.runtime import stream as _streams
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -79,9 +79,7 @@ cdef int finish(Status status, hipStream_t c_stream, int device, int after, tupl
         settle(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
     if after == after_capture:
-        capture = capture_of(c_stream, device)
-        if not _streams.is_foreign(capture):
-            capture.objects.append(held)
+        capture_of(c_stream, device).keep(held)
     elif after == after_wait:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
             with nogil:
@@ -398,6 +396,8 @@ cdef object packed(object run, object a, object b, object offsets, object groups
             raise
         finally:
             release_context(context)
+        if scales is not None:
+            keep_with_foreign_graph(c_stream, device, scales.numbers)
         finish(status, c_stream, device, after, (kept, a, b, bias, scales, result, beside))
     if out is not None:
         _operand.written(out, whole.out.provider)

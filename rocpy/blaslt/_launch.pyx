@@ -8,7 +8,8 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
-from rocpy.runtime.stream cimport Capturing, capture_of, handle_of, hold
+from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
+from rocpy.runtime.stream cimport handle_of, hold
 
 from rocpy import platform as _platform
 from rocpy.blaslt import _choice
@@ -20,7 +21,6 @@ from rocpy.blaslt._releases import number_of
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
 from rocpy.errors import InvalidProblemError, UnsupportedError
-from rocpy.runtime import stream as _streams
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -383,6 +383,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
             pointers.scales[<int>scale_amax] = amax.data
         if after >= after_hold:
             held = (held, scales.held)
+        keep_with_foreign_graph(c_stream, device, scales.numbers)
 
     status = borrow_context(device, c_stream, &context)
     if status.ok():
@@ -404,7 +405,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         # Their owners may free the operands at once, or in the order of another stream.
         hold(c_stream, device, (held, result, extra_result, amax_result))
     elif after == after_capture:
-        keep_for_graph(capture_of(c_stream, device), (held, result, extra_result, amax_result))
+        capture_of(c_stream, device).keep((held, result, extra_result, amax_result))
     return outputs(result, extra_result, amax_result)
 
 
@@ -426,13 +427,6 @@ cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
     return 0
 
 
-cdef int keep_for_graph(object capture, tuple objects) except -1:
-    """Keep what a captured product uses as long as its graph; another library's graph leaves that to the caller."""
-    if not _streams.is_foreign(capture):
-        (<Capturing>capture).objects.append(objects)
-    return 0
-
-
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1:
     """Resolve device and stream of a call; returns what is to be done after the launch."""
     _operand.stream_of(stream, like, out)
@@ -445,7 +439,7 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
     capture = capture_of(out[0], device[0])
     if capture is not None:
         # A framework that captures its own current stream captures its copies and its memory too.
-        return after_nothing if stream is None and _streams.is_foreign(capture) else after_capture
+        return after_nothing if stream is None and is_foreign(capture) else after_capture
     # On its own current stream a framework orders the memory's reuse itself.
     return after_nothing if stream is None else after_hold
 

@@ -9,6 +9,7 @@ cdef class Scales:
     cdef void *pointers[6]  # by ScaleIndex of csrc/core/matmul.hpp
     cdef readonly dict problem  # what Problem.make takes of them
     cdef list held
+    cdef list numbers  # memory of rocpy's own, of scales that were given as numbers
     cdef readonly bint amax
 
 

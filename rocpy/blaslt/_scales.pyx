@@ -6,11 +6,15 @@ from libc.string cimport memcpy
 
 import numpy
 
+cimport abi
+
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip, array_type_of_name
 from rocpy._operand cimport Operand
 from rocpy.runtime cimport device as _device
+from rocpy.runtime._capture cimport captures, foreign_captures
 from rocpy.runtime.memory cimport Buffer
+from rocpy.runtime.stream cimport Stream
 
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _product_types as types
@@ -37,9 +41,25 @@ cdef Buffer number(double value, int device):
         if len(_NUMBERS) >= _MOST_NUMBERS:
             _NUMBERS.clear()
         found = Buffer((1,), "float32", device=device)
-        found.copy_from(numpy.array([narrow], numpy.float32))
+        put_aside(found, numpy.array([narrow], numpy.float32), device)
         _NUMBERS[key] = found
     return found
+
+
+cdef int put_aside(Buffer memory, object values, int device) except -1:
+    """Copy values into memory; where streams are captured, on a stream that is not, since waiting would end their captures."""
+    cdef abi.hipStreamCaptureMode mode = abi.hipStreamCaptureModeRelaxed
+    if not captures and not foreign_captures:
+        memory.copy_from(values)
+        return 0
+    cdef bint exchanged = abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0
+    try:
+        with Stream(device, nonblocking=True) as stream:
+            memory.copy_from(values, stream=stream)
+    finally:
+        if exchanged:
+            abi.slot_hipThreadExchangeStreamCaptureMode(&mode)
+    return 0
 
 
 cdef class Scales:
@@ -51,12 +71,14 @@ cdef class Scales:
             self.pointers[i] = NULL
         self.problem = {}
         self.held = []
+        self.numbers = []
 
 
 cdef int read_number(Scales scales, int place, str name, double value, int device) except -1:
     cdef Buffer memory = number(value, device)
     scales.pointers[place] = memory.data
     scales.held.append(memory)
+    scales.numbers.append(memory)
     scales.problem[name] = "scalar" if place < 2 else True
     return 0
 

@@ -22,9 +22,9 @@ from rocpy.blaslt._launch cimport (
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
+from rocpy.runtime._capture cimport keep_with_foreign_graph
 
 from rocpy import platform
-from rocpy.runtime import stream as _streams
 from rocpy.blaslt import _choice
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt import _custom
@@ -120,7 +120,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     read_factors(&factors, alpha, beta, c, operands.a.type)
     after = place_of(&operands.a, stream, &device, &c_stream)
     if weight is not None and after != after_wait and after != after_hold:
-        _streams.keep_with_foreign_graph(<size_t>c_stream, device, weight)
+        keep_with_foreign_graph(c_stream, device, weight)
 
     if given is not None:
         scales = read_scales(given, &operands.a, &operands.b, device)

@@ -20,6 +20,7 @@ from rocpy.blaslt._launch cimport (
 from rocpy.blaslt._scales cimport Scales, read_scales
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
+from rocpy.runtime._capture cimport keep_with_foreign_graph
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt import _group_scales
@@ -30,7 +31,6 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._blocks import are_blocks
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.runtime import stream as _streams
 
 cdef extern from "grouped.hpp" namespace "rocpy" nogil:
     cdef cppclass ListedProduct:
@@ -172,7 +172,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     cdef int device = 0, after = 0
     cdef StreamContext *context = NULL
     cdef Status status
-    cdef list results = [None] * count, held = [], later = []
+    cdef list results = [None] * count, held = [], later = [], numbers = []
     cdef object left, right, vector_, target, kept, result, beside, live
     cdef WeightSnapshot weight
     products.reserve(<size_t>count)
@@ -197,6 +197,8 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
         elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
         scales = None if given is None else read_scales(given, &operands.a, &operands.b, device)
+        if scales is not None:
+            numbers.append((<Scales>scales).numbers)
         add_settings(&key, 0, index, device, dtype, clamp, resolved, scales)
         if operands.packed:
             key.words[0] |= <int64_t>1 << 28
@@ -239,7 +241,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
         refuse_capture(after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
     if products.size():
         if after != after_wait and after != after_hold:
-            _streams.keep_with_foreign_graph(<size_t>c_stream, device, [one for one in rights if isinstance(one, WeightOperand)])
+            keep_with_foreign_graph(c_stream, device, ([one for one in rights if isinstance(one, WeightOperand)], numbers))
         with nogil:
             status = borrow_context(device, c_stream, &context)
             if status.ok():

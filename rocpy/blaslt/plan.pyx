@@ -19,6 +19,7 @@ from rocpy.blaslt._scales cimport Packed, Scales
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.weight cimport Weight
+from rocpy.runtime._capture cimport keep_with_foreign_graph
 
 from rocpy.blaslt import _custom
 from rocpy.blaslt import _blocks
@@ -31,7 +32,6 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.call import Settle as _Settle
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import ClosedError, RocpyError
-from rocpy.runtime import stream as _streams
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
@@ -161,7 +161,7 @@ cdef class Matmul(Planned):
                 stream = self.stream
             after = place_of(&self.operands.a, stream, &device, &c_stream)
             if self.taken is not None and after != after_wait and after != after_hold:
-                _streams.keep_with_foreign_graph(<size_t>c_stream, device, self.taken)
+                keep_with_foreign_graph(c_stream, device, self.taken)
             if self.copies or self.unfused is not None or self.prototype is not None or self.call.get().turned:
                 refuse_capture(after, "operands or results are copied at each execution, or the product is composed",
                                "see rocpy.explain(); pass dense operands in the device's memory")

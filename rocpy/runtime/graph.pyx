@@ -1,46 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Graph: work of a stream that is captured once and launched many times."""
 
-import warnings
-
-from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning
-
-from libcpp.vector cimport vector
+from rocpy.errors import InvalidProblemError, RocpyError
 
 cimport abi
 from abi cimport hipStream_t
 
-from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime cimport stream as _stream
+from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures
 from rocpy.runtime._owner cimport Owner
-from rocpy.runtime.stream cimport Capturing, Stream
-
-cdef extern from "context.hpp" namespace "rocpy" nogil:
-    cdef cppclass StreamContext:
-        pass
-    void end_lending(StreamContext *context)
-    _core.Status drop_lent(StreamContext *context)
+from rocpy.runtime.stream cimport Stream
 
 _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
-
-
-cdef class _Lent:
-    """Handles and workspaces that the products of a graph use; given back when neither the graph nor a launch needs them."""
-
-    cdef vector[size_t] contexts
-    cdef int generation
-
-    def __dealloc__(self):
-        cdef size_t i
-        cdef _core.Status status
-        if self.generation != _device.generation:
-            return
-        for i in range(self.contexts.size()):
-            with nogil:
-                status = drop_lent(<StreamContext*>self.contexts[i])
-            if not status.ok():
-                warnings.warn("a workspace of a Graph could not be freed; it is leaked", RocpyWarning, stacklevel=1)
 
 
 cdef class Graph(Owner):
@@ -82,7 +54,7 @@ cdef class Graph(Owner):
     cdef bint capturing
     cdef unsigned long long number
     cdef list objects
-    cdef _Lent lent
+    cdef Lent lent
 
     def __cinit__(self):
         self.c_graph = NULL
@@ -114,9 +86,9 @@ cdef class Graph(Owner):
         self.capturing = True
         try:
             abi.hipStreamGetCaptureInfo(self.stream.c_stream, &state, &self.number)
-            _stream.captures[self.number] = capturing
+            captures[self.number] = capturing
             # The stream's handle and workspace for this capture, made before the first product asks.
-            _stream.capture_of(self.stream.c_stream, self.stream.device_index)
+            capture_of(self.stream.c_stream, self.stream.device_index)
         except BaseException:
             self.end(discard=True)
             raise
@@ -124,15 +96,13 @@ cdef class Graph(Owner):
 
     cdef int end(self, bint discard) except -1:
         """End the capture and take what it kept; without a graph where that is not wanted."""
-        cdef Capturing capturing = _stream.captures.pop(self.number, None)
+        cdef Capturing capturing = captures.pop(self.number, None)
         self.capturing = False
         if capturing is not None:
             self.objects = capturing.objects
-            self.lent = _Lent()
-            self.lent.generation = self.generation
-            for address in capturing.contexts.values():
-                self.lent.contexts.push_back(address)
-                end_lending(<StreamContext*><size_t>address)
+            for key in list(capturing.contexts):
+                capturing.end(key)
+            self.lent = capturing.lent
         if discard:
             if abi.slot_hipStreamEndCapture(self.stream.c_stream, &self.c_graph) != 0:
                 abi.slot_hipGetLastError()
@@ -199,7 +169,7 @@ cdef class Graph(Owner):
             c_stream = self.stream.c_stream
         else:
             _stream.handle_of(stream, &c_stream)
-        capturing = _stream.capture_of(c_stream, device) if c_stream != NULL else None
+        capturing = capture_of(c_stream, device) if c_stream != NULL else None
         previous = _device.enter(device)
         try:
             abi.hipGraphLaunch(self.c_exec, c_stream)

@@ -12,8 +12,8 @@ from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime cimport stream as _stream
+from rocpy.runtime._capture cimport Capturing, capture_of
 from rocpy.runtime._owner cimport Owner
-from rocpy.runtime.stream cimport Capturing
 
 
 cdef class Module(Owner):
@@ -164,7 +164,7 @@ cdef class Kernel:
         device = self.module.device_index
         if stream is not None:
             _stream.handle_of(stream, &c_stream)
-            capturing = _stream.capture_of(c_stream, device)
+            capturing = capture_of(c_stream, device)
         previous = _device.enter(device)
         try:
             abi.hipModuleLaunchKernel(
@@ -172,7 +172,8 @@ cdef class Kernel:
         finally:
             _device.leave(previous)
         if capturing is not None:
-            capturing.objects.append((self, kept))
+            capturing.objects.append(self)
+            capturing.keep(kept)
         else:
             _stream.hold(c_stream, device, (self, kept))
 

@@ -9,23 +9,19 @@ import atexit
 import os
 from collections import deque
 
-from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError
+from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 cimport abi
 from abi cimport hipEvent_t, hipStream_t
 from cpython.ref cimport Py_INCREF
 
-from rocpy cimport _core
+from rocpy.runtime cimport _capture
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._owner cimport Owner
 from rocpy.runtime.event cimport Event
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
-    cdef cppclass StreamContext:
-        pass
     void forget_stream(hipStream_t stream)
-    _core.Status lend_to_capture(int device, hipStream_t stream, StreamContext **out)
-    void end_lending(StreamContext *context)
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
@@ -81,11 +77,15 @@ cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
 
 cdef int release_finished() except -1:
     # A query may be what a capture forbids; what is held can wait for the capture's end.
-    if not held_by_stream or captures:
+    if _capture.captures:
+        return 0
+    if _capture.foreign_graphs and not _capture.foreign_captures:
+        _capture.drop_gone_graphs()
+    if not held_by_stream:
         return 0
     cdef abi.hipStreamCaptureMode mode = abi.hipStreamCaptureModeRelaxed
     # Nobody tells when another library's capture is over: there the queries are allowed to this thread.
-    cdef bint exchanged = bool(foreign_captures) and abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0
+    cdef bint exchanged = bool(_capture.foreign_captures) and abi.slot_hipThreadExchangeStreamCaptureMode(&mode) == 0
     try:
         return drop_finished()
     finally:
@@ -110,84 +110,6 @@ cdef int drop_finished() except -1:
         if queue is not None and not queue:
             held_by_stream.pop(key, None)
     return 0
-
-
-captures = {}
-# Captures that other libraries opened, by HIP's number for each, and all that was ever lent to such: their graphs live as long as
-# those libraries want, which nobody tells us, so that handles and workspaces of theirs are never freed or used for anything else.
-cdef dict foreign_captures = {}
-cdef list foreign_graphs = []
-
-
-cdef class Capturing:
-    """What the capture of streams into one graph keeps alive."""
-
-    def __cinit__(self):
-        self.objects = []
-        self.contexts = {}  # of csrc/core, by (device, stream)
-
-
-cdef class ForeignCapturing(Capturing):
-    """What the capture of another library is lent. Operands and results are its caller's to keep, as for any call that is captured."""
-
-
-def is_foreign(capturing):
-    """Whether a capture was opened by another library."""
-    return type(capturing) is ForeignCapturing
-
-
-def keep_with_foreign_graph(size_t stream, int device, kept):
-    """Keep memory of rocpy's own for good where another library captures a stream: its graph may be launched at any time."""
-    if foreign_captures:
-        capturing = capture_of(<hipStream_t>stream, device)
-        if is_foreign(capturing):
-            (<Capturing>capturing).objects.append(kept)
-
-
-cdef int end_foreign(tuple key, unsigned long long current) except -1:
-    """Let a stream's products use its usual handle again, where another library's capture of it is over."""
-    cdef Capturing capturing
-    for number in list(foreign_captures):
-        capturing = foreign_captures[number]
-        if number != current and key in capturing.contexts:
-            end_lending(<StreamContext*><size_t>capturing.contexts[key])
-            foreign_graphs.append((capturing.contexts.pop(key), capturing.objects))
-            if not capturing.contexts:
-                foreign_captures.pop(number, None)
-    return 0
-
-
-cdef Capturing capture_of(hipStream_t stream, int device):
-    cdef abi.hipStreamCaptureStatus state = abi.hipStreamCaptureStatusNone
-    cdef unsigned long long number = 0
-    cdef StreamContext *context = NULL
-    cdef _core.Status status
-    cdef Capturing found
-    if abi.slot_hipStreamGetCaptureInfo(stream, &state, &number) != 0:
-        abi.slot_hipGetLastError()  # the null stream, while another is captured: the launch will say so
-        return None
-    if state == abi.hipStreamCaptureStatusNone:
-        if foreign_captures:
-            end_foreign((device, <size_t>stream), 0)
-        return None
-    if state == abi.hipStreamCaptureStatusInvalidated:
-        raise LibraryError(
-            "stream: its capture was made invalid by a call that is not allowed meanwhile; end it and capture again",
-            function="hipStreamGetCaptureInfo", library="hip", status=901, status_name="hipErrorStreamCaptureInvalidated")
-    found = captures.get(number)
-    key = (device, <size_t>stream)
-    if found is None:
-        if foreign_captures:
-            end_foreign(key, number)
-        found = foreign_captures.get(number)
-        if found is None:
-            found = foreign_captures[number] = ForeignCapturing()
-    if key not in found.contexts:
-        with nogil:
-            status = lend_to_capture(device, stream, &context)
-        _core.check(status)
-        found.contexts[key] = <size_t>context
-    return found
 
 
 def hold_objects(Stream stream not None, *objects):
@@ -219,6 +141,7 @@ def _after_fork():
     """The parent's streams do not run in a child, and its events are not the child's to query."""
     leak_all()
     spare_events.clear()
+    _capture.forget_foreign()
 
 
 atexit.register(_at_exit)

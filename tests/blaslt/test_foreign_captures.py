@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Products on streams that another library captures: what its graph computes, with nothing that is used elsewhere."""
 
+import ctypes
 import gc
+import pathlib
+import time
+import weakref
 
 import host_platform
 import numpy as np
@@ -39,6 +43,13 @@ class Captured:
         good((status, None))
         self.graphs.append((graph, launchable))
         return launchable, result
+
+    def destroy(self, launchable):
+        """Destroy a graph and what was instantiated from it."""
+        (pair,) = [pair for pair in self.graphs if pair[1] is launchable]
+        self.graphs.remove(pair)
+        good(self.hip.hipGraphExecDestroy(pair[1]))
+        good(self.hip.hipGraphDestroy(pair[0]))
 
     def launch(self, graph, stream=None):
         stream = self.stream if stream is None else stream
@@ -203,3 +214,177 @@ def test_a_weight_that_is_packed_again_and_closed_leaves_the_graph_its_memory(fo
     foreign.launch(graph)
     np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
     del others
+
+
+# ---- what goes with the graph, and what stays as long as anything of it ----
+
+
+class Array(np.ndarray):
+    """An array that can be watched."""
+
+
+def watched_operands(seed=0):
+    a, b, out = operands(seed=seed)
+    return a.view(Array), b, out
+
+
+def until_dropped(foreign, operand):
+    """Products on a stream drop what graphs kept that are gone, a moment after the last launch is done."""
+    a, b, out = operands(seed=3)
+    end = time.monotonic() + 60
+    while operand() is not None and time.monotonic() < end:
+        rocpy.matmul(a, b, out=out, stream=foreign.stream)
+        good(foreign.hip.hipStreamSynchronize(foreign.stream))
+        gc.collect()
+    assert operand() is None
+    close(out, a @ b)
+
+
+def pages():
+    """Pages of the process's address space."""
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+
+
+def test_many_captures_that_are_destroyed_take_no_more_memory(foreign):
+    """Products that take a workspace, and nothing but captures, so that only those can give it back."""
+    random = np.random.default_rng(5)
+    a = random.standard_normal((8, 4096)).astype(np.float32)
+    b = random.standard_normal((4096, 8)).astype(np.float32)
+    out = np.zeros((8, 8), np.float32)
+
+    def once():
+        graph, _ = foreign.capture(lambda: rocpy.matmul(a, b, out=out, stream=foreign.stream))
+        out[:] = 0
+        foreign.launch(graph)
+        np.testing.assert_allclose(out, a @ b, rtol=1e-3, atol=1e-3)
+        foreign.destroy(graph)
+
+    for _ in range(10):
+        once()
+    before = pages()
+    for _ in range(100):
+        once()
+    assert (pages() - before) * 4096 < 32 << 20
+
+
+def captured_product(foreign, form, out):
+    """Capture a product of operands that nobody else has; returns the graph, its result, what that is, an operand."""
+    a, b, _ = watched_operands()
+    wanted = np.asarray(a @ b)
+    if form == "plan":
+        with rocpy.Matmul(a, b) as mm:
+            graph, _ = foreign.capture(lambda: mm.execute(out=out, stream=foreign.stream))
+    elif form == "custom":
+        arguments = {"epilogue": rocpy.epilogue(lambda x, shift: x * 2 - shift)}
+        arguments["epilogue_inputs"] = {"shift": np.full(5, 0.5, np.float32)}
+        graph, out = foreign.capture(lambda: rocpy.matmul(a, b, stream=foreign.stream, **arguments))
+        wanted = wanted * 2 - 0.5
+    elif form == "grouped":
+        graph, _ = foreign.capture(lambda: rocpy.grouped_matmul([a], [b], out=[out], stream=foreign.stream))
+    else:
+        graph, _ = foreign.capture(lambda: rocpy.matmul(a, b, out=out, stream=foreign.stream))
+    return graph, out, wanted, weakref.ref(a)
+
+
+@pytest.mark.parametrize("form", ["function", "plan", "grouped", "custom"])
+def test_operands_and_results_are_kept_until_the_graph_is_gone(foreign, form):
+    graph, out, wanted, operand = captured_product(foreign, form, np.zeros((6, 5), np.float32))
+    rocpy.plan_cache.clear()
+    gc.collect()
+    noise = [np.full((6, 7), np.nan, np.float32) for _ in range(50)]
+    assert operand() is not None
+    foreign.launch(graph)
+    close(out, wanted)
+    foreign.destroy(graph)
+    until_dropped(foreign, operand)
+    del noise
+
+
+def test_what_is_made_of_a_graph_keeps_what_the_graph_kept(foreign):
+    """Instantiated twice and cloned, its makers destroyed one after the other; captured again into another graph."""
+    hip = foreign.hip
+    out = np.zeros((6, 5), np.float32)
+    launchable, _, wanted, operand = captured_product(foreign, "function", out)
+    (graph, _) = foreign.graphs.pop()
+    good(hip.hipGraphExecDestroy(launchable))
+    clone = good(hip.hipGraphClone(graph))
+    instances = [hip.hipGraphInstantiate(one, 0)[1] for one in (graph, graph, clone)]
+    good(hip.hipGraphDestroy(clone))
+    good(hip.hipGraphDestroy(graph))
+    outer, _ = foreign.capture(lambda: good(hip.hipGraphLaunch(instances[0], foreign.stream)))
+    for instance in [*instances, outer]:
+        rocpy.plan_cache.clear()
+        x, y, d = operands(seed=3)
+        rocpy.matmul(x, y, out=d, stream=foreign.stream)
+        gc.collect()
+        assert operand() is not None
+        out[:] = 0
+        foreign.launch(instance)
+        close(out, wanted)
+        if instance is outer:
+            foreign.destroy(instance)
+        else:
+            good(hip.hipGraphExecDestroy(instance))
+    until_dropped(foreign, operand)
+
+
+def test_a_capture_that_failed_or_was_dropped_keeps_nothing(foreign):
+    hip = foreign.hip
+    a, b, out = watched_operands()
+    operand = weakref.ref(a)
+    good(hip.hipStreamBeginCapture(foreign.stream, hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal))
+    rocpy.matmul(a, b, out=out, stream=foreign.stream)
+    assert int(hip.hipStreamSynchronize(foreign.stream)[0]) != 0
+    assert int(hip.hipStreamEndCapture(foreign.stream)[0]) != 0
+    other = good(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking))
+    good(hip.hipStreamBeginCapture(other, hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal))
+    rocpy.matmul(a, b, out=out, stream=other)
+    good(hip.hipStreamDestroy(other))
+    del a, b
+    until_dropped(foreign, operand)
+
+
+def test_an_instance_takes_the_place_of_another(foreign):
+    """hipGraphExecUpdate: the instance keeps what the graph that it was updated from kept."""
+    hip = foreign.hip
+    kept = []
+    graphs = []
+    out = np.zeros((6, 5), np.float32)
+    for seed in range(2):
+        a, b, _ = watched_operands(seed=seed)
+        good(hip.hipStreamBeginCapture(foreign.stream, hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal))
+        rocpy.matmul(a, b, out=out, stream=foreign.stream)
+        graphs.append(good(hip.hipStreamEndCapture(foreign.stream)))
+        kept.append((weakref.ref(a), np.asarray(a @ b)))
+        del a, b
+    instance = hip.hipGraphInstantiate(graphs[0], 0)[1]
+    assert int(hip.hipGraphExecUpdate(instance, graphs[1], (ctypes.c_void_p * 1)())[0]) == 0
+    for graph in graphs:
+        good(hip.hipGraphDestroy(graph))
+    until_dropped(foreign, kept[0][0])
+    assert kept[1][0]() is not None
+    foreign.launch(instance)
+    close(out, kept[1][1])
+    good(hip.hipGraphExecDestroy(instance))
+
+
+@pytest.mark.parametrize("form", ["product", "groups", "packed groups"])
+def test_numbers_as_scales_stay_with_the_graph(foreign, form):
+    """They lie in memory of rocpy's own, which all products share and which is given back when there are many."""
+    float8 = pytest.importorskip("ml_dtypes").float8_e4m3fn
+    a, b, _ = operands(16, 16, 16)
+    a, b = a.astype(float8), b.T.astype(float8).T
+    wanted = a.astype(np.float32) @ b.astype(np.float32) * (0.375 * 1.25)
+    scales = {"scale_a": 0.375, "scale_b": 1.25, "dtype": "float32", "stream": foreign.stream}
+    calls = {
+        "product": lambda: rocpy.matmul(a, b, **scales),
+        "groups": lambda: rocpy.grouped_matmul([a], [b], **scales)[0],
+        "packed groups": lambda: rocpy.grouped_matmul(a, b[None], offsets=np.array([0, 16]), **scales),
+    }
+    graph, result = foreign.capture(calls[form])
+    one = np.ones((1, 1), float8)
+    for i in range(4200):
+        rocpy.matmul(one, one, scale_a=float(i), scale_b=1.0, dtype="float32")
+    result[:] = 0
+    foreign.launch(graph)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)

@@ -3,6 +3,8 @@
 
 import contextlib
 import ctypes
+import threading
+import time
 
 import host_platform
 import numpy as np
@@ -240,3 +242,109 @@ def test_memory_that_a_graph_only_gives_out_is_the_users(hip):
     ok(hip.hipFree(int(memory)))
     assert error(hip.hipFree(int(memory))) == "hipErrorInvalidValue"
     ok(hip.hipStreamDestroy(stream))
+
+
+# ---- user objects ----
+
+
+def user_object(hip, destroyed, name, count=1):
+    """A user object whose destructor notes a name, and the function that must outlive it."""
+    note = HOST_FUNCTION(lambda _: destroyed.append(name))
+    flags = hip.hipUserObjectFlags.hipUserObjectNoDestructorSync
+    return ok(hip.hipUserObjectCreate(None, pointer_to(note), count, flags)), note
+
+
+def until_destroyed(hip, destroyed, names):
+    """The last reference may be that of a launch, which goes a moment after the launch is done."""
+    end = time.monotonic() + 60
+    while destroyed != names and time.monotonic() < end:
+        ok(hip.hipGetDeviceCount())
+    assert destroyed == names
+
+
+def test_user_objects_live_as_long_as_anything_refers_to_them(hip):
+    move = hip.hipUserObjectRetainFlags.hipGraphUserObjectMove
+    destroyed = []
+    alone, kept = user_object(hip, destroyed, "alone", 2)
+    ok(hip.hipUserObjectRelease(alone, 1))
+    ok(hip.hipUserObjectRetain(alone, 3))
+    ok(hip.hipUserObjectRelease(alone, 3))
+    assert error(hip.hipUserObjectRelease(alone, 2)) == "hipErrorInvalidValue"
+    assert not destroyed
+    ok(hip.hipUserObjectRelease(alone, 1))
+    assert destroyed == ["alone"]
+    for call in (hip.hipUserObjectRelease, hip.hipUserObjectRetain):
+        assert error(call(alone, 1)) == "hipErrorInvalidValue"
+
+    destroyed.clear()
+    graph = ok(hip.hipGraphCreate(0))
+    moved, kept_moved = user_object(hip, destroyed, "moved")
+    shared, kept_shared = user_object(hip, destroyed, "shared")
+    ok(hip.hipGraphRetainUserObject(graph, moved, 1, move))
+    ok(hip.hipGraphRetainUserObject(graph, shared, 2, 0))
+    assert error(hip.hipGraphRetainUserObject(graph, moved, 1, move)) == "hipErrorInvalidValue"
+    assert error(hip.hipGraphReleaseUserObject(graph, shared, 3)) == "hipErrorInvalidValue"
+    ok(hip.hipGraphReleaseUserObject(graph, shared, 2))
+    ok(hip.hipUserObjectRelease(shared, 1))
+    assert destroyed == ["shared"]
+    clone = ok(hip.hipGraphClone(graph))
+    first, *_ = ok(hip.hipGraphInstantiate(graph, 0))
+    second, *_ = ok(hip.hipGraphInstantiate(clone, 0))
+    for destroy, one in (
+        (hip.hipGraphDestroy, graph),
+        (hip.hipGraphDestroy, clone),
+        (hip.hipGraphExecDestroy, first),
+    ):
+        ok(destroy(one))
+        assert destroyed == ["shared"]
+    ok(hip.hipGraphExecDestroy(second))
+    assert destroyed == ["shared", "moved"]
+    del kept, kept_moved, kept_shared
+
+
+def test_user_objects_of_a_capture_and_of_a_launch_under_way(hip):
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
+    move = hip.hipUserObjectRetainFlags.hipGraphUserObjectMove
+    destroyed = []
+    go = threading.Event()
+    wait = HOST_FUNCTION(lambda _: go.wait(60) and None)
+    stream = ok(hip.hipStreamCreateWithFlags(1))
+    ok(hip.hipStreamBeginCapture(stream, mode))
+    ok(hip.hipLaunchHostFunc(stream, pointer_to(wait), None))
+    graph = ok(hip.hipStreamGetCaptureInfo_v2(stream, None))[2]
+    captured, kept = user_object(hip, destroyed, "captured")
+    ok(hip.hipGraphRetainUserObject(graph, captured, 1, move))
+    graph = ok(hip.hipStreamEndCapture(stream))
+    exec_, *_ = ok(hip.hipGraphInstantiate(graph, 0))
+    ok(hip.hipGraphDestroy(graph))
+    ok(hip.hipGraphLaunch(exec_, stream))
+    ok(hip.hipGraphExecDestroy(exec_))
+    assert not destroyed
+    go.set()
+    ok(hip.hipStreamSynchronize(stream))
+    ok(hip.hipStreamDestroy(stream))
+    until_destroyed(hip, destroyed, ["captured"])
+    other = ok(hip.hipStreamCreateWithFlags(1))
+    ok(hip.hipStreamBeginCapture(other, mode))
+    dropped, kept_dropped = user_object(hip, destroyed, "dropped")
+    ok(hip.hipGraphRetainUserObject(ok(hip.hipStreamGetCaptureInfo_v2(other, None))[2], dropped, 1, move))
+    ok(hip.hipStreamDestroy(other))
+    assert destroyed == ["captured", "dropped"]
+    del kept, kept_dropped
+
+
+def test_user_objects_that_cannot_be(hip):
+    note = pointer_to(HOST_FUNCTION(lambda _: None))
+    for arguments in ((None, note, 0, 1), (None, note, 1 << 31, 1), (None, note, 1, 0), (None, None, 1, 1)):
+        assert error(hip.hipUserObjectCreate(*arguments)) == "hipErrorInvalidValue"
+    destroyed = []
+    one, kept = user_object(hip, destroyed, "one")
+    graph = ok(hip.hipGraphCreate(0))
+    for arguments in ((graph, one, 0, 0), (graph, one, 1, 2), (graph, one, 2, 1)):
+        assert error(hip.hipGraphRetainUserObject(*arguments)) == "hipErrorInvalidValue"
+    assert error(hip.hipGraphReleaseUserObject(graph, one, 1)) == "hipErrorInvalidValue"
+    ok(hip.hipGraphDestroy(graph))
+    assert error(hip.hipGraphRetainUserObject(graph, one, 1, 0)) == "hipErrorInvalidValue"
+    ok(hip.hipUserObjectRelease(one, 1))
+    assert destroyed == ["one"]
+    del kept

@@ -37,6 +37,7 @@ void destroy_graph(Graph *graph) {
   }
   graph->names.clear();
   graph->nodes.clear();
+  graph->retained.clear();
   graph->is_capturing = false;
   graphs().give_back(graph);
 }
@@ -102,6 +103,7 @@ std::shared_ptr<const Program> compile(const Graph &graph) {
   }
   std::vector<size_t> place(order.size());
   auto program = std::make_shared<Program>();
+  program->retained = graph.retained;
   for (const size_t index : order) {
     place[index] = program->nodes.size();
     program->nodes.push_back(graph.nodes[index]);

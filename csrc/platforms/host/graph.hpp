@@ -27,10 +27,19 @@ struct NodeName {
   size_t index = 0;
 };
 
+struct UserObject;
+
+// A user object that a graph owns references to: kept by what is made of the graph too, and by its launches.
+struct Retained {
+  std::shared_ptr<UserObject> object;
+  unsigned count = 0;
+};
+
 struct Graph {
   std::atomic<uint64_t> handle{0};
   uint32_t slot = 0, generation = 0;
   std::vector<Node> nodes;
+  std::vector<Retained> retained;
   std::vector<NodeName *> names;  // one for each node, or null
   bool is_capturing = false;
 };
@@ -38,6 +47,7 @@ struct Graph {
 // A graph made ready: its nodes as they were then, each after those that it follows.
 struct Program {
   std::vector<Node> nodes;
+  std::vector<Retained> retained;
   bool has_host_function = false;
   void run() const;
 };

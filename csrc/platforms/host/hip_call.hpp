@@ -11,15 +11,20 @@ namespace rocpy_host {
 // Gives the status back. As in HIP 7, success does not clear the last error and hipErrorNotReady is not one.
 hipError_t remember(hipError_t status) noexcept;
 
+// Calls the destructors of user objects whose last reference is gone; with no lock held, since they are anybody's code.
+void destroy_unreferenced_objects() noexcept;
+
 template <class Body>
 hipError_t hip_call(Body body) noexcept {
+  hipError_t status = hipErrorUnknown;
   try {
-    return remember(body());
+    status = body();
   } catch (const std::bad_alloc &) {
-    return remember(hipErrorOutOfMemory);
+    status = hipErrorOutOfMemory;
   } catch (...) {
-    return remember(hipErrorUnknown);
   }
+  destroy_unreferenced_objects();
+  return remember(status);
 }
 
 }  // namespace rocpy_host

@@ -219,12 +219,17 @@ hipError_t rocpy_host_hipGraphClone(hipGraph_t *clone, hipGraph_t original) {
     }
     std::vector<Node> nodes = found->nodes;
     std::vector<NodeName *> names(nodes.size());
+    std::vector<Retained> retained = found->retained;
+    for (Retained &one : retained) {
+      one.count = 1;
+    }
     Graph *made = create_graph();
     if (made == nullptr) {
       return hipErrorOutOfMemory;
     }
     made->nodes.swap(nodes);
     made->names.swap(names);
+    made->retained.swap(retained);
     *clone = reinterpret_cast<hipGraph_t>(made->handle.load());
     return hipSuccess;
   });
@@ -368,8 +373,8 @@ hipError_t rocpy_host_hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, 
 }
 
 hipError_t rocpy_host_hipGraphExecDestroy(hipGraphExec_t exec) {
-  std::shared_ptr<const Program> dropped;  // released after the mutex
-  return hip_call([&dropped, exec] {
+  return hip_call([exec] {
+    std::shared_ptr<const Program> dropped;  // released after the mutex
     std::lock_guard<std::mutex> lock(runtime().mutex);
     Exec *found = execs().find(exec);
     if (found == nullptr) {

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""Captures in progress and the graphs of other libraries, for Cython."""
+
+from abi cimport hipStream_t
+from libcpp.vector cimport vector
+
+
+# Handles and workspaces that a graph's products use, given back with the last reference.
+cdef class Lent:
+    cdef vector[size_t] contexts
+    cdef int generation
+
+
+# What the capture of a stream into a graph keeps: objects that the graph's launches use, and what the streams were lent.
+cdef class Capturing:
+    cdef list objects
+    cdef dict contexts
+    cdef Lent lent
+    cdef bint keeps_operands
+    cdef int keep(self, object objects) except -1
+    cdef int end(self, tuple key) except -1
+
+
+# Captures in progress, by HIP's number for each: of rocpy.Graph, and of other libraries, of which nobody tells when they end.
+cdef dict captures
+cdef dict foreign_captures
+# By a number of rocpy's own: graphs of other libraries that may still be launched.
+cdef dict foreign_graphs
+
+# The capture of a stream, None where it is not captured.
+cdef Capturing capture_of(hipStream_t stream, int device)
+# Whether a capture was opened by another library.
+cdef bint is_foreign(Capturing capturing)
+# Keep memory of rocpy's own where another library captures a stream: its graph may be launched at any time.
+cdef int keep_with_foreign_graph(hipStream_t stream, int device, object kept) except -1
+# Drop what belonged to graphs of other libraries that are gone.
+cdef int drop_gone_graphs() except -1
+# Leave what belongs to a parent process as it is.
+cdef int forget_foreign() except -1
