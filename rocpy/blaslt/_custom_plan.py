@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._locks import reentrant_lock
 from rocpy._operand import TorchLayerRequired
 from rocpy.blaslt import _choice, _custom
 from rocpy.blaslt import algorithms as _algorithms
@@ -75,7 +75,7 @@ class CustomMatmul(Matmul):
         stream: Any = None,
         **settings: Any,
     ) -> None:
-        self._closed, self._using = True, threading.RLock()
+        self._closed, self._using = True, reentrant_lock()
         _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
         self.chosen_options: Options = resolve_options(options)
         self.epilogue = epilogue

@@ -2,7 +2,6 @@
 """Weight: a right operand that is used again and again, packed once for the platform."""
 
 import os
-import threading
 import warnings
 
 cimport cython
@@ -14,6 +13,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight
 
+from rocpy._locks import reentrant_lock
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
 
 
@@ -88,7 +88,7 @@ cdef class Weight(WeightOperand):
         if isinstance(w, WeightOperand):
             raise InvalidOperandError("w: a Weight already; pass the array it was made of (its .source)")
         _core.ensure()
-        self.reading, self.process = threading.RLock(), os.getpid()
+        self.reading, self.process = reentrant_lock(), os.getpid()
         first = read_weight(w, bias, scale, layout)
         cdef Operand b
         if bias is not None:
@@ -145,7 +145,7 @@ cdef class Weight(WeightOperand):
         at a time, so that none publishes values older than those that stand."""
         cdef WeightSnapshot found, fresh
         if self.process != os.getpid():  # a thread that the child of a fork does not have may hold the lock
-            self.reading, self.process = threading.RLock(), os.getpid()
+            self.reading, self.process = reentrant_lock(), os.getpid()
         with self.reading:
             with cython.critical_section(self):
                 found = self.published

@@ -28,6 +28,7 @@ void report(const char *function, const char *format, ...) {
 std::optional<hipblasStatus_t> captured_status(const char *function, std::optional<hipError_t> answer) {
   if (!answer.has_value()) return std::nullopt;
   if (*answer == hipSuccess) return HIPBLAS_STATUS_SUCCESS;
+  if (*answer == hipErrorOutOfMemory) return HIPBLAS_STATUS_ALLOC_FAILED;
   report(function, "refused while a stream is captured (HIP's error %d)", static_cast<int>(*answer));
   return HIPBLAS_STATUS_INTERNAL_ERROR;
 }

@@ -11,7 +11,7 @@ from layout_rules.tree import Tree, matching, rule
 LAYERS = (
     {"errors", "dtypes", "typing", "_import_hook", "_interpreter"},
     {"_core"},
-    {"_search", "_fp_environment", "_variables"},
+    {"_search", "_fp_environment", "_locks", "_variables"},
     {"_hip_python"},
     {"platform"},
     {"_dlpack"},
