@@ -63,6 +63,13 @@ test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torc
 	set -e; for release in 6.4 7.0 7.2; do echo "ROCPY_HOST_ABI=$$release"; \
 	  ROCPY_HOST_ABI=$$release $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS); done
 
+.PHONY: test-strict
+test-strict: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests without what the host platform has beyond any card of AMD's
+	ROCPY_HOST_STRICT=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)
+
+.PHONY: nightly
+nightly: test-abi test-strict test-staging ## Run the product's tests on each release, strictly, and on a device with memory of its own
+
 .PHONY: test-staging
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
 	ROCPY_HOST_STAGING=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)

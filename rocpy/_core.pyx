@@ -240,6 +240,23 @@ def call_in_default_fp_environment(function, tuple args, dict kwargs):
     return function(*args, **kwargs)
 
 
+# An OpenMP runtime's function that runs another on each thread of the calling thread's team, as compilers call it.
+ctypedef void (*openmp_parallel_t)(void (*)(void *) noexcept nogil, void *, unsigned, unsigned) noexcept nogil
+
+
+cdef void note_other_environment(void *other) noexcept nogil:
+    if not DefaultFpEnvironment.is_set():
+        (<int *>other)[0] = 1
+
+
+def openmp_threads_are_default(size_t parallel, unsigned threads):
+    """Whether the threads that an OpenMP runtime gives this one have the default floating-point environment: its GOMP_parallel asks them."""
+    cdef int other = 0
+    with nogil:
+        (<openmp_parallel_t>parallel)(note_other_environment, &other, threads, 0)
+    return not other
+
+
 def platform_info():
     """Return the loaded platform's description of itself, a JSON text; empty where it has none."""
     return path_text(c_platform_info())

@@ -7,14 +7,14 @@ more than a few ten thousand elements with threads of its own, which keep the en
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
-from rocpy._core import call_in_default_fp_environment
+from rocpy._core import call_in_default_fp_environment, openmp_threads_are_default
 
 __all__ = ["default_arithmetic"]
 
@@ -61,16 +61,19 @@ def _is_shared(torch: Any, value: Any) -> bool:
 
 
 @functools.cache
-def _samples(torch: Any, threads: int) -> tuple[Any, Any, Any]:
-    """Return two tensors and the bits of their product: inexact ones of both signs, and subnormal ones."""
-    left = np.array([1.1, -1.1, 1.3, -1.3, 2.0**-100, 2.0**-140, 1.7, -1.7], np.float32)
-    right = np.array([1.9, 1.9, 0.7, 0.7, 2.0**-40, 1.0, 2.3, 2.3], np.float32)
-    count = _TORCH_GRAIN * threads // left.size
-    x, y, product = (torch.from_numpy(np.tile(values, count)) for values in (left, right, left * right))
-    return x, y, product.view(torch.int32)
+def _openmp(torch: Any) -> int:
+    """Return the address of GOMP_parallel in the OpenMP runtime that torch is linked with; 0 where there is none.
+
+    LLVM's and Intel's runtimes have it too.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        return ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value or 0
+    except (OSError, AttributeError):
+        return 0
 
 
 def _threads_agree(torch: Any, threads: int) -> bool:
-    """Whether torch's threads multiply as this one does."""
-    x, y, bits = _samples(torch, threads)
-    return bool(torch.equal((x * y).view(torch.int32), bits))
+    """Whether torch's threads are known to have the default environment; they are asked, since computing may trap."""
+    parallel = _openmp(torch)
+    return parallel != 0 and openmp_threads_are_default(parallel, threads)

@@ -12,8 +12,9 @@
 namespace rocpy {
 
 // Makes the thread's environment the default one, and puts back the caller's, status flags included. An environment
-// that is the default already is only read, which takes a few nanoseconds. The x87 unit is left alone: nothing is
-// computed in it.
+// that is the default already is only read, which takes a few nanoseconds. On x86 the x87 unit has one too: nothing is
+// computed in it, but the C library's feraiseexcept, which numpy calls for casts to float16, raises overflow, underflow
+// and inexact there, which ends a program by SIGFPE that has them unmasked.
 class DefaultFpEnvironment {
  public:
   DefaultFpEnvironment() noexcept { enter(); }
@@ -23,10 +24,51 @@ class DefaultFpEnvironment {
   // For Cython, which leaves out a variable that nothing uses.
   void hold() const noexcept {}
 
+  // Whether the calling thread's environment is the default one, whatever its status flags say.
+  static bool is_set() noexcept {
+#if defined(__x86_64__)
+    return (read() & ~kFlags) == kDefault && x87_control() == kX87Default;
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(control)::"memory");
+    return control == 0;
+#else
+    return std::fegetround() == FE_TONEAREST;
+#endif
+  }
+
  private:
 #if defined(__x86_64__)
   // Rounding in bits 13 and 14, masks in 7 to 12, "flush to zero" in 15, "subnormals are zero" in 6, flags below.
   static constexpr uint32_t kDefault = 0x1f80, kFlags = 0x3f;
+  // Of the x87 unit: masks in bits 0 to 5, 64 bits of significand in 8 and 9, rounding in 10 and 11.
+  static constexpr uint16_t kX87Default = 0x037f, kX87Status = 0x80ff;
+  struct X87State {
+    uint32_t control, status, rest[5];
+  };
+  static X87State read_x87() noexcept {  // as a side effect it masks all exceptions
+    X87State state;
+    __asm__ __volatile__("fnstenv %0" : "=m"(state)::"memory");
+    return state;
+  }
+  static void write_x87(const X87State &state) noexcept { __asm__ __volatile__("fldenv %0" ::"m"(state) : "memory"); }
+  static uint16_t x87_control() noexcept {
+    uint16_t value;
+    __asm__ __volatile__("fnstcw %0" : "=m"(value)::"memory");
+    return value;
+  }
+  void enter_x87() noexcept {
+    X87State state = read_x87();
+    flags_ = state.status & kX87Status;
+    state.control = kX87Default;
+    write_x87(state);
+  }
+  void leave_x87() const noexcept {
+    X87State state = read_x87();
+    state.control = control_;
+    state.status = (state.status & ~uint32_t{kX87Status}) | flags_;
+    write_x87(state);
+  }
   static uint32_t read() noexcept {
     uint32_t value;
     __asm__ __volatile__("stmxcsr %0" : "=m"(value)::"memory");
@@ -36,11 +78,15 @@ class DefaultFpEnvironment {
   void enter() noexcept {
     saved_ = read();
     if ((saved_ & ~kFlags) != kDefault) write(kDefault);
+    control_ = x87_control();
+    if (control_ != kX87Default) enter_x87();
   }
   void leave() const noexcept {
     if (read() != saved_) write(saved_);
+    if (control_ != kX87Default) leave_x87();
   }
   uint32_t saved_;
+  uint16_t control_, flags_;  // of the x87 unit; its flags where its control word is another
 #elif defined(__aarch64__)
   void enter() noexcept {
     __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control_), "=r"(status_)::"memory");

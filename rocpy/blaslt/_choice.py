@@ -39,7 +39,8 @@ _tuning: ModuleType | None = None
 _process_mode: int | None = None
 _environment_mode: int | None = None
 _override: ContextVar[int | None] = ContextVar("rocpy_autotune", default=None)
-# Not empty once a call said autotune=: until then the per-call path need not look at the context variable.
+_on_trial: ContextVar[bool] = ContextVar("rocpy_trial", default=False)
+# Not empty once one of the two was set: until then the per-call path need not look at the context variables.
 OVERRIDDEN: list[bool] = []
 # Counts what makes kept plans out of date: a record stored, another mode, a recorder that wants to see every problem.
 _generation = 0
@@ -91,14 +92,30 @@ def override(autotune: object) -> Iterator[None]:
         _override.reset(token)
 
 
+@contextmanager
+def trial() -> Iterator[None]:
+    """Plan apart from other threads and tasks, whose kept plans are not found here nor these there."""
+    OVERRIDDEN[:] = [True]
+    token = _on_trial.set(True)
+    try:
+        yield
+    finally:
+        _on_trial.reset(token)
+
+
+def is_trial() -> bool:
+    """Whether this thread or task plans apart from others."""
+    return _on_trial.get()
+
+
 def key_word() -> int:
     """Return what a plan's key holds of tuning: kept plans whose choice may be out of date are not found again."""
-    return _generation << 2 | mode()
+    return _generation << 3 | _on_trial.get() << 2 | mode()
 
 
 def process_key_word() -> int:
     """Return it for products that say nothing of their own."""
-    return _generation << 2 | _shared_mode()
+    return _generation << 3 | _shared_mode()
 
 
 def measures(word: int) -> bool:

@@ -165,8 +165,8 @@ class Native(Way):
         self.begin(owner, form, owner.bound.out_types[0])
         self.because = f"it is the library's epilogue {form.epilogue}"
 
-    def begin(self, owner: CustomMatmul, form: NativeForm, dtype: str) -> None:
-        """Make the product that it begins with."""
+    def begin(self, owner: CustomMatmul, form: NativeForm, dtype: str, fallback: str = "error") -> None:
+        """Make the product that it begins with; ``fallback`` as in the options."""
         self.form, self.bound = form, owner.bound
         self.inner = Matmul(
             owner.operands["a"],
@@ -174,7 +174,7 @@ class Native(Way):
             **_custom.native_operands(form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta),
             **_custom.native_settings(form),
             dtype=dtype,
-            options=dataclasses.replace(owner.chosen_options, fallback="error"),
+            options=dataclasses.replace(owner.chosen_options, fallback=fallback),
             stream=owner.given_stream,
             **_with_unit_scales(owner.bound, dtype, owner.settings),
         )
@@ -208,6 +208,8 @@ class _Composed(Native):
     """The nearest of the library's epilogues, then what is left of the expression."""
 
     last: Any = None
+    #: What may be done where the library has no such product at all.
+    base_fallback = "error"
 
     def compose(self, owner: CustomMatmul) -> Expression:
         """Make the product to begin with, and return what is left after it."""
@@ -216,13 +218,16 @@ class _Composed(Native):
         bound = owner.bound
         form, rest = _custom.nearest_form(bound)
         dtype = _custom.base_type(bound)
-        try:
-            self.begin(owner, form, dtype)
-            self.inner.plan(max_algorithms=1)
-        except UnsupportedError:
-            rest = bound.resolved.expression
-            self.begin(owner, NativeForm(), dtype)
-        return rest
+        whole = bound.resolved.expression
+        for begins, left in ((form, rest), (NativeForm(), whole)):
+            try:
+                self.begin(owner, begins, dtype)
+                self.inner.plan(max_algorithms=1)
+            except UnsupportedError:
+                continue
+            return left
+        self.begin(owner, NativeForm(), dtype, self.base_fallback)
+        return whole
 
     @property
     def base(self) -> str:
@@ -258,6 +263,7 @@ class Unfused(_Composed):
     """The rest by the framework's own operations."""
 
     label = lowering = "unfused"
+    base_fallback = "allow"
 
     def __init__(self, owner: CustomMatmul) -> None:
         if owner.chosen_options.fallback == "error":

@@ -106,7 +106,10 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
         if not _fallback.keeps_scales(problem, recipe):
             continue
         try:
-            build(_fallback.base_problem(problem, recipe), strict, context, packed and not recipe.operands, 1)
+            # Of operands that are copied first: a call that copies says nothing about what comes after.
+            base = _fallback.base_problem(problem, recipe)
+            base = _lowering.with_copies(base, _lowering.lower(base).copies)
+            build(base, strict, context, packed and not recipe.operands, 1)
         except (InvalidProblemError, UnsupportedError):
             continue
         result.get().copies = _fallback.kind_bits(problem, place)

@@ -43,7 +43,6 @@ class Library:
 
 
 _known: dict[tuple[str, int], Library] = {}
-_trying = False
 
 
 def library(device: int, version: int = 0) -> Library:
@@ -69,15 +68,12 @@ def epilogue_number(row: EpilogueRow, version: int) -> int | None:
 
 @contextmanager
 def trial() -> Iterator[None]:
-    """Ask the library for all that it has a number for, whatever is doubted or was found wrong: for the self-test."""
-    global _trying
-    _trying = True
-    _choice.changed()
-    try:
+    """Ask the library for all that it has a number for, whatever is doubted or was found wrong: for the self-test.
+
+    Other threads go on with what is known.
+    """
+    with _choice.trial():
         yield
-    finally:
-        _trying = False
-        _choice.changed()
 
 
 def record_changed() -> None:
@@ -120,7 +116,7 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     if number is None and problem.row.enumerator is None:
         return ""  # no release's; tile programs or a composition take its place
     absent = _absent(problem, here, number) or _doubt(problem, here, final=True)
-    if absent or _trying:
+    if absent or _choice.is_trial():
         return absent
     kept = _selftest_record.verdict(here.scope, class_of(problem, here))
     if kept is not None:

@@ -14,7 +14,7 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy cimport _operand
-from rocpy._core cimport Status
+from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
@@ -171,6 +171,8 @@ cdef class WeightSnapshot(WeightOperand):
 
 cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout):
     """Read a weight as it is now."""
+    cdef DefaultFpEnvironment environment
+    environment.hold()
     cdef WeightSnapshot made = WeightSnapshot.__new__(WeightSnapshot)
     # Before anything is read: what changes meanwhile makes the snapshot outdated.
     made.epoch = _epoch.load()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.call import matmul
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._counters import count_gradients, watched
 from rocpy.torch._kernels import linear_forward
 from rocpy.torch._lowering import Activation
@@ -64,6 +65,7 @@ class LinearFunction(torch.autograd.Function):  # type: ignore[misc]
         return y
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, grad: Tensor | None, grad_pre: Tensor | None = None) -> Any:
         """Return the gradients of those inputs that need one."""
         x, weight, *saved = ctx.saved_tensors

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rocpy._torch_operand import route
 from rocpy.blaslt.call import matmul
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._autograd import as_matrix, linear_backward
 from rocpy.torch._counters import count_gradients, watched
 from rocpy.torch._kernels import linear_forward
@@ -67,6 +68,7 @@ class MLPFunction(torch.autograd.Function):  # type: ignore[misc]
         return (y, hidden) if pre is None else (y, hidden, pre)
 
     @staticmethod
+    @in_default_environment
     def backward(
         ctx: Any, grad: Tensor | None, grad_hidden: Tensor | None = None, grad_pre: Tensor | None = None
     ) -> Any:
@@ -178,6 +180,7 @@ class GateFunction(torch.autograd.Function):  # type: ignore[misc]
         return _gate(both, activation, in_place=True)
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradient of both halves."""
         (both,) = ctx.saved_tensors
@@ -199,6 +202,7 @@ class GateFunction(torch.autograd.Function):  # type: ignore[misc]
 _apply_gate = super(torch.autograd.Function, GateFunction).apply
 
 
+@in_default_environment
 def _gate(both: Tensor, activation: Activation, *, in_place: bool) -> Tensor:
     gate, up = both.chunk(2, -1)
     result = activation.function(gate)

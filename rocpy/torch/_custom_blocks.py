@@ -13,6 +13,7 @@ from rocpy.blaslt.call import matmul
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues._expression import Builder
 from rocpy.epilogues._gradient import gradient_of
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._autograd import as_matrix, linear_backward
 from rocpy.torch._counters import count_gradients, watched
 from rocpy.torch._epilogues import _with_product
@@ -83,6 +84,7 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
         return y, hidden, pre
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, grad: Any, grad_hidden: Any = None, grad_pre: Any = None) -> Any:
         """Return the gradients; the activation's is part of the second layer's product."""
         x, w1, b1, w2, hidden, pre = ctx.saved_tensors

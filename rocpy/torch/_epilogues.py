@@ -17,6 +17,7 @@ from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues._evaluate import evaluate, is_number
 from rocpy.epilogues._gradient import gradient_of
 from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._operators import define, record
 from rocpy.torch._products import product
 from rocpy.torch._shapes import check_devices, check_product, product_shapes
@@ -106,6 +107,7 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         return tuple(results)
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         """Return the gradients of those operands that need one."""
         a, b, x, *inputs = ctx.saved_tensors

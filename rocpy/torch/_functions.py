@@ -14,6 +14,7 @@ from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.errors import InvalidProblemError
 from rocpy.torch import _operators
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._autograd import apply_linear
 from rocpy.torch._custom_layers import check_epilogue, custom_linear
 from rocpy.torch._dispatch import dispatched_matmul
@@ -47,6 +48,7 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
     return _operators.linear(x, weight, bias, activation.name)
 
 
+@in_default_environment
 def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a layer of one output without an axis, or with a bias that broadcasts to the result, as torch does."""
     if weight.dim() not in (1, 2):

@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.fx import Proxy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.call import matmul
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._counters import count, watched
 from rocpy.torch._lowering import Activation
 
@@ -37,6 +39,7 @@ def _plain(value: Any) -> Any:
 def below_torch(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that runs with everything of torch's already done: no grad mode, no subclasses, no way back."""
 
+    @default_arithmetic
     def run(*args: Any, **kwargs: Any) -> Any:
         _local.depth = getattr(_local, "depth", 0) + 1
         try:
@@ -91,6 +94,11 @@ def linear_forward(
         d = matmul(x, weight.mT, epilogue=name, bias=bias)
         return (d[0], next(iter(d[1].values()))) if keep else (d, None)
     d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
+    return _activated(d, activation, keep)
+
+
+@in_default_environment
+def _activated(d: Tensor, activation: Activation, keep: bool) -> tuple[Tensor, Tensor | None]:
     if keep:
         return activation.function(d), d
     return activation.in_place(d), None

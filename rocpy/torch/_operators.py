@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import UnsupportedError
 from rocpy.torch._autograd import apply_linear, needs_grad
 from rocpy.torch._kernels import below_torch, linear_forward
@@ -45,6 +46,7 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
 
     ``below(*args)`` is the operator itself, without recording.
     """
+    recorded = default_arithmetic(recorded)
 
     def autograd(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         def below(*args: Any, **kwargs: Any) -> Any:

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from rocpy.blaslt import matmul
 from rocpy.distributed._linear import column_forward, row_forward, rows_of
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._autograd import as_matrix
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
+    @in_default_environment
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients; that of x is summed over the ranks."""
         rows, weight = ctx.saved_tensors
@@ -77,6 +79,7 @@ class RowLinear(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
+    @in_default_environment
     def backward(ctx: Any, grad: Tensor) -> Any:
         """Return the gradients; where the result was cut, its gradient is gathered first."""
         rows, weight = ctx.saved_tensors

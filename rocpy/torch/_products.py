@@ -11,6 +11,7 @@ from torch import Tensor
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._counters import count, count_gradients, watched
 from rocpy.torch._lowering import ACTIVATIONS, Activation
 from rocpy.torch._operators import define, record
@@ -118,6 +119,7 @@ class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
         return result
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, grad: Tensor | None, grad_pre: Tensor | None = None) -> Any:
         """Return the gradients of those operands that need one."""
         a, b, *saved = ctx.saved_tensors

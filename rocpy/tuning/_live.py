@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocpy import platform
+from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt import _choice
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import contiguous, scale_arguments
@@ -74,6 +75,7 @@ def refuse_double_tuning() -> None:
         )
 
 
+@default_arithmetic
 def tune(
     product: Matmul,
     *,
@@ -145,7 +147,7 @@ def _without_wrong_first(product: Matmul, by_rank: list[Any], sample: Sample | N
             f"algorithm {by_rank[0].name or by_rank[0].id} gives wrong results for {product.problem} and is not used: "
             f"{message}",
             RocpyWarning,
-            stacklevel=5,
+            stacklevel=7,
         )
         wrong.append(Trial(by_rank[0], None, 0.0, 0, message))
         by_rank = by_rank[1:]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -50,6 +51,33 @@ def test_what_was_wrong_is_composed_and_told(record, rng):
     _selftest_record.keep(here.scope, {name: Verdict(True, 3)})
     _choice.changed()
     assert relu(a, b).algorithm.lowering == "native"
+
+
+def test_a_selftest_in_one_thread_alters_nothing_in_others(record, rng):
+    a, b = rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 4), np.float32)
+    here = _library.library(0)
+    name = _library.class_of(relu(a, b).problem, here)
+    _selftest_record.keep(here.scope, {name: Verdict(False, 3, "the self-test found 1 of 3 wrong")})
+    _choice.changed()
+
+    def lowerings():
+        with rocpy.Matmul(a, b, epilogue="relu") as planned:
+            return relu(a, b).algorithm.lowering, planned.plan()[0].lowering
+
+    def refused():
+        try:
+            return rocpy.matmul(a, b, epilogue="relu", options={"fallback": "error"}) is None
+        except rocpy.UnsupportedError:
+            return True
+
+    with ThreadPoolExecutor(1) as other:
+        with _library.trial():
+            assert lowerings() == ("native", "native")
+            assert not refused()
+            assert other.submit(lowerings).result() == ("unfused", "unfused")
+            assert other.submit(refused).result()
+        assert lowerings() == ("unfused", "unfused")
+        assert refused()
 
 
 def test_what_was_right_lifts_a_doubt_and_never_a_cards_dialect(record, monkeypatch):

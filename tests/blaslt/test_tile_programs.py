@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from strict import skip_extension
 
 import rocpy
 from rocpy.blaslt._program import OPCODES, TileProgram, available
@@ -144,6 +145,12 @@ def test_weights_and_integers():
     (seen,) = product(a, b, program=requantise, inputs=(scale,), dtype="int8")
     assert seen.dtype == np.int8
     assert np.array_equal(seen, exact)
+
+
+def test_integers_that_give_floats():
+    skip_extension("int8", dtype="float32", scale_a="scalar", scale_b="scalar")
+    a = np.random.default_rng(4).integers(-128, 128, (6, 64), np.int8)
+    b = np.random.default_rng(5).integers(-128, 128, (64, 40), np.int8)
     (wide,) = product(a, b, program=TWICE, dtype="float32", scales=(1.0, 1.0, None, None, False))
     assert np.array_equal(wide, 2.0 * (a.astype(np.int32) @ b.astype(np.int32)))
 

@@ -16,18 +16,28 @@
 namespace {
 
 #if defined(__x86_64__)
-constexpr uint64_t kDefault = 0x1f80, kFlags = 0x3f;
+// The x87 unit's control word above MXCSR.
+constexpr uint64_t with_x87(uint64_t control, uint64_t word) { return control << 32 | word; }
+constexpr uint64_t kDefault = with_x87(0x037f, 0x1f80), kFlags = 0x3f;
 uint64_t read_word() {
   uint32_t value;
+  uint16_t control;
   __asm__ __volatile__("stmxcsr %0" : "=m"(value));
-  return value;
+  __asm__ __volatile__("fnstcw %0" : "=m"(control));
+  return with_x87(control, value);
 }
 void write_word(uint64_t word) {
   const auto value = static_cast<uint32_t>(word);
+  const auto control = static_cast<uint16_t>(word >> 32);
+  __asm__ __volatile__("fldcw %0" ::"m"(control));
   __asm__ __volatile__("ldmxcsr %0" ::"m"(value));
 }
-// Flush to zero, subnormals are zero, both, the roundings, a flag that is set, and exceptions that are not masked.
-const std::vector<uint64_t> kWords = {0x9f80, 0x1fc0, 0x9fc0, 0x3f80, 0x5f80, 0x7f80, 0x1fa1, 0x1900, 0xf8ff & ~0x200};
+// Flush to zero, subnormals are zero, both, the roundings, a flag that is set, and exceptions that are not masked; of
+// the x87 unit another rounding and width, and all exceptions not masked.
+const std::vector<uint64_t> kWords = {
+    with_x87(0x037f, 0x9f80), with_x87(0x037f, 0x1fc0), with_x87(0x0c7f, 0x9fc0), with_x87(0x037f, 0x3f80),
+    with_x87(0x037f, 0x5f80), with_x87(0x007f, 0x7f80), with_x87(0x037f, 0x1fa1), with_x87(0x0340, 0x1900),
+    with_x87(0x0c40, 0xf8ff & ~0x200)};
 #elif defined(__aarch64__)
 constexpr uint64_t kDefault = 0, kFlags = 0;
 uint64_t read_word() {
@@ -51,6 +61,7 @@ uint64_t found_word() {
   volatile double zero = 0.0, one = 1.0, tiny = 1e-310, three = 3.0;
   volatile double sink = one / zero + tiny * 0.5 + one / three;
   (void)sink;
+  std::feraiseexcept(FE_OVERFLOW | FE_UNDERFLOW | FE_INEXACT);
   return read_word() & ~kFlags;
 }
 

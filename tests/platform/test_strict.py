@@ -102,3 +102,40 @@ def test_row_order_is_refused_in_strict_mode(strict, count):
         check=True,
     )
     assert int(done.stdout) == count
+
+
+COMPOSED_BY_WHAT_IS_LISTED = """
+import numpy as np, rocpy
+rng = np.random.default_rng(3)
+a, b, bias = rng.standard_normal((5, 24))[:, ::2], rng.standard_normal((12, 7)), rng.standard_normal(7)
+# A copied operand: the product with a bias in float64, which is listed for no card, serves no more than for others.
+with rocpy.Matmul(a, b, bias=bias, epilogue="sigmoid_bias") as planned:
+    assert {each.lowering for each in planned.plan()} == {"unfused"}
+    found = planned.execute()
+expected = 1 / (1 + np.exp(-(a @ b + bias)))
+np.testing.assert_allclose(found, expected, rtol=1e-13)
+np.testing.assert_array_equal(rocpy.matmul(a, b, bias=bias, epilogue="sigmoid_bias"), found)
+assert rocpy.explain(a, b, bias=bias, epilogue="sigmoid_bias").algorithm.lowering == "unfused"
+
+# Integers that give floats, which no card has: the product that a function of the user's follows is composed itself.
+x, y = rng.integers(-9, 9, (5, 12), np.int8), rng.integers(-9, 9, (12, 7), np.int8)
+scaled = rocpy.epilogue(lambda z, factor: np.maximum(z * factor, -3.0))
+exact = np.maximum((x.astype(np.int64) @ y) * 0.25, -3.0)
+given = {"epilogue": scaled, "epilogue_inputs": {"factor": np.full(7, 0.25, np.float32)}}
+for scales in ({}, {"scale_a": 1.0, "scale_b": 1.0, "dtype": "float32"}):
+    np.testing.assert_array_equal(rocpy.matmul(x, y, **given, **scales), exact)
+    with rocpy.Matmul(x, y, **given, **scales) as planned:
+        planned.plan()
+        np.testing.assert_array_equal(planned.execute(), exact)
+        planned.reset_operands(a=-x)
+        np.testing.assert_array_equal(planned.execute(), np.maximum((-x.astype(np.int64) @ y) * 0.25, -3.0))
+    try:
+        rocpy.matmul(x, y, options={"fallback": "error"}, **given, **scales)
+    except rocpy.UnsupportedError:
+        continue
+    raise AssertionError("composed although that was forbidden")
+"""
+
+
+def test_what_no_card_has_is_composed_of_what_one_has(run_python):
+    run_python(COMPOSED_BY_WHAT_IS_LISTED, ROCPY_PLATFORM="host", ROCPY_HOST_STRICT="1")

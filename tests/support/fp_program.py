@@ -102,6 +102,11 @@ def small_numbers() -> Iterator[tuple[str, Any]]:
     a, b = matrices(40, 33, 20, "float64")
     # float32's subnormal numbers lie between 2 ** -149 and 2 ** -126.
     yield "cast", partial(rocpy.matmul, a, b, alpha=2.0**-140, out=np.empty((40, 20), np.float32))
+    # The C library raises the exceptions of casts to float16 in the x87 unit.
+    for power in (-24, 30):
+        out = np.empty((40, 20), np.float16)
+        yield f"cast to float16 {power}", partial(rocpy.matmul, a, b, alpha=2.0**-power / 3, out=out)
+    yield "autotune", partial(autotuned, *matrices(65, 70, 66, "float32", 64))
 
 
 def weighed(a: Any, b: Any) -> Any:
@@ -118,6 +123,16 @@ def planned(a: Any, b: Any) -> Any:
     with rocpy.Matmul(a, b) as product:
         product.plan()
         return product.execute()
+
+
+def autotuned(a: Any, b: Any) -> Any:
+    """Measure the algorithms; none is found to be wrong."""
+    import rocpy
+
+    with rocpy.Matmul(a, b) as product:
+        report = product.autotune(budget_ms=5.0)
+        assert not any("wrong" in trial.dropped for trial in report.trials)
+        return product.execute(algorithm=product.algorithms[0])
 
 
 def streamed(a: Any, b: Any) -> Any:
@@ -175,6 +190,57 @@ def composed_numbers() -> Iterator[tuple[str, Any]]:
         yield "amax of MX by torch", partial(rocpy.matmul, left.view(eight), right.view(eight), **asked)
 
 
+def layers() -> Iterator[tuple[str, Any]]:
+    """Torch's layers and their gradients, whose activations are torch's functions in part."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    import rocpy.torch as rt
+
+    third = rocpy_epilogue()
+    for power in (0, 40):
+        x, weight = (torch.from_numpy(value) for value in matrices(300, 48, 64, "float32", power))
+        grad = torch.from_numpy(words(300 * 64, "float32", 5).reshape(300, 64))
+        for activation in (None, "relu", "gelu", "silu", "sigmoid", third):
+            name = activation if isinstance(activation, str | None) else "custom"
+            for bias in (None, torch.from_numpy(words(64, "float32", 6))):
+                layer = partial(rt.linear, activation=activation)
+                yield f"linear {name} {bias is not None} {power}", partial(trained, layer, grad, x, weight.mT, bias)
+            epilogue = partial(rt.matmul, epilogue=activation, alpha=1 / 3)
+            yield f"matmul {name} {power}", partial(trained, epilogue, grad, x, weight)
+        up = torch.from_numpy(words(64 * 48, "float32", 7).reshape(64, 48))
+        for kind in (rt.MLP, rt.GatedMLP):
+            block = kind(48, 64, bias=False)
+            for parameter in block.parameters():
+                parameter.data = (up if parameter.shape == up.shape else up.T).contiguous()[: parameter.shape[0]]
+            with torch.no_grad():
+                result = block(x)
+            yield f"{kind.__name__} {power}", partial(trained_block, block, torch.ones_like(result), x)
+
+
+def rocpy_epilogue() -> Any:
+    """Return an epilogue whose gradient is a product of inexact numbers."""
+    import numpy as np
+
+    import rocpy
+
+    return rocpy.epilogue(lambda x: np.sqrt(np.abs(x) + 0.3) * 0.7)
+
+
+def trained(function: Any, grad: Any, *operands: Any) -> Any:
+    """Return a function's result and the gradients of its operands."""
+    leaves = [value if value is None else value.detach().clone().requires_grad_() for value in operands]
+    result = function(*leaves)
+    result.backward(grad)
+    return [result.detach(), *(leaf.grad for leaf in leaves if leaf is not None)]
+
+
+def trained_block(block: Any, grad: Any, x: Any) -> Any:
+    """Return a block's result and gradients."""
+    block.zero_grad()
+    return trained(block, grad, x) + [parameter.grad for parameter in block.parameters()]
+
+
 def collectives() -> Iterator[tuple[str, Any]]:
     """Reductions of the communicator, on threads that are made in the caller's environment."""
     import ml_dtypes
@@ -208,7 +274,7 @@ def kernels() -> Iterator[tuple[str, Any]]:
         yield f"row_sum {power}", partial(coop.row_sum, x, threads=64)
 
 
-PARTS = (products, small_numbers, narrow_numbers, composed_numbers, collectives, kernels)
+PARTS = (products, small_numbers, narrow_numbers, composed_numbers, layers, collectives, kernels)
 
 
 def calls(*parts: Any) -> dict[str, Any]:
@@ -232,7 +298,7 @@ def main(name: str, when: str, with_torch: str) -> None:
     if when == "after" and name:
         fp_environment.write(fp_environment.ENVIRONMENTS[name])
     before = fp_environment.read()
-    found = digests(calls(small_numbers, narrow_numbers, composed_numbers, collectives))
+    found = digests(calls(small_numbers, narrow_numbers, composed_numbers, layers, collectives))
     json.dump({"digests": found, "before": before, "after": fp_environment.read()}, sys.stdout)
 
 

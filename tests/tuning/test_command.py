@@ -70,7 +70,7 @@ def test_run_a_program(tune, tmp_path):
     (tmp_path / "program.py").write_text(
         "import sys, numpy as np, rocpy\n"
         "print('said by the program', sys.argv[1:])\n"
-        "rocpy.matmul(np.ones((5, 6)), np.ones((6, 7)), epilogue='relu')\n",
+        "rocpy.matmul(np.ones((5, 6), np.float32), np.ones((6, 7), np.float32), epilogue='relu')\n",
         encoding="utf-8",
     )
     done = tune("run", "program.py", "word", "--budget-ms", 5000, "--save-shapes", "met.json", "--json")
