@@ -15,6 +15,9 @@ TORCH ?= torch==2.13.0
 JAX ?= jax==0.10.2
 # What a user's program meets, and what depends on the platform's release and memory.
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
+# How many processes share the tests; the tests of one file stay in one process.
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile
 # Passed to the command that a target runs: make test ARGS='-k matmul'.
 ARGS ?=
 
@@ -47,10 +50,10 @@ demo: $(STAMPS)/package ## Show the platform and the fused product, against nump
 	$(BIN)/rocpy demo $(ARGS)
 
 test: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the tests, without the slow ones
-	$(PY) -m pytest -m "not slow" $(WITHOUT) $(ARGS)
+	$(PYTEST) -m "not slow" $(WITHOUT) $(ARGS)
 
 test-slow: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Run the slow tests (ARGS='--time-budget-s 600' to stop early)
-	$(PY) -m pytest -m slow $(WITHOUT) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
+	$(PYTEST) -m slow $(WITHOUT) $(ARGS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
 .PHONY: soak
 SECONDS ?= 600
