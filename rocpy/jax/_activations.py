@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rocpy import dtypes
 from rocpy.blaslt._recipes import function_of
 from rocpy.jax._call import Spec
 
-__all__ = ["activation_of", "plain_spec", "wide"]
+__all__ = ["activation_of", "derivative_spec", "plain_spec", "relu_slope", "row_sums", "slope", "wide"]
 
 
 def _gelu_tanh(x: Any) -> Any:
@@ -52,3 +53,28 @@ def wide(x: Any) -> Any:
 def plain_spec(spec: Spec) -> Spec:
     """Return the product without its activation."""
     return dataclasses.replace(spec, epilogue="bias" if spec.row.bias else "default", clamp=None)
+
+
+def derivative_spec(spec: Spec) -> Spec:
+    """Return the activation whose derivative an epilogue that reads ``aux`` applies."""
+    return dataclasses.replace(spec, epilogue=function_of(spec.row).removeprefix("d"))
+
+
+def relu_slope(g: Any, x: Any) -> Any:
+    """Return ``g`` where ``x`` is positive."""
+    return jnp.where(x > 0, g, jnp.zeros_like(g))
+
+
+def slope(spec: Spec, g: Any, x: Any) -> Any:
+    """Return ``g`` times the activation's derivative at the pre-activation ``x``."""
+    if function_of(spec.row) == "relu":
+        return relu_slope(g, x)
+    _, pull = jax.vjp(activation_of(spec), wide(x))
+    return pull(wide(g))[0].astype(g.dtype)
+
+
+def row_sums(y: Any, vector_a: bool, vector_b: bool) -> Any:
+    """Return the sums of a product's rows, which are the gradient of a bias; of vectors, those of the matrix."""
+    full = y[..., None] if vector_b else y
+    sums = full if vector_a else full.sum(-2)
+    return sums.astype(jnp.float32 if dtypes.lookup(str(y.dtype)).bits == 8 else y.dtype)

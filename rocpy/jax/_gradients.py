@@ -16,10 +16,10 @@ from rocpy import dtypes
 from rocpy.blaslt._recipes import function_of
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.problem import is_column_bias
-from rocpy.jax._activations import activation_of, plain_spec, wide
+from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, relu_slope, row_sums, slope, wide
 from rocpy.jax._batching import batched_call
 from rocpy.jax._call import Spec
-from rocpy.jax._partition import vary_together
+from rocpy.jax._partition import cut_as, sharding_of, vary_together
 
 __all__ = ["product"]
 
@@ -47,23 +47,11 @@ def _compiled(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[
 # ---- activations: the derivative reads the pre-activation or the result ----
 
 
-def _relu_slope(g: Any, x: Any) -> Any:
-    return jnp.where(x > 0, g, jnp.zeros_like(g))
-
-
 # From the result alone.
 _BY_RESULT: dict[str, Callable[[Any, Any], Any]] = {
-    "relu": _relu_slope,
+    "relu": relu_slope,
     "sigmoid": lambda g, y: g * y * (1 - y),
 }
-
-
-def _slope(spec: Spec, g: Any, x: Any) -> Any:
-    """Return ``g`` times the activation's derivative at the pre-activation ``x``."""
-    if function_of(spec.row) == "relu":
-        return _relu_slope(g, x)
-    _, pull = jax.vjp(activation_of(spec), wide(x))
-    return pull(wide(g))[0].astype(g.dtype)
 
 
 # ---- forward ----
@@ -72,14 +60,15 @@ def _slope(spec: Spec, g: Any, x: Any) -> Any:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class _Addend:
-    """Shape and type of an operand whose gradient is a sum; its memory is not kept."""
+    """Shape, type and cut of an operand whose gradient is a sum; its memory is not kept."""
 
     shape: tuple[Any, ...]
     dtype: Any
+    sharding: Any
 
 
 def _addend(x: Any) -> _Addend | None:
-    return None if x is None else _Addend(tuple(x.shape), x.dtype)
+    return None if x is None else _Addend(tuple(x.shape), x.dtype, sharding_of(x))
 
 
 def _is_composed(row: EpilogueRow) -> bool:
@@ -91,14 +80,13 @@ def _composed(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> tuple[
     row = spec.row
     y = product(plain_spec(spec), a, b, c, bias, None)[0]
     if row.aux == "load":
-        y = _slope(dataclasses.replace(spec, epilogue=function_of(row).removeprefix("d")), y, aux)
+        y = slope(derivative_spec(spec), y, aux)
     if not row.gradient:
         return (y,)
     vector_a, vector_b = a.ndim == 1, b.ndim == 1
     if row.gradient == "bgrad":
-        full = y[..., None] if vector_b else y
-        sums = full if vector_a else full.sum(-2)
-    elif row.gradient == "bgrada":
+        return y, row_sums(y, vector_a, vector_b)
+    if row.gradient == "bgrada":
         sums = a.sum(-1, keepdims=vector_a) if not spec.transpose_a else a.sum(-2)
     else:
         sums = b.sum(-2 if not vector_b else 0, keepdims=vector_b) if not spec.transpose_b else b.sum(-1)
@@ -158,7 +146,7 @@ def _backward(spec: Spec, kept: Any, gradients: tuple[Any, ...]) -> tuple[Any, .
     if name in _BY_RESULT and spec.row.aux == "none":
         d = _BY_RESULT[name](d, saved)
     elif saved is not None:
-        d = _slope(spec, d, saved)
+        d = slope(spec, d, saved)
     if spec.row.aux == "store":
         d = d + gradients[1]
     if not jnp.issubdtype(a.dtype, jnp.inexact):
@@ -179,7 +167,13 @@ def _backward(spec: Spec, kept: Any, gradients: tuple[Any, ...]) -> tuple[Any, .
     if bias is not None:
         sums = _bias_gradient(bias, a, b, d2) if sums is None else sums
         grad_bias = sums.reshape(bias.shape).astype(bias.dtype)
-    return grad_a, grad_b, grad_c, grad_bias, None
+    return (
+        cut_as(grad_a, sharding_of(a)),
+        cut_as(grad_b, sharding_of(b)),
+        None if c is None else cut_as(grad_c, c.sharding),
+        None if bias is None else cut_as(grad_bias, bias.sharding),
+        None,
+    )
 
 
 def _gradient_a(base: Spec, spec: Spec, b: Any, d: Any) -> Any:

@@ -16,10 +16,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from rocpy import dtypes
 from rocpy.blaslt._recipes import function_of
 from rocpy.blaslt.problem import is_column_bias
-from rocpy.jax._activations import activation_of, plain_spec, wide
-from rocpy.jax._call import Spec, call, problem_of, varying_axes
+from rocpy.errors import InvalidProblemError
+from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, row_sums, slope, wide
+from rocpy.jax._call import OPERANDS, Spec, call, problem_of, varying_axes
 
-__all__ = ["partitioned_call", "vary_together"]
+__all__ = ["cut_as", "partitioned_call", "sharding_of", "vary_together"]
 
 #: Shapes and types of the operands; ``None`` where there is none.
 Seen = tuple[tuple[tuple[int, ...], Any] | None, ...]
@@ -49,7 +50,12 @@ def partitioned_call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
     known = all(isinstance(extent, int) for one in seen if one is not None for extent in one[0])
     # In jax.shard_map the caller has cut it; of symbolic extents nobody knows what can be cut.
     manual = any(varying_axes(x) for x in operands if x is not None)
-    if manual or not known or not jax.config.jax_use_shardy_partitioner:
+    if manual or not known:
+        return call(spec, operands)
+    mesh = _explicit_mesh(operands)
+    if mesh is not None:
+        return _explicit_call(spec, operands, seen, mesh)
+    if not jax.config.jax_use_shardy_partitioner:
         return call(spec, operands)
     results: tuple[Any, ...] = _partitionable(spec, seen)(*(x for x in operands if x is not None))
     return results
@@ -100,15 +106,64 @@ def _names(spec: Spec, seen: Seen) -> tuple[Names, Names]:
 
 def _whole(spec: Spec, seen: Seen) -> tuple[str, ...]:
     """Return the names of the axes that cannot be cut."""
-    row = spec.row
-    narrow = any(dtypes.lookup(str(one[1])).bits == 8 for one in seen if one is not None)
-    # The derivative behind a sum of parts is not that of the parts; eight bits hold no sums.
-    whole = ("k",) if narrow or row.aux == "load" or row.gradient == "bgrad" else ()
-    if not row.gradient:
+    problem, _ = problem_of(spec, [None if one is None else jax.ShapeDtypeStruct(*one) for one in seen])
+    # Eight bits hold no sums of parts.
+    whole = ("k",) if dtypes.lookup(problem.dtype).bits == 8 else ()
+    if not spec.row.gradient:
         return whole
-    # Sums over an axis are of the whole axis; those of a broadcast operand are its own.
-    batch = tuple(f"batch{at}" for at in range(max(len(one[0]) for one in seen if one is not None)))
-    return (*whole, *batch, *(("m",) if row.gradient == "bgrad" else ()))
+    # Sums of a broadcast operand are its own.
+    return (*whole, *(f"batch{at}" for at in range(max(len(one[0]) for one in seen if one is not None))))
+
+
+# ---- meshes of explicit axes: types say how arrays are cut ----
+
+
+def _explicit_mesh(operands: Sequence[Any]) -> Any:
+    """Return the mesh over whose explicit axes an operand is cut by its type; ``None`` where none is."""
+    for x in operands:
+        sharding = None if x is None else getattr(jax.typeof(x), "sharding", None)
+        if sharding is not None and any(map(_axes_of, sharding.spec)):
+            return sharding.mesh
+    return None
+
+
+def _explicit_call(spec: Spec, operands: Sequence[Any], seen: Seen, mesh: Any) -> tuple[Any, ...]:
+    """Return the results of a product whose operands' types say how they are cut, and its own with them."""
+    names, outputs = _names(spec, seen)
+    given = [(name, x) for name, x in zip(OPERANDS, operands, strict=True) if x is not None]
+    cut = _cut(names, [jax.typeof(x).sharding for _, x in given], _whole(spec, seen))
+    specs = _specs(names, cut)
+    moved = []
+    for (name, x), wanted in zip(given, specs, strict=True):
+        own = jax.typeof(x).sharding.spec
+        for axis, (found, to) in enumerate(zip(own, wanted, strict=True)):
+            if _axes_of(found) and _axes_of(found) != _axes_of(to):
+                raise InvalidProblemError(
+                    f"{name}: axis {axis} is sharded over {_axes_of(found)}, which this product cannot keep: its parts "
+                    f"would be gathered; reshard it first, with jax.sharding.reshard({name}, {wanted})"
+                )
+        # What is whole is cut where its partner is; nothing travels for that.
+        moved.append(x if own == wanted else jax.sharding.reshard(x, NamedSharding(mesh, wanted)))
+    run = jax.shard_map(
+        functools.partial(_part, spec, seen, cut),
+        mesh=mesh,
+        in_specs=tuple(specs),
+        out_specs=tuple(_specs(outputs, cut)),
+        check_vma=False,
+    )
+    results: tuple[Any, ...] = run(*moved)
+    return results
+
+
+def sharding_of(x: Any) -> Any:
+    """Return how an array is cut by its type, on a mesh of explicit axes; ``None`` elsewhere."""
+    sharding = getattr(jax.typeof(x), "sharding", None)
+    return sharding if sharding is not None and sharding.mesh.explicit_axes else None
+
+
+def cut_as(x: Any, sharding: Any) -> Any:
+    """Return an array cut as a type says: that of a gradient is that of what it is the gradient of."""
+    return x if sharding is None or jax.typeof(x).sharding == sharding else jax.sharding.reshard(x, sharding)
 
 
 # ---- the parts ----
@@ -118,16 +173,11 @@ def _whole(spec: Spec, seen: Seen) -> tuple[str, ...]:
 def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
     """Return a product of such operands with its rules."""
     operands, outputs = _names(spec, seen)
-    present = tuple(one is not None for one in seen)
     whole = _whole(spec, seen)
-
-    def every(given: Sequence[Any]) -> list[Any]:
-        rest = iter(given)
-        return [next(rest) if there else None for there in present]
 
     @custom_partitioning  # type: ignore[untyped-decorator]
     def product(*given: Any) -> Any:
-        return call(spec, every(given))
+        return call(spec, _every(seen, given))
 
     def rule(mesh: Any, values: Any, results: Any) -> Any:  # noqa: ARG001
         used = dict.fromkeys(name for names in (*operands, *outputs) for name in names if name)
@@ -144,52 +194,72 @@ def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
         )
 
     def partition(mesh: Any, arguments: Any, results: Any) -> Any:
-        cut = _cut([*operands, *outputs], [*arguments, *results], whole)
-        shardings = [
-            [NamedSharding(mesh, PartitionSpec(*(cut.get(name) for name in names))) for names in each]
-            for each in (operands, outputs)
-        ]
-        axes = cut.get("k")
-
-        def part(*given: Any) -> Any:
-            parts = every(given)
-            return call(spec, parts) if axes is None else _sum_of_parts(spec, parts, axes)
-
-        return mesh, part, tuple(shardings[1]), tuple(shardings[0])
+        cut = _cut([*operands, *outputs], [array.sharding for array in (*arguments, *results)], whole)
+        given, made = ([NamedSharding(mesh, one) for one in _specs(names, cut)] for names in (operands, outputs))
+        return mesh, functools.partial(_part, spec, seen, cut), tuple(made), tuple(given)
 
     product.def_partition(partition, sharding_rule=rule)
     return product
 
 
-def _cut(names: Names, arrays: Sequence[Any], whole: tuple[str, ...]) -> dict[str, Any]:
+def _every(seen: Seen, given: Sequence[Any]) -> list[Any]:
+    """Return all operands of a call, ``None`` where there is none."""
+    rest = iter(given)
+    return [None if one is None else next(rest) for one in seen]
+
+
+def _axes_of(entry: Any) -> tuple[str, ...]:
+    """Return the mesh's axes that one axis of an array is cut over."""
+    return (entry,) if isinstance(entry, str) else entry if isinstance(entry, tuple) else ()
+
+
+def _cut(names: Names, shardings: Sequence[Any], whole: tuple[str, ...]) -> dict[str, Any]:
     """Return the axes of the mesh that each name is cut over: as the first array says, each of the mesh's once."""
     found: dict[str, Any] = {}
     used: set[str] = set()
-    for own, array in zip(names, arrays, strict=True):
-        spec = getattr(array.sharding, "spec", ())
-        for name, axes in zip(own, spec, strict=False):
-            given = (axes,) if isinstance(axes, str) else tuple(axes or ())
+    for own, sharding in zip(names, shardings, strict=True):
+        for name, axes in zip(own, getattr(sharding, "spec", ()), strict=False):
+            given = _axes_of(axes)
             if name and given and name not in found and name not in whole and used.isdisjoint(given):
                 found[name] = given
                 used.update(given)
     return found
 
 
+def _specs(names: Names, cut: dict[str, Any]) -> list[PartitionSpec]:
+    return [PartitionSpec(*(cut.get(name) for name in own)) for own in names]
+
+
+def _part(spec: Spec, seen: Seen, cut: dict[str, Any], *given: Any) -> tuple[Any, ...]:
+    """Return the results of one device."""
+    parts = _every(seen, given)
+    results = _sum_of_parts(spec, parts, cut["k"]) if "k" in cut else call(spec, parts)
+    if spec.row.gradient == "bgrad" and "m" in cut:
+        return results[0], jax.lax.psum(results[1], cut["m"])
+    return results
+
+
 def _sum_of_parts(spec: Spec, operands: Sequence[Any], axes: Any) -> tuple[Any, ...]:
     """Return the results where each device has a part of the sums: what follows the product follows their total."""
-    a, b, c, bias, _ = operands
+    a, b, c, bias, aux = operands
     row = spec.row
-    bare = dataclasses.replace(plain_spec(spec), epilogue=row.name if row.gradient else "default", beta=0.0)
+    of_operand = row.gradient in ("bgrada", "bgradb")
+    bare = dataclasses.replace(plain_spec(spec), epilogue=row.name if of_operand else "default", beta=0.0)
     parts = jax.lax.psum(call(bare, (a, b, None, None, None)), axes)
     y = parts[0]
     if c is not None:
         y = y + jnp.asarray(spec.beta, y.dtype) * c
-    if row.gradient:
+    if of_operand:
         return y, parts[1]
     if bias is not None:
         y = y + bias.reshape(_bias_shape(bias, y, a.ndim > 1, b.ndim > 1))
-    name = function_of(row)
-    d = y if name in ("default", "bias") else activation_of(spec)(wide(y)).astype(y.dtype)
+    if row.aux == "load":
+        y = slope(derivative_spec(spec), y, aux)
+    if row.gradient:
+        return y, row_sums(y, a.ndim == 1, b.ndim == 1)
+    if row.aux == "load" or function_of(row) in ("default", "bias"):
+        return (y,)
+    d = activation_of(spec)(wide(y)).astype(y.dtype)
     return (d, y) if row.aux == "store" else (d,)
 
 

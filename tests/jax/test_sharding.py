@@ -154,3 +154,116 @@ near((sums[0], sums[1]["bgrada"]), (a[0] @ b[0], a[0].sum(1)))
 """,
         **DEVICES,
     )
+
+
+def test_gradient_epilogues_gather_nothing(run_python):
+    """What reads aux, sums rows or has eight bits: parts of sums are added up, as in jax's own functions."""
+    run_python(
+        BEGIN
+        + """
+kinds = ("all-gather(", "all-to-all(", "collective-permute(")
+def gathers(function, *arguments):
+    text = jax.jit(function).lower(*arguments).compile().as_text()
+    return sum(text.count(kind) for kind in kinds)
+a, b, aux = draw(8, 12), draw(12, 16), draw(8, 16)
+_, pull = jax.vjp(lambda x: jax.nn.gelu(x, approximate=True), aux)
+for left, right in (((None, "d"), ("d", None)), (("d", None), (None, None)), ((None, None), (None, "d"))):
+    x, w = put(a, *left), put(b, *right)
+    pre = put(aux, left[0], right[1])
+    run = lambda a, b, aux: matmul(a, b, epilogue="dgelu", aux=aux)
+    near(jax.jit(run)(x, w, pre), pull(a @ b)[0])
+    assert gathers(run, x, w, pre) == 0, (left, right)
+    run = lambda a, b, aux: matmul(a, b, epilogue="dgelu_bgrad", aux=aux)
+    y, extra = jax.jit(run)(x, w, pre)
+    near((y, extra["bgrad"]), (pull(a @ b)[0], pull(a @ b)[0].sum(0)))
+    assert gathers(run, x, w, pre) == 0, (left, right)
+narrow = jnp.asarray(rng.integers(-9, 9, (8, 12)), jnp.int8), jnp.asarray(rng.integers(-9, 9, (12, 16)), jnp.int8)
+run = lambda a, b: matmul(a, b, dtype="int32")
+for left, right in (((None, "d"), ("d", None)), (("d", None), (None, None))):
+    x, w = put(narrow[0], *left), put(narrow[1], *right)
+    np.testing.assert_array_equal(jax.jit(run)(x, w), np.asarray(narrow[0], np.int32) @ np.asarray(narrow[1], np.int32))
+    assert gathers(run, x, w) == 0
+""",
+        **DEVICES,
+    )
+
+
+EXPLICIT = """
+from jax.sharding import AxisType
+mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+def text_of(function, *arguments):
+    return jax.jit(function).lower(*arguments).compile().as_text()
+"""
+
+
+EXPLICIT_CUTS = {
+    "rows and columns": (("x", None), (None, "y")),
+    "inner extent": (("y", "x"), (None, None)),
+    "rows": (("x", None), (None, None)),
+    "columns": ((None, None), (None, "y")),
+    "rows twice": ((("x", "y"), None), (None, None)),
+}
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(x, marks=[] if x in ("rows and columns", "inner extent") else pytest.mark.slow)
+        for x in EXPLICIT_CUTS
+    ],
+)
+def test_meshes_of_explicit_axes(run_python, cut):
+    """The types of results and gradients say how they are cut, as those of jax do; nothing is gathered."""
+    run_python(
+        BEGIN
+        + EXPLICIT
+        + f"left, right = {EXPLICIT_CUTS[cut]!r}\n"
+        + """
+a, b, bias = draw(8, 12), draw(12, 16), draw(16)
+x, w = put(a, *left), put(b, *right)
+def ours(a, b, bias):
+    return matmul(a, b, epilogue="gelu_bias", bias=bias)
+def theirs(a, b, bias):
+    return jax.nn.gelu(a @ b + bias)
+def both(product):
+    value = lambda *operands: (lambda y: ((y**2).sum(), y))(product(*operands))
+    return jax.jit(jax.grad(value, argnums=(0, 1, 2), has_aux=True))
+found, expected = both(ours)(x, w, bias), both(theirs)(x, w, bias)
+near(found, expected)
+shown = lambda tree: jax.tree.map(lambda x: str(jax.typeof(x)), tree)
+assert shown(found) == shown(expected), (shown(found), shown(expected))
+assert "all-gather(" not in text_of(ours, x, w, bias)
+y = matmul(x, w, epilogue="gelu_aux")[1]["gelu_aux"]
+near(y, a @ b)
+assert str(jax.typeof(y)) == str(jax.typeof(x @ w))
+""",
+        **DEVICES,
+    )
+
+
+def test_sums_batches_and_refusals_on_explicit_axes(run_python):
+    run_python(
+        BEGIN
+        + EXPLICIT
+        + """
+import rocpy
+a, b, batch = draw(8, 12), draw(12, 16), draw(4, 8, 12)
+with jax.set_mesh(mesh):
+    # Both have a part of the inner extent: jax asks how the sum is cut, and rocpy adds the parts up.
+    near(jax.jit(matmul)(put(a, None, "x"), put(b, "x", None)), a @ b)
+    left = put(batch, "x", None, None)
+    def value(a, b):
+        y = matmul(a, b)
+        return (y**2).sum(), y
+    grads, y = jax.jit(jax.grad(value, argnums=(0, 1), has_aux=True))(left, put(b))
+    near(y, batch @ b)
+    assert jax.typeof(y).sharding.spec == P("x", None, None)
+    near(grads, jax.grad(lambda a, b: ((a @ b) ** 2).sum(), argnums=(0, 1))(batch, b))
+    try:
+        matmul(put(a, "x", None), put(b, None, "x"))
+        raise AssertionError("kept one axis twice")
+    except rocpy.InvalidProblemError as error:
+        assert "reshard" in str(error) and str(error).startswith("b"), error
+""",
+        **DEVICES,
+    )
