@@ -129,6 +129,8 @@ def _freeze(layer: Linear, report: FreezeReport) -> str | None:
         return "its weight has no memory yet"
     if weight.is_inference():
         return "its weight was made in inference mode, where changes are not counted"
+    if _packed.is_sharded(layer):
+        return "its weight is gathered anew for each call, by torch.distributed.fsdp.fully_shard"
     packed = _packed.pack(layer, weight)
     if packed is None:
         return f"its weight has {weight.dim()} axes"

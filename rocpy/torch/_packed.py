@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from rocpy.torch._counters import count, watched
 from rocpy.torch._kernels import has_layer_shapes
 from rocpy.torch._lowering import Activation
 
-__all__ = ["ATTRIBUTE", "PACK_BEFORE", "forget", "pack", "product", "unfreeze", "weight_of"]
+__all__ = ["ATTRIBUTE", "PACK_BEFORE", "forget", "is_sharded", "pack", "product", "unfreeze", "weight_of"]
 
 ATTRIBUTE = "_rocpy_packed"
 # What ``pack`` was before the layer was frozen; a layer that is not frozen has no such attribute.
@@ -41,13 +42,26 @@ def pack(module: torch.nn.Module, weight: Tensor) -> Weight | None:
     # Writes and steps of optimizers are noticed by the Weight itself; it holds the old storage, whose address is
     # therefore no other's.
     if kept is None or kept[0] is not weight or kept[1] != weight.data_ptr():
-        if weight.is_inference() or weight.dim() != 2:
+        if weight.is_inference() or weight.dim() != 2 or is_sharded(module):
+            forget(module)
             return None
         # A new one each time: another thread may still compute with the old.
         kept = (weight, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
         module.__dict__[ATTRIBUTE] = kept
     packed: Weight = kept[2]
     return packed
+
+
+def is_sharded(module: torch.nn.Module) -> bool:
+    """Whether ``fully_shard`` gathers a layer's weight for each call: into the same tensor, with the same version."""
+    states = sys.modules.get("torch.distributed._composable_state")
+    if states is None:
+        return False
+    # Modules that fully_shard or another function of its kind was called with; asked only when a layer packs.
+    roots = getattr(states, "_module_state_mapping", None)
+    if roots is None:  # another torch
+        return "torch.distributed.fsdp" in sys.modules
+    return any(module is child for root in list(roots) for child in root.modules())
 
 
 def weight_of(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Weight | None:

@@ -8,11 +8,12 @@ import inspect
 
 import pytest
 
-import rocpy
 from rocpy.errors import RocpyWarning
 
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
+prune = pytest.importorskip("torch.nn.utils.prune")
+layers = pytest.importorskip("packed_layers")
 
 pytestmark = [
     pytest.mark.torch,
@@ -22,98 +23,12 @@ pytestmark = [
 ]
 nn = torch.nn if torch else None
 PACKED = "_rocpy_packed"
-
-
-def close(x, y):
-    torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-5)
+KINDS, LAYERS, made, check, close = layers.KINDS, layers.LAYERS, layers.made, layers.check, layers.close
 
 
 @pytest.fixture
 def x():
     return torch.randn(6, 12, generator=torch.Generator().manual_seed(5))
-
-
-# ---- modules, and what torch computes with their parameters ----
-
-
-class Gate(nn.Module):
-    """The gated block as models write it."""
-
-    def __init__(self):
-        super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(12, 16, bias=False), nn.Linear(12, 16, bias=False)
-        self.down_proj = nn.Linear(16, 12, bias=False)
-
-    def forward(self, x):
-        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
-def replaced():
-    model = nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 12))
-    rt.replace_linear(model)
-    return model
-
-
-class OfWeight(nn.Module):
-    """A product with a `rocpy.Weight` of a parameter."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(12, 20)
-        self.weight = rocpy.Weight.from_linear(self.inner)
-
-    def forward(self, x):
-        if torch.is_grad_enabled():
-            return self.inner(x)
-        return rocpy.matmul(x, self.weight, epilogue="bias")
-
-
-def mlp_reference(state):
-    made = nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 12))
-    names = {"fc1.weight": "0.weight", "fc1.bias": "0.bias", "fc2.weight": "2.weight", "fc2.bias": "2.bias"}
-    made.load_state_dict({names[name]: value for name, value in state.items()})
-    return made
-
-
-def loaded(module, state):
-    module.load_state_dict(state)
-    return module
-
-
-KINDS = {
-    "Linear": (
-        lambda: rt.Linear(12, 20, activation="relu"),
-        lambda state: nn.Sequential(loaded(nn.Linear(12, 20), state), nn.ReLU()),
-    ),
-    "MLP": (lambda: rt.MLP(12, 20), mlp_reference),
-    "GatedMLP": (lambda: rt.GatedMLP(12, 16), lambda state: loaded(Gate(), state)),
-    "replaced": (
-        replaced,
-        lambda state: loaded(nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 12)), state),
-    ),
-    "Weight": (
-        OfWeight,
-        lambda state: loaded(nn.Linear(12, 20), {name.removeprefix("inner."): x for name, x in state.items()}),
-    ),
-}
-
-
-def made(kind, packs):
-    torch.manual_seed(3)
-    module = KINDS[kind][0]().eval()
-    if packs == "frozen":
-        rt.freeze(module)
-    elif packs == "pack":
-        for layer in module.modules():
-            if isinstance(layer, rt.Linear):
-                layer.pack = True
-    return module
-
-
-def check(kind, module, x):
-    with torch.no_grad():
-        x = x.to(next(module.parameters()).dtype)
-        close(module(x), KINDS[kind][1](module.state_dict()).to(x.dtype)(x))
 
 
 # ---- optimizers ----
@@ -279,6 +194,56 @@ def averaged(module):
         p.detach().copy_(q.detach())
 
 
+@each
+def set_to_another(layer):
+    with torch.no_grad():
+        layer.weight.set_((layer.weight * 2).clone())
+
+
+@each
+def initialised_again(layer):
+    nn.init.normal_(layer.weight)
+
+
+@each
+def pruned_for_a_while(layer):
+    prune.random_unstructured(layer, "weight", 0.5)
+    prune.remove(layer, "weight")
+
+
+def emptied_and_loaded(module):
+    state = {name: value * 2 for name, value in module.state_dict().items()}
+    module.to_empty(device="cpu")
+    module.load_state_dict(state)
+
+
+def shared_and_written(module):
+    module.share_memory()
+    in_place(module)
+
+
+class OwnOptimizer(torch.optim.Optimizer if torch else object):
+    """One that somebody wrote, which changes parameters unreported."""
+
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            p.data.sub_(p.grad)
+
+
+def own_optimizer(module):
+    for p in module.parameters():
+        p.grad = torch.ones_like(p)
+    OwnOptimizer(module.parameters(), {}).step()
+
+
+def scaled(module):
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.1, fused=True)
+    scaler.scale(module(torch.ones(2, 12)).square().sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
 def without_an_optimizer(module):
     """A fused step of torch.optim's functions, which no hook of optimizers sees."""
     for p in module.parameters():
@@ -314,6 +279,17 @@ def through_dlpack(layer):
     torch.from_dlpack(layer.weight.detach()).mul_(2)
 
 
+@each
+def through_storage(layer):
+    layer.weight.untyped_storage().copy_((layer.weight.detach() * 2).untyped_storage())
+
+
+@each
+def with_its_version_kept(layer):
+    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(layer.weight):
+        layer.weight.mul_(2)
+
+
 REPORTED = [
     load,
     load_assigned,
@@ -329,9 +305,22 @@ REPORTED = [
     to_another_type,
     to_another_type_by_swapping,
     averaged,
+    set_to_another,
+    initialised_again,
+    pruned_for_a_while,
+    emptied_and_loaded,
+    shared_and_written,
+    own_optimizer,
+    scaled,
 ]
-UNREPORTED = [without_an_optimizer, through_data, through_numpy, through_dlpack]
-LAYERS = [kind for kind in KINDS if kind != "Weight"]
+UNREPORTED = [
+    without_an_optimizer,
+    through_data,
+    through_numpy,
+    through_dlpack,
+    through_storage,
+    with_its_version_kept,
+]
 
 
 @pytest.mark.parametrize("change", [*REPORTED, *UNREPORTED, parametrized], ids=lambda f: f.__name__)
