@@ -173,6 +173,8 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
             raise InvalidArgumentError(f"devices: got {devices}, expected 1 or more")
     else:
         chosen = list(devices)
+        if not all(isinstance(device, int) for device in chosen):
+            raise InvalidArgumentError(f"devices: got {devices!r}, expected numbers of devices")
     if not chosen or len(set(chosen)) != len(chosen):
         raise InvalidUsageError(f"devices: got {chosen}; each rank needs a device of its own")
     if min(chosen) < 0 or max(chosen) >= there:

@@ -16,11 +16,11 @@ from rocpy.rccl._library cimport last_text, nonblocking_config
 from rocpy.rccl.communicator cimport Handle
 
 
-cdef int require(Handle self, str function) except -1:
+cdef int require(Handle self, str function, str since="2.30") except -1:
     """Refuse what the platform's RCCL has no function for."""
     self.check()
     if not has(function):
-        raise UnsupportedError(f"this platform's RCCL has no {function}, which came with 2.30", function=function, library="rccl")
+        raise UnsupportedError(f"this platform's RCCL has no {function}, which came with {since}", function=function, library="rccl")
     return 0
 
 
@@ -67,8 +67,8 @@ def start_shrink(Handle self not None, Handle made not None, excluded, bint abor
     cdef int flags = 1 if abort else 0
     cdef double seconds = self.seconds_of(timeout_s)
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
-    self.check()
-    if not 0 < count < min(self.nranks, 1024) or any(not 0 <= rank < self.nranks for rank in excluded):
+    require(self, "ncclCommShrink", "2.27")
+    if not 0 < count < min(self.nranks, 1024) or any(not hasattr(rank, "__index__") or not 0 <= rank < self.nranks for rank in excluded):
         raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
     for i, rank in enumerate(excluded):
         ranks[i] = rank
@@ -90,16 +90,16 @@ def growth_id(Handle self not None):
     return (<char*>made.internal)[:128]
 
 
-def start_grow(Handle self not None, Handle made not None, int nranks, unique_id, timeout_s, settings, name):
+def start_grow(Handle self not None, Handle made not None, nranks, unique_id, timeout_s, settings, name):
     """Begin the handle of a communicator with more ranks (ncclCommGrow); `finish_child` waits for it."""
     cdef abi.ncclUniqueId ident
     cdef const abi.ncclUniqueId* given = NULL
     cdef const unsigned char[:] raw
-    cdef int code
+    cdef int code, c_nranks
     cdef double seconds = self.seconds_of(timeout_s)
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
     require(self, "ncclCommGrow")
-    if nranks <= self.nranks:
+    if not isinstance(nranks, int) or not self.nranks < nranks < 2**31:
         raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the {self.nranks} that there are")
     if unique_id is not None:
         raw = unique_id
@@ -110,8 +110,9 @@ def start_grow(Handle self not None, Handle made not None, int nranks, unique_id
     made.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     self.seq += 1
+    c_nranks = nranks
     with nogil:
-        code = <int>abi.slot_ncclCommGrow(self.comm, nranks, given, -1, &made.comm, &config)
+        code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, given, -1, &made.comm, &config)
     judge(self, code, "grow")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -60,8 +61,10 @@ class Family(Collectives):
         Communicator or None
             This rank's part. In a `group` it can be used once the group has ended.
         """
-        if color is not None and (not isinstance(color, int) or color < 0):
-            raise InvalidArgumentError(f"color: got {color!r}, expected a number of 0 or more, or None")
+        if color is not None and (not isinstance(color, int) or not 0 <= color < 2**31):
+            raise InvalidArgumentError(f"color: got {color!r}, expected a number from 0 to 2**31 - 1, or None")
+        if not isinstance(key, int) or not -(2**31) <= key < 2**31:
+            raise InvalidArgumentError(f"key: got {key!r}, expected a number of 32 bits")
         made = type(self)()
         number = -1 if color is None else color
         start = partial(_children.start_split, self, made, number, key, timeout_s, config, name)
@@ -95,6 +98,8 @@ class Family(Collectives):
         Communicator
             The ranks that are left, in their order. In a `group` it can be used once the group has ended.
         """
+        if not isinstance(exclude_ranks, Iterable) or isinstance(exclude_ranks, str | bytes):
+            raise InvalidArgumentError(f"exclude_ranks: got {exclude_ranks!r}, expected ranks")
         made = type(self)()
         start = partial(_children.start_shrink, self, made, list(exclude_ranks), abort, timeout_s, config, name)
         run_step(Step(self, start, partial(self._adopt_child, made, timeout_s), made.abort))

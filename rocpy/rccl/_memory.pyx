@@ -14,7 +14,7 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.rccl._call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
-from rocpy.rccl._children cimport judge, settle
+from rocpy.rccl._children cimport judge, require, settle
 from rocpy.rccl._library cimport last_text
 from rocpy.rccl._operands cimport bytes_of, check_contiguous, check_in_place, elements
 from rocpy.rccl.communicator cimport Handle
@@ -147,7 +147,7 @@ cdef class WindowHandle:
         cdef Operand given
         kept = parse_output(array, "array", &given)
         check_contiguous(&given, "array")
-        comm.check()
+        require(comm, "ncclCommWindowRegister", "2.27")
         self.nbytes, self.data = bytes_of(&given), given.data
         self.comm, self.array, self.kept = comm, array, kept
         self.type = given.type

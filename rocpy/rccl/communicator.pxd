@@ -24,7 +24,7 @@ cdef class Handle:
     cdef uint64_t patience_ns
     # How long finalizing may take, and when it is given up; 0 before it began.
     cdef double patience_s, end_by
-    cdef bint closed, revoked, has_patience, uses_cpu_memory
+    cdef bint closed, aborted, revoked, has_patience, uses_cpu_memory
     cdef int generation
     cdef Record* ring
     # Calls that were made, and those that the platform took.

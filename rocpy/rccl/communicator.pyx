@@ -76,8 +76,8 @@ cdef class Handle:
         cdef abi.ncclConfig_t config
         cdef int code, previous, c_nranks, c_rank
         cdef const unsigned char[:] raw = bytes(unique_id)
-        if not isinstance(nranks, int) or not isinstance(rank, int) or nranks < 1 or not 0 <= rank < nranks:
-            raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks")
+        if not isinstance(nranks, int) or not isinstance(rank, int) or not 0 <= rank < nranks < 2**31:
+            raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks < 2**31")
         if raw.shape[0] != sizeof(ident):
             raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
         self.timeout_s = self.seconds_of(timeout_s)
@@ -145,7 +145,10 @@ cdef class Handle:
 
     cdef int check(self) except -1:
         if self.closed:
-            raise ClosedError("this Communicator has been closed, finalized or aborted")
+            raise ClosedError(
+                "this Communicator has been closed, finalized or aborted" if self.nranks != 0 else
+                "this Communicator is not there before its group ends, or could not be made"
+            )
         if self.generation != _device.generation:
             raise ClosedError("this Communicator was made before a fork and belongs to the parent process; make a new one here")
         return 0
@@ -427,6 +430,11 @@ cdef class Handle:
         return self.closed
 
     @property
+    def is_aborted(self):
+        """Whether it was ended by `abort`, or because finalizing it failed."""
+        return self.aborted
+
+    @property
     def is_revoked(self):
         """Whether `revoke` has been called."""
         return self.revoked
@@ -447,7 +455,7 @@ cdef class Handle:
         cdef int code
         if self.closed:
             return
-        self.closed = True
+        self.closed = self.aborted = True
         if self.generation != _device.generation:
             return
         with nogil:

@@ -107,12 +107,25 @@ def test_parts(comms):
     assert total_on(parts[::2]) == {3.0}
     assert none[1] is None
     assert none[2].name == "rest"
-    with rccl.group():
-        left = [comm.shrink([0]) for comm in comms[1:]]
-    assert [(one.rank, one.nranks) for one in left] == [(0, 2), (1, 2)]
+    left = []
+    if "ncclCommShrink" not in rocpy.platform.missing()["rccl"]:
+        with rccl.group():
+            left = [comm.shrink([0]) for comm in comms[1:]]
+        assert [(one.rank, one.nranks) for one in left] == [(0, 2), (1, 2)]
     with rccl.group():
         for one in [*parts, none[0], none[2], *left, *comms]:
             one.close()
+
+
+def test_what_an_older_release_lacks(comms):
+    missing = rocpy.platform.missing()["rccl"]
+    for function, call in {
+        "ncclCommWindowRegister": lambda: comms[0].window(comms[0].empty(4, window=True)),
+        "ncclCommShrink": lambda: comms[0].shrink([1]),
+    }.items():
+        if function in missing:
+            with pytest.raises(rocpy.UnsupportedError, match=f"{function}, which came with 2.27"):
+                call()
 
 
 def test_windows(comms):

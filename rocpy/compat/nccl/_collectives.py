@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
 
 from rocpy.compat.nccl._config import NCCLCollConfig, check_call_config
 from rocpy.compat.nccl._enums import NcclBufferSpec, NcclRedOp, NcclStreamSpec
@@ -12,9 +14,6 @@ from rocpy.compat.nccl._operands import Row, check_pair, row_of
 from rocpy.compat.nccl._queries import Queries
 from rocpy.compat.nccl._records import WaitSignalDesc
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredWindowHandle
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Collectives(Queries):
@@ -72,7 +71,7 @@ class Collectives(Queries):
     ) -> None:
         """Wait for signals."""
         counts: dict[int, int] = {}
-        for desc in [descs] if isinstance(descs, WaitSignalDesc) else list(descs):
+        for desc in descs if isinstance(descs, Sequence) else [descs]:
             if not isinstance(desc, WaitSignalDesc):
                 raise NcclInvalid(f"descs: got {type(desc).__name__}, expected WaitSignalDesc")
             _first_only(desc.signal_index, desc.context, 0)
@@ -241,13 +240,13 @@ def _stream(stream: NcclStreamSpec | None) -> NcclStreamSpec | None:
     return stream
 
 
-def _operator(op: NcclRedOp | CustomRedOp) -> Any:
+def _operator(op: Any) -> Any:
     if isinstance(op, CustomRedOp):
         return op.own
-    try:
-        return NcclRedOp(op).name.lower()
-    except ValueError:
-        raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or what create_pre_mul_sum gives") from None
+    is_number = isinstance(op, NcclRedOp) or (isinstance(op, int) and not isinstance(op, Enum))
+    if not is_number or op not in set(NcclRedOp):
+        raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or what create_pre_mul_sum gives")
+    return NcclRedOp(op).name.lower()
 
 
 def _first_only(signal_index: int, context: int, flags: int) -> None:

@@ -235,7 +235,11 @@ class Communicator(Collectives):
 
         Where RCCL makes no window of the memory, the handle is not valid. In a group it is valid after the group's end.
         """
-        own, chosen = self.own, WindowFlag(flags or 0)
+        own = self.own
+        try:
+            chosen = WindowFlag(flags or 0)
+        except (TypeError, ValueError):
+            raise NcclInvalid(f"flags: got {flags!r}, expected a WindowFlag") from None
         if chosen & WindowFlag.GIN_ONLY:
             raise unsupported("WindowFlag.GIN_ONLY", GIN)
         if chosen & WindowFlag.CFT_COUNTED:
@@ -258,7 +262,10 @@ class Communicator(Collectives):
         The scalar is read now, also from a device's memory. A Python float is FLOAT64 unless `datatype` says otherwise.
         """
         value, own_type = _scalar(scalar)
-        chosen = own_type if datatype is None else NcclDataType(datatype)
+        try:
+            chosen = own_type if datatype is None else NcclDataType(datatype)
+        except ValueError:
+            raise NcclInvalid(f"datatype: got {datatype!r}, expected a NcclDataType") from None
         if not isinstance(scalar, int | float | np.ndarray) and chosen is not own_type:
             raise NcclInvalid(f"datatype: got {chosen.name}, the scalar is of {own_type.name}")
         made = CustomRedOp(self.own.premul_sum(value, chosen.name_of_dtype))
@@ -315,6 +322,8 @@ def _scalar(scalar: Any) -> tuple[Any, NcclDataType]:
         if given.size != 1:
             raise NcclInvalid(f"scalar: has {given.size} elements, expected 1")
         return given.reshape(()), NcclDataType.from_numpy_dtype(given.dtype)
+    if not any(hasattr(scalar, name) for name in ("__dlpack__", "__cuda_array_interface__")):
+        raise NcclInvalid(f"scalar: got {type(scalar).__name__}, expected a number, or an array of one element")
     row = row_of(scalar, "scalar")
     if row.count != 1:
         raise NcclInvalid(f"scalar: has {row.count} elements, expected 1")

@@ -36,7 +36,7 @@ class NcclInvalid(RocpyError, ValueError):  # noqa: N818  (nccl4py's name)
     ...     nccl.Communicator().get_last_error()
     ... except nccl.NcclInvalid as error:
     ...     error.msg
-    'the communicator is null, or was finalized, destroyed or aborted'
+    'this is the null communicator'
     """
 
     @property

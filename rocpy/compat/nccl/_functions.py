@@ -12,12 +12,12 @@ import numpy as np
 
 from rocpy import rccl
 from rocpy.compat.nccl._errors import NcclInvalid, translation, unsupported
+from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
     from rocpy.compat.nccl._enums import NcclDeviceSpec, Result
     from rocpy.compat.nccl._records import GroupSimInfo
     from rocpy.errors import UnsupportedError
-    from rocpy.runtime.memory import Buffer
 
 _open = threading.local()
 _ID_BYTES = 128
@@ -159,12 +159,16 @@ def group() -> Iterator[None]:
 
 def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:
     """Return memory of RCCL's (ncclMemAlloc), as a `rocpy.Buffer` of bytes."""
+    if not isinstance(size, int):
+        raise NcclInvalid(f"size: got {size!r}, expected a number of bytes")
     with translation():
         return rccl.empty(size, "uint8", device=device)
 
 
 def mem_free(buf: Buffer) -> None:
     """Give memory of `mem_alloc` back; it is also given back when the last array of it is dropped."""
+    if not isinstance(buf, Buffer):
+        raise NcclInvalid(f"buf: got {type(buf).__name__}, expected what mem_alloc gave")
     buf.close()
 
 

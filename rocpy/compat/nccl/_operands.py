@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from rocpy._operand import describe
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import NcclInvalid
+from rocpy.errors import UnsupportedError
 from rocpy.rccl import _memory, _types
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
@@ -81,10 +83,13 @@ def _flattened(array: Any, seen: dict[str, Any], count: int) -> Any:
         return array.reshape(-1)
     if isinstance(array, Buffer):
         return _memory.part_of(array, (count,), seen["dtype"])
+    if seen["device_type"] == _CPU:
+        dtype = _types.numpy_type(seen["dtype"])
+        memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(seen["data"])
+        memory.owner = array, seen["kept"]  # alive as long as the row is
+        return np.frombuffer(memory, dtype, count)
     if not hasattr(array, "__dlpack__"):
         return _DeviceRow(array, array.__cuda_array_interface__, count)
-    if seen["device_type"] == _CPU:
-        return np.from_dlpack(array).reshape(-1)
     return _memory.part_of(Buffer.from_dlpack(array), (count,), seen["dtype"])
 
 
@@ -108,7 +113,10 @@ def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
     if array is None or isinstance(array, str | bytes | int | float | list | tuple):
         raise NcclInvalid(f"{name}: got {type(array).__name__}, expected an array")
     array = _plain(array)
-    seen = describe(array, name, output=is_written)
+    try:
+        seen = describe(array, name, output=is_written)
+    except UnsupportedError as error:
+        raise NcclInvalid(str(error)) from None
     if seen["dtype"] not in _types.NAMES:
         raise NcclInvalid(f"{name}: RCCL has no collectives of {seen['dtype']}")
     step, count = 1, int(np.prod(seen["shape"], dtype=np.int64))
@@ -119,7 +127,8 @@ def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
                 "would take the memory as it lies; pass a contiguous array"
             )
         step *= extent
-    flat = array if len(seen["shape"]) == 1 else _flattened(array, seen, count)
+    is_row = len(seen["shape"]) == 1 and (hasattr(array, "reshape") or isinstance(array, Buffer))
+    flat = array if is_row else _flattened(array, seen, count)
     device_id = Device.current().index if seen["device_type"] == _CPU else seen["device_id"]
     dtype = NcclDataType.from_numpy_dtype(seen["dtype"])
     return Row(flat, count, dtype, seen["data"], device_id)

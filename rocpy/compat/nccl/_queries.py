@@ -16,6 +16,7 @@ from rocpy.compat.nccl._errors import (
     unsupported_attribute,
 )
 from rocpy.compat.nccl._records import NCCLCommProperties, NCCLTeam
+from rocpy.errors import ClosedError
 from rocpy.runtime.device import Device as _Device
 
 _STATS = {
@@ -67,14 +68,19 @@ class Queries:
         NcclInvalid
             There is none, or it has come to its end.
         """
-        if self._own is None or self._own.is_closed:
-            raise NcclInvalid("the communicator is null, or was finalized, destroyed or aborted")
+        if self._own is None:
+            raise NcclInvalid("this is the null communicator")
+        try:
+            self._own.seconds_to_wait(None)
+        except ClosedError as error:
+            raise NcclInvalid(str(error)) from None
         return self._own
 
     @property
     def is_valid(self) -> bool:
         """Whether it is there: neither null, destroyed nor aborted."""
-        return self._own is not None and (self._is_finalized or not self._own.is_closed)
+        own = self._own
+        return own is not None and (not own.is_closed or (self._is_finalized and not own.is_aborted))
 
     def _known(self) -> rccl.Communicator:
         """Return rocpy's communicator, which tells its ranks after `finalize` too."""

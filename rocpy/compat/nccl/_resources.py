@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rocpy.compat.nccl._enums import WindowFlag
-from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, unsupported
+from rocpy.compat.nccl._errors import CFT, DEVICE_API, MULTIMEM, NcclInvalid, translated, unsupported
 from rocpy.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class RegisteredWindowHandle:
         self._open()
         return self._row.address
 
+    @translated
     def get_peer_device_pointer(self, peer: int, offset: int = 0) -> int | None:
         """Return the address of another rank's part, where this process reaches it; ``None`` elsewhere."""
         try:
@@ -104,6 +105,7 @@ class RegisteredWindowHandle:
         except UnsupportedError:
             return None
 
+    @translated
     def get_lsa_device_pointer(self, lsa_rank: int, offset: int = 0) -> int:
         """Return the address of another rank's part.
 

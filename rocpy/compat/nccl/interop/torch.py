@@ -84,13 +84,13 @@ def empty(
         raise NcclInvalid(f"morder: got {morder!r}, expected 'C' or 'F'")
     single = size[0] if len(size) == 1 else None
     given: Any = single if isinstance(single, Sequence) else size
-    shape = tuple(int(extent) for extent in given)
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if not isinstance(chosen, torch.dtype):
         raise NcclInvalid(f"dtype: got {chosen!r}, expected a dtype of torch's")
+    if isinstance(given, str) or not all(isinstance(extent, int) and extent >= 0 for extent in given):
+        raise NcclInvalid(f"size: got {given}, expected extents of 0 or more")
+    shape = tuple(given)
     nbytes = int(np.prod(shape, dtype=np.int64)) * chosen.itemsize
-    if any(extent < 0 for extent in shape):
-        raise NcclInvalid(f"size: got {shape}, expected extents of 0 or more")
     made = torch.from_dlpack(rccl.empty(nbytes, "uint8", device=_index(device))).view(chosen)
     if morder == "F":
         return made.view(shape[::-1]).permute(*reversed(range(len(shape))))
