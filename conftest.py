@@ -50,7 +50,7 @@ repeat_random_tests()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the tests marked with the name of a framework where that is absent or not wanted."""
+    """Skip the tests that a framework's name marks, or is a fixture of, where it is absent or not wanted."""
     for name in FRAMEWORKS:
         if config.getoption(f"--without-{name}"):
             reason = f"{name}: not wanted in this run ({name.upper()}= is empty)"
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config, items):
             reason = f"{name}: not installed"
         else:
             continue
-        waiting = [item for item in items if item.get_closest_marker(name)]
+        waiting = [item for item in items if item.get_closest_marker(name) or name in getattr(item, "fixturenames", ())]
         for item in waiting:
             item.add_marker(pytest.mark.skip(reason=reason))
         config.stash.setdefault(WAITING, []).append((len(waiting), reason))

@@ -47,7 +47,10 @@ def error_string(code: int) -> str:
 
 
 def last_error() -> str:
-    """Return what RCCL said last of something that went wrong in this process (ncclGetLastError).
+    """Return what RCCL said last of something that went wrong (ncclGetLastError).
+
+    The host platform keeps a text for each thread. AMD's RCCL keeps one for the process: where that has several
+    communicators, the text says that it may be about another.
 
     Examples
     --------

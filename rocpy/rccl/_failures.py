@@ -38,6 +38,32 @@ CLASSES: dict[int, type[RcclError]] = {
 }
 
 
+def attributed(text: str, *, is_of_thread: bool, communicators: int) -> str:
+    """Return RCCL's last error as what it is.
+
+    Parameters
+    ----------
+    text
+        What ncclGetLastError gave.
+    is_of_thread
+        The library keeps a text for each thread and communicator, as the host platform does; AMD's keeps one for the
+        process, and which of two failing calls wrote it nobody can tell.
+    communicators
+        How many the process has.
+
+    Examples
+    --------
+    >>> from rocpy.rccl._failures import attributed
+    >>> attributed("no device", is_of_thread=False, communicators=1)
+    'no device'
+    >>> attributed("no device", is_of_thread=False, communicators=2)
+    'no device (the last error of this process, which may be about another of its 2 communicators)'
+    """
+    if not text or is_of_thread or communicators < 2:
+        return text
+    return f"{text} (the last error of this process, which may be about another of its {communicators} communicators)"
+
+
 def waiting_for(status: dict[str, Any]) -> list[int]:
     """Return the ranks that others wait for: those that are absent or behind in their steps, this one left out."""
     ranks = status["ranks"]

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Types of what RCCL does beside communicators; _library.pyx has the documentation.
+from typing import Any
+from weakref import WeakSet
+
 SETTINGS: tuple[str, ...]
+handles: WeakSet[Any]
 
 def make_unique_id() -> bytes: ...
 def library_version() -> int: ...

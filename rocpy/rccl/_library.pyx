@@ -6,8 +6,11 @@ from abi cimport ncclComm_t
 from libc.limits cimport INT_MIN
 from libc.string cimport memset
 
+from weakref import WeakSet
+
 from rocpy._core import has
 from rocpy.errors import InvalidArgumentError, UnsupportedError
+from rocpy.rccl._failures import attributed
 
 cdef int UNSET = INT_MIN
 # Fields of ncclConfig_t that a caller may set, in its order.
@@ -17,9 +20,16 @@ SETTINGS = (
 )
 
 
+# The communicators' handles of this process.
+handles = WeakSet()
+
+
 cdef object last_text(ncclComm_t comm):
     cdef const char* text = abi.slot_ncclGetLastError(comm)
-    return "" if text == NULL else text.decode("utf-8", "replace")
+    if text == NULL:
+        return ""
+    count = sum(not handle.is_closed for handle in list(handles))
+    return attributed(text.decode("utf-8", "replace"), is_of_thread=has("rocpyExtCommStatus"), communicators=count)
 
 
 def make_unique_id():
@@ -80,7 +90,7 @@ def error_string(int code):
 
 
 def last_error():
-    """RCCL's last words of what went wrong in this process (ncclGetLastError)."""
+    """RCCL's last words of what went wrong in this thread, or else this process (ncclGetLastError)."""
     library_version()
     return last_text(NULL)
 

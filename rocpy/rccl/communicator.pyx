@@ -9,6 +9,7 @@ from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError,
 from rocpy.platform import current as current_platform
 from rocpy.rccl._failures import error_of, timeout_error
 from rocpy.rccl._group import current_group
+from rocpy.rccl._library import handles
 from rocpy.rccl._shapes import result_shape
 from rocpy.rccl._staging import run_staged
 
@@ -112,8 +113,8 @@ cdef class Handle:
         return 0
 
     cdef int adopt(self) except -1:
-        self.closed = False
-        self.generation = _device.generation
+        self.closed, self.generation = False, _device.generation
+        handles.add(self)
         self.has_patience = has("rocpyExtCommSetPatience")
         self.uses_cpu_memory = current_platform().host_memory
         self.patience_ns = 0

@@ -63,6 +63,7 @@ class RocpyProcessGroup(BackendSurface):
         self._main = Lane("rocpy collectives", lambda: self._meet("all/", rank, size))
         self._transfers: dict[tuple[int, int, int], Lane] = {}
         self._group_name = self._group_desc = ""
+        self._sequence = 0
         self._main.join()
         _alive.add(self)
 
@@ -112,11 +113,15 @@ class RocpyProcessGroup(BackendSurface):
         self.set_timeout(timeout)
 
     def _set_sequence_number_for_group(self) -> None:
-        """Do nothing: the communicator counts its operations itself."""
+        """Do nothing: each rank counts from 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
 
     def _run(self, opts: Any, tensors: list[Tensor], job: Job, *, may_be_sparse: bool = False) -> Any:
         for tensor in () if may_be_sparse else tensors:
             dense(tensor)
+        self._sequence += 1
         given = getattr(opts, "timeout", None)
         seconds = given.total_seconds() if given is not None else -1.0
         limit = seconds if seconds > 0 else self._seconds
@@ -145,7 +150,7 @@ class RocpyProcessGroup(BackendSurface):
             if tensor.layout == torch.sparse_coo and operator != "sum":
                 raise UnsupportedError(f"op: {operator} of sparse tensors; use SUM")
             if tensor.layout != torch.sparse_coo:
-                check_operator(tensor, operator)
+                check_operator(dense(tensor), operator)
 
         def job(comm: Communicator, how: How) -> None:
             for tensor in tensors:
@@ -431,7 +436,7 @@ class RocpyProcessGroup(BackendSurface):
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> LaneWork:  # noqa: ARG002
         """Refuse: RCCL has no receive from whoever comes first."""
-        raise UnsupportedError("src: RCCL receives from a rank that is named; pass src=")
+        raise UnsupportedError("src: RCCL has no receive from whoever comes first (recv without src); pass src=")
 
     def barrier(self, opts: Any = None) -> LaneWork:
         """Wait until all ranks have come here."""

@@ -28,6 +28,7 @@ _OWN = (
     torch.float8_e4m3fn,
     torch.float8_e5m2,
 )
+_REDUCED = (*_OWN, torch.uint32, torch.uint64, torch.bool, torch.int16, torch.uint16)
 _OPERATORS = (
     (ReduceOp.SUM, "sum"),
     (ReduceOp.AVG, "avg"),
@@ -38,6 +39,8 @@ _OPERATORS = (
     (ReduceOp.BOR, "bor"),
     (ReduceOp.BXOR, "bxor"),
 )
+# Reduced in a wider type, which is cut back to their bits.
+_WIDENED = (torch.int16, torch.uint16)
 _OF_TRUTHS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}
 
 
@@ -73,10 +76,15 @@ def check_operator(tensor: Tensor, operator: str | float) -> None:
             raise UnsupportedError(f"op: bitwise operators of {dtype}; they take integers and booleans")
     elif dtype == torch.bool and operator not in _OF_TRUTHS:
         raise UnsupportedError(f"op: {operator} of booleans; use SUM, MAX, PRODUCT or MIN")
-    elif dtype == torch.int16 and operator == "avg":
-        raise UnsupportedError("op: AVG of int16; use SUM and divide")
+    elif dtype in _WIDENED and operator == "avg":
+        raise UnsupportedError(f"op: AVG of {str(dtype).removeprefix('torch.')}; use SUM and divide")
     elif dtype.is_complex and operator not in ("sum", "avg") and not isinstance(operator, float):
         raise UnsupportedError(f"op: {operator} of complex numbers; use SUM or AVG")
+    elif not (dtype in _REDUCED or dtype.is_complex):
+        raise UnsupportedError(
+            f"op: {operator} of {dtype}, which RCCL does not reduce; convert it, for instance to torch.float32. "
+            "Broadcasts, gathers and other copies take it"
+        )
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -85,10 +93,14 @@ def dense(tensor: Tensor) -> Tensor:
     Raises
     ------
     InvalidOperandError
-        It is sparse.
+        It is sparse, quantized, or has no memory.
     """
     if tensor.is_sparse or tensor.layout != torch.strided:
         raise InvalidOperandError(f"tensor: layout {tensor.layout}; collectives take dense tensors: call to_dense()")
+    if tensor.is_quantized:
+        raise InvalidOperandError(f"tensor: quantized ({tensor.dtype}); send its int_repr(), or dequantize() it")
+    if tensor.is_meta:
+        raise InvalidOperandError("tensor: is on the meta device, which has no memory; make one with torch.empty_like")
     return tensor.detach()
 
 
@@ -111,7 +123,7 @@ def spread(row: Tensor, target: Tensor) -> None:
 
 
 def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | float]:
-    """Return a tensor as RCCL reduces it, and the operator: booleans as bytes, int16 as int32, complex as pairs.
+    """Return a tensor as RCCL reduces it, and the operator: booleans as bytes, 16 bits as int32, complex as pairs.
 
     Raises
     ------
@@ -122,7 +134,7 @@ def reducible(tensor: Tensor, operator: str | float) -> tuple[Tensor, str | floa
     check_operator(held, operator)
     if held.dtype == torch.bool:
         return held.contiguous().view(torch.uint8), _OF_TRUTHS[str(operator)]
-    if held.dtype == torch.int16:
+    if held.dtype in _WIDENED:
         return held.to(torch.int32).contiguous(), operator
     if held.is_complex():
         return torch.view_as_real(held.resolve_conj()).contiguous(), operator

@@ -117,6 +117,7 @@ def test_primitives(name, rng):
     np.testing.assert_array_equal(orders[2, :4].astype(np.float64), np.sort(wide)[:4])
 
 
+@pytest.mark.torch
 def test_tensors(torch):
     @coop.jit
     def kernel(x, out):

@@ -12,7 +12,7 @@ from rccl_ranks import good
 from torch_ranks import on_groups
 
 from rocpy import rccl
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 pytestmark = pytest.mark.torch
 
@@ -120,6 +120,42 @@ def test_bitwise_operators(torch, dist, name):
         return wrong
 
     assert good(on_groups(size, body)) == [[]] * size
+
+
+@pytest.mark.parametrize("name", ["int16", "uint16"])
+def test_sixteen_bits_wrap(torch, dist, name):
+    import numpy as np
+
+    given = [np.random.default_rng(rank).integers(0, 30000, 300).astype(name) for rank in range(3)]
+    functions = {"SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
+
+    def body(group, rank):
+        found = []
+        for operator in functions:
+            x = torch.from_numpy(given[rank].copy())
+            group.allreduce([x], options(dist, "Allreduce", reduceOp=getattr(dist.ReduceOp, operator))).wait()
+            found.append(x.numpy().tolist())
+        return found, group._get_sequence_number_for_group()
+
+    expected = [function.reduce(given, dtype=name).tolist() for function in functions.values()]
+    assert good(on_groups(3, body)) == [(expected, 4)] * 3
+
+
+def test_what_has_no_reduction_is_named_before_anybody_waits(torch, dist):
+    def body(group, rank):
+        sums = options(dist, "Allreduce", reduceOp=dist.ReduceOp.SUM)
+        for tensor, said in [
+            (torch.ones(2).to(torch.float8_e4m3fnuz), "sum of torch.float8_e4m3fnuz.*to torch.float32"),
+            (torch.ones(2, device="meta"), "meta device.*torch.empty_like"),
+            (torch.eye(2).to_mkldnn(), "layout.*to_dense"),
+        ]:
+            with pytest.raises((UnsupportedError, InvalidOperandError), match=said):
+                group.allreduce([tensor], sums)
+        copied = torch.full((2,), float(rank)).to(torch.float8_e4m3fnuz)
+        group.broadcast([copied], options(dist, "Broadcast", rootRank=1)).wait()
+        return copied.float().tolist()
+
+    assert good(on_groups(2, body)) == [[1.0, 1.0]] * 2
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int16", "complex64"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Late, killed, stopped, raising and disagreeing ranks, threads and processes: the right error in time on each rank."""
 
+import threading
 import time
 
 import numpy as np
@@ -88,3 +89,29 @@ def test_a_timeout_ends_a_queued_operation(monkeypatch):
         return late.value.waiting_for
 
     assert good(on_threads(2, body))[0] == (1,)
+
+
+def test_ranks_that_fail_at_once_read_their_own_texts():
+    count, rounds = 6, 60
+    barrier = threading.Barrier(count)
+    mistakes = {
+        0: (rccl.InvalidUsageError, "is not suspended", lambda comm: comm.resume()),
+        1: (rccl.InvalidUsageError, "call ncclCommResume first", lambda comm: comm.barrier()),
+        2: (rccl.InvalidArgumentError, "ncclGetUniqueId", lambda _: rccl.Communicator.init(1, 0, bytes(128))),
+    }
+
+    def body(comm):
+        kind, said, call = mistakes[comm.rank % 3]
+        if comm.rank % 3 == 1:
+            comm.suspend()
+        texts = set()
+        for _ in range(rounds):
+            barrier.wait(60)
+            with pytest.raises(kind) as refused:
+                call(comm)
+            texts |= {str(refused.value), rccl.last_error()}
+        if comm.rank % 3 == 1:
+            comm.resume()
+        return [text for text in texts if said not in text]
+
+    assert good(on_threads(count, body)) == [[]] * count

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Ranks absent, wrong or twice where a unique id is all that they have: every rank gives the same reason."""
 
+import functools
+import multiprocessing
 import threading
 
 import pytest
@@ -19,39 +21,31 @@ def _init(nranks, rank, ident, timeout_s):
 
 def _send(connection, *arguments):
     connection.send(_init(*arguments))
+    connection.recv()  # until all others have said theirs
     connection.close()
 
 
-def init_all(kind, calls):
-    """What each call of (nranks, rank, timeout_s) came to, on threads or in processes."""
+def init_all(kind, calls, late=()):
+    """What each call of (nranks, rank, timeout_s) came to, in threads or processes; late ones come after the rest."""
     ident = rccl.UniqueId.make()
-    found = [None] * len(calls)
-    if kind == "threads":
-
-        def run(index, nranks, rank, timeout_s):
-            found[index] = _init(nranks, rank, ident, timeout_s)
-
-        threads = [threading.Thread(target=run, args=(index, *call), daemon=True) for index, call in enumerate(calls)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert not any(thread.is_alive() for thread in threads), "a rank hangs"
-        return found
-    context = rccl_ranks.process_context()
-    ends, processes = [], []
-    for nranks, rank, timeout_s in calls:
-        own, theirs = context.Pipe(duplex=False)
-        processes.append(context.Process(target=_send, args=(theirs, nranks, rank, ident, timeout_s)))
-        processes[-1].start()
-        theirs.close()
-        ends.append(own)
-    for index, end in enumerate(ends):
-        assert end.poll(60), "a rank hangs"
-        found[index] = end.recv()
+    found, ends, workers = [], [], []
+    context = rccl_ranks.process_context() if kind == "processes" else None
+    for wave in (calls, late):
+        for nranks, rank, timeout_s in wave:
+            own, theirs = (context or multiprocessing).Pipe()
+            worker = context.Process if context else functools.partial(threading.Thread, daemon=True)
+            workers.append(worker(target=_send, args=(theirs, nranks, rank, ident, timeout_s)))
+            workers[-1].start()
+            if context:
+                theirs.close()
+            ends.append(own)
+        for end in ends[len(found) :]:
+            assert end.poll(60), "a rank hangs"
+            found.append(end.recv())
+    for end, worker in zip(ends, workers, strict=True):
+        end.send(None)
+        worker.join(60)
         end.close()
-    for process in processes:
-        process.join(60)
     return found
 
 
@@ -80,3 +74,13 @@ def test_a_rank_that_counts_otherwise(kind):
     assert {name for name, _, _ in found} == {"InvalidArgumentError"}
     (text,) = {text for _, _, text in found}
     assert "do not agree on their number" in text
+
+
+@KINDS
+def test_who_comes_after_the_others_gave_up_is_told_the_same(kind):
+    found = init_all(kind, [(3, 0, 30.0), (4, 2, 30.0)], late=[(3, 1, 30.0)])
+    assert {name for name, _, _ in found} == {"InvalidArgumentError"}
+    assert len({text for _, _, text in found}) == 1
+    found = init_all(kind, [(3, 0, 0.3), (3, 1, 30.0)], late=[(3, 2, 30.0)])
+    assert {(name, waiting_for) for name, waiting_for, _ in found} == {("CollectiveTimeoutError", (2,))}
+    assert len({text for _, _, text in found}) == 1

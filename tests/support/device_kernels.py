@@ -53,7 +53,7 @@ CALLS = {
     "scan_items": "coop.load(group, x, items); coop.store(group, out, coop.exclusive_sum(group, items))",
     "reduce_batched": "out[i] = coop.reduce_batched(group, items_of(x, i), '+', all=True)[1]",
     "shuffle": "out[i] = coop.shuffle(group, x[i], 'rotate', 3)",
-    "broadcast": "out[i] = coop.broadcast(group, x[i], 2)",
+    "broadcast": "out[i] = coop.broadcast(group, x[i], group.size() // 3)",
     "any": "out[i] = coop.any(group, x[i] > 1)",
     "all": "out[i] = coop.all(group, x[i] > -9)",
     "ballot": "out[i] = coop.ballot(coop.this_warp(16), x[i] > 1)",

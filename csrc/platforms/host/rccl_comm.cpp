@@ -14,16 +14,6 @@ namespace {
 
 constexpr uint64_t look_interval_ns = 100000000;
 
-// As RCCL has it: one text for the process, of the last failure.
-struct LastError {
-  std::mutex mutex;
-  char text[1024] = "";
-};
-LastError &last_error() {
-  static auto *instance = new LastError;
-  return *instance;
-}
-
 struct Table {
   std::mutex mutex;
   std::unordered_map<uint64_t, std::shared_ptr<Communicator>> communicators;
@@ -58,6 +48,10 @@ std::string seconds(uint64_t nanoseconds) {
   return text;
 }
 
+Failure init_failure(const WhyNot &why) {
+  return {why.code == ncclTimeout ? "timeout" : "init", why.code, why.text, Kind::none, 0, why.ranks, {}};
+}
+
 std::string last_deed(RankState &state) {
   const Kind kind = state.kind.load(std::memory_order_relaxed);
   if (kind == Kind::none) return "has called nothing yet";
@@ -68,14 +62,8 @@ std::string last_deed(RankState &state) {
 
 }  // namespace
 
-ncclResult_t refuse(ncclResult_t code, const std::string &text) noexcept {
-  LastError &last = last_error();
-  std::lock_guard<std::mutex> lock(last.mutex);
-  std::snprintf(last.text, sizeof last.text, "%s", text.c_str());
-  return code;
-}
-
 std::shared_ptr<Communicator> find_communicator(ncclComm_t handle) {
+  begin_call(handle);
   Table &all = table();
   std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.communicators.find(reinterpret_cast<uint64_t>(handle));
@@ -146,6 +134,7 @@ bool Communicator::fail(Failure failure) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (failure_.kind == nullptr) {
+      begin_call(handle);
       refuse(failure.code, failure.text);
       failure_ = failure;
     }
@@ -227,21 +216,20 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
       if (ready()) return true;
       found.ranks = {r};
       found.text = list_of({r}) + " (process " + std::to_string(its_pid) + ") is dead; this rank waits in " + where;
-      return fail(found);
+      return signature.kind == Kind::none ? fail_init(&found, ready) : fail(found);
     }
   }
   for (int r : missing) {
     const Presence presence = other(r).presence.load();
     if (!is_gone(presence)) continue;
     if (ready()) return true;
-    if (signature.kind == Kind::none && take_over_init_problem(&found)) return fail(found);
     found.ranks = {r};
     found.text = list_of({r}) +
                  (presence == Presence::failed    ? " failed"
                   : presence == Presence::aborted ? " aborted the communicator"
                                                   : " has left the communicator") +
                  "; this rank waits for it in " + where;
-    return fail(found);
+    return signature.kind == Kind::none ? fail_init(&found, ready) : fail(found);
   }
   if (operation.patience_ns == UINT64_MAX || now - start < operation.patience_ns) return true;
   found.kind = "timeout";
@@ -264,15 +252,16 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
       found.text +=
           " (ranks on other machines, or in containers with networks of their own, cannot join: they share no memory)";
     }
-    segment->report_init_problem(found.code, found.ranks, found.text);
+    return fail_init(&found, ready);
   }
   return fail(found);
 }
 
-bool Communicator::take_over_init_problem(Failure *found) {
-  if (!segment->find_init_problem(&found->code, &found->ranks, &found->text)) return false;
-  found->kind = found->code == ncclTimeout ? "timeout" : "init";
-  return true;
+bool Communicator::fail_init(Failure *found, const std::function<bool()> &ready) {
+  segment->report_init_problem({found->code, found->ranks, found->text});
+  if (ready()) return true;
+  WhyNot known;
+  return fail(segment->find_init_problem(&known) ? init_failure(known) : *found);
 }
 
 void Communicator::arrive() {
@@ -332,34 +321,44 @@ void Communicator::wait_for_work(bool running_only) {
 
 ncclResult_t Communicator::join() {
   Operation operation;
-  const auto fail_join = [&](ncclResult_t code, const std::string &text, std::vector<int> ranks) {
-    fail({code == ncclTimeout ? "timeout" : "init", code, text, Kind::none, 0, std::move(ranks), {}});
-    return code;
-  };
-  std::string problem;
   std::shared_ptr<Segment> joined;
+  // Whoever comes late is told the same, as long as this process lives.
+  const auto give_up = [&] {
+    Segment::keep_for_latecomers(joined);
+    return static_cast<ncclResult_t>(state.load());
+  };
+  const auto fail_join = [&](const WhyNot &why) {
+    fail(init_failure(why));
+    return why.code;
+  };
+  WhyNot problem;
   while (joined == nullptr) {
     constexpr uint64_t answer_ns = 50000000;
     joined = Segment::join(key, rank, count, answer_ns, &problem);
-    if (joined == nullptr && !problem.empty()) {
-      const bool disagrees = problem.find("agree") != std::string::npos;
-      return fail_join(disagrees ? ncclInvalidArgument : ncclSystemError, problem, {});
-    }
-    if (is_aborting.load()) return fail_join(ncclInvalidUsage, "the communicator was aborted while it was made", {});
+    if (joined == nullptr && !problem.text.empty()) return fail_join(problem);
+    if (is_aborting.load())
+      return fail_join({ncclInvalidUsage, {}, "the communicator was aborted while it was made"});
   }
+  const auto take_over_problem = [&] {
+    if (!joined->find_init_problem(&problem)) return false;
+    fail_join(problem);
+    return true;
+  };
   RankState &mine = joined->rank(rank);
-  int32_t nobody = 0;
-  if (!mine.pid.compare_exchange_strong(nobody, pid)) {
-    const std::string taken = "rank " + std::to_string(rank) + " is taken: another caller has it already (process " +
-                              std::to_string(nobody) + ", and now process " + std::to_string(pid) + ")";
+  int its_pid = pid;
+  const bool is_first = joined->claim(rank, &its_pid);
+  if (take_over_problem()) return give_up();
+  if (!is_first) {
+    const WhyNot taken{ncclInvalidUsage,
+                       {rank},
+                       "rank " + std::to_string(rank) + " is taken: another caller has it already (process " +
+                           std::to_string(its_pid) + ", and now process " + std::to_string(pid) + ")"};
     // Once all ranks are here, they have nothing to do with one too many.
-    if (joined->header().attached.load() < static_cast<uint32_t>(count)) {
-      joined->report_init_problem(ncclInvalidUsage, {rank}, taken);
-    }
-    return fail_join(ncclInvalidUsage, taken, {rank});
+    joined->report_init_problem(taken);
+    return take_over_problem() ? give_up() : fail_join(taken);
   }
   if (!joined->block().mark(static_cast<unsigned>(rank)))
-    return fail_join(ncclSystemError, "cannot lock shared memory", {});
+    return fail_join({ncclSystemError, {}, "cannot lock shared memory"});
   {
     std::lock_guard<std::mutex> lock(mutex_);
     segment = joined;
@@ -371,32 +370,29 @@ ncclResult_t Communicator::join() {
   mine.cpus.store(usable_cpus());
   mine.presence.store(Presence::present);
   Header &header = joined->header();
-  const auto here = header.attached.fetch_add(1) + 1;
-  wake_word(&header.attached);
+  bool is_good = joined->attach();
   uint64_t last_look = 0;
   const uint64_t start = now_ns();
-  for (uint32_t seen = here; seen < static_cast<uint32_t>(count); seen = header.attached.load()) {
+  const auto ready = [&] { return joined->is_complete(); };
+  while (is_good && !ready()) {
+    const uint32_t seen = header.attached.load();
     if (joined->block().is_maker()) {
       joined->block().serve(5000000);
     } else {
       wait_on_word(&header.attached, seen, 20000000);
     }
-    if (header.attached.load() >= static_cast<uint32_t>(count)) break;
+    if (ready()) break;
     std::vector<int> missing;
     for (int r = 0; r < count; ++r) {
       if (other(r).presence.load() != Presence::present) missing.push_back(r);
     }
-    const auto ready = [&] { return header.attached.load() >= static_cast<uint32_t>(count); };
-    Failure known;
-    if (take_over_init_problem(&known)) {
-      fail(known);
-      return known.code;
-    }
     // Bindings set it once they have the communicator.
     operation.patience_ns = patience_ns.load() == 0 ? UINT64_MAX : patience_ns.load();
-    if (!look_after(operation, missing, start, &last_look, ready)) {
-      return static_cast<ncclResult_t>(state.load());
-    }
+    is_good = (header.attached.load() & is_void) == 0 && look_after(operation, missing, start, &last_look, ready);
+  }
+  if (!is_good) {
+    take_over_problem();
+    return give_up();
   }
   joined->close_entrance();
   is_one_process = true;
@@ -407,11 +403,11 @@ ncclResult_t Communicator::join() {
     may_spin = may_spin && count <= other(r).cpus.load();
     for (int s = 0; s < r; ++s) {
       if (other(r).device.load() != other(s).device.load()) continue;
-      return fail_join(ncclInvalidUsage,
-                       "ranks " + std::to_string(s) + " and " + std::to_string(r) + " both use device " +
-                           std::to_string(other(r).device.load()) +
-                           "; each needs its own (ROCPY_HOST_DEVICES sets how many devices the host platform has)",
-                       {s, r});
+      return fail_join({ncclInvalidUsage,
+                        {s, r},
+                        "ranks " + std::to_string(s) + " and " + std::to_string(r) + " both use device " +
+                            std::to_string(other(r).device.load()) +
+                            "; each needs its own (ROCPY_HOST_DEVICES sets how many devices the host platform has)"});
     }
   }
   state.store(ncclSuccess);
@@ -445,15 +441,6 @@ ncclResult_t Communicator::async_error() {
 }
 
 }  // namespace rocpy_host
-
-const char *rocpy_host_ncclGetLastError(ncclComm_t) {
-  // A copy for each thread: the text may change while it is read.
-  static thread_local char text[1024];
-  rocpy_host::LastError &last = rocpy_host::last_error();
-  std::lock_guard<std::mutex> lock(last.mutex);
-  std::memcpy(text, last.text, sizeof text);
-  return text;
-}
 
 ncclResult_t rocpy_host_rocpyExtThreadSetInterrupt(rocpyExtInterrupt_t asked, void *context) {
   rocpy_host::is_interrupted = asked;

@@ -12,8 +12,11 @@
 
 namespace rocpy_host {
 
-// A failure's code, after its text has been made the process's last error (ncclGetLastError).
+// A failure's code, after its text has been made the last error of this thread and of the process (ncclGetLastError).
 ncclResult_t refuse(ncclResult_t code, const std::string &text) noexcept;
+std::string own_last_words();  // of this thread
+// What this thread refuses from here on is about this communicator, or none.
+void begin_call(ncclComm_t about = nullptr) noexcept;
 
 // What went wrong with a communicator, for the rank that noticed it.
 struct Failure {
@@ -142,8 +145,8 @@ class Communicator {
   ~Communicator();
 
  private:
-  // What another rank has said of why there will be no communicator.
-  bool take_over_init_problem(Failure *found);
+  // Says why to the other ranks and fails with what they were told. True: the last rank came first.
+  bool fail_init(Failure *found, const std::function<bool()> &ready);
   // False: a rank that is waited for is gone, or the time is over. What it did before it left counts: `ready` has the
   // last word.
   bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,
@@ -216,6 +219,7 @@ int operator_index(const Communicator &communicator, int op);
 template <class Body>
 ncclResult_t rccl_call(Body body) noexcept {
   const rocpy::DefaultFpEnvironment environment;
+  begin_call();
   try {
     return body();
   } catch (const std::bad_alloc &) {

@@ -73,6 +73,7 @@ void locate(const Communicator &communicator, Operation *operation) {
 
 ncclResult_t launch(Unit &unit, bool is_alone) {
   Communicator &communicator = *unit.communicator;
+  begin_call(communicator.handle);
   const OnDevice on_device(communicator.device);
   Stream *stream = resolve(unit.stream);
   if (stream == nullptr) return refuse(ncclInvalidArgument, "stream is no stream of this process");
@@ -136,27 +137,35 @@ ncclResult_t launch_all(std::vector<Pending> &pending) {
     unit->operations.push_back(std::move(one.operation));
   }
   ncclResult_t first = ncclSuccess;
+  std::string text;
   for (Unit &unit : units) {
     const ncclResult_t result = launch(unit, units.size() == 1);
-    if (first == ncclSuccess) first = result;
+    if (first != ncclSuccess || result == ncclSuccess) continue;
+    first = result;
+    text = own_last_words();
   }
-  return first;
+  return first == ncclSuccess ? first : refuse(first, text);
 }
 
 ncclResult_t run_jobs(std::vector<std::function<ncclResult_t()>> &jobs) {
   if (jobs.size() == 1) return jobs.front()();
   // Each waits for the others, so each has a thread.
   std::vector<ncclResult_t> results(jobs.size(), ncclSuccess);
+  std::vector<std::string> texts(jobs.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < jobs.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = rccl_call(jobs[i]); });
+    threads.emplace_back([&, i] {
+      results[i] = rccl_call(jobs[i]);
+      texts[i] = own_last_words();
+    });
   }
   for (std::thread &thread : threads) thread.join();
-  ncclResult_t first = ncclSuccess;
-  for (ncclResult_t result : results) {
-    if (first == ncclSuccess || first == ncclInProgress) first = result == ncclSuccess ? first : result;
+  bool is_in_progress = false;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    is_in_progress = is_in_progress || results[i] == ncclInProgress;
+    if (results[i] != ncclSuccess && results[i] != ncclInProgress) return refuse(results[i], texts[i]);
   }
-  return first;
+  return is_in_progress ? ncclInProgress : ncclSuccess;
 }
 
 ncclResult_t end_group(bool is_simulated) {
@@ -197,7 +206,7 @@ ncclResult_t submit_job(std::function<ncclResult_t()> job) {
 ncclResult_t fail_group(ncclResult_t code) {
   if (in_group() && code != ncclInvalidArgument && group.failure == ncclSuccess) {
     group.failure = code;
-    group.text = rocpy_host_ncclGetLastError(nullptr);
+    group.text = own_last_words();
   }
   return code;
 }

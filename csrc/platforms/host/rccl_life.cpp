@@ -88,7 +88,12 @@ ncclResult_t rocpy_host_ncclCommUserRank(ncclComm_t comm, int *rank) {
 }
 
 ncclResult_t rocpy_host_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
-  return query(comm, error, [](Communicator &communicator) { return communicator.async_error(); });
+  return query(comm, error, [](Communicator &communicator) {
+    const ncclResult_t state = communicator.async_error();
+    // Now this thread knows of the failure: it is what it asks about next.
+    if (state != ncclSuccess && state != ncclInProgress) refuse(state, communicator.failure().text);
+    return state;
+  });
 }
 
 ncclResult_t rocpy_host_ncclCommFinalize(ncclComm_t comm) {

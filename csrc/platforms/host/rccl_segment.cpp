@@ -2,18 +2,20 @@
 // Layout of a communicator's memory, and how the ranks of one process come to share one view of it.
 #include "rccl_segment.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
+#include <thread>
 
 namespace rocpy_host {
 
 namespace {
 
 // Changes with the layout, so that versions of rocpy which do not know each other's see nothing.
-constexpr uint64_t format = 0x726f637079000003 ^ uint64_t { sizeof(RankState) } << 8;
+constexpr uint64_t format = 0x726f637079000004 ^ uint64_t { sizeof(RankState) } << 8;
 constexpr size_t page = 4096;
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -40,20 +42,101 @@ Entrances &entrances() {
   return *instance;
 }
 
-void write_problem(Header &header, ncclResult_t code, const std::vector<int> &ranks, const std::string &text) {
+// Neither complete nor void yet.
+bool is_open(const Header &header) { return header.attached.load() < static_cast<uint32_t>(header.rank_count.load()); }
+
+void write_problem(Header &header, const WhyNot &why) {
   InitProblem &problem = header.init_problem;
-  uint32_t none = 0;
-  if (!problem.state.compare_exchange_strong(none, 1)) return;
-  problem.code = static_cast<int32_t>(code);
-  for (const int rank : ranks) problem.ranks[rank / 64] |= uint64_t{1} << rank % 64;
-  std::snprintf(problem.text, sizeof problem.text, "%s", text.c_str());
-  problem.state.store(2);
+  bool is_being_written = false;
+  if (!problem.is_taken.compare_exchange_strong(is_being_written, true)) {
+    constexpr uint64_t longest_ns = 100000000;  // who writes may be killed meanwhile
+    for (const uint64_t start = now_ns(); is_open(header) && now_ns() - start < longest_ns;) yield_processor();
+    return;
+  }
+  problem.code = static_cast<int32_t>(why.code);
+  for (const int rank : why.ranks) problem.ranks[rank / 64] |= uint64_t{1} << rank % 64;
+  std::snprintf(problem.text, sizeof problem.text, "%s", why.text.c_str());
+  uint32_t seen = header.attached.load();
+  while (is_open(header) && !header.attached.compare_exchange_weak(seen, seen | is_void)) {
+  }
   wake_word(&header.attached);
 }
 
-std::string disagreement(int rank, int own, int theirs) {
-  return "the ranks do not agree on their number: rank " + std::to_string(rank) + " was given " + std::to_string(own) +
-         ", others " + std::to_string(theirs);
+bool read_problem(const Header &header, WhyNot *found) {
+  const InitProblem &problem = header.init_problem;
+  if ((header.attached.load() & is_void) == 0) return false;
+  *found = {static_cast<ncclResult_t>(problem.code), {}, problem.text};
+  for (int rank = 0; rank < max_ranks; ++rank) {
+    if ((problem.ranks[rank / 64] >> rank % 64 & 1) != 0) found->ranks.push_back(rank);
+  }
+  return true;
+}
+
+bool claim(RankState &state, int *pid) {
+  const int own = *pid;
+  *pid = 0;
+  return state.pid.compare_exchange_strong(*pid, own);
+}
+
+// Views of communicators that never came to be, served by a thread while there are any.
+class Latecomers {
+ public:
+  void expect(const std::shared_ptr<Segment> &segment) {
+    constexpr uint64_t longest_ns = 30000000000;
+    constexpr size_t most = 64;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const Kept &one : kept_) {
+      if (one.segment == segment) return;
+    }
+    if (kept_.size() == most) kept_.erase(kept_.begin());
+    kept_.push_back({segment, now_ns() + longest_ns});
+    if (server_ == process_id()) return;
+    server_ = process_id();
+    std::thread([this] { serve(); }).detach();
+  }
+
+ private:
+  struct Kept {
+    std::shared_ptr<Segment> segment;
+    uint64_t until;
+  };
+
+  static bool is_awaited(Segment &segment) {
+    for (int rank = 0; rank < segment.rank_count(); ++rank) {
+      if (segment.rank(rank).pid.load() == 0) return true;
+    }
+    return false;
+  }
+
+  void serve() {
+    constexpr uint64_t interval_ns = 20000000;
+    for (;;) {
+      std::vector<Kept> served;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const uint64_t now = now_ns();
+        const auto is_over = [now](const Kept &one) { return one.until < now || !is_awaited(*one.segment); };
+        kept_.erase(std::remove_if(kept_.begin(), kept_.end(), is_over), kept_.end());
+        if (kept_.empty()) {
+          server_ = 0;
+          return;
+        }
+        served = kept_;
+      }
+      for (const Kept &one : served) one.segment->block().serve(interval_ns / served.size());
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<Kept> kept_;
+  int server_ = 0;  // the process that has the thread: a forked child has none
+};
+
+WhyNot disagreement(int rank, int own, int theirs) {
+  return {ncclInvalidArgument,
+          {rank},
+          "the ranks do not agree on their number: rank " + std::to_string(rank) + " was given " + std::to_string(own) +
+              ", others " + std::to_string(theirs)};
 }
 
 std::string text_of_key(const SharedBlock::Key &key) {
@@ -119,13 +202,14 @@ Segment::Segment(const SharedBlock::Key &key, std::unique_ptr<SharedBlock> block
 }
 
 std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank, int rank_count, uint64_t patience_ns,
-                                       std::string *problem) {
+                                       WhyNot *problem) {
   Entrances &all = entrances();
   std::lock_guard<std::mutex> lock(all.mutex);
   std::weak_ptr<Segment> &known = all.open[text_of_key(key)];
   std::shared_ptr<Segment> segment = known.lock();
+  *problem = {ncclSystemError, {}, ""};
   if (segment == nullptr) {
-    auto block = SharedBlock::open(key, Layout(rank_count).total, patience_ns, problem);
+    auto block = SharedBlock::open(key, Layout(rank_count).total, patience_ns, &problem->text);
     if (block != nullptr && block->bytes() == Layout(rank_count).total) {
       segment.reset(new Segment(key, std::move(block), rank_count));
       known = segment;
@@ -134,11 +218,21 @@ std::shared_ptr<Segment> Segment::join(const SharedBlock::Key &key, int rank, in
       Header *theirs = static_cast<Header *>(block->data());
       const bool is_known = block->bytes() >= sizeof(Header) && theirs->format.load() == format;
       *problem = disagreement(rank, rank_count, is_known ? theirs->rank_count.load() : 0);
-      if (is_known) write_problem(*theirs, ncclInvalidArgument, {rank}, *problem);
+      if (is_known) {
+        write_problem(*theirs, *problem);
+        read_problem(*theirs, problem);  // the first has the word
+        // What comes before the states of the ranks has one size for all counts.
+        auto *ranks = reinterpret_cast<RankState *>(static_cast<char *>(block->data()) + Layout(1).ranks);
+        int own = process_id();
+        if (rank < theirs->rank_count.load()) rocpy_host::claim(ranks[rank], &own);
+      }
     }
   } else if (segment->rank_count_ != rank_count) {
     *problem = disagreement(rank, rank_count, segment->rank_count_);
-    segment->report_init_problem(ncclInvalidArgument, {rank}, *problem);
+    segment->report_init_problem(*problem);
+    segment->find_init_problem(problem);
+    int own = process_id();
+    if (rank < segment->rank_count_) segment->claim(rank, &own);
     segment = nullptr;
   }
   for (auto at = all.open.begin(); at != all.open.end();) {
@@ -153,6 +247,7 @@ std::unique_ptr<Segment> Segment::view(std::unique_ptr<SharedBlock> block) {
   const int count = header.rank_count.load();
   if (header.format.load() != format || count < 1 || count > max_ranks || block->bytes() != Layout(count).total)
     return nullptr;
+  if ((header.attached.load() & is_void) != 0) return nullptr;  // kept for latecomers
   return std::unique_ptr<Segment>(new Segment({}, std::move(block), count));
 }
 
@@ -162,21 +257,27 @@ void Segment::describe(const std::string &name) {
   header_->format.store(format);
 }
 
-void Segment::report_init_problem(ncclResult_t code, const std::vector<int> &ranks, const std::string &text) {
-  write_problem(*header_, code, ranks, text);
+void Segment::report_init_problem(const WhyNot &problem) { write_problem(*header_, problem); }
+
+bool Segment::attach() {
+  const uint32_t before = header_->attached.fetch_add(1);
+  wake_word(&header_->attached);
+  return (before & is_void) == 0;
 }
 
-bool Segment::find_init_problem(ncclResult_t *code, std::vector<int> *ranks, std::string *text) {
-  const InitProblem &problem = header_->init_problem;
-  if (problem.state.load() != 2) return false;
-  *code = static_cast<ncclResult_t>(problem.code);
-  ranks->clear();
-  for (int rank = 0; rank < max_ranks; ++rank) {
-    if ((problem.ranks[rank / 64] >> rank % 64 & 1) != 0) ranks->push_back(rank);
-  }
-  *text = problem.text;
-  return true;
+bool Segment::is_complete() const {
+  const uint32_t now = header_->attached.load();
+  return (now & is_void) == 0 && now >= static_cast<uint32_t>(rank_count_);
 }
+
+void Segment::keep_for_latecomers(const std::shared_ptr<Segment> &segment) {
+  static auto *instance = new Latecomers;
+  if (segment->block_->is_maker()) instance->expect(segment);
+}
+
+bool Segment::claim(int rank, int *pid) { return rocpy_host::claim(ranks_[rank], pid); }
+
+bool Segment::find_init_problem(WhyNot *found) const { return read_problem(*header_, found); }
 
 void Segment::close_entrance() {
   Entrances &all = entrances();

@@ -106,13 +106,23 @@ struct alignas(64) Pair {
   std::atomic<uint32_t> signals{0};  // by the first to the second, ever
 };
 
-// Why a communicator does not come to be, by the rank that noticed it first: all ranks give the same reason.
+// Why a communicator does not come to be.
+struct WhyNot {
+  ncclResult_t code = ncclSuccess;
+  std::vector<int> ranks;  // whom it is about
+  std::string text;
+};
+
+// That, by the rank that noticed it first: all ranks give the same reason.
 struct InitProblem {
-  std::atomic<uint32_t> state{0};  // 0: none, 1: being written, 2: readable
+  std::atomic<bool> is_taken{false};  // somebody writes it; it is readable where the header is void
   int32_t code = 0;
   uint64_t ranks[max_ranks / 64] = {};
   char text[512] = {};
 };
+
+// In one word with the number of ranks, so that either all of them have a communicator or none.
+constexpr uint32_t is_void = uint32_t{1} << 31;
 
 struct Header {
   // What the memory is, for those who have no part in it; written before a rank is present.
@@ -120,7 +130,7 @@ struct Header {
   std::atomic<int32_t> rank_count{0};
   char name[64] = {};  // by rank 0
   InitProblem init_problem;
-  alignas(64) std::atomic<uint32_t> attached{0};
+  alignas(64) std::atomic<uint32_t> attached{0};  // how many ranks; `is_void` beside it: a problem came first
 
   // Of more ranks than processors: whoever arrives last wakes all others at once, each of them once in a step.
   alignas(64) std::atomic<uint32_t> arrived{0};  // by all ranks, in all steps
@@ -130,19 +140,30 @@ struct Header {
 // One process's view of the memory; its ranks share it.
 class Segment {
  public:
-  // Joins the memory of a key, or makes it. Null with `problem` set.
+  // Joins the memory of a key, or makes it. Null with `problem` set, or without: nobody has answered yet.
   static std::shared_ptr<Segment> join(const SharedBlock::Key &key, int rank, int rank_count, uint64_t patience_ns,
-                                       std::string *problem);
+                                       WhyNot *problem);
   // The memory of other processes' ranks, to look at. Null: it is none, or of another version.
   static std::unique_ptr<Segment> view(std::unique_ptr<SharedBlock> block);
   void describe(const std::string &name);  // for such views
 
-  // Says to all ranks why there will be no communicator, unless that has been said; and what has been said.
-  void report_init_problem(ncclResult_t code, const std::vector<int> &ranks, const std::string &text);
-  bool find_init_problem(ncclResult_t *code, std::vector<int> *ranks, std::string *text);
+  // Takes a rank for a process. False: another caller has it, whose process is then in `pid`.
+  bool claim(int rank, int *pid);
+  // Counts this rank in. False: there will be no communicator, somebody has reported a problem before.
+  bool attach();
+  bool is_complete() const;  // all ranks are here, and no problem was reported before the last came
+
+  // Says to all ranks why there will be no communicator, unless that has been said, or all are here; and what has been
+  // said.
+  void report_init_problem(const WhyNot &problem);
+  bool find_init_problem(WhyNot *found) const;
 
   // All ranks are here: the key may be used for another communicator.
   void close_entrance();
+
+  // There will be no communicator: until all ranks have come, for half a minute at most and while this process lives,
+  // who comes late is told why. By the process that made the memory; the others let go of it.
+  static void keep_for_latecomers(const std::shared_ptr<Segment> &segment);
 
   int rank_count() const { return rank_count_; }
   SharedBlock &block() { return *block_; }
