@@ -68,11 +68,11 @@ def difference_oracle(values: Array, mode: str, beside: object = None, valid: in
         if mode == "left":
             result[1:limit] = flat[1:limit] - flat[: limit - 1]
             if beside is not None:
-                result[0] = flat[0] - beside
+                result[:1] = flat[:1] - beside  # arrays of integers wrap, numpy's scalars warn
         else:
             result[: limit - 1] = flat[: limit - 1] - flat[1:limit]
             if beside is not None:
-                result[limit - 1] = flat[limit - 1] - beside
+                result[limit - 1 : limit] = flat[limit - 1 : limit] - beside
     return result.reshape(values.shape)
 
 

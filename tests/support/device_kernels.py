@@ -78,7 +78,7 @@ CALLS = {
     "radix_rank": "out[i] = coop.radix_rank(group, x[i])",
     "discontinuity": "out[i] = coop.discontinuity(group, x[i])",
     "adjacent_difference": "out[i] = coop.adjacent_difference(group, x[i])",
-    "histogram": "out[i] = coop.histogram(group, coop.threadIdx.x % 7, bins=64, bins_per_thread=2)[0]",
+    "histogram": "out[i] = coop.histogram(group, coop.threadIdx.x % 7, bins=64, bins_per_thread=3)[0]",
     "run_length_decode": "runs = coop.run_length_decode(group, x[i], 2, items=2); out[i] = runs[0][1]",
 }
 # Those whose lanes exchange values by DPP.
