@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
 
 from rocpy.torch._fusing import refusal, subclass_of
 from rocpy.torch._grouped import grouped
@@ -76,6 +77,8 @@ def judge_experts(module: nn.Module) -> str | None:
         return "the model chose experts_implementation='eager', whose code computes in float32"
     if "forward" in module.__dict__:
         return "its forward was set on the object, by accelerate or another package"
+    if parametrize.is_parametrized(module):
+        return "its parameters are computed, by torch.nn.utils.parametrize"
     return refusal(type(module)) or _judge_weights(module)
 
 

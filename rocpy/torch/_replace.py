@@ -231,13 +231,17 @@ def _experts_row(name: str, module: nn.Module, size: int) -> Experts:
 
 def _take_experts(module: nn.Module) -> Callable[[], None]:
     """Make experts rocpy's; return what takes them back."""
+    before = type(module)
     module.__dict__[CHOSEN] = module.config._experts_implementation
-    module.__class__ = experts_class(type(module))
+    module.__class__ = experts_class(before)
 
     def restore() -> None:
+        now = type(module)
+        if is_fused_class(now):
+            module.__class__ = before
+        elif is_fused_class(now.__base__ or object):  # parametrized since
+            module.__class__ = _rebased(now, before)
         module.__dict__.pop(CHOSEN, None)
-        if is_fused_class(type(module)):
-            module.__class__ = original_class(type(module))
 
     return restore
 

@@ -233,6 +233,33 @@ def test_the_models_choice_and_the_users_code_decide(monkeypatch):
     assert not torch.equal(grouped()[1], expected)
 
 
+def test_parametrizations_that_come_and_go():
+    class Half(nn.Module):
+        def forward(self, x):
+            return x / 2
+
+    model = made("mixtral")
+    other = copy.deepcopy(model)
+    report = rt.replace_linear(model)
+    for one in (model, other):
+        for experts in experts_of(one):
+            nn.utils.parametrize.register_parametrization(experts, "down_proj", Half())
+    with torch.no_grad(), rt.counters() as counts:
+        expected = other(IDS).logits
+        torch.testing.assert_close(model(IDS).logits, expected, rtol=1e-8, atol=1e-8)
+        assert counts.grouped == 4
+        report.undo()
+        torch.testing.assert_close(model(IDS).logits, expected, rtol=0, atol=0)
+        assert counts.grouped == 4
+    assert not rt.replace_linear(other).experts  # removing them would remove the class below theirs
+    for one in (model, other):
+        for experts in experts_of(one):
+            nn.utils.parametrize.remove_parametrizations(experts, "down_proj")
+            assert type(experts) is transformers.models.mixtral.modeling_mixtral.MixtralExperts
+    with torch.no_grad():
+        torch.testing.assert_close(model(IDS).logits, expected, rtol=1e-8, atol=1e-8)
+
+
 def test_what_is_not_served_is_said():
     def reasons(model, **options):
         report = rt.replace_linear(model, **options)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -207,3 +208,80 @@ def test_lora(before, adapters):
     report.undo()
     torch.testing.assert_close(merged(IDS).last_hidden_state.detach(), y, rtol=1e-9, atol=1e-9)
     assert not any(isinstance(module, rt.Linear) for module in merged.modules())
+
+
+# ---- the Trainer ----
+
+
+@pytest.mark.parametrize("packs", ["default", "pack", "frozen"])
+def test_a_gpt_that_the_trainer_trains_evaluates_as_torchs(packs, tmp_path):
+    """The Trainer's optimizer is torch's fused one, which raises no version counter."""
+    pytest.importorskip("accelerate")
+    rows = [{"input_ids": ids, "labels": ids} for ids in (torch.arange(12).mul(step).remainder(11) for step in (1, 2))]
+
+    def trained(change):
+        torch.manual_seed(5)
+        config = transformers.GPTNeoXConfig(**SMALL, hidden_act="gelu", use_parallel_residual=False)
+        model = transformers.GPTNeoXForCausalLM(config)
+        change(model)
+        settings = transformers.TrainingArguments(
+            str(tmp_path),
+            use_cpu=True,
+            max_steps=6,
+            learning_rate=0.02,
+            lr_scheduler_type="constant",
+            eval_strategy="steps",
+            eval_steps=1,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+        )
+        assert settings.optim == "adamw_torch_fused"
+        trainer = transformers.Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
+        before = trainer.evaluate()["eval_loss"]
+        trainer.train()
+        losses = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
+        return model, [before, *losses, trainer.evaluate()["eval_loss"]]
+
+    def change(model):
+        report = rt.replace_linear(model, pack=packs == "pack")
+        assert len(report.replaced) == 2 * 4 + 1
+        if packs == "frozen":
+            rt.freeze(model.eval())
+
+    _, expected = trained(lambda model: None)
+    with rt.counters() as counts:
+        model, losses = trained(change)
+    assert counts.layers > 0
+    # Frozen layers are thawed by training.
+    assert (counts.packed > 0) == (packs != "default")
+    assert expected[-1] < expected[0] - 0.5
+    assert losses == pytest.approx(expected, rel=2e-3)
+    # And the weights that it evaluated with are those that it has.
+    plain = transformers.GPTNeoXForCausalLM(model.config).eval()
+    plain.load_state_dict(model.state_dict())
+    ids = torch.stack([row["input_ids"] for row in rows])
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(ids).logits, plain(ids).logits, rtol=1e-4, atol=1e-4)
+
+
+# What the guide's tables say of models by name.
+GUIDE = {
+    "CLIP": lambda: transformers.CLIPTextModel(
+        transformers.CLIPTextConfig(**SMALL, hidden_act="gelu", max_position_embeddings=16)
+    ),
+    "Mistral": lambda: transformers.MistralModel(transformers.MistralConfig(**SMALL, num_key_value_heads=1)),
+    "BERT": bert,
+    "DistilBERT": distilbert,
+    "Llama": llama,
+    "Gemma": gemma,
+    "Qwen": qwen,
+}
+
+
+@pytest.mark.parametrize("name", GUIDE)
+def test_what_the_guide_names_is_fused(name):
+    guide = (Path(__file__).parents[2] / "docs/guides/torch.md").read_text(encoding="utf-8")
+    assert name in guide
+    report = rt.replace_linear(GUIDE[name]())
+    assert len(report.fused) == 2, report
