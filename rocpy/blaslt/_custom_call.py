@@ -99,6 +99,9 @@ def _signature(x: Any) -> Any:
         return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
     try:
         where = "" if type(x) is np.ndarray else str(getattr(x, "device", ""))
-        return type(x), tuple(x.shape), str(x.dtype), where
+        shape = tuple(x.shape)
+        if not all(isinstance(extent, int) for extent in shape):
+            return _UNKNOWN  # symbols of a tracer
+        return type(x), shape, str(x.dtype), where
     except (AttributeError, TypeError):
         return _UNKNOWN

@@ -15,7 +15,8 @@ from rocpy.torch._autograd import as_matrix, linear_backward
 from rocpy.torch._counters import count_gradients, watched
 from rocpy.torch._kernels import linear_forward
 from rocpy.torch._lowering import ACTIVATIONS, Activation, Fused
-from rocpy.torch._operators import define, linear_shape, record
+from rocpy.torch._operators import define, linear, linear_shape, record
+from rocpy.torch._sharding import is_sharded
 
 __all__ = ["gated", "run_mlp"]
 
@@ -144,6 +145,9 @@ mlp_aux = define("mlp_aux", f"{_SCHEMA} -> Tensor[]", _kernel_aux, _fake_aux)
 
 
 def _record_mlp(below: Any, *args: Any) -> Tensor:  # noqa: ARG001  (recording needs what the other operator keeps)
+    if is_sharded(args):
+        x, w1, b1, w2, b2, activation = args
+        return linear(linear(x, w1, b1, activation), w2, b2, "none")
     return mlp_aux(*args)[0]
 
 

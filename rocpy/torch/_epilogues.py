@@ -21,6 +21,7 @@ from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._operators import define, record
 from rocpy.torch._products import product
 from rocpy.torch._shapes import check_devices, check_product, product_shapes
+from rocpy.torch._sharding import is_sharded, register_for
 
 __all__ = ["custom_product"]
 
@@ -203,6 +204,14 @@ def _composed(
 record(operator, _record)
 
 
+def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
+    """Return an epilogue's text with numbers in the place of inputs."""
+    return Expression.from_json(text).with_values(dict(numbers)).to_json()
+
+
+_text_with._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler runs it, and keeps its answer
+
+
 def custom_product(
     a: Any,
     b: Any,
@@ -225,15 +234,25 @@ def custom_product(
                 f"epilogue_inputs[{name!r}]: got {type(value).__name__} beside torch tensors that need autograd, a "
                 "transform or a compiler; pass a torch tensor"
             )
+    if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
+        # A changed number would be another graph each time: the graph makes a tensor of it.
+        wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+        for name, value in named.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                named[name] = torch.ones((), dtype=wide, device=a.device) * value
     numbers = {name: value for name, value in named.items() if is_number(value)}
     tensors = {name: value for name, value in named.items() if name not in numbers}
-    expression = epilogue.expression.with_values(numbers) if numbers else epilogue.expression
     arguments = (*scalars, settings["dtype"], settings["compute"])
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+    compiling = torch.compiler.is_compiling()
+    if not compiling and torch._C._functorch.peek_interpreter_stack() is not None:
         if c is not None:
             raise UnsupportedError("c: with a custom epilogue under a transform of torch.func; give it as an input")
-        results = _composed(a, b, c, tensors, expression, arguments)
+        results = _composed(a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
+    elif not compiling and is_sharded((a, b, c, *tensors.values())):
+        # torch knows how its own functions are computed on the parts of a DTensor.
+        register_for((a, b, c))
+        results = _composed(a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
     else:
-        text = expression.to_json() if numbers else epilogue.text
+        text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
         results = operator(a, b, c, list(tensors.values()), list(tensors), text, *arguments)
-    return results[0] if expression.single else tuple(results)
+    return results[0] if epilogue.expression.single else tuple(results)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt._custom import is_custom, refuse_inputs
+from rocpy.errors import InvalidProblemError
 from rocpy.torch import _packed
 from rocpy.torch._blocks import gated, run_mlp
 from rocpy.torch._custom_blocks import custom_mlp, takes
@@ -17,6 +18,7 @@ from rocpy.torch._custom_layers import check_epilogue, custom_layer
 from rocpy.torch._functions import run_linear
 from rocpy.torch._kernels import has_layer_shapes
 from rocpy.torch._lowering import Activation, find_activation, name_activation
+from rocpy.torch._sharding import is_sharded
 
 if TYPE_CHECKING:
     from rocpy.epilogues import CustomEpilogue
@@ -215,7 +217,7 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
             simple = second.activation is None and has_layer_shapes(*layers[:2]) and has_layer_shapes(*layers[2:])
             if simple and first._row is not None:
                 return run_mlp(input, *layers, first._row)
-            if simple and torch.is_grad_enabled() and takes(first.activation):
+            if simple and torch.is_grad_enabled() and takes(first.activation) and not is_sharded((input, *layers)):
                 return custom_mlp(input, *layers, first.activation)
         return second(first(input))
 
@@ -280,6 +282,11 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         common = {"pack": pack, "device": device, "dtype": dtype}
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
         self.activation, self.approximate = name_activation(activation, approximate)
+        if activation is not None and not isinstance(activation, str) and is_custom(activation):
+            raise InvalidProblemError(
+                "activation: an epilogue of the user's, which a gate is not computed by; give a name or torch's module "
+                "or function, or compute the gate with rocpy.torch.matmul"
+            )
         find_activation(activation, approximate)
         self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)
         self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)

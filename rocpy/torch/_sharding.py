@@ -11,18 +11,21 @@ import torch
 
 from rocpy.blaslt.epilogues import EPILOGUES
 
-__all__ = ["register_for"]
+__all__ = ["is_sharded", "register_for"]
 
 _registered = False
 
 
-def register_for(operands: Iterable[Any]) -> None:
-    """Register the strategies when the first DTensor comes by; its module takes a second to import."""
-    if _registered:
-        return
+def is_sharded(operands: Iterable[Any]) -> bool:
+    """Whether one of the operands is a DTensor."""
     module = sys.modules.get("torch.distributed.tensor")
     kind = getattr(module, "DTensor", None)
-    if kind is not None and any(isinstance(x, kind) for x in operands):
+    return kind is not None and any(isinstance(x, kind) for x in operands)
+
+
+def register_for(operands: Iterable[Any]) -> None:
+    """Register the strategies when the first DTensor comes by; its module takes a second to import."""
+    if not _registered and is_sharded(operands):
         _register()
 
 

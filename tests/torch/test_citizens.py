@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch_ranks
 
@@ -76,10 +78,52 @@ def test_flops_are_counted_where_only_rocpy_was_imported(run_python):
 # ---- cut over ranks ----
 
 
+def whole(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def cut_layer(mesh, layer, axis):
+    """Cut a layer's parameters over the ranks: its outputs (axis 0 of the weight) or its inputs."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    layer.weight = nn.Parameter(distribute_tensor(layer.weight.detach(), mesh, [Shard(axis)]))
+    if layer.bias is not None:
+        bias_cut = Replicate() if axis else Shard(0)
+        layer.bias = nn.Parameter(distribute_tensor(layer.bias.detach(), mesh, [bias_cut]))
+
+
+def check_blocks(mesh, x):
+    """rocpy's own blocks, with activations of the user's too, evenly cut and not."""
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    squared = rocpy.epilogue(lambda x: torch.relu(x) ** 2)
+    shift = rocpy.epilogue(lambda x, shift: torch.tanh(x) + shift)
+    given = distribute_tensor(x, mesh, [Replicate()])
+
+    def check(module, cuts, call):
+        copied = copy.deepcopy(module)
+        for name, axis in cuts.items():
+            cut_layer(mesh, module.get_submodule(name), axis)
+        y, z = call(module, given), call(copied, x)
+        close(whole(y), z)
+        whole(y).square().sum().backward()
+        z.square().sum().backward()
+        for p, q in zip(module.parameters(), copied.parameters(), strict=True):
+            close(whole(p.grad), q.grad, rtol=1e-4, atol=1e-4)
+        with torch.no_grad():
+            close(whole(call(module, given)), z.detach())
+
+    for hidden in (16, 7):
+        for activation in ("gelu", "relu", None, squared):
+            check(rt.MLP(8, hidden, activation=activation), {"fc1": 0, "fc2": 1}, lambda module, x: module(x))
+        check(rt.GatedMLP(8, hidden), {"gate_up_proj": 0, "down_proj": 1}, lambda module, x: module(x))
+    check(rt.Linear(8, 6, activation=shift), {"": 0}, lambda module, x: module(x, shift=x.sum()))
+
+
 def parallel(rank, size, store, kind):
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
@@ -91,9 +135,6 @@ def parallel(rank, size, store, kind):
         def made(activation):
             torch.manual_seed(1)
             return nn.Sequential(nn.Linear(8, 16), activation, nn.Linear(16, 8))
-
-        def whole(tensor):
-            return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
         if kind == "products":
             a, b = torch.randn(4, 6, dtype=torch.float64), torch.randn(6, 8, dtype=torch.float64)
@@ -110,14 +151,15 @@ def parallel(rank, size, store, kind):
                             found, wanted = found[0], wanted[0]
                         close(whole(found), wanted)
             return True
+        if kind == "blocks":
+            check_blocks(mesh, x)
+            return True
         for activation in (nn.GELU(), nn.ReLU(), nn.SiLU()):
             ours, theirs = made(activation), made(activation)
             rt.replace_linear(ours)
             if kind == "bare":  # parameters alone, without the hooks that keep two layers apart
-                for layer, cut in ((ours[0], Shard(0)), (ours[2], Shard(1))):
-                    layer.weight = nn.Parameter(distribute_tensor(layer.weight.detach(), mesh, [cut]))
-                    bias_cut = Shard(0) if cut == Shard(0) else Replicate()
-                    layer.bias = nn.Parameter(distribute_tensor(layer.bias.detach(), mesh, [bias_cut]))
+                cut_layer(mesh, ours[0], 0)
+                cut_layer(mesh, ours[2], 1)
                 given = distribute_tensor(x, mesh, [Replicate()])
             else:
                 parallelize_module(ours, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
@@ -142,7 +184,7 @@ def workers():
     made.close()
 
 
-@pytest.mark.parametrize("kind", ["replaced", "bare", "products"])
+@pytest.mark.parametrize("kind", ["replaced", "bare", "products", "blocks"])
 def test_tensor_parallel_layers(workers, kind, tmp_path):
     assert workers(parallel, str(tmp_path / "store"), kind) == [True, True]
 

@@ -116,10 +116,30 @@ def test_mlp_trains(bias):
         torch.testing.assert_close(mlp(x), reference(x))
 
 
-def test_operators():
-    x, w1, b1, w2, b2 = tensors((4, 6), (8, 6), (8,), (5, 8), (5,), dtype=torch.float32)
-    text = squared_relu.biased.text
-    torch.library.opcheck(torch.ops.rocpy.custom_mlp.default, (x, w1, b1, w2, b2, text))
+@pytest.mark.slow
+def test_a_changed_number_is_no_new_graph():
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    scaled = rocpy.epilogue(lambda x, scale: torch.tanh(x) * scale)
+    x, w = tensors((5, 6), (6, 8), dtype=torch.float32)
+
+    def product(x, w, scale):
+        return rocpy.matmul(x, w, epilogue=scaled, epilogue_inputs={"scale": scale})
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(product, fullgraph=True, backend=counter)
+    for scale in (1.0, 2.5, -3.0, 7):
+        found, wanted = compiled(x, w, scale), torch.tanh(x @ w) * scale
+        torch.testing.assert_close(found, wanted)
+        ours, theirs = torch.autograd.grad(found.sum(), (x, w)), torch.autograd.grad(wanted.sum(), (x, w))
+        torch.testing.assert_close(ours, theirs)
+    assert counter.frame_count <= 3  # a constant, a changing number, a whole one
+
+
+def test_a_gate_has_no_epilogue_of_the_users():
+    with pytest.raises(rocpy.InvalidProblemError, match="gate"):
+        rt.GatedMLP(6, 8, activation=squared_relu)
 
 
 @pytest.mark.slow

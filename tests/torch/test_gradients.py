@@ -37,6 +37,14 @@ def run(epilogue, **more):
     return call
 
 
+@pytest.mark.parametrize("epilogue", list(rocpy.blaslt.EPILOGUES))
+@pytest.mark.parametrize(("a", "b"), [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5))])
+def test_every_epilogue(epilogue, a, b):
+    given = operands(epilogue, a, b)
+    assert torch.autograd.gradcheck(run(epilogue, alpha=0.7), given, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run(epilogue, alpha=0.7), given, fast_mode=True)
+
+
 # ---- without terms or elements ----
 
 EMPTY = [
