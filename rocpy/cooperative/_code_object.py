@@ -100,10 +100,10 @@ def compile(  # noqa: A001 - read as coop.compile
         Types of the arguments, in Numba's words: ``"void(float32[:,:],float32[:])"``, or a tuple of Numba's types.
         ``float32[:,::1]`` promises contiguous rows, which saves arithmetic.
     arch
-        ``gfx906``, ``gfx908``, ``gfx90a``, ``gfx942``, ``gfx950``, ``gfx1030`` to ``gfx1036``, ``gfx1100`` to
-        ``gfx1103``, ``gfx1150`` to ``gfx1153``, ``gfx1200``, ``gfx1201``, ``gfx1250``; or a family, whose code runs on
-        each of its cards: ``gfx9-generic``, ``gfx9-4-generic``, ``gfx10-3-generic``, ``gfx11-generic``,
-        ``gfx12-generic``.
+        ``gfx906``, ``gfx908``, ``gfx90a``, ``gfx942``, ``gfx950``, ``gfx1010`` to ``gfx1013``, ``gfx1030`` to
+        ``gfx1036``, ``gfx1100`` to ``gfx1103``, ``gfx1150`` to ``gfx1153``, ``gfx1200``, ``gfx1201``, ``gfx1250``; or a
+        family, whose code runs on each of its cards: ``gfx9-generic``, ``gfx9-4-generic``, ``gfx10-1-generic``,
+        ``gfx10-3-generic``, ``gfx11-generic``, ``gfx12-generic``.
     threads
         Most threads of a block: fewer leave more registers to each, and need less shared memory for some primitives.
     cache

@@ -17,13 +17,14 @@ from rocpy.runtime import _kept
 
 _CDNA = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950")
 _RDNA = (
+    *("gfx1010", "gfx1011", "gfx1012", "gfx1013"),
     *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
     *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
     *("gfx1200", "gfx1201", "gfx1250"),
 )
 # Code for a generic target runs on all cards of its family, with a ROCm that reads code objects of version 6.
 _GENERIC_CDNA = ("gfx9-generic", "gfx9-4-generic")
-_GENERIC_RDNA = ("gfx10-3-generic", "gfx11-generic", "gfx12-generic")
+_GENERIC_RDNA = ("gfx10-1-generic", "gfx10-3-generic", "gfx11-generic", "gfx12-generic")
 # Architectures that code is made for, with the lanes of their waves.
 ARCHITECTURES = dict.fromkeys(_CDNA + _GENERIC_CDNA, 64) | dict.fromkeys(_RDNA + _GENERIC_RDNA, 32)
 _BOTH_SIZES = re.compile(r"gfx1(?:[01]|2(?!5))")  # those that run waves of 64 lanes beside their own of 32
@@ -84,6 +85,9 @@ def wave_size(arch: str) -> int:
     try:
         return ARCHITECTURES[arch]
     except (KeyError, TypeError):
+        name = str(arch).partition(":")[0]
+        if name in ARCHITECTURES:
+            raise InvalidProblemError(f"arch is {arch!r}; pass {name!r}, whose code runs with each setting") from None
         raise InvalidProblemError(f"arch is {arch!r}; code is made for {', '.join(ARCHITECTURES)}") from None
 
 

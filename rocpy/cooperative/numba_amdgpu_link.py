@@ -300,10 +300,12 @@ def _refuse_undefined(kernel: Any, module: Any, arch: str) -> None:
     names = [name for name in declared if not name.startswith("llvm.") or _LIBRARY_CALL.match(name)]
     if not names:
         return
-    for start, note in _NOTES.items():
-        if names[0].startswith(start):
-            raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: it {note} ({names[0]})")
-    raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: AMD GPUs have no {', '.join(names)}")
+    code = kernel.function.__code__
+    reason = next(
+        (f"it {note}" for start, note in _NOTES.items() if names[0].startswith(start)), "AMD GPUs have no such"
+    )
+    place = f"{code.co_filename}:{numba_messages.line_of(reason, code) or code.co_firstlineno}"
+    raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: {reason}: {', '.join(names)} ({place})")
 
 
 def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:
@@ -311,7 +313,8 @@ def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:
     limit = _device_library.shared_limit_bytes(arch)
     if used > limit:
         raise OutOfMemoryError(
-            f"kernel {kernel.name} needs {used} bytes of shared memory, and a block has {limit} on {arch}: make "
+            f"kernel {kernel.name} ({kernel.function.__code__.co_filename}:{kernel.function.__code__.co_firstlineno}) "
+            f"needs {used} bytes of shared memory, and a block has {limit} on {arch}: make "
             "shared arrays smaller, or compile for fewer threads="
         )
 

@@ -130,6 +130,13 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
         r"a function inside the kernel uses \1, and is not called at once: pass \1 as an argument",
     ),
 )
+# Instructions that a reason is about, where Numba names the head of the function, or nothing.
+_INSTRUCTIONS = (
+    ("a kernel returns nothing", ("RETURN_VALUE", "RETURN_CONST")),
+    ("this has a yield", ("YIELD_VALUE",)),
+    ("'with' cannot be used", ("BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL")),
+    ("prints or makes a text", ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING")),
+)
 _NO_IMPLEMENTATION = re.compile(
     r"No implementation of function Function\((.*?)\) found for signature:\s*>>> (\w+)\((.*?)\)\s*\n", re.DOTALL
 )
@@ -150,7 +157,35 @@ def explain(error: BaseException, code: Any, *, on_device: bool = False) -> tupl
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     line = _line_in(text, code.co_filename) or _line_of(error, code.co_filename)
     reason = _reason(error, text, on_device=on_device)
-    return reason, line or _line_of_word(reason, code)
+    return reason, line_of(reason, code) or line or _line_of_word(reason, code)
+
+
+def line_of(reason: str, code: Any) -> int | None:
+    """Return the line of the first instruction that a reason is about, where it is about one.
+
+    Parameters
+    ----------
+    reason
+        Why a kernel cannot be compiled.
+    code
+        Of the kernel.
+
+    Examples
+    --------
+    >>> from rocpy.cooperative.numba_messages import line_of
+    >>> line_of("a kernel returns nothing, but this returns int64", compile("x = 1", "f", "exec")) is None
+    True
+    """
+    names = next((names for said, names in _INSTRUCTIONS if said in reason), ())
+    before: Any = None
+    for each in dis.get_instructions(code) if names else ():
+        value = before if each.opname == "RETURN_VALUE" else each
+        returns_none = value is not None and value.opname in ("LOAD_CONST", "RETURN_CONST") and value.argval is None
+        is_print = each.argval == "print" and "prints" in reason
+        if is_print or (each.opname in names and not returns_none):
+            return None if each.positions is None else each.positions.lineno
+        before = each
+    return None
 
 
 def _reason(error: BaseException, text: str, *, on_device: bool) -> str:

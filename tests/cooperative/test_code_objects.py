@@ -59,7 +59,16 @@ def test_other_architectures(arch):
     check("scan_items", arch)
 
 
-FAMILIES = ("gfx908", "gfx1030", "gfx1151", "gfx9-4-generic", "gfx10-3-generic", "gfx11-generic", "gfx12-generic")
+FAMILIES = (
+    "gfx908",
+    "gfx1030",
+    "gfx1151",
+    "gfx9-4-generic",
+    "gfx10-1-generic",
+    "gfx10-3-generic",
+    "gfx11-generic",
+    "gfx12-generic",
+)
 
 
 @pytest.mark.parametrize(
@@ -274,3 +283,9 @@ def test_damaged_files_are_made_anew(tmp_path, monkeypatch, damaged):
         path.write_bytes(damaged)
     assert coop.compile(kernel, signature) == first
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
+@pytest.mark.parametrize(("arch", "said"), [("gfx942:sramecc+:xnack-", "pass 'gfx942'"), ("sm_90", "made for gfx906")])
+def test_an_architecture_that_there_is_not(arch, said):
+    with pytest.raises(InvalidProblemError, match=said):
+        check("sum", arch)
