@@ -25,6 +25,7 @@ cdef extern from "fp_environment.h" namespace "rocpy" nogil:
     cdef cppclass DefaultFpEnvironment:
         DefaultFpEnvironment()
         void hold()
+
         @staticmethod
         cpp_bool is_set()
 

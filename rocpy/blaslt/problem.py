@@ -411,6 +411,12 @@ def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
         )
     if row.clamp and problem.clamp is None:
         raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
+    whole = dtypes.lookup(problem.dtype).kind == "int"
+    if problem.clamp is not None and whole and any(math.isfinite(x) and x != round(x) for x in problem.clamp):
+        # hipBLASLt's bounds are converted to the type that it adds up in.
+        raise InvalidProblemError(
+            f"clamp={problem.clamp}: a bound is no whole number, and the result is {problem.dtype}; round the bounds"
+        )
     if problem.clamp is not None and not row.clamp:
         raise InvalidProblemError(
             f"clamp: epilogue {row.name!r} takes no bounds; they belong to {_names(lambda r: r.clamp)}"

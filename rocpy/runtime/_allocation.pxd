@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory from HIP for Cython, and what exported tensors keep of it."""
+"""Memory from HIP for Cython."""
 
 
 cdef class Allocation:
@@ -7,11 +7,6 @@ cdef class Allocation:
     cdef int generation
     cdef bint pinned
     cdef int free(self) except -1
-
-
-cdef class Lease:
-    cdef object owner
-    cdef object count
 
 
 # Memory of a device ("device"), pinned memory of the host ("host"), or managed memory ("managed").

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory from HIP that is given back exactly once, and what exported tensors keep of it."""
+"""Memory from HIP that is given back exactly once: when its Buffer is closed and nobody else uses it."""
 
 import warnings
 
@@ -42,7 +42,7 @@ cdef Allocation allocate(size_t nbytes, int device, str location):
 
 
 cdef class Allocation:
-    """Memory from HIP, freed once: by the buffer's `close`, or later by the last array that still uses it."""
+    """Memory from HIP, freed once: by the buffer's `close`, or later by the last array or product that still uses it."""
 
     def __cinit__(self):
         self.data = NULL
@@ -71,16 +71,3 @@ cdef class Allocation:
             self.free()
         except Exception as error:
             warnings.warn(f"the memory of a Buffer could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
-
-
-cdef class Lease:
-    """What an exported tensor keeps alive: the owner of the memory. It lets the buffer know how many tensors are out."""
-
-    def __init__(self, owner, count):
-        self.owner = owner
-        self.count = count
-        count[0] += 1
-
-    def __dealloc__(self):
-        if self.count is not None:
-            self.count[0] -= 1

@@ -17,14 +17,14 @@ cdef class Buffer:
     cdef bint read_only_
     cdef bint closed
     cdef int generation
-    cdef list exports  # one number: exported tensors that others still hold
+    cdef bint shared  # whether an array of numpy's may read it, which keeps this object
     cdef object __weakref__
     cdef int check(self) except -1
     cdef bint on_cpu(self) except -1
     cdef int device_type(self) except -1
     cdef int drain(self) except -1
     cdef int check_like(self, object array) except -1
-    cdef int copy(self, void* target, const void* source, object stream) except -1
+    cdef int copy(self, void* target, const void* source, tuple owners, object stream) except -1
 
 
 cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int device, str location)

@@ -8,6 +8,7 @@ from rocpy.platform import current as current_platform
 
 cimport abi
 from abi cimport hipStream_t
+from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy._dlpack cimport (
@@ -15,7 +16,7 @@ from rocpy._dlpack cimport (
     export_capsule, fault_message, fault_none, import_array, kDLCPU, kDLROCM, kDLROCMHost, max_dims, operand_of_dltensor,
 )
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._allocation cimport Allocation, Lease, allocate
+from rocpy.runtime._allocation cimport Allocation, allocate
 from rocpy.runtime.stream cimport handle_of, release_finished
 
 # numpy dtypes by hipDataType, filled when first needed; ml_dtypes is imported for the types that only it has.
@@ -89,7 +90,6 @@ cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object
     made.location = "device"
     made.data = data
     made.source = source
-    made.exports = [0]
     made.closed = False
     made.generation = _device.generation
     return made
@@ -113,7 +113,6 @@ cdef int fill_buffer(Buffer made, int32_t type, int ndim, const int64_t* extents
     cdef Allocation memory = allocate(made.nbytes, device, location)
     made.data = memory.data
     made.source = memory
-    made.exports = [0]
     made.closed = False
     made.generation = _device.generation
     return 0
@@ -226,7 +225,6 @@ cdef class Buffer:
         made.location = "foreign"
         made.source = taken
         made.foreign_type = view.device_type
-        made.exports = [0]
         made.read_only_ = taken.read_only()
         made.closed = False
         made.generation = _device.generation
@@ -309,8 +307,10 @@ cdef class Buffer:
             raise InvalidOperandError("this Buffer is read-only")
         source = array if isinstance(array, Buffer) else numpy.require(array, requirements="C")
         self.check_like(source)
+        self.check()  # the above may have let another thread close it
         cdef size_t address = source.handle if isinstance(source, Buffer) else source.ctypes.data
-        self.copy(self.data, <void*>address, stream)
+        owner = (<Buffer>source).source if isinstance(source, Buffer) else source
+        self.copy(self.data, <void*>address, (self.source, owner), stream)
 
     def copy_to(self, array, *, stream=None):
         """Copy the buffer's elements into an array (hipMemcpyAsync) and wait until that is done.
@@ -331,7 +331,8 @@ cdef class Buffer:
             raise InvalidOperandError("array: expected a writable C-contiguous array")
         self.check_like(array)
         cdef size_t address = array.ctypes.data
-        self.copy(<void*>address, self.data, stream)
+        self.check()  # the above may have let another thread close it
+        self.copy(<void*>address, self.data, (self.source, array), stream)
 
     cdef int check_like(self, object array) except -1:
         if tuple(array.shape) != self.shape:
@@ -340,7 +341,8 @@ cdef class Buffer:
             raise InvalidOperandError(f"array: dtype {array.dtype}; the Buffer has {self.dtype}")
         return 0
 
-    cdef int copy(self, void* target, const void* source, object stream) except -1:
+    cdef int copy(self, void* target, const void* source, tuple owners, object stream) except -1:
+        # The caller has the owners of both: another thread may close a buffer meanwhile.
         cdef hipStream_t c_stream = NULL
         cdef size_t bytes = self.nbytes
         cdef int previous
@@ -422,10 +424,12 @@ cdef class Buffer:
         versioned = max_version is not None and max_version[0] >= 1
         if self.read_only_ and not versioned:
             raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
+        # Read before the GIL is released: another thread may close this buffer meanwhile.
+        source, address = self.source, <size_t>self.data
         if stream != -1:
             self.drain()
         flags = DLPACK_FLAG_BITMASK_READ_ONLY if self.read_only_ else 0
-        return export_capsule(Lease(self.source, self.exports), self.data, place[0], place[1], self.type, self.ndim, self.extents, versioned, flags)
+        return export_capsule(source, <void*><size_t>address, place[0], place[1], self.type, self.ndim, self.extents, versioned, flags)
 
     @property
     def __array_interface__(self):
@@ -434,20 +438,24 @@ cdef class Buffer:
             raise AttributeError("the memory of this Buffer is on the device; copy it with to_numpy()")
         if not array_type_of_hip(self.type).in_numpy:
             raise AttributeError(f"numpy's array interface has no name for {self.dtype}; use to_numpy()")
+        self.shared, address = True, <size_t>self.data
         self.drain()
-        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (<size_t>self.data, bool(self.read_only_))}
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (address, bool(self.read_only_))}
 
     def close(self):
         """Give the memory back (hipFree, hipHostFree); calling it again does nothing.
 
-        Memory that other arrays got through DLPack stays until the last of them lets go.
+        Memory that arrays share, and that products, graphs and copies of other threads still use, stays until the last of them is done.
         """
         if self.closed:
             return
         self.closed = True
         self.data = NULL
+        if self.shared:
+            return  # an array of numpy's keeps this object, and with it the memory
         source, self.source = self.source, None
-        if isinstance(source, Allocation) and not self.exports[0]:
+        # Its last reference frees it too, but has nobody to raise an error to.
+        if isinstance(source, Allocation) and Py_REFCNT(source) == 1:
             (<Allocation>source).free()
 
     def __enter__(self):

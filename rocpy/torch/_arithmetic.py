@@ -17,7 +17,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def in_default_environment(function: _Function) -> _Function:
-    """Return a function that computes in the default environment; torch's compiler and tracer see the function itself."""
+    """Return a function that computes in the default environment; torch's compiler and tracer see it as it is."""
     run = default_arithmetic(function)
 
     @functools.wraps(function)

@@ -12,6 +12,7 @@ from rocpy.blaslt import _groups
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.grouped import grouped_matmul
 from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._counters import count, watched
 from rocpy.torch._operators import define, record
 from rocpy.torch._products import apply_epilogue, plain_name
@@ -75,6 +76,7 @@ class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]
         return below(a, b, boundaries, bias)
 
     @staticmethod
+    @in_default_environment
     def backward(ctx: Any, d: Tensor) -> Any:
         """Return the gradients of those operands that need one."""
         a, b, boundaries = ctx.saved_tensors

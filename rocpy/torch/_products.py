@@ -222,6 +222,7 @@ def _composed(
     return y, sums.to(y.dtype)
 
 
+@in_default_environment
 def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any) -> Tensor:
     """Return an epilogue's result from the pre-activation, by torch's functions."""
     name = activation_of(row)

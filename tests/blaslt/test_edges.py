@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -133,3 +134,14 @@ def test_packing_is_a_copy(name):
     for make in (rocpy.matmul, rocpy.Matmul):
         with pytest.raises(UnsupportedError, match=f"a: {name} with one element to a byte"):
             make(a, b, scale_a=scale_a, scale_b=scale_b, options={"copies": "error"})
+
+
+def test_bounds_of_integers_are_whole_numbers():
+    x = np.full((2, 3), 2, np.int8)
+    for result in ("int32", "int8"):
+        for bounds in ((-0.5, 7.0), (0.0, 5.5)):
+            with pytest.raises(rocpy.InvalidProblemError, match="whole number"):
+                rocpy.matmul(x, x.T, epilogue="clamp", clamp=bounds, dtype=result)
+        for bounds in ((-3.0, 7.0), (-math.inf, 7), (7, math.inf)):
+            found = rocpy.matmul(x, x.T, epilogue="clamp", clamp=bounds, dtype=result)
+            assert (found == np.clip(12, *bounds)).all()

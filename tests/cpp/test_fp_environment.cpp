@@ -35,9 +35,9 @@ void write_word(uint64_t word) {
 // Flush to zero, subnormals are zero, both, the roundings, a flag that is set, and exceptions that are not masked; of
 // the x87 unit another rounding and width, and all exceptions not masked.
 const std::vector<uint64_t> kWords = {
-    with_x87(0x037f, 0x9f80), with_x87(0x037f, 0x1fc0), with_x87(0x0c7f, 0x9fc0), with_x87(0x037f, 0x3f80),
-    with_x87(0x037f, 0x5f80), with_x87(0x007f, 0x7f80), with_x87(0x037f, 0x1fa1), with_x87(0x0340, 0x1900),
-    with_x87(0x0c40, 0xf8ff & ~0x200)};
+    with_x87(0x037f, 0x9f80), with_x87(0x037f, 0x1fc0), with_x87(0x0c7f, 0x9fc0),
+    with_x87(0x037f, 0x3f80), with_x87(0x037f, 0x5f80), with_x87(0x007f, 0x7f80),
+    with_x87(0x037f, 0x1fa1), with_x87(0x0340, 0x1900), with_x87(0x0c40, 0xf8ff & ~0x200)};
 #elif defined(__aarch64__)
 constexpr uint64_t kDefault = 0, kFlags = 0;
 uint64_t read_word() {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -123,6 +124,16 @@ def test_a_call_that_raises_puts_the_environment_back():
         with pytest.raises(rocpy.errors.InvalidProblemError):
             rocpy.quantize(np.ones((2, 3)), "int8", axis=7)
         assert (fp_environment.read() ^ word) & ~fp_environment.FLAGS == 0
+
+
+@pytest.mark.torch
+def test_every_gradient_of_the_layers_is_computed_in_the_default_environment(torch):
+    for name in ("", "._custom_blocks", "._grouped", "._parallel"):
+        importlib.import_module(f"rocpy.torch{name}")
+    recorded = [each for each in torch.autograd.Function.__subclasses__() if each.__module__.startswith("rocpy.torch.")]
+    assert len(recorded) >= 8
+    for each in recorded:
+        assert hasattr(each.backward, "__wrapped__"), each
 
 
 THREADS_OF_TORCH = """
