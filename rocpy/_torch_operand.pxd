@@ -15,3 +15,5 @@ cdef object unconjugated(object array)
 cdef object dispatch_reason(object array)
 cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1
+# Whether a tensor's set of dispatch keys is one in which nothing special was found: neither conjugated nor negated lazily.
+cdef bint is_clear(object array) noexcept

@@ -272,6 +272,10 @@ cdef bint learn(object cls) except -1:
     return True
 
 
+cdef bint is_clear(object array) noexcept:
+    return torch_tensor_is_clear(<const void*><PyObject*>array)
+
+
 cdef int parse_plain(object array, Operand* out) except -1:
     """Read an exact Tensor or Parameter. 1: done; 0: something about it or about torch's state needs a closer look."""
     cdef DLTensor tensor

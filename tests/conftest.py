@@ -10,7 +10,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +38,22 @@ def torch():
     return torch
 
 
+@pytest.fixture(scope="session")
+def selftest_record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests keep what a self-test found."""
+    return tmp_path_factory.mktemp("selftest") / "selftest.json"
+
+
+@pytest.fixture(autouse=True)
+def own_selftest_record(selftest_record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of the self-test of each test's own: what a test makes wrong is not composed from then on."""
+    record = sys.modules.get("rocpy.blaslt._selftest_record")
+    if record is not None:
+        selftest_record.unlink(missing_ok=True)
+        monkeypatch.setattr(record, "record_path", lambda: selftest_record)
+        monkeypatch.setattr(record, "_loaded", None)
+
+
 @pytest.fixture
 def fresh_plan_cache() -> Iterator[None]:
     """An empty plan cache before and after."""
@@ -58,18 +76,84 @@ def _table_slot(name: str) -> int:
 def without_programs() -> Iterator[None]:
     """A platform that runs no tile programs, as AMD's: its function answers as the trampoline of a missing one."""
     import rocpy
+
+    absent = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 7)
+    with _replaced("rocpyExtMatmulDescSetProgram", absent):
+        rocpy.plan_cache.clear()
+        yield
+    rocpy.plan_cache.clear()
+
+
+def _function(name: str) -> ctypes.c_void_p:
+    """The slot of a platform's function in the table that rocpy calls it by."""
+    import rocpy
     from rocpy import _core
 
     rocpy.platform.current()
     library = ctypes.CDLL(str(Path(_core.__file__).parent / "_lib" / "librocpy_core.so"))
-    slot = _table_slot("rocpyExtMatmulDescSetProgram")
+    slot = _table_slot(name)
     table = (ctypes.c_void_p * (slot + 1)).in_dll(library, "_ZN5rocpy5tableE")
-    absent = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 7)
-    kept, table[slot] = table[slot], ctypes.cast(absent, ctypes.c_void_p).value
+    return ctypes.c_void_p.from_buffer(table, slot * ctypes.sizeof(ctypes.c_void_p))
+
+
+@contextmanager
+def _replaced(name: str, function: Any) -> Iterator[None]:
+    """Let rocpy call another function in the place of a platform's."""
+    slot = _function(name)
+    kept, slot.value = slot.value, ctypes.cast(function, ctypes.c_void_p).value
+    try:
+        yield
+    finally:
+        slot.value = kept
+
+
+class Refusals:
+    """Which launches of products the library refuses, and how many it refused."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.status: Callable[[int, int, int], int] = lambda epilogue, rows, columns: 0
+
+    def of(self, epilogue: int, status: int = 6, below: int = 1 << 30) -> None:
+        """Refuse products with an epilogue and fewer rows than that, as the library counts them."""
+        self.status = lambda found, rows, columns: status if found == epilogue and rows < below else 0
+
+
+@pytest.fixture
+def refusals(fresh_plan_cache: None) -> Iterator[Refusals]:
+    """A hipblasLtMatmul that refuses what a test tells it to, although the heuristic has offered algorithms for it."""
+    import rocpy
+    from rocpy.blaslt import _choice, _library
+
+    made, extents = Refusals(), {}
+    address, size = ctypes.c_void_p, ctypes.c_size_t
+    read = ctypes.CFUNCTYPE(ctypes.c_int, address, ctypes.c_int, address, size, address)
+    create = ctypes.CFUNCTYPE(ctypes.c_int, address, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64)
+    launch = ctypes.CFUNCTYPE(ctypes.c_int, *[address] * 14, size, address)
+    read_desc = read(_function("hipblasLtMatmulDescGetAttribute").value)
+    create_layout = create(_function("hipblasLtMatrixLayoutCreate").value)
+    launch_product = launch(_function("hipblasLtMatmul").value)
+
+    def note_extents(layout: int, dtype: int, rows: int, columns: int, step: int) -> int:
+        status = create_layout(layout, dtype, rows, columns, step)
+        extents[ctypes.cast(layout, ctypes.POINTER(address))[0]] = rows, columns
+        return status
+
+    def refuse_or_launch(*arguments: Any) -> int:
+        epilogue = ctypes.c_uint32()
+        read_desc(arguments[1], 2, ctypes.byref(epilogue), ctypes.sizeof(epilogue), None)
+        status = made.status(epilogue.value, *extents[arguments[11]])
+        made.count += status != 0
+        return status or launch_product(*arguments)
+
+    with (
+        _replaced("hipblasLtMatrixLayoutCreate", create(note_extents)),
+        _replaced("hipblasLtMatmul", launch(refuse_or_launch)),
+    ):
+        yield made
     rocpy.plan_cache.clear()
-    yield
-    table[slot] = kept
-    rocpy.plan_cache.clear()
+    _library._unlaunchable.clear()
+    _choice.changed()
 
 
 RunPython = Callable[..., subprocess.CompletedProcess]

@@ -46,6 +46,8 @@ OVERRIDDEN: list[bool] = []
 _generation = 0
 _listeners: list[Callable[[], None]] = []
 _recorders: list[Callable[[Problem], None]] = []
+# Gives the algorithms, by id and name, that gave wrong numbers for products like one on a device of this machine.
+_known_wrong: Callable[[Problem, int], frozenset[tuple[int, str]]] | None = None
 
 
 def mode() -> int:
@@ -183,21 +185,37 @@ def labelled(algorithm: Algorithm, source: str, problem: Problem, options: Optio
     return dataclasses.replace(algorithm, source=source, elapsed_ms=measured)
 
 
+def set_known_wrong(function: Callable[[Problem, int], frozenset[tuple[int, str]]]) -> None:
+    """Say who knows which algorithms gave wrong numbers for products like one on a device."""
+    global _known_wrong
+    _known_wrong = function
+
+
+def wrong_ones(problem: Problem, device: int) -> frozenset[tuple[int, str]]:
+    """Return id and name of the algorithms that are not chosen for a problem, whatever the heuristic says."""
+    return frozenset() if _known_wrong is None else _known_wrong(problem, device)
+
+
 def candidates_wanted(problem: Problem, options: Options, device: int) -> int:
     """Return how many algorithms the heuristic is asked for."""
-    return 1 if stored(problem, options, device) is None else LISTED
+    return 1 if stored(problem, options, device) is None and not wrong_ones(problem, device) else LISTED
 
 
 def choose(problem: Problem, options: Options, device: int, algorithms: Sequence[Algorithm]) -> tuple[int, str]:
-    """Return the place of the algorithm to launch and where the choice came from; called once for each plan."""
+    """Return the place of the algorithm to launch and where the choice came from; called once for each plan.
+
+    The place is -1 where each of them gave wrong numbers before.
+    """
     for recorder in tuple(_recorders):
         recorder(problem)
+    wrong = wrong_ones(problem, device)
+    right = [place for place, one in enumerate(algorithms) if (one.id, one.name) not in wrong]
     record = stored(problem, options, device)
     if record is not None:
         place = place_of(record, algorithms)
-        if place is not None:
+        if place in right:
             return place, "tuned"
-    return 0, "heuristic"
+    return (right[0] if right else -1), "heuristic"
 
 
 def place_of(record: Record, algorithms: Sequence[Algorithm]) -> int | None:

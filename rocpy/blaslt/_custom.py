@@ -189,10 +189,6 @@ def _kinds(bound: Bound, dtype: str) -> dict[str, str]:
     return found
 
 
-def _scaled(problem: Problem) -> bool:
-    return bool(problem.scale_a or problem.scale_b)
-
-
 def whole_form(bound: Bound) -> NativeForm | None:
     """Return the library's epilogue that equals the whole of a custom one, if there is one."""
     from rocpy.epilogues._match import match
@@ -201,7 +197,7 @@ def whole_form(bound: Bound) -> NativeForm | None:
     dtype = resolved.out_types[0]
     if len(resolved.out_types) != 1 or not resolved.compute or dtype not in RESULT_TYPES.get(bound.problem.a.dtype, ()):
         return None
-    return match(resolved.expression, _kinds(bound, dtype), bound.problem.c is None and not _scaled(bound.problem))
+    return match(resolved.expression, _kinds(bound, dtype), bound.problem.c is None)
 
 
 def base_type(bound: Bound) -> str:
@@ -218,8 +214,7 @@ def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
 
     if not bound.resolved.compute:
         return NativeForm(), bound.resolved.expression
-    takes_c = bound.problem.c is None and not _scaled(bound.problem)
-    return nearest(bound.resolved.expression, _kinds(bound, base_type(bound)), takes_c)
+    return nearest(bound.resolved.expression, _kinds(bound, base_type(bound)), bound.problem.c is None)
 
 
 def native_operands(form: NativeForm, inputs: Mapping[str, Any], c: Any, alpha: Any, beta: Any) -> dict[str, Any]:

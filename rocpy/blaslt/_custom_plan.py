@@ -10,8 +10,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import reentrant_lock
+from rocpy._memory_record import any_moved, records_of
 from rocpy._operand import TorchLayerRequired
-from rocpy.blaslt import _choice, _custom
+from rocpy.blaslt import _choice, _custom, _library
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt._custom_ways import WAYS, Kept, Way
 from rocpy.blaslt._options import Options, resolve_options
@@ -20,7 +21,14 @@ from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.lowering import lower, with_copies
 from rocpy.blaslt.problem import Problem
 from rocpy.blaslt.stateful import REQUESTED, Matmul
-from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
+from rocpy.errors import (
+    ClosedError,
+    InvalidOperandError,
+    InvalidProblemError,
+    LibraryError,
+    RocpyError,
+    UnsupportedError,
+)
 
 __all__ = ["CustomMatmul"]
 
@@ -49,7 +57,7 @@ class CustomMatmul(Matmul):
     """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_plain", "_problem", "_using", "_ways", "absent", "alpha", "beta", "bound",
+        "_closed", "_places", "_plain", "_problem", "_records", "_using", "_ways", "absent", "alpha", "beta", "bound",
         "chosen_options", "epilogue", "given_stream", "inputs", "numbers", "operands", "right", "settings",
         "weight_bias",
     )  # fmt: skip
@@ -105,6 +113,8 @@ class CustomMatmul(Matmul):
         self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
         self._problem = _custom.problem_of(self.bound)
         self._plain = plain
+        # The function's inputs are read where they lie, in the shapes that they had when they were bound.
+        self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
 
     # ---- what is asked of it ----
 
@@ -207,12 +217,26 @@ class CustomMatmul(Matmul):
             raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
         if snapshot_of(self.right) is not self.operands["b"]:
             self.reset_operands(b=self.right)  # it was refreshed
+        self._plain._read_operands()
+        any_moved(self._records)  # refuses those of other shapes
         if not self._ways:
             self.plan()
         outs = _custom.check_out(out, self.bound)
         label, place = self._chosen if algorithm is None else self._places[self._find(algorithm).rank]
         stream = self.given_stream if stream is None else stream
-        results = self._ways[label].execute(self, place, outs, stream)
+        try:
+            results = self._ways[label].execute(self, place, outs, stream)
+        except (LibraryError, UnsupportedError) as error:
+            inner = getattr(self._ways[label], "inner", None)
+            if algorithm is not None or self._is_pinned or inner is None:
+                raise
+            if not _library.composes_after(error, inner.launched, self.device_index):
+                raise
+            self.plan()  # the library is not asked for it again
+            if (label, place) == self._chosen:
+                raise
+            label, place = self._chosen
+            results = self._ways[label].execute(self, place, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
     @_exclusive
@@ -249,6 +273,8 @@ class CustomMatmul(Matmul):
             self.numbers,
             self._problem,
             self.right,
+            self._plain,
+            self._records,
         )
         self.right = right
         self.operands = {name: self.operands[name] if new is None else new for name, new in changed.items()}
@@ -273,7 +299,7 @@ class CustomMatmul(Matmul):
                     way.reset(self)
         except Exception:
             (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
-             self._problem, self.right) = before  # fmt: skip
+             self._problem, self.right, self._plain, self._records) = before  # fmt: skip
             raise
 
     def _check_same(self, old: Problem) -> None:
@@ -304,7 +330,7 @@ class CustomMatmul(Matmul):
             way.release()
         self._plain.release_operands()
         self.operands = dict.fromkeys(self.operands)
-        self.right = None
+        self.right, self._records = None, ()
 
     # ---- what it says ----
 
@@ -323,6 +349,10 @@ class CustomMatmul(Matmul):
     def _chosen(self) -> tuple[str, int]:
         chosen = self.algorithm
         return (next(iter(self._ways)), 0) if chosen is None else self._places[chosen.rank]
+
+    @property
+    def _is_pinned(self) -> bool:
+        return self.algorithm is not None and self.algorithm.source == "pinned"
 
     def _prepare(self) -> None:
         for way in self._ways.values():
@@ -400,7 +430,7 @@ class CustomMatmul(Matmul):
         self._closed = True
         self._close_ways()
         self._plain.close()
-        self.operands, self.inputs = dict.fromkeys(self.operands), {}
+        self.operands, self.inputs, self._records = dict.fromkeys(self.operands), {}, ()
 
     def __enter__(self) -> Self:
         self._check_open()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocpy.blaslt import _custom
+from rocpy.blaslt import _custom, _policy
 from rocpy.blaslt._custom_launch import (
     Placed,
     dense,
@@ -21,6 +21,7 @@ from rocpy.blaslt._custom_launch import (
     results_of,
     write,
 )
+from rocpy.blaslt._product_types import FLOAT8
 from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.errors import LibraryError, UnsupportedError
@@ -35,7 +36,7 @@ __all__ = ["TritonProduct", "check", "triton_product_of"]
 _REACH = 1 << 31
 _MOST_BATCH = 65535
 _ALIGNMENT = 16
-_OPERANDS = ("float16", "bfloat16", "float32")
+_OPERANDS = ("float16", "bfloat16", "float32", *FLOAT8)
 
 
 def check(bound: _custom.Bound, options: Any) -> None:
@@ -48,11 +49,18 @@ def check(bound: _custom.Bound, options: Any) -> None:
     """
     problem = bound.problem
     if problem.a.dtype != problem.b.dtype or problem.a.dtype not in _OPERANDS:
-        raise UnsupportedError(f"a Triton kernel multiplies two of {', '.join(_OPERANDS)}")
+        raise UnsupportedError(f"a Triton kernel multiplies two of one type, of {', '.join(_OPERANDS)}")
     if problem.c is not None:
         raise UnsupportedError("a Triton kernel adds no c; give it as an input of the epilogue")
-    if problem.scale_a or problem.scale_b or problem.scale_c or problem.scale_d:
-        raise UnsupportedError("a Triton kernel takes no scales; give them as inputs of the epilogue")
+    for name in ("scale_a", "scale_b"):
+        kind = getattr(problem, name)
+        if kind not in ("", "scalar") or getattr(problem, f"{name}_batch"):
+            raise UnsupportedError(
+                f"a Triton kernel multiplies by one number for all of an operand, and {name} has one for each row, "
+                "column or block; give those of rows and columns as inputs of the epilogue"
+            )
+    if problem.scale_d:
+        raise UnsupportedError("a Triton kernel takes no scale_d; multiply by it in the epilogue")
     if problem.compute != "float32":
         raise UnsupportedError(f"a Triton kernel sums in float32, not {problem.compute}; leave compute= away")
     if min(len(problem.a.shape), len(problem.b.shape)) < 2:
@@ -109,30 +117,30 @@ class TritonProduct:
         self.version = zlib.crc32(f"{_triton._FORMAT} {_triton._version()}".encode()) & 0x7FFFFFFF
         self.origin = origin(device)
         self._kernels: dict[tuple[Any, ...], FusedKernel] = {}
-        self._variants: list[tuple[str, bool]] = []
+        self._variants: list[tuple[str, bool, tuple[str, ...]]] = []
 
-    def kernel(self, tile: Tile, layout: str, aligned: bool) -> FusedKernel:
-        """Return a variant, compiled now or before."""
+    def kernel(self, tile: Tile, layout: str, aligned: bool, scales: tuple[str, ...] = ()) -> FusedKernel:
+        """Return a variant, compiled now or before; ``scales`` are those that lie in the device's memory."""
         from rocpy.epilogues import _triton
         from rocpy.epilogues._triton_source import kernel_text
 
         even_k = self.bound.problem.k % tile.k == 0
-        key = (tile, layout, aligned)
+        key = (tile, layout, aligned, scales)
         found = self._kernels.get(key)
         if found is None:
-            text = kernel_text(self.bound.resolved, self.bound.problem.a.dtype, layout, self.kinds)
+            text = kernel_text(self.bound.resolved, self.bound.problem.a.dtype, layout, self.kinds, scales)
             found = _triton.compile_text(text, self.arch, tile=tile, even_k=even_k, aligned=aligned)
             self._kernels[key] = found
-            if (layout, aligned) not in self._variants:
-                self._variants.append((layout, aligned))
+            if (layout, aligned, scales) not in self._variants:
+                self._variants.append((layout, aligned, scales))
         return found
 
     def compile_all(self) -> None:
         """Compile every candidate for the operands that have been seen."""
         for tile in self.tiles:
-            for layout, aligned in self._variants:
+            for layout, aligned, scales in self._variants:
                 try:
-                    self.kernel(tile, layout, aligned)
+                    self.kernel(tile, layout, aligned, scales)
                 except (LibraryError, UnsupportedError):
                     continue  # its execution says why
 
@@ -180,13 +188,15 @@ class TritonProduct:
         b: Any,
         inputs: Mapping[str, Any],
         alpha: Any,
+        settings: Mapping[str, Any],
         outs: tuple[Any, ...],
         options: Any,
         stream: Any,
     ) -> tuple[Any, ...]:
-        """Return the results of one candidate, written where the user wants them."""
+        """Return the results of one candidate, written where the user wants them; ``settings`` has the scales."""
         problem, shape = self.bound.problem, self.bound.result_shape
         arrays, layout = self.operands(a, b, options)
+        scales, numbers = _scales(b, settings)
         like = arrays["a"].array
         made = results_of(like, shape, self.bound.out_types)
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
@@ -197,7 +207,8 @@ class TritonProduct:
         lines = {name: own[1] for name, own in steps.items()} | _lines(steps, layout)
         extents = {"M": problem.m, "N": problem.n, "K": problem.k}
         _check_reach(lines, extents)
-        kernel = self.kernel(self.tiles[place], layout, _aligned(arrays, lines))
+        kernel = self.kernel(self.tiles[place], layout, _aligned(arrays, lines), tuple(scales))
+        arrays |= scales
         arguments: list[Any] = []
         for name, _ in kernel.arguments:
             if name in arrays:
@@ -205,7 +216,7 @@ class TritonProduct:
             elif name in extents:
                 arguments.append(np.int32(extents[name]))
             elif name == "alpha":
-                arguments.append(np.float32(alpha))
+                arguments.append(np.float32(alpha * numbers))
             elif name.startswith("batch_"):
                 arguments.append(np.int64(steps[name.removeprefix("batch_")][0]))
             else:
@@ -217,11 +228,12 @@ class TritonProduct:
             )  # fmt: skip
         return write(made, outs, a, stream)
 
-    def first(self, a: Any, b: Any, options: Any) -> None:
+    def first(self, a: Any, b: Any, settings: Mapping[str, Any], options: Any) -> None:
         """Compile the first candidate for operands."""
         arrays, layout = self.operands(a, b, options)
+        scales = tuple(_scales(b, settings)[0])
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
-        self.kernel(self.tiles[0], layout, _aligned(arrays, _lines(steps, layout)))
+        self.kernel(self.tiles[0], layout, _aligned(arrays, _lines(steps, layout)), scales)
 
     def _input(self, name: str, value: Any, options: Any) -> tuple[Placed, tuple[int, ...]]:
         """Return an input and its steps; a dense copy where the kernel cannot walk it."""
@@ -231,6 +243,19 @@ class TritonProduct:
         if steps is None or (self.kinds[name] in ("row", "full") and steps[2] not in (0, 1)):
             one = dense(one, name, shape if steps is None else None, options)
         return one, _known(one.steps(shape))
+
+
+def _scales(b: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Placed], float]:
+    """Return the scales that are arrays of one number, for the kernel to read, and the product of those on the host."""
+    found, numbers = {}, 1.0
+    names = ("scale_a", "scale_b")
+    given = _policy.all_scales(b, (*(settings.get(name) for name in names), None, None, False)) or ()
+    for name, value in zip(names, given, strict=False):
+        if isinstance(value, (int, float, np.generic)):
+            numbers *= float(value)
+        elif value is not None:
+            found[name] = placed(value, name)
+    return found, numbers
 
 
 def _known(steps: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -267,7 +292,9 @@ def _check_reach(lines: Mapping[str, int], extents: Mapping[str, int]) -> None:
             )
 
 
-def triton_product_of(bound: _custom.Bound, a: Any, b: Any, options: Any, device: int) -> TritonProduct:
+def triton_product_of(
+    bound: _custom.Bound, a: Any, b: Any, settings: Mapping[str, Any], options: Any, device: int
+) -> TritonProduct:
     """Return the kernels of a product, the first candidate compiled.
 
     Raises
@@ -277,5 +304,5 @@ def triton_product_of(bound: _custom.Bound, a: Any, b: Any, options: Any, device
     """
     check(bound, options)
     made = TritonProduct(bound, device)
-    made.first(a, b, options)
+    made.first(a, b, settings, options)
     return made

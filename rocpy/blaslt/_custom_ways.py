@@ -358,7 +358,7 @@ class Triton(Way):
 
     def __init__(self, owner: CustomMatmul) -> None:
         a, b = owner.operands["a"], owner.operands["b"]
-        self.made = triton_product_of(owner.bound, a, b, owner.chosen_options, owner.device_index)
+        self.made = triton_product_of(owner.bound, a, b, owner.settings, owner.chosen_options, owner.device_index)
 
     def plan(self, requested: int) -> list[Algorithm]:
         return self.made.algorithms(requested)
@@ -368,7 +368,7 @@ class Triton(Way):
 
     def execute(self, owner: CustomMatmul, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         a, b = owner.operands["a"], owner.operands["b"]
-        return self.made.run(place, a, b, owner.inputs, owner.alpha, outs, owner.chosen_options, stream)
+        return self.made.run(place, a, b, owner.inputs, owner.alpha, owner.settings, outs, owner.chosen_options, stream)
 
     def kept(self, place: int) -> Kept:
         return _KeptTriton(self.made, place)
@@ -381,7 +381,9 @@ class _KeptTriton(Kept):
 
     def product(self, call: Call) -> tuple[Any, ...]:
         stream = call.arguments["stream"]
-        return self.made.run(self.place, call.a, call.b, call.inputs, call.scalars[0], call.outs, call.options, stream)
+        return self.made.run(
+            self.place, call.a, call.b, call.inputs, call.scalars[0], call.arguments, call.outs, call.options, stream
+        )
 
 
 # Best first; what several of them offer are candidates of one plan.

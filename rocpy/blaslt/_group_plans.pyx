@@ -19,8 +19,10 @@ from rocpy.blaslt._scales cimport Scales, read_number
 from rocpy.blaslt import _choice
 from rocpy.blaslt import _group_scales
 from rocpy.blaslt import _groups
+from rocpy.blaslt import _library
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
+from rocpy.errors import UnsupportedError
 
 cdef int _CPU = 1  # kDLCPU
 # Algorithms that are asked for when only some of them will do.
@@ -124,7 +126,7 @@ cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole,
             else:
                 same_place(&whole.a, &seen, name)
                 scales.pointers[place] = seen.data
-                scales.held.append((one.value, kept))
+                scales.held += [one.value, kept]
         scales.problem[name] = one.kind
         places[place].data = <char *>scales.pointers[place]
         places[place].element_bytes = sizeof(float)
@@ -150,8 +152,10 @@ cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *ru
     if call.plan.algorithms().empty():
         raise _groups.nothing_found(run.extent, problem, options)
     index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
+    if index < 0:
+        raise UnsupportedError(_library.all_wrong(problem))
     if options.reproducible:
-        index, source = 0, "reproducible"
+        source = "reproducible"
     call.algorithm = index
     call.source = source.encode()
     return result

@@ -11,6 +11,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
+from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, epilogue_index, info, parse_all, problem_of, real
 from rocpy.blaslt._group_plans cimport (
@@ -398,7 +399,8 @@ cdef object packed(object run, object a, object b, object offsets, object groups
             release_context(context)
         if scales is not None:
             keep_with_foreign_graph(c_stream, device, scales.numbers)
-        finish(status, c_stream, device, after, (kept, a, b, bias, scales, result, beside))
+        held = (kept, a, b, bias, result, beside, *([] if scales is None else scales.held))
+        finish(status, c_stream, device, after, pinned_memories(held) if after >= after_hold else held)
     if out is not None:
         _operand.written(out, whole.out.provider)
     return result if beside is None else (result, {row.outputs[0]: beside})

@@ -165,6 +165,8 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
                     hipStream_t c_stream, int after, void **program=*)
 cdef int settle(hipStream_t c_stream) except -1
+# Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
+cdef bint overwrites_c(const CachedCall *call, const Operand *c, const Operand *d) noexcept
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
 cdef int refuse_capture(int after, str what, str do) except -1
 # The same before anything is copied, of a stream that the user gave.

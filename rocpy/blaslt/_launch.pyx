@@ -7,6 +7,7 @@ from libcpp.memory cimport make_shared
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
+from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.stream cimport handle_of, hold
@@ -271,8 +272,12 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
         return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
     index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1)) if decides else (0, "heuristic")
+    if index < 0:
+        call.plan.release()
+        call.plan = NULL
+        return unfused(result, problem, options, context, packed, _library.all_wrong(problem))
     if options.reproducible:
-        index, source = 0, "reproducible"
+        source = "reproducible"
     call.algorithm = index
     call.source = source.encode()
     call.swapped = lowered.swapped
@@ -385,7 +390,7 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
         if amax_result is not None:
             pointers.scales[<int>scale_amax] = amax.data
         if after >= after_hold:
-            held = (held, scales.held)
+            held = (held, pinned_memories(scales.held))
         keep_with_foreign_graph(c_stream, device, scales.numbers)
 
     status = borrow_context(device, c_stream, &context)
@@ -406,10 +411,14 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
             _core.check(hip_status(code, b"hipStreamSynchronize"))
     elif after == after_hold:
         # Their owners may free the operands at once, or in the order of another stream.
-        hold(c_stream, device, (held, result, extra_result, amax_result))
+        hold(c_stream, device, (held, pinned_memories((result, extra_result, amax_result))))
     elif after == after_capture:
-        capture_of(c_stream, device).keep((held, result, extra_result, amax_result))
+        capture_of(c_stream, device).keep((held, pinned_memories((result, extra_result, amax_result))))
     return outputs(result, extra_result, amax_result)
+
+
+cdef bint overwrites_c(const CachedCall *call, const Operand *c, const Operand *d) noexcept:
+    return c.ndim >= 0 and d.ndim >= 0 and c.data == d.data and call.plan.spec().outer_ndim > 0
 
 
 cdef inline object outputs(object result, object extra, object amax):

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from rocpy import _core, platform
 from rocpy.blaslt import _choice, _selftest_record
 from rocpy.blaslt._releases import COMBINATIONS, Row, find_row, first_release, number_of, unlisted
+from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import EpilogueRow
 from rocpy.blaslt.lowering import lower, with_copies
 from rocpy.blaslt.problem import Problem
@@ -44,6 +46,13 @@ class Library:
 
 _known: dict[tuple[str, int], Library] = {}
 
+# What hipblasLtMatmul answers for a product that it offered an algorithm for and cannot launch: hipblasStatus_t
+# INTERNAL_ERROR (dgelu_bgrad of few rows in 0.11.0) and NOT_SUPPORTED.
+_LAUNCH_REFUSALS = (6, 7)
+# Products that were refused so, by library, class and extents, with the reason; the oldest beyond these are forgotten.
+_unlaunchable: dict[tuple[Any, ...], str] = {}
+_MOST_UNLAUNCHABLE = 4096
+
 
 def library(device: int, version: int = 0) -> Library:
     """Return the loaded library on a device; ``version`` spares asking it."""
@@ -74,6 +83,60 @@ def trial() -> Iterator[None]:
     """
     with _choice.trial():
         yield
+
+
+def is_refused_launch(error: Exception) -> bool:
+    """Whether an error is that of a product that the library offered an algorithm for and does not launch."""
+    refused = getattr(error, "status", None) in _LAUNCH_REFUSALS
+    return refused and getattr(error, "function", None) == "hipblasLtMatmul"
+
+
+def composes_after(error: Exception, problem: Problem, device: int) -> bool:
+    """Note a product that the library refused at its launch; returns whether it is composed from now on.
+
+    Another error, and one of a plain product, which nothing could take the place of, changes nothing.
+    """
+    plain = problem.epilogue == "default" and not problem.amax
+    if _trying or plain or not is_refused_launch(error):
+        return False
+    here = library(device)
+    _unlaunchable[_configuration(problem, here)] = (
+        f"{here.name}: hipblasLtMatmul offered an algorithm for {problem} and refused its launch with "
+        f"{getattr(error, 'status_name', '')}"
+    )
+    while len(_unlaunchable) > _MOST_UNLAUNCHABLE:
+        del _unlaunchable[next(iter(_unlaunchable))]
+    _choice.changed()  # kept plans are made again
+    return True
+
+
+def _configuration(problem: Problem, here: Library) -> tuple[Any, ...]:
+    """Return what a refusal at the launch is remembered by: everything but how the operands lie."""
+    return (here.scope, class_of(problem, here), problem.m, problem.n, problem.k, problem.batch_shape)
+
+
+def wrong_algorithms(problem: Problem, device: int) -> frozenset[tuple[int, str]]:
+    """Return id and name of the algorithms that gave wrong numbers on this machine for products like one."""
+    here = library(device)
+    return _selftest_record.wrong_algorithms(here.scope, class_of(problem, here))
+
+
+_choice.set_known_wrong(wrong_algorithms)
+
+
+def all_wrong(problem: Problem) -> str:
+    """Return why a product whose algorithms all gave wrong numbers is not asked for."""
+    return f"{problem}: each algorithm that the library offers gave wrong numbers on this machine before"
+
+
+def keep_wrong(problem: Problem, device: int, algorithm: Algorithm | None, reason: str) -> None:
+    """Keep that an algorithm gives wrong numbers for products like one, or that all do, so that they are composed."""
+    here = library(device)
+    name = class_of(problem, here)
+    if algorithm is not None:
+        name = _selftest_record.name_of_algorithm(name, algorithm.id, algorithm.name)
+    _selftest_record.note(here.scope, {name: _selftest_record.Verdict(False, 1, reason)})
+    _choice.changed()
 
 
 def record_changed() -> None:
@@ -112,6 +175,8 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     machine has found it right; and not what such a test found wrong.
     """
     here = library(device, version)
+    if _unlaunchable and not _trying and _configuration(problem, here) in _unlaunchable:
+        return _unlaunchable[_configuration(problem, here)]
     number = epilogue_number(problem.row, here.version)
     if number is None and problem.row.enumerator is None:
         return ""  # no release's; tile programs or a composition take its place

@@ -21,7 +21,10 @@ cdef enum:
 cdef class Planned:
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
-    cdef readonly dict given  # the user's operands, by name
+    cdef readonly dict given  # the operands as they are launched, by name
+    cdef dict originals  # what the user gave for those that are read at each execution
+    cdef tuple records  # where the memory of originals and scales was when it was read
+    cdef bint copied  # some of that was copied when it was read
     cdef readonly tuple scale_values  # the user's scales and amax
     cdef Scales scales
     cdef MatmulFactors factors
@@ -49,8 +52,11 @@ cdef class Planned:
     cdef int state_problem(self, object problem) except -1
     cdef int change_problem(self, object problem) except -1
     cdef int enter(self, bint resetting=*) except -1
+    cdef int record_memory(self) except -1
+    cdef int read_again(self) except -1
     cdef int make_plan(self, int requested) except -1
     cdef int restrict(self, list wanted) except -1
+    cdef bint is_pinned(self)
     cdef object find(self, object algorithm)
     cdef object find_among_all(self, object algorithm, int device)
     cpdef dict scalars(self)

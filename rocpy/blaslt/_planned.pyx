@@ -9,13 +9,15 @@ from rocpy cimport _core
 from rocpy._core cimport DefaultFpEnvironment, Status
 from abi cimport hipStream_t
 
-from rocpy.blaslt._arguments cimport Operands
+from rocpy._memory_record cimport MemoryRecord, record_of
+from rocpy.blaslt._arguments cimport Operands, operand_named
 from rocpy.blaslt._launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, build, place_of, release_context
 from rocpy.blaslt._scales cimport Scales, read_scales
 
 from rocpy.blaslt import _choice, _fallback, _policy, _staging
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt import lowering as _lowering
+from rocpy.blaslt._policy import SCALES
 from rocpy.errors import ClosedError, InvalidOperandError, RocpyError
 from rocpy.runtime.device import Device
 
@@ -85,9 +87,36 @@ cdef class Planned:
         self.busy = True
         return 0
 
+    cdef int record_memory(self) except -1:
+        """Note where the memory of operands and scales is that executions read, and whether what they read of it is a copy."""
+        cdef MemoryRecord record
+        cdef list found = []
+        cdef int place
+        self.copied = False
+        for name, array in self.originals.items():
+            record = record_of(array, name)
+            if record is None:
+                self.copied = self.copied or operand_named(&self.operands, name).copied
+            else:
+                found.append(record)
+                self.copied = self.copied or record.is_elsewhere(operand_named(&self.operands, name).data)
+        if self.scales is not None and self.prototype is None:
+            for place in range(4):
+                record = record_of(self.scale_values[place], SCALES[place])
+                if record is not None:
+                    found.append(record)
+                    self.copied = self.copied or record.is_elsewhere(self.scales.pointers[place])
+        self.records = tuple(found)
+        return 0
+
+    cdef int read_again(self) except -1:
+        """Take operands and scales as they are now."""
+        return 0
+
     def plan(self, *, list algorithms=None, int max_algorithms=first_algorithms):
         self.enter()
         try:
+            self.read_again()
             self.make_plan(max_algorithms)
             if algorithms is not None:
                 self.restrict(algorithms)
@@ -130,6 +159,11 @@ cdef class Planned:
         self.found = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
         self.chosen = self.found[0].rank
         return 0
+
+    cdef bint is_pinned(self):
+        """Whether the user named the algorithm that is taken."""
+        taken = self.algorithm
+        return taken is not None and taken.source == "pinned"
 
     cdef object find(self, object algorithm):
         """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""

@@ -19,6 +19,7 @@ __all__ = ["FAMILIES", "RESULT_TYPES", "Family", "find_family"]
 BLOCK = 32
 _OCP = ("float8_e4m3fn", "float8_e5m2")
 _FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+FLOAT8 = (*_OCP, *_FNUZ)
 _NARROW = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
 _WIDE = ("bfloat16", "float32", "float16")
 
@@ -78,7 +79,7 @@ for _family in FAMILIES:
 
 def is_float8(dtype: str) -> bool:
     """Whether a type is one of the 8-bit floats, whose values are meant to be scaled."""
-    return dtype in _OCP or dtype in _FNUZ
+    return dtype in FLOAT8
 
 
 def find_family(a: str, b: str, blocks: bool = False) -> Family:

@@ -110,7 +110,7 @@ cdef int read_array(Scales scales, int place, str name, object value, const Oper
     else:
         scales.problem[name] = "scalar"
     scales.pointers[place] = seen.data
-    scales.held.append((value, kept))
+    scales.held += [value, kept]
     return 0
 
 
@@ -157,7 +157,7 @@ cdef int spread(Scales scales, int place, const Operand *a, const Operand *b, tu
     kept = _operand.parse(made, _NAMES[place], &seen)
     scales.problem[_NAMES[place]] = "vector"
     scales.pointers[place] = seen.data
-    scales.held.append((made, kept))
+    scales.held += [made, kept]
     return 0
 
 

@@ -37,11 +37,9 @@ class Verdict:
 
 def record_path() -> Path:
     """Return the file of the record."""
-    from pathlib import Path
+    from rocpy.runtime import _kept  # here: `import rocpy` does without what it brings
 
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME
+    return _kept.cache_folder(FILE_NAME)
 
 
 def scope_of(version: int, arch: str) -> str:
@@ -81,6 +79,8 @@ def forget_loaded() -> None:
 
 def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
     """Add what a self-test found to the file; what it found earlier of the same classes is replaced."""
+    from rocpy.runtime import _kept
+
     path = record_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(path):
@@ -88,9 +88,47 @@ def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
         merged = {**found.pop(scope, {}), **verdicts}
         found[scope] = merged
         kept = dict(list(found.items())[-MOST_SCOPES:])
-        _write(path, {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in kept.items()}})
+        document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in kept.items()}}
+        _kept.replace(path, json.dumps(document, indent=1).encode())
     forget_loaded()
     return path
+
+
+def note(scope: str, verdicts: dict[str, Verdict]) -> None:
+    """Add what was found while the process does something else: for its own lifetime where no file can be written."""
+    try:
+        keep(scope, verdicts)
+    except OSError as error:
+        global _loaded
+        with _lock:
+            found = _read(record_path()) if _loaded is None else _loaded
+            _loaded = {**found, scope: {**found.get(scope, {}), **verdicts}}
+        warnings.warn(f"the self-test's record was not written: {error}", RocpyWarning, stacklevel=3)
+
+
+_ALGORITHM = "; algorithm "
+
+
+def name_of_algorithm(products: str, number: int, name: str) -> str:
+    """Return what one algorithm's result for a class of products is filed under."""
+    return f"{products}{_ALGORITHM}{number} {name}"
+
+
+def wrong_algorithms(scope: str, products: str) -> frozenset[tuple[int, str]]:
+    """Return id and name of the algorithms that were found wrong for a class of products."""
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            _loaded = _read(record_path())
+        rows = _loaded.get(scope)
+    if not rows:
+        return frozenset()
+    prefix, found = products + _ALGORITHM, set()
+    for row, one in rows.items():
+        number, _, name = row.removeprefix(prefix).partition(" ")
+        if row.startswith(prefix) and not one.passed and number.lstrip("-").isdecimal():
+            found.add((int(number), name))
+    return frozenset(found)
 
 
 def _as_json(verdicts: dict[str, Verdict]) -> dict[str, Any]:
@@ -108,22 +146,6 @@ def _exclusive(path: Path) -> Any:
         except (ImportError, OSError):
             pass
         yield
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    import tempfile
-
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)  # noqa: PTH105
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)  # noqa: PTH108
-        raise
 
 
 def _read(path: Path) -> dict[str, dict[str, Verdict]]:

@@ -10,10 +10,11 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy cimport _operand
+from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_wait, algorithms_of, borrow_context, build, execute, place_of,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of,
     plan_cache, release_context, settle,
 )
 from rocpy.blaslt._program cimport TileProgram, operand_type
@@ -46,6 +47,7 @@ cdef class Call:
     cdef int device, after
     cdef hipStream_t stream
     cdef tuple arrays  # a, b, c, bias
+    cdef tuple inputs
     cdef object owner  # a, or the bytes that it is packed in: whose framework makes results
     # What another call is to be made instead for: operands in CPU memory, and a bias for each row.
     cdef bint staged, row_bias
@@ -73,7 +75,8 @@ cdef class Call:
         inputs = tuple([seen_as(x, "uint8") if getattr(getattr(x, "dtype", None), "name", str(getattr(x, "dtype", ""))[6:]) == "bool" else x
                         for x in inputs])
         parsed = [parse_one(x, f"inputs[{i}]", &self.extra[i], &self.operands.a) for i, x in enumerate(inputs)]
-        self.held = (self.arrays, inputs, kept, parsed)
+        self.inputs = inputs
+        self.held = (kept, parsed)
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
         self.after = place_of(&self.operands.a, stream, &self.device, &self.stream)
         if given is not None:
@@ -164,6 +167,8 @@ cdef class Call:
             outputs.append(seen_as(made, "bool") if name == "bool" else made)
             pointers[count + i] = to.data
         held = (self.held, outputs)
+        if self.after >= after_hold:
+            held = (held, pinned_memories((*self.arrays, *self.inputs, *outputs)))
         result = execute(call, &self.operands.a, &self.operands.b, &self.operands.c, &self.operands.bias, &absent, &absent, self.owner,
                          None, held, self.factors, self.scales, rank, self.device, self.stream, self.after, pointers)
         return (result, *outputs)

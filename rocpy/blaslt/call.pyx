@@ -10,13 +10,14 @@ from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 
 from rocpy._core cimport DefaultFpEnvironment
+from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport (
     Operands, add_bounds, begin_key, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
     sole_aux, staged_infos,
 )
 from rocpy.blaslt._launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of, plan_cache,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, build, execute, overwrites_c, place_of, plan_cache,
     refuse_capture, refuse_captured, release_context, settle,
 )
 from rocpy.blaslt._scales cimport Packed, Scales, read_scales
@@ -29,6 +30,7 @@ from rocpy.blaslt import _choice
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt import _custom
 from rocpy.blaslt import _fallback
+from rocpy.blaslt import _library
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _staging
@@ -36,6 +38,7 @@ from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
+from rocpy.errors import LibraryError, UnsupportedError
 
 # Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
 cdef int _staged = -1
@@ -195,10 +198,17 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         if resolved is None:
             resolved = _options.resolve_options(options)
         _policy.refuse_turning(resolved, layout(&operands.bias))
-    cdef object result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
-                                 None if found.turned else out,
-                                 (held, a, b, c, bias, aux, out) if after >= after_hold else held,
-                                 factors, scales, found.algorithm, device, c_stream, after)
+    cdef object result
+    try:
+        result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
+                         None if found.turned else out, (held, pinned_memories((a, b, c, bias, aux, out))) if after >= after_hold else held,
+                         factors, scales, found.algorithm, device, c_stream, after)
+    except (LibraryError, UnsupportedError) as error:
+        if algorithm is not None or found.plan == NULL or overwrites_c(found, &operands.c, &operands.out):
+            raise
+        if not _library.composes_after(error, problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales), device):
+            raise
+        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
     if found.turned:
         result = _policy.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
     elif out is not None:

@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 from abi cimport hipStream_t
 from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status
+from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all, real
 from rocpy.blaslt._group_plans cimport add_settings, find
@@ -24,6 +25,7 @@ from rocpy.runtime._capture cimport keep_with_foreign_graph
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt import _group_scales
+from rocpy.blaslt import _library
 from rocpy.blaslt import _groups
 from rocpy.blaslt import _options
 from rocpy.blaslt import _policy
@@ -31,6 +33,7 @@ from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._blocks import are_blocks
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.errors import LibraryError, UnsupportedError
 
 cdef extern from "grouped.hpp" namespace "rocpy" nogil:
     cdef cppclass ListedProduct:
@@ -225,7 +228,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, left)
             product.pointers.aux = extra.data
         results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
-        held.append((kept, left, right, vector_, scales, result, beside))
+        held.append((kept, left, right, vector_, result, beside, *([] if scales is None else scales.held)))
         if found.plan == NULL:
             continue
         product.pointers.a = operands.b.data if found.swapped else operands.a.data
@@ -247,7 +250,14 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             if status.ok():
                 status = launch_list(context, products, factors.alpha)
                 release_context(context)
-        finish(status, c_stream, device, after, (held,))
+        if after >= after_hold:
+            held = [pinned_memories(one) for one in held]
+        try:
+            finish(status, c_stream, device, after, (held,))
+        except (LibraryError, UnsupportedError) as error:
+            if after == after_capture or not _library.is_refused_launch(error):
+                raise
+            later = list(range(count))  # each by itself: those that the library does not launch are composed
     if out is not None:
         touch(outs)
     for g in later:

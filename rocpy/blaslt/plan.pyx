@@ -8,12 +8,13 @@ from rocpy cimport _operand
 from abi cimport hipStream_t
 
 from rocpy._core cimport DefaultFpEnvironment
+from rocpy._memory_record cimport MemoryRecord, pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt._arguments cimport (
     Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
     reset_factors, sole_aux, staged_infos,
 )
-from rocpy.blaslt._launch cimport MatmulFactors, after_hold, after_wait, execute, place_of, refuse_capture, settle
+from rocpy.blaslt._launch cimport MatmulFactors, after_hold, after_wait, execute, overwrites_c, place_of, refuse_capture, settle
 from rocpy.blaslt._planned cimport Planned, first_algorithms
 from rocpy.blaslt._scales cimport Packed, Scales
 from rocpy.blaslt._weight_operand cimport WeightOperand
@@ -24,6 +25,7 @@ from rocpy.runtime._capture cimport keep_with_foreign_graph
 from rocpy.blaslt import _custom
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _fallback
+from rocpy.blaslt import _library
 from rocpy.blaslt import _policy
 from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
@@ -31,9 +33,14 @@ from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.call import Settle as _Settle
 from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.errors import ClosedError, RocpyError
+from rocpy.errors import ClosedError, LibraryError, RocpyError, UnsupportedError
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
+
+
+cdef dict read_each_time(dict operands):
+    """Return those operands whose memory is the caller's; what is read of a Weight has memory of its own."""
+    return {name: value for name, value in operands.items() if value is not None and not isinstance(value, WeightOperand)}
 
 
 cdef class Matmul(Planned):
@@ -65,6 +72,7 @@ cdef class Matmul(Planned):
         cdef tuple scales = _policy.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
         if bias is not None and self.taken is not None:
             b = _policy.unpacked(b, bias)
+        originals = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
         self.prototype, self.staged = None, ()
@@ -90,6 +98,9 @@ cdef class Matmul(Planned):
         self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
+        # Copies on the device hold what the operands were when they were given.
+        self.originals = {} if self.prototype is not None else read_each_time(originals)
+        self.record_memory()
         self.closed = False
 
     def execute(self, *, out=None, algorithm=None, stream=None):
@@ -114,6 +125,8 @@ cdef class Matmul(Planned):
         ------
         InvalidProblemError
             If the algorithm is not one of this product's.
+        InvalidOperandError
+            If an operand has another shape, dtype, layout or device than when it was given: its memory was exchanged.
         ClosedError
             After close().
         UnsupportedError
@@ -151,6 +164,7 @@ cdef class Matmul(Planned):
         try:
             if self.weight is not None and self.weight.read() is not self.taken:
                 self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
+            self.read_again()
             held = self.held
             if self.found is None:
                 self.make_plan(first_algorithms)
@@ -181,13 +195,23 @@ cdef class Matmul(Planned):
                 direct = False
                 result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
             else:
-                result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
-                                 out if direct else None, (held, self.given, out) if after >= after_hold else held, self.factors,
-                                 self.scales, chosen, device, c_stream, after)
-                if self.call.get().turned:
-                    if after != after_wait:
-                        settle(c_stream)
-                    result = _policy.turned_product(result, None, lambda: None)
+                try:
+                    result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
+                                     out if direct else None, (held, pinned_memories((*self.given.values(), out))) if after >= after_hold else held,
+                                     self.factors, self.scales, chosen, device, c_stream, after)
+                    if self.call.get().turned:
+                        if after != after_wait:
+                            settle(c_stream)
+                        result = _policy.turned_product(result, None, lambda: None)
+                except (LibraryError, UnsupportedError) as error:
+                    if algorithm is not None or self.is_pinned() or direct and overwrites_c(self.call.get(), &used.c, &target):
+                        raise
+                    if not _library.composes_after(error, self.launched, device) or self.options.fallback == "error":
+                        raise
+                    refuse_capture(after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
+                    self.make_plan(first_algorithms)
+                    direct = False
+                    result = self.unfused.execute(self.chosen, stream, _Settle(<size_t>c_stream))
             extra = amax = None
             if self.scales is not None and self.scales.amax:
                 result, extra, amax = result
@@ -215,6 +239,22 @@ cdef class Matmul(Planned):
         finally:
             self.busy = False
 
+    cdef int read_again(self) except -1:
+        cdef bint moved = self.copied
+        for record in self.records:
+            moved = (<MemoryRecord>record).moved() or moved
+        if moved:
+            self.take_operands(dict(self.originals), None, None, (None, None, None, None), True)
+        return 0
+
+    def _read_operands(self):
+        """Take the operands as they are now, as execute() does; raises where one is of another shape, dtype or layout."""
+        self.enter()
+        try:
+            self.read_again()
+        finally:
+            self.busy = False
+
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
         for name in self.copies:
@@ -231,8 +271,9 @@ cdef class Matmul(Planned):
         finally:
             self.busy = False
 
-    cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales) except -1:
-        """Put other operands, factors and scales in the place of those before; what is refused changes nothing."""
+    cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales, bint same=False) except -1:
+        """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
+        before, and their memory is read again."""
         cdef Operands fresh
         cdef Scales scales = self.scales
         cdef MatmulFactors factors = self.factors
@@ -243,11 +284,11 @@ cdef class Matmul(Planned):
         environment.hold()
         given = dict(self.given)
         scale_a, scale_b, scale_c, scale_d = new_scales
-        if "b" in changes:
+        if "b" in changes and not same:
             b = changes["b"]
             weight = <Weight>b if type(b) is Weight else None
             taken = <WeightSnapshot>(<WeightOperand>b).read() if isinstance(b, WeightOperand) else None
-        if "b" in changes and taken is not None:
+        if "b" in changes and taken is not None and not same:
             changes["b"] = taken
             if self.weight_bias and "bias" not in changes and taken.bias is not None:
                 changes["bias"] = taken.bias
@@ -259,6 +300,11 @@ cdef class Matmul(Planned):
             _reset.check_all(self.problem, changes)
         if "aux" in changes:
             changes["aux"] = sole_aux(changes["aux"])
+        originals = dict(self.originals)
+        if self.prototype is None and not same:
+            for name in changes:
+                originals.pop(name, None)
+            originals.update(read_each_time(changes))
         values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
         if values is not None:
             changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
@@ -271,10 +317,11 @@ cdef class Matmul(Planned):
         operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
                     "aux": info(&fresh.aux)}
         problem = self.problem
-        if values is not None and values is not self.scale_values or scales is not None and ("a" in changes or "b" in changes):
+        if values is not None and values is not self.scale_values or scales is not None and (same or "a" in changes or "b" in changes):
             scales = self.read(values, &fresh)
             _reset.check_scales(self.scales.problem, scales.problem)
-        if _reset.check(problem, operands, changes, self.options.dynamic):
+        turned = fresh.a.conjugated != bool(problem.conj_a) or fresh.b.conjugated != bool(problem.conj_b)
+        if _reset.check(problem, operands, changes, self.options.dynamic) or turned:
             problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
         reset_factors(&factors, alpha, beta, given["c"], fresh.a.type)
         if problem is not self.problem:
@@ -282,7 +329,8 @@ cdef class Matmul(Planned):
         self.factors, self.scales, self.scale_values = factors, scales, values
         self.released = False
         memcpy(&self.operands, &fresh, sizeof(Operands))
-        self.given, self.held = given, held
+        self.given, self.held, self.originals = given, held, originals
+        self.record_memory()
         self.weight, self.taken = weight, taken
         self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
         if self.unfused is not None:
@@ -293,7 +341,8 @@ cdef class Matmul(Planned):
         """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
         self.enter(resetting=True)
         self.released = True
-        self.held = ()
+        self.held = self.records = ()
+        self.originals = {}
         self.given = dict.fromkeys(self.given)
         self.owner = self.weight = self.taken = None
         if self.unfused is not None:
@@ -306,8 +355,8 @@ cdef class Matmul(Planned):
             raise RocpyError("this Matmul is in use by another thread; close it afterwards")
         self.closed = True
         self.call.reset()
-        self.held = ()
-        self.given = {}
+        self.held = self.records = ()
+        self.given = self.originals = {}
         self.owner = self.weight = self.taken = None
         self.kept = {}
         self.found = self.unfused = None

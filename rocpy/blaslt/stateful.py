@@ -42,7 +42,9 @@ class Matmul(_plan.Matmul):
     -----
     Stream: ``execute`` runs on the stream given to it, else on the one given here, else on the current stream of the
     operands' framework. One Matmul belongs to one thread at a time, and says so when two use it; different ones run
-    in parallel. On a GPU, operands in CPU memory are copied when they are given, here and by reset_operands.
+    in parallel. On a GPU, operands in CPU memory are copied when they are given, here and by reset_operands. Other
+    operands and scales are read where their memory is when ``execute`` runs, after ``tensor.data = other`` and
+    ``array.resize`` too; another shape, dtype, layout or device than before is an InvalidOperandError then.
 
     References
     ----------

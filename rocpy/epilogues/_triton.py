@@ -40,7 +40,7 @@ ARCHITECTURES = {
 }
 _SCRATCH = re.compile(r"\.private_segment_fixed_size: (\d+)")
 # Counts changes of the text or of the record that make kept kernels useless.
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,7 @@ def _described(epilogue: CustomEpilogue, inputs: Mapping[str, Any]) -> dict[str,
 
 def _resolved(epilogue: CustomEpilogue, operand: str, inputs: Mapping[str, tuple[str, str]]) -> Resolved:
     ranks = {"number": NUMBER, "scalar": ZERO_DIM}
+    operand = "bfloat16" if operand.startswith("float8") else operand  # what a product of such counts as
     named = {name: (dtype, ranks.get(kind, ARRAY)) for name, (kind, dtype) in inputs.items()}
     return resolve(epilogue.expression, operand, named)
 
@@ -202,7 +203,7 @@ def compile_kernel(
     arch
         Architecture, of :data:`ARCHITECTURES`.
     dtype
-        Type of a and b: float16, bfloat16 or float32.
+        Type of a and b: float16, bfloat16, float32 or one of the 8-bit floats, whose product counts as bfloat16.
     layout
         ``n`` or ``t`` for each of a and b: row-major, or the transposed view of that.
     inputs

@@ -32,7 +32,16 @@ _TYPES = {
     "bfloat16": ("bfloat16", "bf16"),
     "float32": ("float32", "fp32"),
 }
-_OPERANDS = ("float16", "bfloat16", "float32")
+# Those of operands: the kernel sums the products in float32, and 8-bit floats are whole in what a card multiplies.
+_OPERANDS = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16",
+}
 # Adding and taking away this leaves no fraction, rounded to even.
 _SHIFT = 1.5 * 2.0**23
 
@@ -329,9 +338,12 @@ _PRODUCT = """\
         pb += {b_step}
     acc = acc * alpha
 """
+_SCALE = "    acc = acc * tl.load({name})\n"
 
 
-def kernel_text(resolved: Resolved, operand: str, layout: str, kinds: dict[str, str]) -> KernelText:
+def kernel_text(
+    resolved: Resolved, operand: str, layout: str, kinds: dict[str, str], scales: tuple[str, ...] = ()
+) -> KernelText:
     """Return the kernel of a product with an expression.
 
     Parameters
@@ -344,6 +356,8 @@ def kernel_text(resolved: Resolved, operand: str, layout: str, kinds: dict[str, 
         ``n`` or ``t`` for each of a and b: row-major, or a transposed view of that.
     kinds
         What each input that is read broadcasts along, of :data:`INPUT_KINDS`.
+    scales
+        Names of float32 numbers in the device's memory that the product is multiplied by, as it is by alpha.
 
     Raises
     ------
@@ -356,7 +370,8 @@ def kernel_text(resolved: Resolved, operand: str, layout: str, kinds: dict[str, 
         )
     expression = resolved.expression
     body = _Body(resolved, kinds)
-    arguments = [Argument(name, "pointer", f"*{_TYPES[operand][1]}", name) for name in "ab"]
+    arguments = [Argument(name, "pointer", f"*{_OPERANDS[operand]}", name) for name in "ab"]
+    arguments += [Argument(name, "pointer", "*fp32", name) for name in scales]
     strides = [Argument(f"s_{name}", "stride", "i32", name) for name in "ab"]
     batches = [Argument(f"batch_{name}", "batch", "i64", name) for name in "ab"]
     shifts = []
@@ -410,6 +425,7 @@ def kernel_text(resolved: Resolved, operand: str, layout: str, kinds: dict[str, 
         (
             f"def {name}({parameters}, {tiles}):\n",
             product,
+            *(_SCALE.format(name=one) for one in scales),
             halved if uses_half else "",
             *(f"{line}\n" for line in shifts),
             *(f"    {line}\n" for line in body.lines),

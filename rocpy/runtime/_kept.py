@@ -11,12 +11,11 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_folder", "folder", "read", "read_bytes", "write", "write_bytes"]
+__all__ = ["cache_folder", "folder", "read", "read_bytes", "replace", "write", "write_bytes"]
 
 # What each file begins with; another form of them has another number.
 _MAGIC = b"rocpy kept file 1"
@@ -48,18 +47,31 @@ def write_bytes(path: Path, content: bytes) -> None:
     if not content:
         return  # nothing that a compiler makes is empty
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rocpy-", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_head(content) + b"\n" + content)
-                file.flush()
-                os.fsync(file.fileno())  # before its name: after a power failure the name must not stand for less
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        replace(path, _head(content) + b"\n" + content)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file of the user's cache in one step: its name stands for the old content or for the new one.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made or written.
+    """
+    import tempfile  # it brings random and more, which `import rocpy` is to do without
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rocpy-", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # before its name: after a power failure the name must not stand for less
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
 
 
 def _head(content: bytes) -> bytes:

@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from rocpy import platform
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt import _choice
+from rocpy.blaslt import _choice, _library
 from rocpy.blaslt._options import Options
 from rocpy.blaslt._policy import contiguous, scale_arguments
 from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import Problem
-from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
+from rocpy.errors import (
+    InvalidOperandError,
+    InvalidProblemError,
+    LibraryError,
+    RocpyError,
+    RocpyWarning,
+    UnsupportedError,
+)
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 from rocpy.tuning import _race
@@ -48,6 +55,7 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 _budget_ms = DEFAULT_BUDGET_MS
 _clock = time.perf_counter
 _warned_of: set[str] = set()
+_FAILED = "failed: "
 
 
 def set_budget_ms(budget_ms: float) -> float:
@@ -152,9 +160,13 @@ def _without_wrong_first(product: Matmul, by_rank: list[Any], sample: Sample | N
         wrong.append(Trial(by_rank[0], None, 0.0, 0, message))
         by_rank = by_rank[1:]
         if not by_rank:
+            if not any(
+                trial.dropped.startswith(_FAILED) for trial in wrong
+            ):  # one that fails may be right for other sizes
+                _library.keep_wrong(product.launched, _place(product)[0], None, f"all algorithms are wrong: {message}")
             raise UnsupportedError(
-                f"autotune: each of the library's {len(wrong)} algorithms gives wrong results for {product.problem}: "
-                f"{message}; run `rocpy doctor --selftest`, after which rocpy composes what the library has wrong here"
+                f"autotune: each of the library's {len(wrong)} algorithms fails or is wrong for {product.problem}: "
+                f"{message}; `rocpy doctor --selftest` finds what else is"
             )
     return by_rank, wrong
 
@@ -169,7 +181,7 @@ def _verified(
         if sample is not None and place not in right:
             message = _wrong(product, by_rank[place], sample)
             if message:
-                raise WrongResultError(message)
+                raise WrongResultError(message.removeprefix(_FAILED))
             right.add(place)
         return measure(place)
 
@@ -177,8 +189,19 @@ def _verified(
 
 
 def _wrong(product: Matmul, algorithm: Any, sample: Sample) -> str:
-    result = product.execute(algorithm=algorithm)
-    return sample.wrong(result[0] if isinstance(result, tuple) else result)
+    try:
+        result, beside = _outputs(product.execute(algorithm=algorithm))
+    except (LibraryError, UnsupportedError) as error:
+        return f"{_FAILED}{error}"
+    message = sample.wrong(result, beside)
+    if message:
+        _library.keep_wrong(product.launched, _place(product)[0], algorithm, message)
+    return message
+
+
+def _outputs(given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a product's result, and by name what it gives beside that."""
+    return given if isinstance(given, tuple) else (given, {})
 
 
 class WrongResultError(RocpyError):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Whether an algorithm's numbers are right: sampled rows of its result against float64, within derived bounds."""
+"""Whether an algorithm's numbers are right: samples of its outputs against float64, within derived bounds."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,42 +46,132 @@ def sampled(extent: int, most: int) -> Array:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Sampled numbers of one output: their exact values, how far off each may be, and the output's type."""
+
+    expected: Array
+    bound: Array
+    dtype: str
+
+    def wrong(self, actual: Array) -> tuple[tuple[int, ...], str]:
+        """Return the place of the first wrong number, and what is wrong with it; two empty ones where all are right."""
+        low, high = _limits(self.dtype)
+        saturates = dtypes.lookup(self.dtype).bits <= 8 or dtypes.lookup(self.dtype).kind == "int"
+        expected = np.clip(self.expected, low, high) if saturates else self.expected
+        with np.errstate(invalid="ignore"):
+            error = np.abs(actual - expected)
+            # Where float64 is not finite, or would not be in the output's type, nothing is said.
+            told = np.isfinite(expected) & np.isfinite(self.bound)
+            told &= saturates | (np.abs(expected) + self.bound < high)
+        bad = told & ~(error <= self.bound)
+        if not bad.any():
+            return (), ""
+        place = tuple(int(each[0]) for each in np.nonzero(bad))
+        return place, (
+            f"{actual[place]:.9g}, float64 gives {expected[place]:.9g}, and the error may be {self.bound[place]:.3g}; "
+            f"{int(bad.sum())} of {bad.size} sampled are wrong"
+        )
+
+
+@dataclass(frozen=True)
 class Sample:
-    """The part of a product that is compared: its exact values and how far off each may be, for each sampled entry."""
+    """The part of a product that is compared, for each sampled entry of a batch.
+
+    Parameters
+    ----------
+    entries, rows, columns
+        Which numbers of the result.
+    result
+        The result's.
+    aux
+        Those of the pre-activation that an ``_aux`` epilogue stores, at the same places.
+    sums
+        The bias gradient's, for each entry that it has: at ``sum_places``, one of rows or columns.
+    amax_factor
+        The scale of the result, behind which the largest magnitude is taken.
+    """
 
     entries: tuple[tuple[int, ...], ...]
     rows: Array
     columns: Array
-    expected: Array
-    bound: Array
-    result: str
+    result: Part
+    aux: Part | None = None
+    sums: Part | None = None
+    sum_entries: tuple[tuple[int, ...], ...] = ()
+    sum_places: Array | None = None
+    amax_factor: float = 1.0
 
-    def wrong(self, result: Any) -> str:
-        """Return what is wrong with a result; empty where the sample is right."""
-        full = _indexable(result)
-        low, high = _limits(self.result)
-        saturates = dtypes.lookup(self.result).bits <= 8 or dtypes.lookup(self.result).kind == "int"
-        exact = np.clip(self.expected, low, high) if saturates else self.expected
-        for entry, expected, bound in zip(self.entries, exact, self.bound, strict=True):
-            part = full[entry] if entry else full
-            part = part.reshape(1, -1) if len(part.shape) == 1 and len(self.rows) == 1 else part
-            part = part.reshape(-1, 1) if len(part.shape) == 1 else part
-            actual = values(part[self.rows][:, self.columns])
-            actual = actual.astype(np.complex128 if np.iscomplexobj(actual) else np.float64)
-            with np.errstate(invalid="ignore"):
-                error = np.abs(actual - expected)
-                # Where float64 is not finite, or would not be in the result's type, nothing is said.
-                told = np.isfinite(expected) & np.isfinite(bound)
-                told &= saturates | (np.abs(expected) + bound < high)
-            bad = told & ~(error <= bound)
-            if bad.any():
-                row, column = (int(place[0]) for place in np.nonzero(bad))
-                where = (*entry, int(self.rows[row]), int(self.columns[column]))
-                return (
-                    f"wrong at {list(where)}: {actual[row, column]:.9g}, float64 gives {expected[row, column]:.9g}, "
-                    f"and the error may be {bound[row, column]:.3g}; {int(bad.sum())} of {bad.size} sampled are wrong"
-                )
+    @property
+    def expected(self) -> Array:
+        """Exact values of the result."""
+        return self.result.expected
+
+    @property
+    def bound(self) -> Array:
+        """How far off the result's may be."""
+        return self.result.bound
+
+    def wrong(self, result: Any, beside: Mapping[str, Any] | None = None) -> str:
+        """Return what is wrong with a result and with what was given beside it; empty where the sample is right."""
+        message = self._wrong_matrix(self.result, result, "")
+        for name, value in (beside or {}).items():
+            if message:
+                break
+            if name == "amax":
+                message = self._wrong_amax(value, result)
+            elif name.endswith("_aux") and self.aux is not None:
+                message = self._wrong_matrix(self.aux, value, f"{name}: ")
+            elif self.sums is not None:
+                message = self._wrong_sums(value, f"{name}: ")
+        return message
+
+    def _wrong_matrix(self, part: Part, array: Any, prefix: str) -> str:
+        full = _indexable(array)
+        found = []
+        for entry in self.entries:
+            one = full[entry] if entry else full
+            one = one.reshape(1, -1) if len(one.shape) == 1 and len(self.rows) == 1 else one
+            one = one.reshape(-1, 1) if len(one.shape) == 1 else one
+            found.append(_wide(one[self.rows][:, self.columns]))
+        place, message = part.wrong(np.stack(found))
+        if not message:
+            return ""
+        where = [*self.entries[place[0]], int(self.rows[place[1]]), int(self.columns[place[2]])]
+        return f"{prefix}wrong at {where}: {message}"
+
+    def _wrong_sums(self, array: Any, prefix: str) -> str:
+        assert self.sums is not None
+        assert self.sum_places is not None
+        full = _indexable(array)
+        found = [_wide((full[entry] if entry else full)[self.sum_places]) for entry in self.sum_entries]
+        place, message = self.sums.wrong(np.stack(found))
+        if not message:
+            return ""
+        return f"{prefix}wrong at {[*self.sum_entries[place[0]], int(self.sum_places[place[1]])]}: {message}"
+
+    def _wrong_amax(self, value: Any, result: Any) -> str:
+        """Compare the largest magnitude with the sampled numbers and with the result, whose rounding it is free of."""
+        largest = float(_wide(_indexable(value)).reshape(()))
+        factor = abs(self.amax_factor)
+        if factor == 0 or not np.isfinite(factor):
+            return ""
+        with np.errstate(invalid="ignore"):
+            known = np.abs(self.result.expected) - self.result.bound
+            least = float(np.max(known[np.isfinite(known)], initial=0.0)) / factor
+            stored = _wide(_indexable(result))
+            most = float(np.max(np.abs(stored[np.isfinite(stored)]), initial=0.0)) / factor
+        limit = _limits(self.result.dtype)[1] / factor
+        step = float(_last_rounding(self.result.dtype, np.asarray(max(most, least) * factor))) / factor
+        too_large = most < limit and largest > (most + 2 * step) * (1 + 1e-5)
+        if np.isnan(largest) or largest < least * (1 - 1e-5) or too_large:
+            return f"amax: {largest:.9g}, and the largest magnitude is between {least:.9g} and {most + 2 * step:.9g}"
         return ""
+
+
+def _wide(array: Any) -> Array:
+    """Return an array as float64 or complex128."""
+    found = values(array)
+    return found.astype(np.complex128 if np.iscomplexobj(found) else np.float64)
 
 
 def _limits(dtype: str) -> tuple[float, float]:
@@ -107,8 +198,62 @@ def sample_of(product: Matmul) -> Sample | None:
     last = tuple(extent - 1 for extent in problem.batch_shape)
     entries = tuple(dict.fromkeys([(0,) * len(last), last]))
     found = [_entry(product, problem, given, scales, a, b, entry, rows, columns) for entry in entries]
-    exact, bounds = (np.stack(each) for each in zip(*found, strict=True))
-    return Sample(entries, rows, columns, exact, bounds, problem.dtype)
+    exact, bounds, aux, aux_bounds = (np.stack(each) for each in zip(*found, strict=True))
+    sums = _sums(product, problem, given, scales, a, b, entries)
+    scale_d = 1.0 if scales["scale_d"] is None else float(_wide_number(scales["scale_d"]))
+    return Sample(
+        entries, rows, columns, Part(exact, bounds, problem.dtype),
+        aux=Part(aux, aux_bounds, problem.dtype) if problem.row.aux == "store" else None,
+        sums=None if sums is None else sums[0], sum_entries=() if sums is None else sums[1],
+        sum_places=None if sums is None else sums[2], amax_factor=scale_d,
+    )  # fmt: skip
+
+
+# Rows of the result that a bias gradient is summed over here; more would take longer than the tuning.
+_MOST_SUMMED = 1 << 14
+
+
+def _sums(
+    product: Matmul, problem: Problem, given: dict[str, Any], scales: dict[str, Any], a: Any, b: Any,
+    entries: tuple[tuple[int, ...], ...],
+) -> tuple[Part, tuple[tuple[int, ...], ...], Array] | None:  # fmt: skip
+    """Return what a bias gradient is compared with: its sampled sums, their entries and places; ``None`` for none."""
+    kind, count = problem.row.gradient, 0
+    if not kind or (kind == "bgrad" and problem.m > _MOST_SUMMED):
+        return None
+    extent = problem.m if kind == "bgrada" else problem.n
+    places = sampled(extent, MOST_ROWS)
+    lead = len(problem.gradient_shape) - 1
+    own = tuple(dict.fromkeys(entry[len(entry) - lead :] for entry in entries))
+    exact, bounds = [], []
+    for entry in own:
+        full = (0,) * (len(problem.batch_shape) - lead) + entry
+        if kind == "bgrad":
+            y, error, _, _ = _entry(
+                product, problem, given, scales, a, b, full, np.arange(problem.m), places, last=False
+            )
+            terms, slack, axis = y, error.sum(axis=0), 0
+        else:
+            matrix, name = (a, "a") if kind == "bgrada" else (b, "b")
+            vector = matrix.reshape(1, -1) if kind == "bgrada" else matrix.reshape(-1, 1)
+            matrix = vector if len(matrix.shape) == 1 else matrix
+            axis = 1 if kind == "bgrada" else 0
+            terms = _part(matrix, full, places if axis else None, None if axis else places)
+            terms = terms.conj() if getattr(problem, f"conj_{name}") else terms
+            if "block32" not in (problem.scale_a, problem.scale_b):
+                terms = terms * _factor(scales[f"scale_{name}"], full, places, name)
+            slack = 0.0
+        count = terms.shape[axis] + 16
+        size = np.abs(terms).sum(axis=axis)
+        u = _ROUNDOFF["float64" if problem.dtype == "complex128" else problem.compute]
+        exact.append(terms.sum(axis=axis))
+        total = slack + count * u / max(1.0 - count * u, 0.5) * size
+        bounds.append(total + _last_rounding(problem.gradient_dtype, np.abs(exact[-1]) + total))
+    return Part(np.stack(exact), np.stack(bounds), problem.gradient_dtype), own, places
+
+
+def _wide_number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else float(_wide(value).reshape(()))
 
 
 def _operand(operand: Any, scales: dict[str, Any], name: str, problem: Problem) -> Any:
@@ -165,8 +310,13 @@ def _entry(
     entry: tuple[int, ...],
     rows: Array,
     columns: Array,
-) -> tuple[Array, Array]:
-    """Return exact values and bounds of one entry of a batch, by the rules of rocpy.testing, somewhat wider."""
+    *,
+    last: bool = True,
+) -> tuple[Array, Array, Array, Array]:
+    """Return exact values and bounds of one entry of a batch, by the rules of rocpy.testing, somewhat wider.
+
+    First the result's, without its scale and last rounding where ``last`` is not set, then the pre-activation's.
+    """
     row = EPILOGUES[problem.epilogue]
     alpha, beta = product.scalars()["alpha"], product.scalars()["beta"]
     left = _part(a.reshape(1, -1) if len(a.shape) == 1 else a, entry, rows, None)
@@ -188,15 +338,18 @@ def _entry(
         count = problem.k * (2 if problem.is_complex else 1) + 16
         u = _ROUNDOFF["float64" if problem.dtype == "complex128" else problem.compute]
         error = count * u / max(1.0 - count * u, 0.5) * size
+        pre, pre_error = x, error + _last_rounding(problem.dtype, np.abs(x) + error)
         aux = None
         if row.aux == "load":
             aux = _part(given["aux"].reshape(*problem.batch_shape, problem.m, problem.n), entry, rows, columns)
         y = activated(framework_of(x), row, x, aux, problem.clamp)
         own = _GRADIENT_ERROR if aux is not None and problem.compute != "float64" else _OWN_ERROR * u
         error = _STEEPEST * error + own * (np.abs(x) + error)
+        if not last:
+            return y, error, pre, pre_error
         scale_d = _factor(scales["scale_d"], entry, columns, "b")
         y, error = y * scale_d, error * abs(scale_d)
-    return y, error + _last_rounding(problem.dtype, np.abs(y) + error)
+    return y, error + _last_rounding(problem.dtype, np.abs(y) + error), pre, pre_error
 
 
 def _bias(bias: Any, problem: Problem, entry: tuple[int, ...], rows: Array, columns: Array) -> Array:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -45,8 +47,13 @@ class Database:
     def __init__(self, paths: Iterable[str | os.PathLike[str]] | None = None) -> None:
         self.files = _files(_default_paths() if paths is None else [Path(path) for path in paths])
         self._known: dict[tuple[str, str], Record] | None = None
-        self._lock = threading.Lock()
         self._warned = False
+        self._make_locks()
+        _databases.add(self)
+
+    def _make_locks(self) -> None:
+        self._lock = threading.Lock()  # of what is known
+        self._writing = threading.Lock()  # so that file and memory change in one order; taken before the other
 
     @property
     def path(self) -> Path | None:
@@ -63,38 +70,42 @@ class Database:
 
     def records(self, scope: str | None = None) -> list[Record]:
         """Return the records, of one environment or of all."""
-        return [record for record in self._load().values() if scope is None or record.scope == scope]
+        known = self._load()
+        with self._lock:
+            return [record for record in known.values() if scope is None or record.scope == scope]
 
     def store(self, *records: Record) -> None:
         """Keep records, in memory and in the file that is written; of two for one problem the newer one."""
-        known = self._load()
-        with self._lock:
-            for record in records:
-                old = known.get((record.scope, record.key))
-                if old is None or record.date >= old.date:
-                    known[record.scope, record.key] = record
-        self._change(lambda file: file.write(records))
+        with self._writing:
+            # The file first: who reads it again meanwhile finds them.
+            self._change(lambda file: file.write(records))
+            with self._lock:
+                known = self._read_all()
+                for record in records:
+                    old = known.get((record.scope, record.key))
+                    if old is None or record.date >= old.date:
+                        known[record.scope, record.key] = record
 
     def merge(self, other: Database) -> int:
         """Take another database's records and return how many were new or newer."""
-        known = self._load()
-        fresh = [
-            record for place, record in other._load().items() if place not in known or record.date > known[place].date
-        ]
+        known = {(record.scope, record.key): record.date for record in self.records()}
+        fresh = [record for record in other.records() if record.date > known.get((record.scope, record.key), -math.inf)]
         if fresh:
             self.store(*fresh)
         return len(fresh)
 
     def clear(self, scope: str | None = None) -> int:
         """Delete the records of one environment, or all, from memory and from the file that is written."""
-        known = self._load()
-        with self._lock:
-            gone = [place for place in known if scope is None or place[0] == scope]
-            for place in gone:
-                del known[place]
+        self._load()  # what is in the file alone is counted too
         wanted = "*" if scope is None else scope
-        if self.path is not None and self.path.is_file():
-            self._change(lambda file: file.write((), clear=wanted))
+        with self._writing:
+            if self.path is not None and self.path.is_file():
+                self._change(lambda file: file.write((), clear=wanted))
+            with self._lock:
+                known = self._read_all()
+                gone = [place for place in known if scope is None or place[0] == scope]
+                for place in gone:
+                    del known[place]
         return len(gone)
 
     def refresh(self) -> None:
@@ -104,15 +115,19 @@ class Database:
 
     def _load(self) -> dict[tuple[str, str], Record]:
         with self._lock:
-            if self._known is None:
-                known: dict[tuple[str, str], Record] = {}
-                for file in reversed(self.files):  # what is written outranks what is only read
-                    for record in self._read(file):
-                        old = known.get((record.scope, record.key))
-                        if old is None or not file.shared or record.date >= old.date:
-                            known[record.scope, record.key] = record
-                self._known = known
-            return self._known
+            return self._read_all()
+
+    def _read_all(self) -> dict[tuple[str, str], Record]:
+        """Return what is known, read from the files first where that was not done; call with the lock held."""
+        if self._known is None:
+            known: dict[tuple[str, str], Record] = {}
+            for file in reversed(self.files):  # what is written outranks what is only read
+                for record in self._read(file):
+                    old = known.get((record.scope, record.key))
+                    if old is None or not file.shared or record.date >= old.date:
+                        known[record.scope, record.key] = record
+            self._known = known
+        return self._known
 
     def _read(self, file: RecordFile) -> Sequence[Record]:
         found, error = attempt(file.read)
@@ -172,6 +187,7 @@ def _shared(path: Path, *, written: bool) -> list[RecordFile]:
     ]
 
 
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _current: Database | None = None
 _current_lock = threading.Lock()
 
@@ -208,8 +224,8 @@ def _after_fork() -> None:
     # A lock that another thread held at the fork would never be given back.
     global _current_lock
     _current_lock = threading.Lock()
-    if _current is not None:
-        _current._lock = threading.Lock()
+    for database in list(_databases):
+        database._make_locks()
 
 
 os.register_at_fork(after_in_child=_after_fork)

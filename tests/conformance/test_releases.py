@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +106,7 @@ def release(request):
     return request.param, version, taken, {int(number): values for number, values in found.items()}
 
 
+@functools.cache
 def wanted(name: str | None) -> list[np.ndarray]:
     """Result, aux matrix and bias vector after a product with an epilogue, ``None`` for a number that is none."""
     row = EPILOGUES["default" if name is None else name]
@@ -138,20 +142,69 @@ def test_each_number_does_what_the_binding_believes(release):
 
 def test_each_attribute_is_taken_where_the_binding_believes_it(release):
     _, version, taken, _ = release
-    believed = {row.number(version) for row in _releases.ROWS if row.kind == "attribute"} - {None}
-    assert set(taken) == believed
+    believed = [row.number(version) for row in _releases.ROWS if row.kind == "attribute"]
+    assert sorted(number for number in believed if number is not None) == sorted(taken)
 
 
-def test_a_change_of_one_table_alone_is_found(release, monkeypatch):
-    """The comparison sees a row that came later, one that is missing, and one of another number."""
-    _, version, _, found = release
-    row = _releases.find_row("epilogue", "gelu")
-    for numbers_then in (((version + 1, 32),), ((0, 33),), ((0, 2),)):
-        changed = dataclasses.replace(row, numbers=numbers_then)
-        monkeypatch.setattr(_releases, "ROWS", tuple(changed if each is row else each for each in _releases.ROWS))
-        with pytest.raises(AssertionError):
-            test_each_number_does_what_the_binding_believes((None, version, None, found))
-        monkeypatch.undo()
+def refused(believed, release) -> bool:
+    """Whether the comparison finds a difference between a table of the binding's and what a platform did."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_releases, "ROWS", believed)
+        try:
+            test_each_attribute_is_taken_where_the_binding_believes_it(release)
+            test_each_number_does_what_the_binding_believes(release)
+        except AssertionError:
+            return True
+    return False
+
+
+def test_a_change_of_the_bindings_table_alone_is_found(release):
+    """Of each row that this release has or lacks: one that came later or sooner, is missing, or has another number."""
+    _, version, _, _ = release
+    assert not refused(_releases.ROWS, release)
+    for row in _releases.ROWS:
+        if row.kind == "combination" or row.name == "default":
+            continue
+        number = row.number(version)
+        if number is None:
+            later = next((each for _, each in row.numbers if each is not None), None)
+            changes = [] if later is None or row.name == "sigmoid_bias" else [((0, later),)]
+        else:
+            changes = [((version + 1, number),), ((0, None),), ((0, 3 if row.kind == "epilogue" else 99),)]
+        for numbers_then in changes:
+            changed = dataclasses.replace(row, numbers=numbers_then)
+            believed = tuple(changed if each is row else each for each in _releases.ROWS)
+            assert refused(believed, release), f"{row.name} as {numbers_then} in {version}"
+
+
+def test_a_change_of_the_platforms_table_alone_is_found(release):
+    """Of each number: one that does nothing, does what another does, or does something in a release that lacks it."""
+    name, version, taken, found = release
+    plain = found[3]
+    known = {row.number(version): row.name for row in _releases.ROWS if row.kind == "epilogue"}
+    known.pop(None, None)
+    relu = [values.tolist() for values in wanted("relu")]
+    gelu = [values.tolist() for values in wanted("gelu")]
+    for number in found:
+        if known.get(number) not in (None, "default"):
+            assert refused(_releases.ROWS, (name, version, taken, {**found, number: plain})), f"{number} without effect"
+        other = gelu if known.get(number) == "relu" else relu
+        assert refused(_releases.ROWS, (name, version, taken, {**found, number: other})), f"{number} as another"
+    for attribute in range(128):
+        assert refused(_releases.ROWS, (name, version, sorted({*taken} ^ {attribute}), found)), f"attribute {attribute}"
+
+
+def test_the_tables_share_nothing():
+    """Neither is made of the other, nor both of a third: a mistake in one is not in the other."""
+    root = Path(__file__).resolve().parents[2]
+    platform = (root / "csrc/platforms/host/hipblaslt_releases.cpp").read_text(encoding="utf-8")
+    assert re.findall(r'#include "(.*)"', platform) == ["hipblaslt_releases.hpp", "window.hpp"]
+    binding = (root / "rocpy/blaslt/_releases.py").read_text(encoding="utf-8")
+    imported = set(re.findall(r"^(?:from|import) ([\w.]+)", binding, re.MULTILINE))
+    assert imported <= {"__future__", "bisect", "collections.abc", "dataclasses", "typing"}
+    assert not re.search(r"open\(|read_text|csrc/", binding)
+    tools = {path.name: path.read_text(encoding="utf-8") for path in (root / "tools").glob("*.py")}
+    assert [name for name, text in tools.items() if "hipblaslt_releases" in text or "_releases.py" in text] == []
 
 
 def test_every_row_names_its_source_and_rises():

@@ -27,7 +27,9 @@ def noted(text, arch, **more):
 
 _triton.compile_text = noted
 WIDE = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
-TYPES = {"*fp32": torch.float32, "*fp16": torch.float16, "*u8": torch.uint8, "*i8": torch.int8, "*bf16": torch.bfloat16}
+TYPES = {"*fp32": torch.float32, "*fp16": torch.float16, "*u8": torch.uint8, "*i8": torch.int8, "*bf16": torch.bfloat16,
+         "*fp8e4nv": torch.float8_e4m3fn, "*fp8e5": torch.float8_e5m2, "*fp8e4b8": torch.float8_e4m3fnuz,
+         "*fp8e5b16": torch.float8_e5m2fnuz}
 launches = []
 
 def watch(name, grid, threads, shared, params):
@@ -123,6 +125,47 @@ assert rocpy.matmul(np.ones((0, 16), np.float32), gate, epilogue=f, epilogue_inp
 """)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_operands_of_8_bits_with_one_scale_for_each(run, dtype):
+    run(
+        f"""
+import ml_dtypes
+eight = ml_dtypes.{dtype}
+"""
+        """
+f = rocpy.epilogue(lambda x, s: np.maximum(x, -5) * s)
+a, b, s = ints(17, 32, dtype=eight), ints(32, 48, dtype=eight), ints(48)
+x = a.astype(np.float64) @ b.astype(np.float64)
+one, half = np.array(1.0, np.float32), np.array([[0.5]], np.float32)
+weight = rocpy.Weight(b, scale=0.25)
+for right, scales, factor in (
+    (b, dict(scale_a=1.0, scale_b=1.0), 1.0),
+    (b, dict(scale_a=2.0, scale_b=np.float32(0.25)), 0.5),
+    (b, dict(scale_a=one, scale_b=half), 0.5),
+    (b, dict(scale_a=4, scale_b=half), 2.0),
+    (weight, dict(scale_a=2.0), 0.5),
+):
+    wanted = np.maximum(3 * factor * x, -5) * s
+    with rocpy.Matmul(a, right, epilogue=f, epilogue_inputs={"s": s}, alpha=3.0, dtype="float32", **scales) as mm:
+        fused = [one for one in mm.plan() if one.lowering == "fused"]
+        assert fused, mm.absent
+        np.testing.assert_array_equal(mm.execute(algorithm=fused[0]), wanted)
+    got = rocpy.matmul(a, right, epilogue=f, epilogue_inputs={"s": s}, alpha=3.0, dtype="float32", **scales)
+    np.testing.assert_array_equal(got, wanted)
+with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", scale_a=one, scale_b=half) as mm:
+    mm.execute()
+    one[...], half[...] = 2.0, 4.0
+    np.testing.assert_array_equal(mm.execute(algorithm=0), np.maximum(8 * x, -5) * s)
+rows = np.ones(17, np.float32)
+with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", scale_a=rows, scale_b=1.0) as mm:
+    mm.plan()
+    assert "one number for all of an operand" in mm.absent["fused by Triton"]
+shown = rocpy.explain(a, b, epilogue=f, epilogue_inputs={"s": s}, dtype="float32", scale_a=1.0, scale_b=1.0)
+assert shown.algorithm.lowering == "fused", shown
+"""
+    )
+
+
 def test_what_the_kernel_does_not_do(run):
     run("""
 f = rocpy.epilogue(lambda x, s: np.tanh(x) * s)
@@ -133,7 +176,7 @@ def reason(*operands, **more):
         return mm.absent.get("fused by Triton", "")
 assert reason(a, a) == ""
 assert "no c" in reason(a, a, a)
-assert "multiplies two of" in reason(a.astype(float), a.astype(float))
+assert "two of one type" in reason(a.astype(float), a.astype(float))
 assert "tf32" in reason(a, a, compute="tf32")
 assert "vector" in reason(ints(16), a)
 answer = rocpy.blaslt.supported("float32", epilogue=f, epilogue_inputs={"s": "row"}, m=16, n=16, k=16)

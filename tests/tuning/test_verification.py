@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Algorithms whose numbers are wrong are found against float64 and never chosen, however fast they are."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import _choice
+from rocpy.blaslt import _choice, _selftest_record
 from rocpy.errors import RocpyWarning, UnsupportedError
+from rocpy.runtime import _kept
 from rocpy.testing.cases import cases
-from rocpy.testing.runner import keywords, make_operands
+from rocpy.testing.runner import dtype_of, keywords, make_operands
 from rocpy.tuning import Database, _live, database
 from rocpy.tuning._verification import sample_of, sampled
 
@@ -40,9 +43,10 @@ def test_right_results_pass_and_wrong_ones_do_not(case):
                 not product.problem.k or 0 in product.problem.result_shape or "float4" in case.name or "6_" in case.name
             )
             return
-        result = product.execute()
-        result = np.array(result[0] if isinstance(result, tuple) else result)
-        assert sample.wrong(result) == ""
+        outputs = product.execute()
+        result, beside = outputs if isinstance(outputs, tuple) else (outputs, {})
+        result = np.array(result)
+        assert sample.wrong(result, beside) == ""
         told = np.isfinite(sample.expected) & (np.abs(sample.expected) > 100 * sample.bound)
         entry, row, column = (int(places[0]) for places in np.nonzero(told)) if told.any() else (None,) * 3
         if entry is None:
@@ -124,3 +128,107 @@ def test_where_all_are_wrong_nothing_is_chosen():
         product.wrong = frozenset(one.rank for one in product.plan(max_algorithms=32))
         with pytest.warns(RocpyWarning, match="wrong"), pytest.raises(UnsupportedError, match="selftest"):
             _live.tune(product, budget_ms=1e4, measure=favour(0), clock=Clock())
+
+
+class FaultyBeside(rocpy.Matmul):
+    """A product one of whose algorithms gives wrong numbers beside a right result."""
+
+    wrong: frozenset[int] = frozenset()
+
+    def execute(self, *, algorithm=None, out=None, stream=None):
+        result, beside = super().execute(algorithm=algorithm, out=out, stream=stream)
+        if getattr(algorithm, "rank", 0) in self.wrong:
+            beside = {
+                name: np.array(value * value.dtype.type(1.5) + value.dtype.type(1)) for name, value in beside.items()
+            }
+        return result, beside
+
+
+def quantized(shape, seed):
+    return (8 * np.random.default_rng(seed).standard_normal(shape)).astype(dtype_of("float8_e4m3fn"))
+
+
+BESIDE = {
+    "gelu_aux": lambda a, b: {"epilogue": "gelu_aux"},
+    "relu_aux_bias": lambda a, b: {"epilogue": "relu_aux_bias", "bias": b[0]},
+    "dgelu_bgrad": lambda a, b: {"epilogue": "dgelu_bgrad", "aux": (a @ b).astype(np.float32)},
+    "drelu_bgrad": lambda a, b: {"epilogue": "drelu_bgrad", "aux": (a @ b).astype(np.float32)},
+    "bgrada": lambda a, b: {"epilogue": "bgrada"},
+    "bgradb": lambda a, b: {"epilogue": "bgradb"},
+    "amax": lambda a, b: {"amax": True, "scale_a": 0.5, "scale_b": 0.25, "scale_d": 0.125, "dtype": "float8_e4m3fn"},
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_what_is_given_beside_the_result_is_compared_too(kind):
+    a, b = operands() if kind != "amax" else (quantized((64, 128), 1), quantized((128, 256), 2))
+    with FaultyBeside(a, b, **BESIDE[kind](a, b)) as product:
+        assert len(product.plan()) > 1, "there is nothing to choose from"
+        product.wrong = frozenset({1})
+        report = _live.tune(product, budget_ms=1e4, measure=favour(1), clock=Clock())
+        assert report.best.rank != 1
+        (dropped,) = [trial.dropped for trial in report.trials if trial.algorithm.rank == 1]
+        assert "wrong at" in dropped or "amax" in dropped
+
+
+def identity(algorithm):
+    return algorithm.id, algorithm.name
+
+
+def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(own_database, selftest_record, tmp_path, monkeypatch):
+    """Not by the heuristic's order, nor by a record of another tuning, in this process or another; others may be."""
+    a, b = operands()
+    with Faulty(a, b) as product:
+        first = product.plan()[0]
+        product.wrong = frozenset({0})
+        with pytest.warns(RocpyWarning, match="gives wrong results"):
+            _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
+    assert first.name in selftest_record.read_text()
+    fresh = Database([tmp_path / "other.sqlite3"])
+    monkeypatch.setattr(database, "_current", fresh)
+    _selftest_record.forget_loaded()  # as another process reads it
+    _choice.changed()
+    with rocpy.Matmul(a, b) as product:
+        product.plan()
+        assert identity(product.algorithm) != identity(first)
+        assert identity(first) in map(identity, product.algorithms)  # whoever names it gets it
+        np.testing.assert_allclose(product.execute(), a @ b, rtol=1e-3, atol=1e-3)
+    for old in own_database.records():
+        fresh.store(dataclasses.replace(old, kernel=first.name, solution=first.id, date=old.date + 1))
+    _choice.changed()
+    with rocpy.Matmul(a, b) as product:
+        product.plan()
+        assert identity(product.algorithm) != identity(first)
+    explained = rocpy.explain(a, b)
+    assert identity(explained.algorithm) != identity(first)
+    with rocpy.Matmul(a.astype(np.float64), b.astype(np.float64)) as product:  # products of another class
+        assert product.plan()[0].rank == 0
+
+
+def test_a_class_of_products_all_of_whose_algorithms_are_wrong_is_composed():
+    a, b = operands()
+    with Faulty(a, b, epilogue="relu") as product:
+        product.wrong = frozenset(one.rank for one in product.plan(max_algorithms=32))
+        with pytest.warns(RocpyWarning, match="wrong"), pytest.raises(UnsupportedError, match="wrong"):
+            _live.tune(product, budget_ms=1e4, measure=favour(0), clock=Clock())
+    explained = rocpy.explain(a, b, epilogue="relu")
+    assert explained.algorithm.lowering == "unfused"
+    assert "wrong" in str(explained)
+    np.testing.assert_allclose(rocpy.matmul(a, b, epilogue="relu"), np.maximum(a @ b, 0), rtol=1e-3, atol=1e-3)
+
+
+def test_a_record_that_cannot_be_written_holds_for_this_process(monkeypatch):
+    a, b = operands()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_kept, "replace", full)
+    with Faulty(a, b) as product:
+        first = product.plan()[0]
+        product.wrong = frozenset({0})
+        with pytest.warns(RocpyWarning, match=r"wrong results|not written"):
+            _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
+    with rocpy.Matmul(a, b) as product:
+        product.plan()
+        assert identity(product.algorithm) != identity(first)

@@ -11,6 +11,7 @@ from typing import Any
 
 import rocpy
 from rocpy import dtypes
+from rocpy._memory_record import MemoryRecord, any_moved, records_of
 from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
@@ -48,6 +49,7 @@ class Engine:
     _view_c: Any
     _resources: Resources
 
+    _records: tuple[MemoryRecord, ...] = ()  # where operands, inputs and scales were when rocpy was given them
     _copies = False  # whether what rocpy is given is made of the operands at each execution
 
     # ---- what rocpy is given ----
@@ -87,6 +89,9 @@ class Engine:
     def _views(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], turned: bool) -> dict[str, Any]:
         """Return the operands as rocpy takes them: views, except for masks and numpy's conjugates."""
         spec = self._specification
+        for name, value in self._operands.items():
+            if value is not None:
+                self._check_same(name, value)
         a, b, c = self._matrix("a"), self._matrix("b"), self._matrix("c")
         if spec.dtype == "float4_e2m1fn":
             a, b = self._widened(a, "a"), self._widened(b, "b")
@@ -130,7 +135,8 @@ class Engine:
         copied = any(name.endswith("_aux") for name in self._inputs)
         copied = copied or self._copies or self.options.block_scaling
         copied = copied or (any(self._specification.conjugate) and self._specification.extents.package != "torch")
-        if not self._dirty and not copied:
+        moved = any_moved(self._records)
+        if not self._dirty and not copied and not moved:
             return
         views = {
             name: view
@@ -139,6 +145,9 @@ class Engine:
         }
         inner.reset_operands(**views, alpha=self._alpha, beta=self._beta, **self._turned_scales(self._turned))
         self._view_c = views.get("c")
+        if self._dirty or moved:
+            scales = {f"quantization_scales.{name}": value for name, value in self._scales.items()}
+            self._records = records_of({**self._operands, **self._inputs, **scales})
         self._dirty = False
 
     def _launch(self, inner: rocpy.Matmul, algorithm: Algorithm | None, stream: Any) -> Any:

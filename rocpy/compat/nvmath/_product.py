@@ -297,6 +297,7 @@ class Matmul(Engine):
         self._operands = dict.fromkeys(self._operands)
         self._inputs = dict.fromkeys(self._inputs)
         self._scales = dict.fromkeys(self._scales)
+        self._records = ()
         self._released = True
         if self._inner is not None:
             self._inner.release_operands()
@@ -328,7 +329,7 @@ class Matmul(Engine):
         if self._inner is not None:
             self._inner.close()
         self._inner, self._algorithms = None, []
-        self._operands, self._inputs = {}, {}
+        self._operands, self._inputs, self._records = {}, {}, ()
         self._resources.release()
 
     def __enter__(self) -> Self:

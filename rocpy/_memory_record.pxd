@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""Where the memory of arrays lies that are read again and again, and what keeps it there."""
+
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef struct MemoryLayout:
+    const void* data
+    int64_t type
+    int64_t device
+    int32_t ndim
+    bint conjugated
+    bint negated
+    int64_t shape[32]
+    int64_t strides[32]
+
+
+cdef class MemoryRecord:
+    cdef readonly object array
+    cdef readonly str name
+    cdef object dtype
+    cdef int kind
+    cdef MemoryLayout layout
+
+    # Whether the array has other memory than before; raises where that is of another shape, type, layout or device.
+    cpdef bint moved(self) except -1
+    # Whether what was read of the array is not the array's own memory.
+    cdef bint is_elsewhere(self, const void* read) noexcept
+    cdef bint is_as_before(self, const MemoryLayout* now) except -1
+
+
+# The record of an array; None for one of a producer that keeps the memory that it lent.
+cdef MemoryRecord record_of(object array, str name)
+# What keeps an array's memory where it is until it is dropped, even if the array is given other memory meanwhile.
+cdef object pinned_memory(object array)
+cdef tuple pinned_memories(object arrays)

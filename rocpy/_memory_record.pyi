@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+# Types of the records of memory; _memory_record.pyx has the documentation.
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class MemoryRecord:
+    array: Any
+    name: str
+    def moved(self) -> bool: ...
+
+def records_of(arrays: Mapping[str, Any]) -> tuple[MemoryRecord, ...]: ...
+def any_moved(records: tuple[MemoryRecord, ...]) -> bool: ...

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""MemoryRecord: where an array's memory was when it was read, for objects that keep arrays and read them again.
+
+An array of numpy and a tensor of torch may get other memory while it stays the same object: by ``ndarray.resize``, by
+``tensor.data = other``, ``tensor.set_`` or ``tensor.resize_``. An address that was read of it is then one of freed memory.
+Other producers lend memory that stays for as long as the loan.
+"""
+
+cimport numpy as cnp
+from cpython.exc cimport PyErr_Clear
+from cpython.object cimport PyObject
+from cpython.weakref cimport PyWeakref_NewRef
+from libc.stdint cimport int64_t
+
+from rocpy._dlpack cimport DLTensor, max_dims
+from rocpy._torch_operand cimport is_clear, learn, torch_api
+
+from rocpy.errors import InvalidOperandError
+
+cnp.import_array()
+
+cdef enum:
+    of_numpy = 1
+    of_torch = 2
+
+
+cdef int kind_of(object array) except -1:
+    if cnp.PyArray_Check(array):
+        return of_numpy
+    return of_torch if learn(type(array)) else 0
+
+
+cdef int read_ndarray(cnp.ndarray array, MemoryLayout* out) except -1:
+    cdef int axis
+    out.data = cnp.PyArray_DATA(array)
+    out.type = <int64_t><PyObject*>cnp.PyArray_DESCR(array)
+    out.device = 0
+    out.conjugated = out.negated = False
+    out.ndim = cnp.PyArray_NDIM(array)
+    for axis in range(min(out.ndim, max_dims)):
+        out.shape[axis] = cnp.PyArray_DIMS(array)[axis]
+        out.strides[axis] = cnp.PyArray_STRIDES(array)[axis]
+    return 0
+
+
+cdef int read_tensor(object array, MemoryLayout* out) except -1:
+    cdef DLTensor tensor
+    cdef int axis
+    out.conjugated = out.negated = False
+    if not is_clear(array):
+        out.conjugated, out.negated = array.is_conj(), array.is_neg()
+    if torch_api.dltensor_from_py_object_no_sync(<void*>array, &tensor) == 0:
+        out.data = <const char*>tensor.data + tensor.byte_offset
+        out.type = <int64_t>tensor.dtype.code << 32 | <int64_t>tensor.dtype.bits << 16 | tensor.dtype.lanes
+        out.device = <int64_t>tensor.device.device_type << 32 | tensor.device.device_id
+        out.ndim = tensor.ndim
+        for axis in range(min(out.ndim, max_dims)):
+            out.shape[axis], out.strides[axis] = tensor.shape[axis], tensor.strides[axis]
+        return 0
+    # Of a type or a layout that DLPack has no name for.
+    PyErr_Clear()
+    shape, strides = tuple(array.shape), tuple(array.stride())
+    out.data = <const void*><size_t>array.data_ptr()
+    out.type, out.device, out.ndim = hash(array.dtype), hash(array.device), len(shape)
+    for axis in range(min(out.ndim, max_dims)):
+        out.shape[axis], out.strides[axis] = shape[axis], strides[axis]
+    return 0
+
+
+cdef class MemoryRecord:
+    """Where an array's memory is, and how the elements lie in it."""
+
+    cpdef bint moved(self) except -1:
+        """Return whether the array has other memory than when it was recorded.
+
+        Raises
+        ------
+        InvalidOperandError
+            Its shape, dtype, layout or device is another one now.
+        """
+        cdef MemoryLayout now
+        if self.kind == of_numpy:
+            read_ndarray(<cnp.ndarray>self.array, &now)
+        else:
+            read_tensor(self.array, &now)
+        if not self.is_as_before(&now):
+            before = f"shape {shape_of(&self.layout)}, {self.dtype}, strides {strides_of(&self.layout)}"
+            raise InvalidOperandError(
+                f"{self.name}: it had {before} when it was given, and has shape {shape_of(&now)}, {self.array.dtype}, strides "
+                f"{strides_of(&now)} now; give an operand that lies otherwise to reset_operands(), or make a new Matmul for another shape")
+        return now.data != self.layout.data
+
+    cdef bint is_as_before(self, const MemoryLayout* now) except -1:
+        cdef const MemoryLayout* before = &self.layout
+        cdef bint empty = False
+        cdef int axis
+        if now.ndim != before.ndim or now.device != before.device:
+            return False
+        if now.conjugated != before.conjugated or now.negated != before.negated:
+            return False
+        if now.type != before.type and (self.kind != of_numpy or self.array.dtype != self.dtype):
+            return False
+        for axis in range(now.ndim):
+            if now.shape[axis] != before.shape[axis]:
+                return False
+            empty = empty or now.shape[axis] == 0
+        if empty:
+            return True
+        for axis in range(now.ndim):
+            # A step along an axis of one element says nothing.
+            if now.strides[axis] != before.strides[axis] and now.shape[axis] > 1:
+                return False
+        return True
+
+    cdef bint is_elsewhere(self, const void* read) noexcept:
+        return read != self.layout.data
+
+
+cdef tuple shape_of(const MemoryLayout* layout):
+    return tuple([layout.shape[axis] for axis in range(min(layout.ndim, max_dims))])
+
+
+cdef tuple strides_of(const MemoryLayout* layout):
+    return tuple([layout.strides[axis] for axis in range(min(layout.ndim, max_dims))])
+
+
+cdef MemoryRecord record_of(object array, str name):
+    cdef int kind = kind_of(array)
+    cdef MemoryRecord made
+    if kind == 0:
+        return None
+    made = MemoryRecord.__new__(MemoryRecord)
+    made.array, made.name, made.kind, made.dtype = array, name, kind, array.dtype
+    if kind == of_numpy:
+        read_ndarray(<cnp.ndarray>array, &made.layout)
+    else:
+        read_tensor(array, &made.layout)
+    return made if made.layout.ndim <= max_dims else None
+
+
+def records_of(arrays):
+    """Return where the memory of arrays is, as records whose ``moved()`` tells whether it is elsewhere since.
+
+    Parameters
+    ----------
+    arrays : dict
+        By name, as errors name them; what is no array of numpy or torch has no record.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from rocpy._memory_record import records_of
+    >>> x = numpy.zeros((2, 2))
+    >>> (record,) = records_of({"x": x, "alpha": 2.0})
+    >>> record.moved()
+    False
+    """
+    return tuple([record for record in [record_of(array, name) for name, array in arrays.items()] if record is not None])
+
+
+def any_moved(tuple records):
+    """Return whether any array has other memory than when it was recorded; raises as ``MemoryRecord.moved`` does."""
+    cdef bint found = False
+    for record in records:
+        found = (<MemoryRecord>record).moved() or found
+    return found
+
+
+cdef object pinned_memory(object array):
+    cdef int kind = 0 if array is None else kind_of(array)
+    if kind == of_numpy:
+        return (array, PyWeakref_NewRef(array, None))  # numpy does not resize what a weak reference names
+    if kind == of_torch:
+        # Not by DLPack, which lends the tensor and not its storage.
+        return (array, array.untyped_storage())
+    return array
+
+
+cdef tuple pinned_memories(object arrays):
+    return tuple([pinned_memory(array) for array in arrays])
