@@ -97,7 +97,7 @@ def composes_after(error: Exception, problem: Problem, device: int) -> bool:
     Another error, and one of a plain product, which nothing could take the place of, changes nothing.
     """
     plain = problem.epilogue == "default" and not problem.amax
-    if _trying or plain or not is_refused_launch(error):
+    if _choice.is_trial() or plain or not is_refused_launch(error):
         return False
     here = library(device)
     _unlaunchable[_configuration(problem, here)] = (
@@ -175,7 +175,7 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     machine has found it right; and not what such a test found wrong.
     """
     here = library(device, version)
-    if _unlaunchable and not _trying and _configuration(problem, here) in _unlaunchable:
+    if _unlaunchable and not _choice.is_trial() and _configuration(problem, here) in _unlaunchable:
         return _unlaunchable[_configuration(problem, here)]
     number = epilogue_number(problem.row, here.version)
     if number is None and problem.row.enumerator is None:

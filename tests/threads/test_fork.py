@@ -78,6 +78,60 @@ def test_plans_weights_and_streams_made_before(run_python):
     run_python(HEAD + code)
 
 
+def test_children_use_refresh_close_and_drop_weights_of_the_parent(run_python):
+    """What a child does with packed weights of its parent touches neither the parent nor other children."""
+    code = """
+    import gc
+    source = a.copy()
+    weights = [rocpy.Weight(source), rocpy.Weight(source, layout="nk"), rocpy.Weight(source, bias=source[0])]
+    plans = [rocpy.Matmul(a, weight) for weight in weights]
+    wanted = [a @ source, a @ source.T, a @ source]
+
+    def same(expected):
+        return all(
+            np.allclose(product, one, rtol=1e-3, atol=1e-3)
+            for weight, plan, one in zip(weights, plans, expected)
+            for product in (rocpy.matmul(a, weight), plan.execute())
+        )
+
+    def using():
+        return same(wanted)
+
+    def refreshing():
+        source[:] = 2 * source
+        for weight in weights:
+            weight.refresh()
+        return same([2 * one for one in wanted])
+
+    def closing():
+        for weight in weights:
+            weight.close()
+            weight.close()
+        for weight in weights:
+            try:
+                rocpy.matmul(a, weight)
+            except rocpy.ClosedError:
+                continue
+            return False
+        return right()
+
+    def dropping():
+        weights.clear(), plans.clear()
+        gc.collect()
+        junk = [rocpy.Weight(a) for _ in range(4)]
+        return right() and right(rocpy.matmul(a, junk[3]))
+
+    def by_grandchildren():
+        return in_child(using) and in_child(dropping) and using()
+
+    assert same(wanted)
+    for work in (using, refreshing, closing, dropping, by_grandchildren):
+        in_child(work)
+        assert same(wanted)
+    """
+    run_python(HEAD + code)
+
+
 def test_fork_while_other_threads_compute(run_python):
     code = """
     stop = threading.Event()
