@@ -169,12 +169,24 @@ cdef const char* begin_child(Handle self, Handle made, object name) except? NULL
 def finish_child(Handle self not None, Handle made not None, timeout_s):
     """Wait for a handle that was begun; gives False where this rank has none."""
     cdef int value = 0
+    cdef abi.ncclResult_t state = abi.ncclInProgress
     cdef double seconds = self.seconds_of(timeout_s)
+    deadline = monotonic() + seconds
+    # RCCL gives the handle of a nonblocking communicator's child when that one's state has changed, not before.
+    while made.comm == NULL and state == abi.ncclInProgress:
+        self.check()
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        if state == abi.ncclInProgress:
+            if monotonic() > deadline:
+                raise timeout_error("init", self.seq, self.rank, seconds, self.status())
+            sleep(0.0005)
     if made.comm == NULL:
+        if not self.revoked:
+            judge(self, <int>state, "init")
         return False
     made.adopt()
     made.timeout_s = self.timeout_s
-    made.finish_init(monotonic() + seconds, seconds)
+    made.finish_init(deadline, seconds)
     abi.ncclCommCount(made.comm, &value)
     made.nranks = value
     abi.ncclCommUserRank(made.comm, &value)

@@ -7,6 +7,7 @@ import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from rocpy.compat._errors import UnsupportedAttributeError
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,
@@ -43,10 +44,6 @@ class NcclInvalid(RocpyError, ValueError):  # noqa: N818  (nccl4py's name)
     def msg(self) -> str:
         """What is wrong."""
         return str(self)
-
-
-class UnsupportedAttributeError(UnsupportedError, AttributeError):
-    """An attribute of nccl4py's that RCCL has nothing for: ``hasattr`` is false for it."""
 
 
 class MissingPackageError(RocpyError, ModuleNotFoundError):

@@ -15,6 +15,9 @@ Examples
 [4.0, 0.0]
 """
 
+from typing import NoReturn
+
+from rocpy.compat._errors import UnsupportedAttributeError
 from rocpy.compat.nvmath import linalg
 from rocpy.compat.nvmath._enums import CudaDataType, LibraryPropertyType
 from rocpy.compat.nvmath._enums import LibraryComputeType as ComputeType
@@ -29,3 +32,19 @@ __all__ = [
     "MemoryPointer",
     "linalg",
 ]
+
+_ELSEWHERE = {
+    "bindings": "they are those of CUDA's libraries; AMD's are hip-python's, rocm.bindings",
+    "device": "kernels that call CUDA's libraries; rocpy.cooperative has primitives for kernels",
+    "distributed": "cuFFTMp and cuBLASMp have no counterparts in ROCm; rocpy.rccl has communicators",
+    "fft": "transforms are hipFFT's and rocFFT's; take torch's or CuPy's",
+    "sparse": "sparse products and solvers are hipSPARSE's and rocSPARSE's; take torch's or CuPy's",
+    "tensor": "contractions are hipTensor's; take torch's or CuPy's einsum",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Say why an area of nvmath-python's is not here."""
+    if name in _ELSEWHERE:
+        raise UnsupportedAttributeError(f"nvmath.{name}: {_ELSEWHERE[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

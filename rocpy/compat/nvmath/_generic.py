@@ -203,9 +203,8 @@ class Matmul:
                 part.restore(state)
             raise
 
-    def reset_operands_unchecked(self, **changes: Any) -> None:
-        """Do what :meth:`reset_operands` does, with its checks: they cost little here."""
-        self.reset_operands(**changes)
+    # The checks cost little here.
+    reset_operands_unchecked = reset_operands
 
     def release_operands(self) -> None:
         """Let go of the operands and keep the plan."""

@@ -287,9 +287,8 @@ class Matmul(Engine):
         self._released = False
         self._dirty = True
 
-    def reset_operands_unchecked(self, **changes: Any) -> None:
-        """Do what :meth:`reset_operands` does, with its checks: they cost little here."""
-        self.reset_operands(**changes)
+    # The checks cost little here.
+    reset_operands_unchecked = reset_operands
 
     def release_operands(self) -> None:
         """Let go of operands, scales and epilog inputs and keep the plan. The user's own objects are not changed."""

@@ -13,17 +13,21 @@ from rocpy.compat.nvmath._qualifiers import (
     TriangularMatrixQualifier,
     matrix_qualifiers_dtype,
 )
+from rocpy.compat.nvmath._solver import DirectSolver, DirectSolverOptions, InvalidDirectSolverState, direct_solver
 from rocpy.compat.nvmath.linalg import advanced
 
 __all__ = [
     "ComputeType",
     "DiagType",
     "DiagonalMatrixQualifier",
+    "DirectSolver",
+    "DirectSolverOptions",
     "ExecutionCPU",
     "ExecutionCUDA",
     "FillMode",
     "GeneralMatrixQualifier",
     "HermitianMatrixQualifier",
+    "InvalidDirectSolverState",
     "InvalidMatmulState",
     "Matmul",
     "MatmulOptions",
@@ -32,6 +36,7 @@ __all__ = [
     "SymmetricMatrixQualifier",
     "TriangularMatrixQualifier",
     "advanced",
+    "direct_solver",
     "matmul",
     "matrix_qualifiers_dtype",
 ]
