@@ -11,7 +11,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rocpy._core import call_in_default_fp_environment, openmp_threads_are_default
@@ -67,6 +66,8 @@ def _openmp(torch: Any) -> int:
     LLVM's and Intel's runtimes have it too.
     """
     try:
+        from pathlib import Path  # here: `import rocpy` does without it
+
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         return ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value or 0
     except (OSError, AttributeError):
