@@ -17,7 +17,7 @@ python -m venv --without-pip "$folder/environment"
 # The copy comes before the packages of the environment that runs this, whose own .pth files, an editable install's too, are not read again.
 printf '%s\n' "$folder/package" "$packages" >"$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/packages.pth"
 mkdir "$folder/package"
-cp -r rocpy "$folder/package/"
+cp -r rocpy rocpy_torch_backend "$folder/package/"
 cp -r "$packages/rocpy/." "$folder/package/rocpy/"
 cp "$libraries"/rocpy/_host/lib/*.so "$folder/package/rocpy/_host/lib/"
 cp "$libraries/core/librocpy_core.so" "$folder/package/rocpy/_lib/"
