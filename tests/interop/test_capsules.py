@@ -255,7 +255,7 @@ def test_device_interface_of_foreign_memory_is_refused_or_placed():
         {"data": (0, False)},
         {"data": (2, False)},
         {"data": (-8, False)},
-        {"mask": object()},
+        {"mask": "a mask"},
     ],
     ids=str,
 )

@@ -333,7 +333,7 @@ ACTIVATIONS = [
 ]
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_activations_as_modules_and_functions(activation):
     x = torch.randn(3, 6)
     layer, mlp = rt.Linear(6, 8, activation=activation), rt.MLP(6, 8, activation=activation)
