@@ -268,7 +268,7 @@ def devices():
     with nogil:
         found = c_devices()
     return [
-        (fact.name.decode("utf-8", "replace"), fact.arch.decode("utf-8", "replace"), fact.memory_bytes)
+        (fact.name.c_str().decode("utf-8", "replace"), fact.arch.c_str().decode("utf-8", "replace"), fact.memory_bytes)
         for fact in found
     ]
 

@@ -349,7 +349,7 @@ cdef object packed(object run, object a, object b, object offsets, object groups
                 problem = pieces.problem(model, at_run.extent, at_run.count)
                 ready = plan_run(&product, &at_run, problem, resolved, context, _LISTED)
                 explained.append((at_run.first, at_run.count, at_run.extent, problem, algorithms_of(ready.get(), device),
-                                  ready.get().algorithm, ready.get().source.decode(), device))
+                                  ready.get().algorithm, ready.get().source.c_str().decode(), device))
                 at_run.first += at_run.count
         finally:
             release_context(context)

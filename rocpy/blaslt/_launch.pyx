@@ -304,7 +304,8 @@ cdef list algorithms_of(CachedCall *call, int device):
     for i in range(call.plan.algorithms().size()):
         algorithm = &call.plan.algorithms()[i]
         memcpy(&index, &algorithm.algo, sizeof(index))
-        found.append(Algorithm(index, algorithm.name.decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
+        # c_str: Cython would copy the string where nothing catches what that throws.
+        found.append(Algorithm(index, algorithm.name.c_str().decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
                                library=library, arch=arch, lowering="native" if call.plan.spec().program == NULL else "fused"))
     return found
 

@@ -149,7 +149,7 @@ cdef class Planned:
         found = algorithms_of(self.call.get(), device)
         self.chosen = self.call.get().algorithm
         if found:
-            found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.decode(), self.launched, self.options, device))
+            found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
         self.found = found
         return 0
 

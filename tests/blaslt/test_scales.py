@@ -297,7 +297,7 @@ def test_integer_results_with_scales_are_rounded_once(dtype, epilogue, rng):
     a, b = rng.integers(-128, 128, (5, 70), np.int8), rng.integers(-128, 128, (70, 7), np.int8)
     rows, columns = rng.uniform(0.001, 0.01, (5, 1)).astype(np.float32), rng.uniform(0.5, 1, 7).astype(np.float32)
     more = {"bias": rng.uniform(-3, 3, 7).astype(np.float32)} if "bias" in epilogue else {}
-    more |= {"clamp": (-100.0, 7.5)} if epilogue == "clamp" else {}
+    more |= {"clamp": (-100.0, 7.0)} if epilogue == "clamp" else {}
     found = rocpy.matmul(a, b, scale_a=rows, scale_b=columns, alpha=0.75, epilogue=epilogue, dtype=dtype, **more)
     assert found.dtype == np.dtype(dtype)
     expected = evaluate(a, b, scale_a=rows, scale_b=columns, alpha=0.75, epilogue=epilogue, **more).result

@@ -208,11 +208,10 @@ def layers() -> Iterator[tuple[str, Any]]:
                 yield f"linear {name} {bias is not None} {power}", partial(trained, layer, grad, x, weight.mT, bias)
             epilogue = partial(rt.matmul, epilogue=activation, alpha=1 / 3)
             yield f"matmul {name} {power}", partial(trained, epilogue, grad, x, weight)
-        up = torch.from_numpy(words(64 * 48, "float32", 7).reshape(64, 48))
         for kind in (rt.MLP, rt.GatedMLP):
             block = kind(48, 64, bias=False)
             for parameter in block.parameters():
-                parameter.data = (up if parameter.shape == up.shape else up.T).contiguous()[: parameter.shape[0]]
+                parameter.data = torch.from_numpy(words(parameter.numel(), "float32", 7)).reshape(parameter.shape)
             with torch.no_grad():
                 result = block(x)
             yield f"{kind.__name__} {power}", partial(trained_block, block, torch.ones_like(result), x)

@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address spaces are limited on Linux")
 
 PROGRAM = """
-import re, resource
+import re, resource, traceback
 import numpy as np
 import rocpy
 
@@ -57,13 +57,23 @@ def step(i):
         kept.append(bytes(4000))
 
 
-for i in range(1, 100_000):
+i = 0
+while failures < 25 and i < 100_000:
     try:
+        i += 1
         step(i)
     except MemoryError:
         failures += 1
-        if failures == 25:
-            break
+        if kept:
+            kept.pop()  # the handler itself needs some memory
+    except SystemError as error:
+        # CPython 3.11 forgets the exception where it has no memory for the frame of a Python function.
+        if kept:
+            kept.pop()
+        called_by = traceback.extract_tb(error.__traceback__)[-1].filename
+        if str(error) != "error return without exception set" or not called_by.endswith(".py"):
+            raise
+        failures += 1
 kept.clear()
 resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
 assert failures == 25, failures
