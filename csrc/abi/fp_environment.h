@@ -57,9 +57,13 @@ class DefaultFpEnvironment {
     __asm__ __volatile__("fnstcw %0" : "=m"(value)::"memory");
     return value;
   }
+  static uint16_t x87_flags() noexcept {
+    uint16_t value;
+    __asm__ __volatile__("fnstsw %0" : "=m"(value)::"memory");
+    return value & kX87Status;
+  }
   void enter_x87() noexcept {
     X87State state = read_x87();
-    flags_ = state.status & kX87Status;
     state.control = kX87Default;
     write_x87(state);
   }
@@ -79,14 +83,16 @@ class DefaultFpEnvironment {
     saved_ = read();
     if ((saved_ & ~kFlags) != kDefault) write(kDefault);
     control_ = x87_control();
+    flags_ = x87_flags();
     if (control_ != kX87Default) enter_x87();
   }
   void leave() const noexcept {
     if (read() != saved_) write(saved_);
-    if (control_ != kX87Default) leave_x87();
+    // Flags that stay behind would trap as soon as the caller unmasks exceptions.
+    if (control_ != kX87Default || x87_flags() != flags_) leave_x87();
   }
   uint32_t saved_;
-  uint16_t control_, flags_;  // of the x87 unit; its flags where its control word is another
+  uint16_t control_, flags_;  // of the x87 unit
 #elif defined(__aarch64__)
   void enter() noexcept {
     __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control_), "=r"(status_)::"memory");

@@ -336,8 +336,7 @@ ncclResult_t Communicator::join() {
     constexpr uint64_t answer_ns = 50000000;
     joined = Segment::join(key, rank, count, answer_ns, &problem);
     if (joined == nullptr && !problem.text.empty()) return fail_join(problem);
-    if (is_aborting.load())
-      return fail_join({ncclInvalidUsage, {}, "the communicator was aborted while it was made"});
+    if (is_aborting.load()) return fail_join({ncclInvalidUsage, {}, "the communicator was aborted while it was made"});
   }
   const auto take_over_problem = [&] {
     if (!joined->find_init_problem(&problem)) return false;
