@@ -65,8 +65,9 @@ cdef class Weight(WeightOperand):
 
     A torch tensor that changes is noticed by its version counter, and after each step of an optimizer
     (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and is read again at the next product; scales by blocks are packed with it.
-    Writes through ``tensor.data``, a numpy view or a pointer are not noticed. Other arrays are copied here, beside the packed memory. After
-    such a write, and after changing another array, call :meth:`refresh`; with ``ROCPY_DEBUG=1`` a product warns where that was forgotten.
+    Writes through ``tensor.data``, a numpy view or a pointer are not noticed, nor is what ``fully_shard`` gathers into a parameter. Other
+    arrays are copied here, beside the packed memory. After such a write, and after changing another array, call :meth:`refresh`; with
+    ``ROCPY_DEBUG=1`` a product warns where that was forgotten.
     Pickles as the arrays themselves.
 
     References
