@@ -84,12 +84,11 @@ def main() -> int:
                 "--rootdir",
                 elsewhere,
                 "packaging",
-                "--wheel",
-                wheel,
-                "--sdist",
-                sdist,
-                "--checkout",
-                ROOT,
+                # One word each: pytest, which does not know the options yet, takes a lone path for a folder of tests and
+                # would import the checkout before the environment's packages.
+                f"--wheel={wheel}",
+                f"--sdist={sdist}",
+                f"--checkout={ROOT}",
                 cwd=elsewhere,
             )
             script = python.with_name("rocpy")
