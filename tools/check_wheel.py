@@ -84,8 +84,8 @@ def main() -> int:
                 "--rootdir",
                 elsewhere,
                 "packaging",
-                # One word each: pytest, which does not know the options yet, takes a lone path for a folder of tests and
-                # would import the checkout before the environment's packages.
+                # One word each: pytest, which does not know the options yet, takes a lone path for a folder of tests
+                # and would import the checkout before the environment's packages.
                 f"--wheel={wheel}",
                 f"--sdist={sdist}",
                 f"--checkout={ROOT}",
