@@ -49,6 +49,7 @@ def python(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
+            timeout=120,
             env={**os.environ, **environ},
         )
         assert done.returncode == 0, done.stderr
