@@ -17,7 +17,8 @@ JAX ?= jax==0.10.2
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
 # How many processes share the tests; the tests of one file stay in one process.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
-PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile
+# A worker that dies ends the run: pytest-xdist 3.8 hands the work of a dead one out again, and may wait for it for ever.
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0
 # Passed to the command that a target runs: make test ARGS='-k matmul'.
 ARGS ?=
 

@@ -2,11 +2,14 @@
 """What holds for every tier of the tests: those of absent frameworks, a time budget, a tuning database of their own."""
 
 import gc
+import hashlib
 import importlib.util
 import os
+import platform
 import shutil
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +34,17 @@ def pytest_configure(config):
     folder = tempfile.mkdtemp(prefix="rocpy-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["ROCPY_TUNING_DB"] = f"{folder}/tuning.sqlite3"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", inductor_cache())
+
+
+def inductor_cache():
+    """Name a folder for torch's compiled kernels: those made for vectors of one length corrupt memory at another."""
+    try:
+        flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):  # no such file, or another processor's
+        flags = platform.machine()
+    key = hashlib.sha256(f"{flags} {os.environ.get('ATEN_CPU_CAPABILITY')}".encode()).hexdigest()[:12]
+    return f"{tempfile.gettempdir()}/rocpy-inductor-{os.getuid()}-{key}"
 
 
 def repeat_random_tests():

@@ -20,6 +20,7 @@ from rocpy.torch._custom_layers import check_epilogue, custom_linear
 from rocpy.torch._dispatch import dispatched_matmul
 from rocpy.torch._kernels import computes_products_itself, has_layer_shapes, linear_forward
 from rocpy.torch._lowering import ACTIVATIONS, Activation, find_activation
+from rocpy.torch._products import composed_activation
 from rocpy.torch._sharding import register_for
 
 if TYPE_CHECKING:
@@ -73,8 +74,11 @@ def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: A
         raise InvalidProblemError(
             f"bias: shape {tuple(bias.shape)}; it must have length N = {n}, or broadcast to the result's {shape}"
         )
-    y = run_linear(x, weight, None, ACTIVATIONS["none"]) + bias
-    return activation.function(y) if activation.saves else y
+    if computes_products_itself(weight):
+        y = run_linear(x, weight, None, ACTIVATIONS["none"]) + bias
+    else:
+        y = matmul(x, weight.mT, bias, beta=1.0)
+    return composed_activation(activation, y)
 
 
 def linear(

@@ -17,7 +17,7 @@ from rocpy.torch._lowering import ACTIVATIONS, Activation
 from rocpy.torch._operators import define, record
 from rocpy.torch._shapes import check_product, check_scalars, product_shapes
 
-__all__ = ["apply_epilogue", "plain_name", "product", "product_extra"]
+__all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra"]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? aux, str epilogue, Scalar alpha, Scalar beta,"
@@ -238,7 +238,43 @@ def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any
         of = {"dgelu": "gelu_tanh", "dgelu_erf": "gelu", "dsilu": "silu"}[row.name.removesuffix("_bgrad")]
         return ACTIVATIONS[of].derivative(pre, aux)
     # A new tensor each time: results of an operator share no memory.
-    return pre if row.gradient else ACTIVATIONS[name].function(pre)
+    return pre if row.gradient else composed_activation(ACTIVATIONS[name], pre)
+
+
+class ActivationFunction(torch.autograd.Function):  # type: ignore[misc]
+    """An activation after a product that has no epilogue for it; its gradient is computed in the default environment.
+
+    A node of torch's own computes in the environment of the thread that calls ``backward``.
+    """
+
+    @staticmethod
+    def forward(pre: Tensor, activation: Activation) -> Tensor:
+        """Compute."""
+        return activation.function(pre)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Activation], output: Tensor) -> None:
+        """Save what the gradient reads."""
+        pre, ctx.activation = inputs
+        ctx.save_for_backward(output if ctx.activation.saves == "result" else pre)
+
+    @staticmethod
+    @in_default_environment
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the pre-activation."""
+        return ctx.activation.derivative(grad, *ctx.saved_tensors), None
+
+
+def composed_activation(activation: Activation, pre: Tensor) -> Tensor:
+    """Return the activation of a product's result, by torch's function."""
+    if not activation.saves:
+        return pre
+    # torch's own nodes are left where there is nothing to record and where its compiler or torch.func looks in.
+    inside = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
+    if inside or not (torch.is_grad_enabled() and pre.requires_grad):
+        return activation.function(pre)
+    result: Tensor = ActivationFunction.apply(pre, activation)
+    return result
 
 
 record(product, _record)

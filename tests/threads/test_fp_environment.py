@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -28,10 +29,22 @@ def with_slow(names, quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+@pytest.fixture(scope="module")
+def with_torch(request):
+    """Import torch, where it is and is wanted, so that the program uses it whichever tests ran before."""
+    wanted = not request.config.getoption("--without-torch") and importlib.util.find_spec("torch") is not None
+    if wanted:
+        importlib.import_module("torch")
+    return wanted
+
+
 @pytest.fixture(scope="module", params=fp_program.PARTS, ids=lambda part: part.__name__)
-def part(request):
+def part(request, with_torch):
     """Calls of one part of the library, and their bits in the default environment."""
     chosen = fp_program.calls(request.param)
+    if not chosen:
+        assert not with_torch
+        pytest.skip("torch: not installed, or not wanted in this run")
     return chosen, fp_program.digests(chosen)
 
 
@@ -50,9 +63,9 @@ def test_results_have_the_bits_of_the_default_environment(part, name):
 
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", with_slow(NAMES, QUICK[:1]))
-def test_results_of_a_process_that_begins_in_another_environment(name, when):
+def test_results_of_a_process_that_begins_in_another_environment(name, when, with_torch):
     # The pool's and the streams' threads are made by the first product, and inherit the environment of its thread.
-    torch = "torch" if "torch" in sys.modules else ""
+    torch = "torch" if with_torch else ""
 
     def run(*arguments: str) -> dict[str, object]:
         environment = {**os.environ, "ROCPY_NUM_THREADS": "4", "PYTHONPATH": str(SUPPORT)}
