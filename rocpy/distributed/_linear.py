@@ -69,7 +69,7 @@ def column_linear(
     array([[3., 7.]])
     """
     if _is_recorded(x, weight, bias):
-        from rocpy.torch._parallel import column_linear as recorded
+        from rocpy.distributed._autograd import column_linear as recorded
 
         return recorded(x, weight, bias, comm, sequence_parallel, chunks)
     return column_forward(x, weight, bias, comm, sequence_parallel, chunks)[0]
@@ -126,7 +126,7 @@ def row_linear(
     array([[4., 8.]])
     """
     if _is_recorded(x, weight, bias):
-        from rocpy.torch._parallel import row_linear as recorded
+        from rocpy.distributed._autograd import row_linear as recorded
 
         return recorded(x, weight, bias, comm, sequence_parallel, chunks)
     return row_forward(x, weight, bias, comm, sequence_parallel, chunks)

@@ -141,9 +141,10 @@ def test_a_call_that_raises_puts_the_environment_back():
 
 @pytest.mark.torch
 def test_every_gradient_of_the_layers_is_computed_in_the_default_environment(torch):
-    for name in ("", "._custom_blocks", "._grouped", "._parallel"):
-        importlib.import_module(f"rocpy.torch{name}")
-    recorded = [each for each in torch.autograd.Function.__subclasses__() if each.__module__.startswith("rocpy.torch.")]
+    for name in ("torch", "torch._custom_blocks", "torch._grouped", "distributed._autograd"):
+        importlib.import_module(f"rocpy.{name}")
+    ours = ("rocpy.torch.", "rocpy.distributed.")
+    recorded = [each for each in torch.autograd.Function.__subclasses__() if each.__module__.startswith(ours)]
     assert len(recorded) >= 8
     for each in recorded:
         assert hasattr(each.backward, "__wrapped__"), each

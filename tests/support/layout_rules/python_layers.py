@@ -26,7 +26,8 @@ LAYERS = (
         "_torch_operand",
     },
     {"blaslt", "epilogues", "tuning", "rccl", "cooperative"},
-    {"torch", "jax", "distributed", "compat"},
+    {"torch", "jax", "compat"},
+    {"distributed"},
     {"testing"},
     {"cli"},
 )
@@ -39,7 +40,7 @@ TOP = {"__init__", "__main__", "_torch_hook"}
 SEES_THE_PACKAGE = {"cli", "testing", "torch", "jax", "distributed", "compat"}
 
 OPTIONAL = {
-    "torch": re.compile(r"^rocpy/(torch/|compat/nccl/interop/torch\.py$)"),
+    "torch": re.compile(r"^rocpy/(torch/|distributed/_autograd\.py$|compat/nccl/interop/torch\.py$)"),
     "jax": re.compile(r"^rocpy/jax/"),
     "numba": re.compile(r"^rocpy/cooperative/numba_\w+\.py$"),
     "triton": re.compile(r"^rocpy/epilogues/\w*triton\w*\.py$"),
