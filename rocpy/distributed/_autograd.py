@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rocpy.blaslt import matmul
-from rocpy.distributed._linear import column_forward, row_forward, rows_of
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from rocpy.distributed._sharded import column_forward, row_forward, rows_of
 from rocpy.torch._arithmetic import in_default_environment
 from rocpy.torch._autograd import as_matrix
 

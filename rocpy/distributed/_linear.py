@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rocpy.blaslt import matmul
-from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
-from rocpy.errors import InvalidProblemError
+from rocpy.distributed._sharded import column_forward, row_forward
 
 if TYPE_CHECKING:
     from rocpy.rccl import Communicator
 
-__all__ = ["column_forward", "column_linear", "row_forward", "row_linear"]
+__all__ = ["column_linear", "row_linear"]
 
 
 def column_linear(
@@ -139,50 +136,3 @@ def _is_recorded(*operands: Any) -> bool:
         and torch.is_grad_enabled()
         and any(isinstance(operand, torch.Tensor) and operand.requires_grad for operand in operands)
     )
-
-
-def rows_of(x: Any, sequence_parallel: bool) -> Any:
-    """Return the input as a matrix.
-
-    Raises
-    ------
-    InvalidProblemError
-        It has other axes, whose rows a cut over the ranks would not respect.
-    """
-    if len(x.shape) == 2:
-        return x
-    if sequence_parallel or len(x.shape) < 1:
-        raise InvalidProblemError(f"x: shape {tuple(x.shape)}; with sequence_parallel it must be a matrix")
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-
-
-def column_forward(
-    x: Any, weight: Any, bias: Any, comm: Communicator, sequence_parallel: bool, chunks: int | None
-) -> tuple[Any, Any]:
-    """Return the result of `column_linear`, and the input as the gradient of the weight reads it."""
-    rows = rows_of(x, sequence_parallel)
-    _check(rows, weight)
-    if sequence_parallel:
-        made = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
-        return made[0], made[1]
-    y = matmul(rows, weight.T, bias=bias, epilogue=None if bias is None else "bias")
-    return y.reshape(*x.shape[:-1], weight.shape[0]), rows
-
-
-def row_forward(x: Any, weight: Any, bias: Any, comm: Communicator, sequence_parallel: bool, chunks: int | None) -> Any:
-    """Return the result of `row_linear`."""
-    rows = rows_of(x, sequence_parallel)
-    _check(rows, weight)
-    if sequence_parallel:
-        y = matmul_reduce_scatter(rows, weight.T, comm=comm, chunks=chunks)
-        return y if bias is None else y + bias
-    y = matmul_all_reduce(rows, weight.T, bias, comm=comm, chunks=chunks)
-    return y.reshape(*x.shape[:-1], weight.shape[0])
-
-
-def _check(x: Any, weight: Any) -> None:
-    if len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
-        raise InvalidProblemError(
-            f"weight: shape {tuple(weight.shape)} does not take x of shape {tuple(x.shape)}; "
-            f"expected (N, {x.shape[-1]})"
-        )
