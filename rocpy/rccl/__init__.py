@@ -16,9 +16,11 @@ from rocpy.errors import (
 )
 from rocpy.rccl._about import empty, error_string, last_error, parameters, version
 from rocpy.rccl._carried import CarriedCommunicator
-from rocpy.rccl._communicator import Communicator, UniqueId, status
+from rocpy.rccl._communicator import Communicator
 from rocpy.rccl._group import group
 from rocpy.rccl._ras import diagnose, machine_status
+from rocpy.rccl._status import status
+from rocpy.rccl._unique_id import UniqueId
 from rocpy.rccl._window import Window
 from rocpy.rccl._work import Work
 from rocpy.rccl.communicator import PreMulSum

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -16,68 +15,25 @@ from rocpy.rccl import _bootstrap, _library, _types
 from rocpy.rccl._call import NAMES
 from rocpy.rccl._failures import error_of
 from rocpy.rccl._family import Family
-from rocpy.rccl._group import Step, run_step
 from rocpy.rccl._joining import Joining
+from rocpy.rccl._pending import Step, run_step
 from rocpy.rccl._remote import Remote
+from rocpy.rccl._status import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from rocpy.rccl._unique_id import UniqueId
     from rocpy.rccl.communicator import PreMulSum
     from rocpy.runtime.device import Device
     from rocpy.typing import DTypeLike
 
-__all__ = ["Communicator", "UniqueId", "status"]
-
-_alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
+__all__ = ["Communicator"]
 
 
 def _nothing() -> None:
     """Start a step that has been started."""
-
-
-class UniqueId:
-    """What the ranks of a communicator to be have in common (ncclGetUniqueId).
-
-    Parameters
-    ----------
-    data
-        Its 128 bytes.
-
-    Examples
-    --------
-    >>> from rocpy import rccl
-    >>> len(bytes(rccl.UniqueId.make()))
-    128
-    """
-
-    __slots__ = ("_data",)
-
-    def __init__(self, data: bytes) -> None:
-        if not isinstance(data, bytes | bytearray) or len(data) != 128:
-            raise InvalidArgumentError(f"data: got {type(data).__name__}, expected 128 bytes")
-        self._data = bytes(data)
-
-    @staticmethod
-    def make() -> UniqueId:
-        """Return a new one, for one rank to make and to give to the others; it can be pickled."""
-        return UniqueId(_library.make_unique_id())
-
-    def __bytes__(self) -> bytes:
-        return self._data
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UniqueId) and self._data == other._data
-
-    def __hash__(self) -> int:
-        return hash(self._data)
-
-    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
-        return UniqueId, (self._data,)
-
-    def __repr__(self) -> str:
-        return f"rocpy.rccl.UniqueId({self._data[:24].hex()}...)"
 
 
 class Communicator(Joining, Remote, Family):
@@ -160,7 +116,7 @@ class Communicator(Joining, Remote, Family):
     def _finish_begun(self, timeout_s: float) -> None:
         """Wait until the others have joined."""
         self.finish_init(monotonic() + timeout_s, timeout_s)
-        _alive.add(self)
+        register(self)
 
     from_unique_id = init
 
@@ -219,12 +175,9 @@ class Communicator(Joining, Remote, Family):
             for communicator in made:
                 communicator.abort()
             raise
-        _alive.update(made)
+        for communicator in made:
+            register(communicator)
         return made
-
-    def remember(self) -> None:
-        """Have `status` know this communicator. For the ways to make one."""
-        _alive.add(self)
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
         """Wait until every rank has come here.
@@ -348,21 +301,3 @@ class Communicator(Joining, Remote, Family):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"device={self.device_index}"
         return f"rocpy.rccl.Communicator(rank={self.rank}, nranks={self.nranks}, {state})"
-
-
-def status() -> list[dict[str, Any]]:
-    """Return what is known of every communicator of this process.
-
-    Returns
-    -------
-    list of dict
-        One for each: name, rank, nranks, device, its failure, and what each rank last did, where the platform knows it.
-
-    Examples
-    --------
-    >>> from rocpy import rccl
-    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name="shown") as comm:
-    ...     [known["state"] for known in rccl.status() if known["name"] == "shown"]
-    ['ready']
-    """
-    return [communicator.status() for communicator in list(_alive) if not communicator.is_closed]

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Self
 from rocpy.errors import InvalidArgumentError
 from rocpy.rccl import _children
 from rocpy.rccl._collectives import Collectives
-from rocpy.rccl._group import Step, current_group, run_ends, run_step
+from rocpy.rccl._pending import Step, current_group, run_ends, run_step
+from rocpy.rccl._status import register
+from rocpy.rccl._unique_id import UniqueId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocpy.rccl._communicator import UniqueId
     from rocpy.runtime.device import Device
 
 __all__ = ["Family"]
@@ -25,14 +26,10 @@ __all__ = ["Family"]
 class Family(Collectives):
     """Communicators that come of communicators."""
 
-    def remember(self) -> None:
-        """Have `status` know this communicator."""
-        raise NotImplementedError
-
     def _adopt_child(self, made: Self, timeout_s: float | None) -> None:
         """Wait for a communicator that comes of this one."""
         if _children.finish_child(self, made, timeout_s):
-            made.remember()
+            register(made)
 
     def split(
         self,
@@ -113,8 +110,6 @@ class Family(Collectives):
         UnsupportedError
             The platform's RCCL is older than 2.30.
         """
-        from rocpy.rccl._communicator import UniqueId
-
         return UniqueId(_children.growth_id(self))
 
     def grow(
@@ -210,7 +205,7 @@ class Family(Collectives):
         made = cls()
         made.begin(nranks, rank, unique_id, device, timeout_s, name, config, True)
         made.finish_init(monotonic() + timeout_s, timeout_s)
-        made.remember()
+        register(made)
         return made
 
     def finalize(self, timeout_s: float | None = None) -> None:

@@ -13,6 +13,7 @@ from rocpy.rccl import _bootstrap, _library
 from rocpy.rccl._bootstrap_boards import MpiBoard, StoreBoard
 from rocpy.rccl._carried import MpiCarrier, TorchCarrier, carried_communicator, check_carrier
 from rocpy.rccl._collectives import Collectives
+from rocpy.rccl._status import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,12 +129,8 @@ class Joining(Collectives):
                 )
             return carrier.make(obstacle)
         self.finish_init(deadline, max(deadline - monotonic(), 0.001))
-        self.remember()
+        register(self)
         return self
-
-    def remember(self) -> None:
-        """Have `status` know this communicator."""
-        raise NotImplementedError
 
     @classmethod
     def from_env(

@@ -5,7 +5,7 @@ import warnings
 
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.rccl._failures import error_of
-from rocpy.rccl._staging import trade_staged
+from rocpy.rccl._staging import stage_all_to_all_v
 
 cimport abi
 from abi cimport ncclWindow_t
@@ -111,11 +111,6 @@ def empty(shape, dtype, device, Handle comm=None):
     if comm is not None and nbytes:
         memory.registration = register_memory(comm, memory.data, nbytes, None)
     return buffer_on(memory.data, type, shape, index, memory)
-
-
-def part_of(raw, shape, dtype):
-    """A Buffer on the beginning of another one's memory."""
-    return buffer_on(<void*><size_t>raw.handle, array_type(dtype), shape, raw.device_index, raw)
 
 
 def register(Handle comm not None, array):
@@ -310,7 +305,8 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
     cdef size_t* numbers = <size_t*><char*>table
     kept = parse(x, "x", &given)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
-        return trade_staged(comm, x, sends, takes, out, timeout_s, stream, block)
+        x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
+        return trade(comm, x, sends, takes, out, timeout_s, stream, block, staged)
     if given.ndim == 0:
         raise InvalidProblemError("x: has no first axis to cut")
     for i in range(1, given.ndim):

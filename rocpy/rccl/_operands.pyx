@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks of a collective's operands: their memory as it lies, and results that overlap inputs."""
+"""A collective's operands: checks of their memory as it lies and of results that overlap inputs; arrays on raw memory."""
 
 from rocpy.errors import InvalidOperandError
 
@@ -7,6 +7,12 @@ from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip
 from rocpy.rccl._call cimport all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
+from rocpy.runtime.memory cimport buffer_on, type_of as array_type
+
+
+def part_of(raw, shape, dtype):
+    """A Buffer on the beginning of another one's memory."""
+    return buffer_on(<void*><size_t>raw.handle, array_type(dtype), shape, raw.device_index, raw)
 
 
 cdef int64_t elements(const Operand* operand):

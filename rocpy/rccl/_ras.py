@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from rocpy.errors import InvalidArgumentError, RcclSystemError
 from rocpy.rccl import _library
-from rocpy.rccl._communicator import status
 from rocpy.rccl._envelope import parse_json
+from rocpy.rccl._status import status
 
 __all__ = ["ask_ras", "diagnose", "machine_status", "ras_address", "ras_shape"]
 

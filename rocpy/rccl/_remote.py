@@ -11,7 +11,7 @@ import numpy as np
 from rocpy.errors import InvalidArgumentError, InvalidProblemError
 from rocpy.rccl import _memory
 from rocpy.rccl._collectives import Collectives
-from rocpy.rccl._group import Step, current_group, run_step
+from rocpy.rccl._pending import Step, current_group, run_step
 from rocpy.rccl._window import Window
 
 if TYPE_CHECKING:

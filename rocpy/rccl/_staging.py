@@ -7,26 +7,35 @@ import ctypes
 import math
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from rocpy._operand import allocate_like, describe, touch
 from rocpy.errors import InvalidOperandError
+from rocpy.rccl._operands import part_of
 from rocpy.rccl._shapes import result_shape
 from rocpy.rccl._types import numpy_type
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+__all__ = ["Staged", "StagedOperands", "stage_all_to_all_v", "stage_collective"]
 
-    from rocpy.rccl._communicator import Communicator
 
-__all__ = ["Staged", "run_staged", "trade_staged"]
+class Ranks(Protocol):
+    """What staging needs of a communicator."""
+
+    @property
+    def device_index(self) -> int:
+        """Device of the calling rank."""
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks."""
+
 
 # Memory of each communicator's device that no call uses.
-_pools: weakref.WeakKeyDictionary[Communicator, list[Buffer]] = weakref.WeakKeyDictionary()
+_pools: weakref.WeakKeyDictionary[Ranks, list[Buffer]] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
@@ -58,7 +67,7 @@ class Staged:
         The communicator of the call.
     """
 
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(self, comm: Ranks) -> None:
         with _making:
             self._free = _pools.setdefault(comm, [])
         self._device = comm.device_index
@@ -66,8 +75,6 @@ class Staged:
         self.target: Any = None
 
     def _take(self, shape: tuple[int, ...], dtype: Any) -> Buffer:
-        from rocpy.rccl import _memory as calls
-
         nbytes = max(math.prod(shape) * dtype.itemsize, 1)
         fitting = [raw for raw in self._free if raw.nbytes >= nbytes]
         if fitting:
@@ -76,7 +83,7 @@ class Staged:
         else:
             raw = Buffer(1 << (nbytes - 1).bit_length(), "uint8", device=self._device)
         self._used.append(raw)
-        return calls.part_of(raw, shape, dtype)
+        return part_of(raw, shape, dtype)
 
     def upload(self, array: Any, name: str) -> Buffer:
         """Return a copy of a C-contiguous array on the device."""
@@ -107,51 +114,31 @@ class Staged:
         self._used = []
 
 
-def run_staged(
-    comm: Communicator,
-    kind: int,
-    x: Any,
-    out: Any,
-    op: Any,
-    root: int | None,
-    bias: Any,
-    timeout_s: float | None,
-    stream: Any,
-    block: bool,
-) -> Any:
-    """Make a call of a collective on copies; its result comes back when it is done."""
-    from rocpy.rccl._call import NAMES
+class StagedOperands(NamedTuple):
+    """Copies of a call's operands on the device, and what brings the result back."""
 
-    name, staged = NAMES[kind], Staged(comm)
+    x: Buffer | None
+    out: Buffer | None
+    bias: Buffer | None
+    staged: Staged
+
+
+def stage_collective(comm: Ranks, name: str, x: Any, out: Any, bias: Any, has_result: bool) -> StagedOperands:
+    """Copy the operands of a collective; its result goes to `out`, or to a new array like `x`, when it is done."""
+    staged = Staged(comm)
     added = None if bias is None else staged.upload(bias, "bias")
-    given: Buffer | None
-    result: Buffer | None
     if name == "recv":
-        given, result = staged.room(x, "x"), None
-    else:
-        given = None if x is None else staged.upload(x, "x")
-        gets = name != "send" and (name not in ("reduce", "gather") or root == comm.rank)
-        if gets and out is None:
-            out = allocate_like(x, result_shape(name, tuple(x.shape), comm.nranks))
-        result = staged.room(out, "out") if gets else None
-    return comm.run(kind, given, result, op, root, added, timeout_s, stream, block, staged)
+        return StagedOperands(staged.room(x, "x"), None, added, staged)
+    given = None if x is None else staged.upload(x, "x")
+    if has_result and out is None:
+        out = allocate_like(x, result_shape(name, tuple(x.shape), comm.nranks))
+    result = staged.room(out, "out") if has_result else None
+    return StagedOperands(given, result, added, staged)
 
 
-def trade_staged(
-    comm: Communicator,
-    x: Any,
-    sends: Sequence[int],
-    takes: Sequence[int],
-    out: Any,
-    timeout_s: float | None,
-    stream: Any,
-    block: bool,
-) -> Any:
-    """Make an all-to-all with counts on copies; its result comes back when it is done."""
-    from rocpy.rccl import _memory as calls
-
+def stage_all_to_all_v(comm: Ranks, x: Any, rows: int, out: Any) -> StagedOperands:
+    """Copy the operands of an all-to-all with counts, of whose result this rank gets `rows` rows."""
     staged = Staged(comm)
     given = staged.upload(x, "x")
-    target = allocate_like(x, (sum(takes), *given.shape[1:])) if out is None else out
-    result = staged.room(target, "out")
-    return calls.trade(comm, given, sends, takes, result, timeout_s, stream, block, staged)
+    target = allocate_like(x, (rows, *given.shape[1:])) if out is None else out
+    return StagedOperands(given, staged.room(target, "out"), None, staged)

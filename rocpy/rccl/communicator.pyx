@@ -8,10 +8,10 @@ from time import monotonic, sleep
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
 from rocpy.rccl._failures import error_of, timeout_error
-from rocpy.rccl._group import current_group
+from rocpy.rccl._pending import current_group
 from rocpy.rccl._library import handles
 from rocpy.rccl._shapes import result_shape
-from rocpy.rccl._staging import run_staged
+from rocpy.rccl._staging import stage_collective
 
 cimport abi
 from libc.stdint cimport int64_t, uint64_t
@@ -191,11 +191,12 @@ cdef class Handle:
         if call.type < 0:
             raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(given.type).name.decode()}")
         call.in_cpu_memory = given.device_type == kDLCPU
+        has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
-            return run_staged(self, kind, x, out, op, root, bias, timeout_s, stream, block)
+            x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
+            return self.run(kind, x, out, op, root, bias, timeout_s, stream, block, staged)
         if not call.in_cpu_memory and given.device_id != self.device_index:
             raise InvalidOperandError(f"x: is on device {given.device_id}, the communicator on device {self.device_index}")
-        has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         count = elements(&given)
         call.source = given.data
         is_given = out is not None

@@ -35,7 +35,8 @@ def left_behind(before, phase):
     """What this process has more than before, once what goes by itself has gone."""
     patience = time.monotonic() + 20
     while True:
-        more = tuple(now - then for now, then in zip(belongings(), before, strict=True))
+        # What an earlier failure kept for a while may go meanwhile: less than before is nothing left behind.
+        more = tuple(max(now - then, 0) for now, then in zip(belongings(), before, strict=True))
         if not any(more) or (phase == "init" and more == KEPT) or time.monotonic() > patience:
             return more if more != KEPT or phase != "init" else (0, 0, 0, 0)
         time.sleep(0.02)

@@ -26,7 +26,7 @@ from rocpy.compat.nccl._functions import UniqueId
 from rocpy.compat.nccl._operands import row_of
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
 from rocpy.errors import UnsupportedError
-from rocpy.rccl import _group
+from rocpy.rccl._pending import Step, current_group
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
@@ -184,10 +184,10 @@ class Communicator(Collectives):
         if self._own.is_revoked:
             self.abort()
             return
-        group = _group.current_group()
+        group = current_group()
         if group is not None:
             # What the group's calls use is given back after them.
-            group.add_end(_group.Step(self, self.close_all_resources, _nothing, _nothing))
+            group.add_end(Step(self, self.close_all_resources, _nothing, _nothing))
         else:
             self.close_all_resources()
         self._own.close()

@@ -14,7 +14,8 @@ from rocpy._operand import describe
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import NcclInvalid
 from rocpy.errors import UnsupportedError
-from rocpy.rccl import _memory, _types
+from rocpy.rccl import _types
+from rocpy.rccl._operands import part_of
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 
@@ -53,7 +54,7 @@ class Row:
         if count == self.count:
             return self.array
         if isinstance(self.array, Buffer):
-            return _memory.part_of(self.array, (count,), self.dtype.name_of_dtype)
+            return part_of(self.array, (count,), self.dtype.name_of_dtype)
         return self.array[:count]
 
 
@@ -82,7 +83,7 @@ def _flattened(array: Any, seen: dict[str, Any], count: int) -> Any:
     if hasattr(array, "reshape"):
         return array.reshape(-1)
     if isinstance(array, Buffer):
-        return _memory.part_of(array, (count,), seen["dtype"])
+        return part_of(array, (count,), seen["dtype"])
     if seen["device_type"] == _CPU:
         dtype = _types.numpy_type(seen["dtype"])
         memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(seen["data"])
@@ -90,7 +91,7 @@ def _flattened(array: Any, seen: dict[str, Any], count: int) -> Any:
         return np.frombuffer(memory, dtype, count)
     if not hasattr(array, "__dlpack__"):
         return _DeviceRow(array, array.__cuda_array_interface__, count)
-    return _memory.part_of(Buffer.from_dlpack(array), (count,), seen["dtype"])
+    return part_of(Buffer.from_dlpack(array), (count,), seen["dtype"])
 
 
 def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
