@@ -2,6 +2,7 @@
 """Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
 
 from rocpy._import_hook import when_imported
+from rocpy.cooperative import _backends, _launcher, _on_device
 from rocpy.cooperative._arrays import block_reduce, block_scan, row_max, row_min, row_sum
 from rocpy.cooperative._code_object import (
     CodeObject,
@@ -128,6 +129,9 @@ __all__ = [
     "topk_min_keys",
     "topk_min_pairs",
 ]
+
+
+_backends.register(cpu=_launcher, amdgpu=_on_device)
 
 
 def _serve_numba_hip() -> None:

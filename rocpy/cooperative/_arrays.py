@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from rocpy.cooperative._arguments import as_numpy
 from rocpy.cooperative._combining import inclusive_scan, reduce
 from rocpy.cooperative._device import blockDim, blockIdx, this_block, threadIdx
-from rocpy.cooperative._kernel import Kernel, as_numpy, jit
+from rocpy.cooperative._kernel import Kernel, jit
 from rocpy.cooperative._movement import shuffle
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 

@@ -11,7 +11,10 @@ from typing import Any
 
 from rocpy.cooperative import _device_library
 from rocpy.cooperative._faults import warn_of_float64
-from rocpy.cooperative._kernel import MOST_THREADS, Kernel
+from rocpy.cooperative._kernel import Kernel
+from rocpy.cooperative._limits import MOST_THREADS
+from rocpy.cooperative._mode import mode_of
+from rocpy.cooperative._requirements import importing_numba
 from rocpy.errors import InvalidOperandError, InvalidProblemError, LibraryError, UnsupportedError
 
 _METADATA = 32  # NT_AMDGPU_METADATA: a note of the vendor "AMDGPU" whose text is a map in MessagePack
@@ -157,7 +160,7 @@ def compile(  # noqa: A001 - read as coop.compile
         str(types),
         arch,
         str(threads),
-        str(kernel.mode(_device_library.wave_size(arch))),
+        str(mode_of(kernel, _device_library.wave_size(arch))),
     )
     kept = _device_library.kept(key, ".kernel") if cache else None
     found = None if kept is None else msgpack.unpackb(kept)
@@ -177,11 +180,9 @@ def compile(  # noqa: A001 - read as coop.compile
 
 def linker() -> Any:
     """Return the module that compiles; importing it imports Numba."""
-    from rocpy.cooperative import _kernel
-
-    _kernel._adapter()  # tells how to install Numba, if it is not there
-    import llvmlite
-    import llvmlite.binding
+    with importing_numba():
+        import llvmlite
+        import llvmlite.binding
 
     if llvmlite.binding.llvm_version_info[0] < _device_library.LLVM_VERSION:
         raise UnsupportedError(
@@ -189,7 +190,8 @@ def linker() -> Any:
             f"brings with Numba 0.68; this is llvmlite {llvmlite.__version__}: "
             "pip install 'rocpy[cooperative]' 'numba>=0.68'"
         )
-    from rocpy.cooperative import numba_amdgpu_link
+    with importing_numba():
+        from rocpy.cooperative import numba_amdgpu_link
 
     return numba_amdgpu_link
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rocpy.cooperative import _simt
+from rocpy.cooperative._fingerprint import own_sources
 from rocpy.runtime import _kept
 
 FORMAT = 2  # of the files: raise it when what is in them, or the runtime's C interface, changes
@@ -120,9 +121,9 @@ def surroundings() -> str:
     parts += [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
     parts += [str(os.environ.get("NUMBA_CPU_NAME")), str(os.environ.get("NUMBA_CPU_FEATURES"))]
     parts += [str(os.environ.get("NUMBA_OPT")), str(os.environ.get("NUMBA_BOUNDSCHECK"))]
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for name, path in own_sources().items():
         found = path.stat()
-        parts.append(f"{path.name} {found.st_size} {found.st_mtime_ns}")
+        parts.append(f"{name} {found.st_size} {found.st_mtime_ns}")
     return "\n".join(parts)
 
 

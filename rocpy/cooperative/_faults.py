@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +19,9 @@ from rocpy.errors import (
     SharedMemoryRaceError,
     UninitializedResultError,
 )
+
+Place = tuple[str, str, int] | None
+_PACKAGE = Path(__file__).parent
 
 
 def warn_of_float64(kernel: Any, lines: Sequence[tuple[str, int]]) -> None:
@@ -52,7 +55,7 @@ _CLASSES = {
 }
 
 
-def raise_fault(kernel: Any, error: dict[str, Any], user_exception: Callable[..., Any]) -> None:
+def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None, place: Place) -> None:
     """Raise what went wrong in a launch, or warn of what may surprise.
 
     Parameters
@@ -61,8 +64,10 @@ def raise_fault(kernel: Any, error: dict[str, Any], user_exception: Callable[...
         The kernel.
     error
         As the runtime tells it.
-    user_exception
-        Function of that that returns the exception that the kernel raised, and the place.
+    raised
+        Exception that the kernel raised; None for any other fault, or where it is not known.
+    place
+        Function, file and line of its raise statement, where they are known.
     """
     fault, block, thread = error["fault"], error["block"], error["thread"]
     filename, line = _place(error["site"])
@@ -71,7 +76,7 @@ def raise_fault(kernel: Any, error: dict[str, Any], user_exception: Callable[...
     where = {"kernel": kernel.name, "block": block, "thread": thread, "filename": filename, "line": line}
     who = f"kernel {kernel.name}, block {block}, thread {thread}"
     if fault == "exception":
-        _raise_exception(kernel, error, who, where, user_exception)
+        _raise_exception(kernel, error, who, where, raised, place)
     at = f" at {filename}:{line}" if filename else ""
     if fault == "skipped":
         _warn_of_skipped(kernel, error, filename, line)
@@ -111,13 +116,12 @@ def _warn_of_skipped(kernel: Any, error: dict[str, Any], filename: str | None, l
 
 
 def _raise_exception(
-    kernel: Any, error: dict[str, Any], who: str, where: dict[str, Any], user_exception: Callable[..., Any]
+    kernel: Any, error: dict[str, Any], who: str, where: dict[str, Any], raised: BaseException | None, place: Place
 ) -> NoReturn:
-    raised, place = user_exception(error)
     if raised is None:
         raise KernelError(f"{who} failed with status {error['code']}", **where)
     # A bounds check of Numba's has no place, one of a primitive's a place in this package: the kernel's line is meant.
-    if isinstance(raised, IndexError) and (place is None or Path(place[1]).parent == Path(__file__).parent):
+    if isinstance(raised, IndexError) and (place is None or _PACKAGE in Path(place[1]).parents):
         at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""
         raise KernelIndexError(f"{who}{at}: {raised}", **where) from None
     filename, line = (place[1], place[2]) if place else (where["filename"], where["line"])

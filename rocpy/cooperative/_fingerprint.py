@@ -6,13 +6,20 @@ from __future__ import annotations
 import dis
 import hashlib
 import types as python_types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rocpy.cooperative import _kernel
+from rocpy.cooperative._kernel import Kernel
 
 _READS_OF_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+
+
+def own_sources() -> dict[str, Path]:
+    """Return the package's source files by their names in it: compiled code depends on each."""
+    package = Path(__file__).parent
+    return {path.relative_to(package).as_posix(): path for path in sorted(package.rglob("*.py"))}
 
 
 def names_of(code: Any) -> set[str]:
@@ -30,7 +37,7 @@ def fingerprint_of(function: Any) -> str:  # noqa: C901 - one case for each kind
     seen: set[int] = set()
 
     def add(value: Any) -> None:
-        if isinstance(value, _kernel.Kernel):
+        if isinstance(value, Kernel):
             value = value.function
         if isinstance(value, (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)):
             digest.update(repr(value).encode())

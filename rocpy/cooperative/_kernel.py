@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, overload
@@ -13,14 +12,12 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from rocpy import platform
-from rocpy.cooperative import _simt
-from rocpy.cooperative._faults import raise_fault
-from rocpy.cooperative._mode import NATIVE, Mode
-from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, UnsupportedError
+from rocpy.cooperative import _backends
+from rocpy.cooperative._arguments import narrowed, value_of
+from rocpy.cooperative._limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
+from rocpy.cooperative._mode import NATIVE, mode_of
+from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError
 
-MOST_THREADS = 1024  # of a block, on every AMD GPU
-SHARED_LIMIT_BYTES = 65536  # of a block, on every AMD GPU but gfx950
-MOST_BLOCKS = 2**31 - 1
 _ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
 _lock = threading.RLock()
 
@@ -66,7 +63,7 @@ class Kernel:
         self.float_type = float_type
         self.cache = cache and not debug
         self._settings: dict[str, Any] = {
-            "warp_size": self.mode().warp_size,
+            "warp_size": mode_of(self).warp_size,
             "debug": debug,
             "shuffle": debug,
             "seed": seed,
@@ -80,11 +77,6 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
-
-    def mode(self, native: int = 64) -> Mode:
-        """Return how it is compiled for a target whose waves have so many lanes; the CPU's warps are of 64."""
-        lanes = native if isinstance(self.warp_size, str) else self.warp_size
-        return Mode(lanes, self.debug, self.float_type)
 
     def __call__(self, *_arguments: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
@@ -109,22 +101,8 @@ class Kernel:
         if self._launcher is None:
             with _lock:
                 if self._launcher is None:
-                    from rocpy.cooperative import _launcher
-
-                    self._launcher = _launcher.Launcher(self)
+                    self._launcher = _backends.cpu().Launcher(self)
         return self._launcher
-
-
-def _adapter() -> Any:
-    try:
-        from rocpy.cooperative import numba_launch
-    except ModuleNotFoundError as error:
-        if error.name not in {"numba", "llvmlite"}:
-            raise
-        raise UnsupportedError(
-            f"kernels are compiled by Numba, which is not installed ({error}): pip install 'rocpy[cooperative]'"
-        ) from None
-    return numba_launch
 
 
 class Launch:
@@ -172,7 +150,9 @@ class Launch:
             )
         self.grid, self.block, self.shared_bytes = grid, block, int(shared)
         self._empty = 0 in grid
-        self._config = _simt.Config(grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings)
+        self._config = _backends.cpu().Config(
+            grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings
+        )
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Run the grid on the arguments, to its end."""
@@ -183,37 +163,27 @@ class Launch:
             except TypeError as unfit:
                 raise InvalidProblemError(f"kernel {kernel.name}: {unfit}") from None
         if kernel.float_type:
-            arguments = tuple(map(_narrowed, arguments))
-        if not _ON_CPU.issuperset(map(type, arguments)) and (index := _device_of(arguments)) is not None:
+            arguments = tuple(map(narrowed, arguments))
+        if (
+            not _ON_CPU.issuperset(map(type, arguments))
+            and (index := _backends.amdgpu().device_of(arguments)) is not None
+        ):
             _check_count(kernel, len(arguments))
             if not self._empty:
-                _on_device().launch(kernel, self, arguments, index)
+                _backends.amdgpu().launch(kernel, self, arguments, index)
             return
         launcher = kernel.launcher
         if self.stream is not None:
             _wait_for(self.stream)
-        values = tuple(a if type(a) is np.ndarray else _value_of(kernel, i, a) for i, a in enumerate(arguments))
+        values = tuple(a if type(a) is np.ndarray else value_of(kernel, i, a) for i, a in enumerate(arguments))
         _check_count(kernel, len(values))
         missing = kernel.function.__code__.co_argcount - len(values)
         if missing > 0:
             defaults = (kernel.function.__defaults__ or ())[-missing:]
-            values += tuple(map(_narrowed, defaults)) if kernel.float_type else defaults
+            values += tuple(map(narrowed, defaults)) if kernel.float_type else defaults
         if self._empty:
             return
-        error = launcher(self._config, values)
-        if error:
-            raise_fault(kernel, _simt.take_error(error), lambda told: _adapter().user_exception(told))
-
-
-def _on_device() -> Any:
-    from rocpy.cooperative import _on_device
-
-    return _on_device
-
-
-def _device_of(arguments: tuple[Any, ...]) -> int | None:
-    index: int | None = _on_device().device_of(arguments)
-    return index
+        launcher(self._config, values)
 
 
 def _check_count(kernel: Kernel, count: int) -> None:
@@ -250,64 +220,6 @@ def _wait_for(stream: Any) -> None:
             f"stream: {type(stream).__name__} has no synchronize(); pass a stream of rocpy's or torch's"
         )
     synchronize()
-
-
-def _value_of(kernel: Kernel, index: int, argument: Any) -> Any:
-    if isinstance(argument, (bool, int, float, complex, np.generic)):
-        return argument
-    names = kernel.function.__code__.co_varnames
-    name = names[index] if index < len(names) else f"argument {index}"
-    if isinstance(argument, tuple):
-        return tuple(_value_of(kernel, index, each) for each in argument)
-    return as_numpy(f"kernel {kernel.name}", name, argument)
-
-
-def as_numpy(who: str, name: str, argument: Any) -> np.ndarray:
-    """Return numpy's view of an argument's memory; `who` begins what is said if there is none."""
-    if isinstance(argument, np.ma.MaskedArray):
-        raise InvalidOperandError(f"{who}: {name} is a masked array, whose mask a kernel cannot read; pass {name}.data")
-    if isinstance(argument, np.ndarray):
-        return np.asarray(argument)
-    if type(argument).__module__.partition(".")[0] == "torch":
-        return _from_torch(who, name, argument)
-    if not hasattr(argument, "__dlpack__"):
-        raise InvalidOperandError(
-            f"{who}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
-        )
-    try:
-        return np.from_dlpack(argument)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise InvalidOperandError(
-            f"{who}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
-        ) from None
-
-
-def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
-    if tensor.device.type != "cpu":
-        raise UnsupportedError(f"{who}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()")
-    if tensor.requires_grad:
-        raise InvalidOperandError(
-            f"{who}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
-        )
-    try:
-        if str(tensor.dtype) == "torch.bfloat16":
-            import ml_dtypes
-
-            return tensor.view(sys.modules["torch"].int16).numpy().view(ml_dtypes.bfloat16)
-        return tensor.numpy()
-    except (TypeError, RuntimeError) as error:
-        raise InvalidOperandError(
-            f"{who}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
-        ) from None
-
-
-def _narrowed(argument: Any) -> Any:
-    """Return an argument of a kernel for float32: Python's floats are of that type."""
-    if type(argument) is float:
-        return np.float32(argument)
-    if type(argument) is complex:
-        return np.complex64(argument)
-    return tuple(map(_narrowed, argument)) if type(argument) is tuple else argument
 
 
 @overload

@@ -10,12 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from rocpy.cooperative import _compiled, _kernel, _simt
+from rocpy.cooperative import _compiled, _simt
+from rocpy.cooperative._faults import raise_fault
 from rocpy.cooperative._fingerprint import fingerprint_of
+from rocpy.cooperative._mode import mode_of
+from rocpy.cooperative._requirements import importing_numba
 from rocpy.errors import KernelTypeError
 
 _MOST_ENTRIES = 1024
 _lock = threading.RLock()
+Config = _simt.Config
+
+
+def _compiler() -> Any:
+    with importing_numba():
+        from rocpy.cooperative import numba_launch
+    return numba_launch
 
 
 class Launcher:
@@ -34,21 +44,28 @@ class Launcher:
                 raise KernelTypeError(
                     f"kernel {kernel.name}: cache=True needs a function that comes from a file, not from {source}"
                 )
-            self._store = _compiled.Store(source, function.__qualname__, f"{fingerprint_of(function)} {kernel.mode()}")
+            self._store = _compiled.Store(
+                source, function.__qualname__, f"{fingerprint_of(function)} {mode_of(kernel)}"
+            )
 
-    def __call__(self, config: Any, values: tuple[Any, ...]) -> int:
-        """Run a grid; return 0 or the address of its error."""
+    def __call__(self, config: Any, values: tuple[Any, ...]) -> None:
+        """Run a grid, to its end; raise what went wrong in it."""
         error = _simt.run(self._entries, config, values)
         while error is None:
             self._add(values)
             error = _simt.run(self._entries, config, values)
-        return error
+        if error:
+            self._raise(_simt.take_error(error))
+
+    def _raise(self, error: dict[str, Any]) -> None:
+        raised, place = _compiler().user_exception(error) if error["fault"] == "exception" else (None, None)
+        raise_fault(self._kernel, error, raised, place)
 
     def _add(self, values: tuple[Any, ...]) -> None:
         key = _simt.key_of(values)
         with _lock:
             if key is None:
-                raise _kernel._adapter().refusal(self._kernel, values)
+                raise _compiler().refusal(self._kernel, values)
             text = ", ".join(map(type_text, values))
             entry = self._compiled.get(text)
             if entry is None:
@@ -64,12 +81,12 @@ class Launcher:
             if kept is not None and _compiled.loadable(kept):
                 self.cache_hits += 1
                 return _compiled.load(kept), kept.resumable
-        adapter = _kernel._adapter()
-        made = adapter.compiled(self._kernel, values, name)
+        compiler = _compiler()
+        made = compiler.compiled(self._kernel, values, name)
         if self._store and not made.environments:
             self._store.write(types, made)
         address = _compiled.load(made)
-        adapter.connect(made)
+        compiler.connect(made)
         return address, made.resumable
 
 

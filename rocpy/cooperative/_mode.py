@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 NATIVE = "native"
 
@@ -28,6 +29,11 @@ class Mode:
     warp_size: int = 64
     debug: bool = False
     float_type: str = ""
+
+
+def mode_of(kernel: Any, native: int = 64) -> Mode:
+    """Return how a kernel is compiled for a target whose waves have so many lanes; the CPU's warps are of 64."""
+    return Mode(native if kernel.warp_size == NATIVE else kernel.warp_size, kernel.debug, kernel.float_type)
 
 
 _current: contextvars.ContextVar[Mode | None] = contextvars.ContextVar("rocpy_cooperative_mode", default=None)

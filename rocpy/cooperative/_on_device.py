@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rocpy.cooperative import _code_object, _device_library
-from rocpy.cooperative._kernel import MOST_THREADS, Kernel
+from rocpy.cooperative._kernel import Kernel
+from rocpy.cooperative._limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer

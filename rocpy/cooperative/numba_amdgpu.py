@@ -27,7 +27,7 @@ from numba.core.target_extension import (
 )
 from numba.np import arrayobj
 
-from rocpy.cooperative.numba_runtime import TRIPLE
+from rocpy.cooperative.numba_llvm_types import TRIPLE
 from rocpy.cooperative.numba_types import NO_MEMORY, refuse
 
 NAME = "rocpy_amdgpu"

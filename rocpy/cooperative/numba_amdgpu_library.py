@@ -14,8 +14,9 @@ from numba.core.target_extension import current_target
 from numba.core.typing import signature as make_signature
 from numba.extending import intrinsic
 
+from rocpy.cooperative.numba_llvm_types import BYTES, I64, VOID
 from rocpy.cooperative.numba_operators import Operator
-from rocpy.cooperative.numba_runtime import BYTES, I64, LINKERS, VOID, WORDS, device_call
+from rocpy.cooperative.numba_runtime import LINKERS, WORDS, device_call
 from rocpy.cooperative.numba_types import NEEDS_64_LANES
 
 _SOURCES: dict[str, str] = {

@@ -9,7 +9,6 @@ import hashlib
 import re
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -20,22 +19,24 @@ from numba.np import arrayobj, numpy_support
 
 from rocpy.cooperative import (
     _device_library,
+    _fingerprint,
     _mode,
     numba_amdgpu,
     numba_amdgpu_library,
     numba_amdgpu_primitives,
     numba_amdgpu_sort,
     numba_float,
-    numba_launch,
+    numba_functions,
     numba_lowering,
     numba_messages,
+    numba_primitives,
 )
 from rocpy.cooperative._mode import Mode
 from rocpy.cooperative.numba_amdgpu import GLOBAL
-from rocpy.cooperative.numba_runtime import BYTES, I8, I64
+from rocpy.cooperative.numba_llvm_types import BYTES, I8, I64
 from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError, RocpyError, UnsupportedError
 
-_ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what GPUs run
+_ = (numba_primitives, numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what GPUs run
 _lock = threading.RLock()
 _ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
 _IN_FLOAT64 = re.compile(r"= (?:f(?:add|sub|mul|div|rem|neg) (?:[a-z]+ )*double|(?:tail )?call (?:[a-z]+ )*double )")
@@ -69,11 +70,16 @@ class Linked:
 @functools.cache
 def device_function(function: Any, mode: Mode) -> Any:
     """Return the dispatcher of a Python function that kernels on AMD GPUs call."""
+    with numba_functions.compiling(function):
+        called = {each: device_function(each, mode) for each in numba_functions.callees(function)}
     return numba_amdgpu.AMDGPUDispatcher(
-        numba_launch.with_device_functions(function, functools.partial(device_function, mode=mode)),
+        numba_functions.with_callees(function, called),
         targetoptions={"nopython": True},
         pipeline_class=numba_lowering.pipeline(mode, on_device=True),
     )
+
+
+numba_functions.DISPATCHERS[numba_amdgpu.NAME] = device_function
 
 
 def types_of(kernel: Any, signature: Any) -> tuple[Any, ...]:
@@ -115,14 +121,14 @@ def array_type(dtype: Any, ndim: int, *, contiguous: bool) -> Any:
 def _own_code() -> str:
     """Return a hash of this package's files, which results on disk depend on."""
     digest = hashlib.sha256(f"{numba.__version__} {llvm.llvm_version_info}".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in _fingerprint.own_sources().values():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def fingerprint_of(function: Any) -> str:
     """Return a hash of all that a function's code for a GPU depends on, but for types and architecture."""
-    return numba_launch.fingerprint_of(function) + _own_code()
+    return _fingerprint.fingerprint_of(function) + _own_code()
 
 
 def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: int) -> Linked:
@@ -140,7 +146,7 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         Most threads of a block.
     """
     with _lock:
-        mode = dataclasses.replace(kernel.mode(_device_library.wave_size(arch)), debug=False)
+        mode = dataclasses.replace(_mode.mode_of(kernel, _device_library.wave_size(arch)), debug=False)
         with _mode.compiling(mode):
             compiled = _front_end(kernel, arguments, mode)
         modules = [
@@ -194,7 +200,7 @@ def _front_end(kernel: Any, arguments: tuple[Any, ...], mode: Mode) -> Any:
         dispatcher = device_function(kernel.function, mode)
         dispatcher.compile(arguments)
         compiled = dispatcher.overloads[arguments]
-        numba_launch.returns_nothing(compiled)
+        numba_functions.returns_nothing(compiled)
     except RocpyError:
         raise
     except Exception as error:  # whatever Numba fails with, the kernel is why

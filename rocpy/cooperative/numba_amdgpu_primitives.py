@@ -11,10 +11,9 @@ from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_amdgpu_library as library
 from rocpy.cooperative import numba_operators as operators
-from rocpy.cooperative import numba_primitives as primitives
 from rocpy.cooperative._device import atomic
 from rocpy.cooperative.numba_movement import SOURCES, arrangements
-from rocpy.cooperative.numba_primitives import Plan, item_getter, with_constants
+from rocpy.cooperative.numba_plans import DEVICE, Plan, item_getter, with_constants
 from rocpy.cooperative.numba_runtime import group_rank, group_size, meet, open_slots
 
 _EVERYONE = 2**31 - 1
@@ -23,7 +22,7 @@ _EVERYONE = 2**31 - 1
 def _made_by(*names: str) -> Callable[[Any], Any]:
     def register(make: Any) -> Any:
         for name in names:
-            primitives.DEVICE[name] = make
+            DEVICE[name] = make
         return make
 
     return register

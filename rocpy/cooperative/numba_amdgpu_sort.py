@@ -13,10 +13,9 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from rocpy.cooperative import numba_amdgpu_library as library
-from rocpy.cooperative import numba_primitives as primitives
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative.numba_operators import Operator
-from rocpy.cooperative.numba_primitives import Plan, item_getter, with_constants
+from rocpy.cooperative.numba_plans import DEVICE, Plan, item_getter, with_constants
 from rocpy.cooperative.numba_types import stack_array
 
 _DIGITS = 16  # of a radix sort: counters of each thread, of 2 bytes where they count up to so many items
@@ -219,8 +218,8 @@ def _frame_array(dtype: types.Type, count: int) -> Any:
 
 
 for _ending in ("keys", "pairs"):
-    primitives.DEVICE[f"merge_sort_{_ending}"] = _merge
-    primitives.DEVICE[f"radix_sort_{_ending}"] = _radix
+    DEVICE[f"merge_sort_{_ending}"] = _merge
+    DEVICE[f"radix_sort_{_ending}"] = _radix
     for _side in ("max", "min"):
-        primitives.DEVICE[f"topk_{_side}_{_ending}"] = _topk
-primitives.DEVICE["radix_rank"] = _rank
+        DEVICE[f"topk_{_side}_{_ending}"] = _topk
+DEVICE["radix_rank"] = _rank

@@ -12,7 +12,8 @@ from numba.np import arrayobj
 
 from rocpy.cooperative import numba_resumable
 from rocpy.cooperative._compiled import Compiled, undefined_symbols
-from rocpy.cooperative.numba_runtime import BYTES, I64, VOID, call
+from rocpy.cooperative.numba_llvm_types import BYTES, I64, VOID
+from rocpy.cooperative.numba_runtime import call
 
 _ENVIRONMENT = "_ZN08NumbaEnv"  # what Numba's names of a function's environment begin with
 

@@ -16,7 +16,7 @@ from numba.core.datamodel import models, register_default
 from numba.core.imputils import lower_cast, lower_constant
 from numba.core.typeconv.rules import default_casting_rules
 
-from rocpy.cooperative.numba_runtime import I16, I32, I64
+from rocpy.cooperative.numba_llvm_types import I16, I32, I64
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 

@@ -19,13 +19,14 @@ from rocpy.cooperative import (
     numba_amdgpu_library,
     numba_amdgpu_primitives,
     numba_amdgpu_sort,
+    numba_primitives,
     numba_types,
 )
 from rocpy.cooperative import numba_runtime as runtime
-from rocpy.cooperative._kernel import MOST_THREADS
+from rocpy.cooperative._limits import MOST_THREADS
 from rocpy.errors import KernelTypeError
 
-_ = (numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what kernels may call
+_ = (numba_primitives, numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what kernels may call
 _OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')
 
 

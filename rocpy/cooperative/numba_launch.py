@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import pickle
-import types as python_types
 from typing import Any
 
 import numba
@@ -14,106 +13,44 @@ from llvmlite import ir
 from numba.core import errors, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
-from numba.extending import typeof_impl
 
 from rocpy.cooperative import (
     _compiled,
-    _faults,
-    _kernel,
     _mode,
     numba_entry,
-    numba_float,
+    numba_functions,
     numba_lowering,
     numba_messages,
     numba_primitives,
-    numba_types,
 )
-from rocpy.cooperative._fingerprint import fingerprint_of, names_of
 from rocpy.cooperative._mode import Mode
 from rocpy.cooperative.numba_half import type_of
 from rocpy.errors import KernelTypeError, RocpyError
 
-_WITH_KERNELS = "rocpy.cooperative._arrays"  # the one module of the package whose functions are users' kernels, too
-
-_under_way: list[Any] = []  # functions whose callees are being looked for; under Numba's lock
-_ = (numba_primitives, fingerprint_of)  # the first registers the primitives, the other is for those who keep code
+_ = numba_primitives  # registers the primitives
+_compiled.engine()  # tells LLVM of the runtime's functions
 
 
-def device_function(function: Any, *, mode: Mode, counts: bool = False) -> Any:
+@functools.cache
+def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
     """Return the Numba dispatcher of a Python function that kernels call.
 
     `counts`: whether it counts references to arrays, which costs more than most kernels do, and which only those need
     that make or return arrays or raise exceptions with arguments.
     """
-    return _dispatcher(function, mode, counts)
-
-
-@functools.cache
-def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
-    pipeline = numba_lowering.pipeline(mode)
+    with numba_functions.compiling(function):
+        called = {each: _dispatcher(each, mode, counts) for each in numba_functions.callees(function)}
     return numba.njit(
         error_model="numpy",
         nogil=True,
         boundscheck=mode.debug,
-        pipeline_class=pipeline,
+        pipeline_class=numba_lowering.pipeline(mode),
         no_cpython_wrapper=True,
         _nrt=counts,
-    )(with_device_functions(function, functools.partial(device_function, mode=mode, counts=counts)))
+    )(numba_functions.with_callees(function, called))
 
 
-def with_device_functions(function: Any, compiled: Any) -> Any:
-    """Return a copy of a function in which the Python functions it names are what `compiled` makes of them."""
-    if function in _under_way:
-        raise numba_types.refuse(f"{function.__qualname__} calls itself, which functions of kernels cannot: use a loop")
-    _under_way.append(function)
-    try:
-        return _with_device_functions(function, compiled)
-    finally:
-        _under_way.pop()
-
-
-def _with_device_functions(function: Any, compiled: Any) -> Any:
-    names = names_of(function.__code__)
-    world = dict(function.__globals__)
-    for name in names:
-        value = world.get(name)
-        if _is_plain(value):
-            world[name] = compiled(_plain(value))
-    closure = function.__closure__
-    if closure:
-        closure = tuple(_cell(cell, compiled) for cell in closure)
-    copy = python_types.FunctionType(function.__code__, world, function.__name__, function.__defaults__, closure)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__module__ = function.__module__
-    copy.__qualname__ = function.__qualname__
-    copy.__doc__ = function.__doc__
-    return copy
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, _kernel.Kernel):
-        return True
-    module = getattr(value, "__module__", None) or ""
-    return isinstance(value, python_types.FunctionType) and (
-        module == _WITH_KERNELS or not module.startswith(("rocpy.", "numba.", "numpy."))
-    )
-
-
-def _plain(value: Any) -> Any:
-    return value.function if isinstance(value, _kernel.Kernel) else value
-
-
-def _cell(cell: Any, compiled: Any) -> Any:
-    try:
-        value = cell.cell_contents
-    except ValueError:  # not bound yet
-        return cell
-    return python_types.CellType(compiled(_plain(value))) if _is_plain(value) else cell
-
-
-@typeof_impl.register(_kernel.Kernel)
-def _typeof_kernel(kernel: Any, _context: Any) -> types.Type:
-    return types.Dispatcher(device_function(kernel.function, mode=_mode.current() or kernel.mode()))
+numba_functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, counts=False)
 
 
 # What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.
@@ -133,11 +70,11 @@ def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compi
 
 
 def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> _compiled.Compiled:
-    mode = kernel.mode()
+    mode = _mode.mode_of(kernel)
     for counts in (False, True):
         try:
             with _mode.compiling(mode):
-                dispatcher = device_function(kernel.function, mode=mode, counts=counts)
+                dispatcher = _dispatcher(kernel.function, mode, counts)
                 dispatcher.compile(arguments)
             break
         except errors.NumbaError as error:
@@ -145,24 +82,9 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
                 raise
     result = dispatcher.overloads[arguments]
     if kernel.debug:
-        warn_of_float64(kernel, arguments, result.metadata)
-    returns_nothing(result)
+        numba_functions.warn_of_float64(kernel, arguments, result.metadata)
+    numba_functions.returns_nothing(result)
     return numba_entry.machine_code(result, arguments, name, turns=not kernel.debug)
-
-
-def returns_nothing(result: Any) -> None:
-    """Refuse a compiled kernel that returns something."""
-    returned = result.signature.return_type
-    if isinstance(returned, types.Generator):
-        raise numba_types.refuse("a kernel runs to its end, and this has a yield: write results into an array")
-    if returned is not types.none:
-        raise numba_types.refuse(f"a kernel returns nothing, but this returns {returned}: write results into an array")
-
-
-def warn_of_float64(kernel: Any, arguments: tuple[types.Type, ...], metadata: dict[str, Any]) -> None:
-    """Warn of a kernel for float32 that computes in float64, with the first line that does."""
-    if numba_float.surprises(arguments):
-        _faults.warn_of_float64(kernel, metadata.get(numba_float.NOTES, []))
 
 
 def connect(made: _compiled.Compiled) -> None:

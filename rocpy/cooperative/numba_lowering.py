@@ -16,11 +16,12 @@ from numba.core.typed_passes import BaseNativeLowering, NativeLowering, Nopython
 
 from rocpy.cooperative import numba_runtime as runtime
 from rocpy.cooperative._mode import Mode
+from rocpy.cooperative.numba_access import WRITE, access_of, bits_of, kind_of_store, shared_possibly
 from rocpy.cooperative.numba_float import NarrowInference, NotingInference
-from rocpy.cooperative.numba_runtime import BYTES, I32, I64, call, current
+from rocpy.cooperative.numba_llvm_types import BYTES, I32, I64
+from rocpy.cooperative.numba_runtime import call, current
 from rocpy.cooperative.numba_types import ThreadDataType, refuse
 
-READ, WRITE, ATOMIC, WRITE_SAME = 0, 1, 2, 3
 _DIVISIONS = (operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, divmod)
 _PACKAGE = "rocpy.cooperative"
 
@@ -118,50 +119,6 @@ class CheckedLower(SiteLower):
         bits = bits_of(builder, value) if kind == WRITE else None
         if bits is not None:
             call(builder, "rocpy_simt_stored", state, pointer, bits, I32(size))
-
-
-def access_of(instruction: Any) -> tuple[int, Any, Any]:
-    """Return (kind, pointer, value) of a memory access; the pointer is None for other instructions."""
-    if isinstance(instruction, llvm_ir.LoadInstr):
-        return READ, instruction.operands[0], None
-    if isinstance(instruction, llvm_ir.StoreInstr):
-        return WRITE, instruction.operands[1], instruction.operands[0]
-    if isinstance(instruction, (llvm_ir.instructions.AtomicRMW, llvm_ir.instructions.CmpXchg)):
-        return ATOMIC, instruction.operands[0], None
-    return READ, None, None
-
-
-def shared_possibly(pointer: Any, function: Any) -> bool:
-    """Return whether a pointer may lead beyond the thread's own stack and the module's constants."""
-    root = pointer
-    while isinstance(root, (llvm_ir.GEPInstr, llvm_ir.CastInstr)):
-        root = root.operands[0]
-    if isinstance(root, llvm_ir.instructions.CallInstr):
-        return root.callee.name != "rocpy_simt_current"
-    outputs = function.args[:2]  # where the result and an exception go
-    return not (isinstance(root, (llvm_ir.AllocaInstr, llvm_ir.GlobalValue, llvm_ir.Constant)) or root in outputs)
-
-
-def kind_of_store(builder: Any, pointer: Any, value: Any, align: int | None = None) -> Any:
-    """Return what kind of access a store is: whether it changes what is there."""
-    kind = pointer.type.pointee
-    if value.type != kind or not isinstance(kind, (llvm_ir.IntType, llvm_ir.FloatType, llvm_ir.DoubleType)):
-        return I32(WRITE)
-    held = builder.load(pointer, align=align)
-    if not isinstance(kind, llvm_ir.IntType):
-        integer = I32 if isinstance(kind, llvm_ir.FloatType) else I64
-        held, value = builder.bitcast(held, integer), builder.bitcast(value, integer)
-    return builder.select(builder.icmp_unsigned("==", held, value), I32(WRITE_SAME), I32(WRITE))
-
-
-def bits_of(builder: Any, value: Any) -> Any:
-    """Return a 32 or 64-bit value as a 64-bit integer, None for other types."""
-    integer = {llvm_ir.FloatType(): I32, llvm_ir.DoubleType(): I64}.get(value.type)
-    if integer is not None:
-        value = builder.bitcast(value, integer)
-    if value.type == I32:
-        return builder.zext(value, I64)
-    return value if value.type == I64 else None
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

@@ -9,10 +9,10 @@ from numba.core import types
 from numba.extending import intrinsic, register_jitable
 
 from rocpy.cooperative import numba_runtime as runtime
-from rocpy.cooperative.numba_primitives import Call, Plan, builds, item_getter, plain, with_constants
+from rocpy.cooperative.numba_groups import WARP
+from rocpy.cooperative.numba_llvm_types import I64
+from rocpy.cooperative.numba_plans import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba_runtime import (
-    I64,
-    WARP,
     arrive,
     debugging,
     group_rank,

@@ -10,7 +10,7 @@ from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
 from rocpy.cooperative.numba_movement import same_kind
-from rocpy.cooperative.numba_primitives import Call, Plan, builds, item_getter, plain, with_constants
+from rocpy.cooperative.numba_plans import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba_runtime import (
     arrive,
     debugging,

@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
-from rocpy.cooperative.numba_primitives import Call, Plan, builds, plain
+from rocpy.cooperative.numba_plans import Call, Plan, builds, plain
 from rocpy.cooperative.numba_runtime import (
     arrive,
     debugging,

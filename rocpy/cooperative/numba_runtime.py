@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The fiber runtime as compiled kernels see it: functions by name, a thread's state by offset, groups and slots."""
+"""The fiber runtime as compiled kernels see it: functions by name, a thread's state by offset, slots."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.datamodel import models
 from numba.core.target_extension import current_target
-from numba.extending import intrinsic, register_model
+from numba.extending import intrinsic
+from numba.np import arrayobj
 
-from rocpy.cooperative import _compiled
+from rocpy.cooperative.numba_access import READ, bits_of, kind_of_store
+from rocpy.cooperative.numba_dtypes import dtype_of
+from rocpy.cooperative.numba_groups import BLOCK, WARP, GroupType
+from rocpy.cooperative.numba_llvm_types import BYTES, I8, I32, I64, TRIPLE, VOID
 
-_compiled.engine()  # tells LLVM of the runtime's functions
-
-VOID, I8, I16, I32, I64 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
-BYTES = I8.as_pointer()
-TRIPLE = "amdgcn-amd-amdhsa"
 LDS = 3  # address space of shared memory on AMD GPUs
 
 _FUNCTIONS: dict[str, tuple[ir.Type, tuple[ir.Type, ...]]] = {
@@ -57,24 +55,6 @@ POISON = {
     types.float32: 0x7FC0DEAD,
     types.float64: 0x7FF81BD5A0000000,
 }
-
-
-class GroupType(types.Type):
-    """A block or a warp; at run time its width, which is 0 for the block."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        super().__init__(name=f"coop.{kind}")
-
-
-BLOCK = GroupType("block")
-WARP = GroupType("warp")
-
-
-@register_model(GroupType)
-class _GroupModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, group: GroupType) -> None:
-        super().__init__(manager, group, I32)
 
 
 # Targets whose functions are linked one by one, each with what it names of the device library: told the names.
@@ -156,36 +136,8 @@ def lds(builder: ir.IRBuilder, name: str, size: int, *, external: bool = False) 
     return builder.addrspacecast(variable, BYTES)
 
 
-def dtype_of(argument: Any) -> Any:
-    """Return the element type that a dtype argument names (``np.float32``, ``np.dtype``, a string), or None."""
-    from numba.np import numpy_support
-
-    from rocpy.cooperative.numba_half import bfloat16
-
-    if isinstance(argument, types.StringLiteral):
-        if argument.literal_value == "bfloat16":
-            return bfloat16
-        try:
-            return numpy_support.from_dtype(numpy_support.np.dtype(argument.literal_value))
-        except (TypeError, NotImplementedError):
-            return None
-    if isinstance(argument, types.NumberClass):
-        return argument.instance_type
-    if isinstance(argument, types.DType):
-        return argument.dtype
-    if isinstance(argument, types.TypeRef):
-        return argument.instance_type
-    if isinstance(argument, types.Function) and argument.typing_key in (float, int, bool, complex):
-        return {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}[
-            argument.typing_key
-        ]
-    return None
-
-
 def array_at(context: Any, builder: ir.IRBuilder, type_: types.Array, pointer: ir.Value, shape: Any) -> ir.Value:
     """Return a C-contiguous Numba array over memory that it does not own."""
-    from numba.np import arrayobj
-
     element = context.get_data_type(type_.dtype)
     size = context.get_abi_sizeof(element)
     intp = context.get_value_type(types.intp)
@@ -270,8 +222,6 @@ def device_slots(builder: ir.IRBuilder, group: GroupType, width: ir.Value, each:
 
 def view_at(context: Any, builder: Any, signature: Any, array: Any, start: ir.Value, count: ir.Value) -> ir.Value:
     """Return `count` elements of the result's type over the memory of an array, from byte `start` on."""
-    from numba.np import arrayobj
-
     data = arrayobj.make_array(signature.args[0])(context, builder, array).data
     pointer = builder.gep(builder.bitcast(data, BYTES), [start])
     return array_at(context, builder, signature.return_type, pointer, [count])
@@ -363,10 +313,6 @@ def note_access(_typing: Any, array: Any, index: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if on_device(builder):
             return context.get_dummy_value()
-        from numba.np import arrayobj
-
-        from rocpy.cooperative.numba_lowering import READ, bits_of, kind_of_store
-
         held = arrayobj.make_array(array)(context, builder, arguments[0])
         place = context.cast(builder, arguments[1], signature.args[1], types.intp)
         pointer = cgutils.get_item_pointer(context, builder, array, held, [place], wraparound=False)

@@ -12,7 +12,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from rocpy.cooperative import numba_operators as operators
-from rocpy.cooperative.numba_primitives import Call, Plan, builds, plain, with_constants
+from rocpy.cooperative.numba_plans import Call, Plan, builds, plain, with_constants
 from rocpy.cooperative.numba_reduce import make_put
 from rocpy.cooperative.numba_runtime import arrive, group_rank, group_size, open_slots, release, settled
 from rocpy.cooperative.numba_types import ThreadDataType, refuse

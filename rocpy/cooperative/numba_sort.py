@@ -10,13 +10,10 @@ from numba.extending import intrinsic, register_jitable
 
 from rocpy.cooperative import numba_operators as operators
 from rocpy.cooperative.numba_half import BFloat16
+from rocpy.cooperative.numba_llvm_types import I8, I16, I32, I64
 from rocpy.cooperative.numba_movement import arrangements
-from rocpy.cooperative.numba_primitives import Call, Plan, builds, item_getter, plain, with_constants
+from rocpy.cooperative.numba_plans import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba_runtime import (
-    I8,
-    I16,
-    I32,
-    I64,
     arrive,
     debugging,
     group_rank,

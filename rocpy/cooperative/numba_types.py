@@ -13,10 +13,14 @@ from numba.core.datamodel import models
 from numba.core.imputils import lower_constant, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr, infer_global, make_intrinsic_template
 from numba.extending import intrinsic, overload, overload_attribute, overload_method, register_model, typeof_impl
+from numba.np import arrayobj
 
 from rocpy.cooperative import _device, _mode
 from rocpy.cooperative import numba_runtime as runtime
-from rocpy.cooperative.numba_runtime import BLOCK, BYTES, I32, I64, WARP, WORDS, GroupType, call, current, dtype_of
+from rocpy.cooperative.numba_dtypes import dtype_of
+from rocpy.cooperative.numba_groups import BLOCK, WARP, GroupType
+from rocpy.cooperative.numba_llvm_types import BYTES, I32, I64, VOID
+from rocpy.cooperative.numba_runtime import WORDS, call, current
 
 MOST_LANES = 64
 NEEDS_64_LANES = "rocpy_coop_needs_64_lanes"  # a function that waves of 32 lanes lack
@@ -152,7 +156,7 @@ def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
         # Here, not where types are found, of which Numba keeps what it found for kernels of other warp sizes.
         _check_width(literal)
         if literal == MOST_LANES and runtime.on_device(builder):
-            runtime.device_call(builder, NEEDS_64_LANES, runtime.VOID)
+            runtime.device_call(builder, NEEDS_64_LANES, VOID)
         return I32(literal)
 
     return WARP(types.int64 if literal is None else width), codegen
@@ -303,8 +307,6 @@ def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: 
 
 def first_element(context: Any, builder: ir.IRBuilder, type_: types.Array, array: ir.Value) -> ir.Value:
     """Return element 0 of an array; of structured values the place, as Numba does."""
-    from numba.np import arrayobj
-
     data = arrayobj.make_array(type_)(context, builder, array).data
     return arrayobj.load_item(context, builder, type_, data)
 
@@ -385,8 +387,6 @@ _RMW = {"add": "add", "sub": "sub", "and_": "and", "or_": "or", "xor": "xor", "e
 
 
 def _element_pointer(context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any) -> Any:
-    from numba.np import arrayobj
-
     view = arrayobj.make_array(array_type)(context, builder, array)
     if isinstance(index_type, types.BaseTuple):
         parts = cgutils.unpack_tuple(builder, index, count=len(index_type))

@@ -10,7 +10,7 @@ from numba.core import types
 from rocpy import cooperative as coop
 from rocpy.cooperative._primitives import PRIMITIVES
 from rocpy.cooperative.numba_primitives import resolve
-from rocpy.cooperative.numba_runtime import BLOCK, WARP
+from rocpy.cooperative.numba_groups import BLOCK, WARP
 from rocpy.cooperative.numba_types import ThreadDataType
 from rocpy.testing import primitives
 

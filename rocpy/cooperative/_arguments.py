@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Arguments of kernels on the CPU: numbers, and arrays of numpy, torch and DLPack as numpy's views of their memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from rocpy.errors import InvalidOperandError, UnsupportedError
+
+
+def value_of(kernel: Any, index: int, argument: Any) -> Any:
+    """Return an argument of a kernel as the runtime takes it: a number, an array of numpy's or a tuple of them."""
+    if isinstance(argument, (bool, int, float, complex, np.generic)):
+        return argument
+    names = kernel.function.__code__.co_varnames
+    name = names[index] if index < len(names) else f"argument {index}"
+    if isinstance(argument, tuple):
+        return tuple(value_of(kernel, index, each) for each in argument)
+    return as_numpy(f"kernel {kernel.name}", name, argument)
+
+
+def as_numpy(who: str, name: str, argument: Any) -> np.ndarray:
+    """Return numpy's view of an argument's memory; `who` begins what is said if there is none."""
+    if isinstance(argument, np.ma.MaskedArray):
+        raise InvalidOperandError(f"{who}: {name} is a masked array, whose mask a kernel cannot read; pass {name}.data")
+    if isinstance(argument, np.ndarray):
+        return np.asarray(argument)
+    if type(argument).__module__.partition(".")[0] == "torch":
+        return _from_torch(who, name, argument)
+    if not hasattr(argument, "__dlpack__"):
+        raise InvalidOperandError(
+            f"{who}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
+        )
+    try:
+        return np.from_dlpack(argument)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidOperandError(
+            f"{who}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
+        ) from None
+
+
+def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
+    if tensor.device.type != "cpu":
+        raise UnsupportedError(f"{who}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()")
+    if tensor.requires_grad:
+        raise InvalidOperandError(
+            f"{who}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
+        )
+    try:
+        if str(tensor.dtype) == "torch.bfloat16":
+            import ml_dtypes
+
+            return tensor.view(sys.modules["torch"].int16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InvalidOperandError(
+            f"{who}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
+        ) from None
+
+
+def narrowed(argument: Any) -> Any:
+    """Return an argument of a kernel for float32: Python's floats are of that type."""
+    if type(argument) is float:
+        return np.float32(argument)
+    if type(argument) is complex:
+        return np.complex64(argument)
+    return tuple(map(narrowed, argument)) if type(argument) is tuple else argument
