@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
-from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
+from rocpy.blaslt import Epilogue, Matmul, Options, Weight, _tuner, explain, matmul, options
 from rocpy.blaslt import _plan_cache as plan_cache
 from rocpy.errors import (
     ClosedError,
@@ -70,6 +70,15 @@ __all__ = [
 ]
 
 _torch_hook.install()
+
+
+def _make_tuner() -> _tuner.Tuner:
+    from rocpy.tuning._tuner import make_tuner  # a third of the time of `import rocpy`
+
+    return make_tuner()
+
+
+_tuner.register(_make_tuner)
 
 
 # Most programs never name them: their modules are imported when they are first named.

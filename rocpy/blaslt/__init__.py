@@ -4,8 +4,9 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rocpy.blaslt._explain import explain
+from rocpy.blaslt._explanation import Explanation, GroupedExplanation
 from rocpy.blaslt._options import Options, options
-from rocpy.blaslt._policy import Explanation, explain
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.call import matmul as matmul
 from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
@@ -14,7 +15,6 @@ from rocpy.blaslt.stateful import Matmul
 from rocpy.blaslt.weight import Weight
 
 if TYPE_CHECKING:
-    from rocpy.blaslt._group_pieces import GroupedExplanation
     from rocpy.blaslt._support import Support, supported
     from rocpy.blaslt.grouped import grouped_matmul as grouped_matmul
     from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
@@ -44,7 +44,6 @@ __all__ = [
 
 # A plain product needs none of these: their modules are imported when they are first named.
 _LATE = {
-    "GroupedExplanation": "_group_pieces",
     "Support": "_support",
     "dequantize": "quantization",
     "dequantize_mx": "quantization",

@@ -9,12 +9,13 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy._torch_operand cimport dispatch_reason
 from rocpy.blaslt._launch cimport CachedCall, MatmulFactors, PlanKey
-from rocpy.blaslt._scales cimport Packed, Scales, parse_packed
+from rocpy.blaslt._packed cimport Packed, parse_packed
+from rocpy.blaslt._scales cimport Scales
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 
 from rocpy.blaslt.epilogues import EPILOGUES, find_epilogue
-from rocpy.blaslt._policy import cast_refused
+from rocpy.blaslt._refusals import cast_refused
 from rocpy.blaslt._product_types import check_cast
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.dtypes import lookup as _dtype

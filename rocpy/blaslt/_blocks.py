@@ -11,9 +11,12 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._operand import describe
+from rocpy.blaslt._copies import contiguous
+from rocpy.blaslt._framework import values
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._policy import contiguous, copy_refused
+from rocpy.blaslt._packed import Packed
 from rocpy.blaslt._product_types import BLOCK, scale_kind
+from rocpy.blaslt._refusals import copy_refused
 from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.problem import dense_strides, extents_of
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -51,11 +54,9 @@ def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: O
 
 def along_k(array: Any, name: str, options: Options) -> Any:
     """Return an operand with neighbours along K adjacent in memory; of four and six bits packed."""
-    from rocpy.blaslt._scales import Packed
-
     if is_weight(array):
         return array.by_blocks() if are_blocks(array.scale) else along_k(array.matrix(), name, options)
-    if type(array).__name__ == "Packed" or not hasattr(array, "dtype"):
+    if isinstance(array, Packed) or not hasattr(array, "dtype"):
         return array
     right = name == "b"
     try:
@@ -104,8 +105,8 @@ def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
 
 def copied(b: Any) -> Any:
     """Return a copy of a right operand that lies along K."""
-    if type(b).__name__ == "Packed":
-        return type(b)(contiguous(b.memory), b.dtype, b.right)
+    if isinstance(b, Packed):
+        return Packed(contiguous(b.memory), b.dtype, b.right)
     return contiguous(b.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
@@ -127,8 +128,6 @@ def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[
 
 def _extent_of_k(a: Any) -> int:
     """Return how many terms the sums of a left operand have."""
-    from rocpy.blaslt._scales import Packed
-
     if type(a) is Packed:
         return int(a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits)
     # What is no array is refused where it is read.
@@ -138,8 +137,6 @@ def _extent_of_k(a: Any) -> int:
 
 def _repacked(b: Any, k: int) -> Any:
     """Return torch's right operand of four bits packed along K where it is packed along N, told by the extent of K."""
-    from rocpy.blaslt._scales import Packed
-
     if type(b) is not Packed or isinstance(b.memory, np.ndarray | Buffer) or b.memory.ndim < 2:
         return b
     if b.memory.shape[-1] != k or k == 0:
@@ -282,9 +279,6 @@ def _looked_up(codes: Any, dtype: str) -> Any:
 
 def dequantized(operand: Any, scale: Any, name: str) -> Any:
     """Return an operand times its scales by blocks, in float32: an array of its framework, a Buffer's of numpy."""
-    from rocpy.blaslt._framework import values
-    from rocpy.blaslt._scales import Packed
-
     right = name == "b"
     if type(operand) is Packed:
         memory = _as_bytes(operand.memory)
@@ -318,8 +312,6 @@ def dequantized(operand: Any, scale: Any, name: str) -> Any:
 
 def _as_bytes(array: Any) -> Any:
     """Return the bytes of an array of 8-bit elements, as numpy's or torch's."""
-    from rocpy.blaslt._framework import values
-
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         return array.view(torch.uint8)

@@ -9,17 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rocpy import platform
 from rocpy.blaslt._options import Options
+from rocpy.blaslt._tuner import Choice, tuner
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.problem import Problem
 from rocpy.errors import InvalidProblemError
-
-if TYPE_CHECKING:
-    from rocpy.tuning.database import Record
 
 # What a product does about tuning: nothing; take what was measured; measure what was not.
 OFF, USE, MEASURE = 0, 1, 2
@@ -31,11 +28,6 @@ ALL = 1 << 14
 
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
-# Held while the tuning package is imported and opens its files for the first time, and by whoever forks: a child forked
-# in the middle of another thread's import would wait for that import for ever.
-_first_use = threading.RLock()
-os.register_at_fork(before=_first_use.acquire, after_in_parent=_first_use.release, after_in_child=_first_use.release)
-_tuning: ModuleType | None = None
 _process_mode: int | None = None
 _environment_mode: int | None = None
 _override: ContextVar[int | None] = ContextVar("rocpy_autotune", default=None)
@@ -154,28 +146,11 @@ def remove_recorder(recorder: Callable[[Problem], None]) -> None:
         _recorders.remove(recorder)
 
 
-def stored(problem: Problem, options: Options, device: int) -> Record | None:
+def stored(problem: Problem, options: Options, device: int) -> Choice | None:
     """Return the record of a problem on a device, where one may be used."""
     if options.reproducible or mode() == OFF:
         return None
-    tuning = _package()
-    database = tuning.current()
-    if database.is_empty():
-        return None
-    found: Record | None = database.find(tuning.scope(device), tuning.problem_key(problem, options))
-    return found
-
-
-def _package() -> ModuleType:
-    """Return ``rocpy.tuning``, imported when the first plan is made: ``import rocpy`` does without it."""
-    global _tuning
-    if _tuning is None:
-        with _first_use:
-            from rocpy import tuning
-
-            tuning.current().is_empty()  # reads the files, and imports what that takes
-            _tuning = tuning
-    return _tuning
+    return tuner().lookup(problem, options, device)
 
 
 def labelled(algorithm: Algorithm, source: str, problem: Problem, options: Options, device: int) -> Algorithm:
@@ -218,7 +193,7 @@ def choose(problem: Problem, options: Options, device: int, algorithms: Sequence
     return (right[0] if right else -1), "heuristic"
 
 
-def place_of(record: Record, algorithms: Sequence[Algorithm]) -> int | None:
+def place_of(record: Choice, algorithms: Sequence[Algorithm]) -> int | None:
     """Return where a record's kernel is among the algorithms of the live problem; ``None``: the record is stale.
 
     The list holds what the library supports for exactly this problem. A solution index alone means nothing, so that
@@ -235,6 +210,4 @@ def measure(problem: Problem, options: Options, operands: Sequence[Any], argumen
     """Measure a problem that the function form meets for the first time, unless a record of it can be used."""
     if options.reproducible:
         return
-    from rocpy.tuning import _live
-
-    _live.meet(problem, options, operands, arguments)
+    tuner().on_first_use(problem, options, operands, arguments)

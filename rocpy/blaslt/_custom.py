@@ -22,22 +22,7 @@ if TYPE_CHECKING:
     from rocpy.epilogues._match import NativeForm
     from rocpy.epilogues._resolve import Resolved
 
-__all__ = ["Bound", "bind", "is_custom", "nearest_form", "whole_form"]
-
-
-def is_custom(epilogue: object) -> bool:
-    """Whether an epilogue is one that the user wrote."""
-    return epilogue is not None and not isinstance(epilogue, str) and type(epilogue).__name__ == "CustomEpilogue"
-
-
-def refuse_inputs(epilogue: object) -> None:
-    """Refuse named inputs beside an epilogue that takes none."""
-    shown = "no epilogue" if epilogue is None else f"epilogue {str(epilogue)!r}"
-    if callable(epilogue) and not isinstance(epilogue, str):
-        raise InvalidProblemError("epilogue: a plain function; decorate it with @rocpy.epilogue")
-    raise InvalidProblemError(
-        f"epilogue_inputs: they are the inputs of a custom epilogue, made by @rocpy.epilogue, and there is {shown}"
-    )
+__all__ = ["Bound", "bind", "nearest_form", "whole_form"]
 
 
 def refuse_operands(**given: Any) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from rocpy.blaslt import _choice, _custom
-from rocpy.blaslt._custom_plan import CustomMatmul
+from rocpy.blaslt._custom_plan import CustomProduct
 from rocpy.blaslt._custom_ways import Call, Kept
 from rocpy.blaslt._options import resolve_options
 from rocpy.blaslt._weight_operand import is_weight, snapshot_of
-from rocpy.blaslt.stateful import Matmul
 
 __all__ = ["product"]
 
@@ -33,7 +32,7 @@ def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -
         with _choice.override(autotune):
             return product(run, a, b, c, autotune=None, algorithm=algorithm, out=out, **arguments)
     if algorithm is not None:
-        with Matmul(a, b, c, **arguments) as planned:
+        with CustomProduct(a, b, c, **arguments) as planned:
             if isinstance(algorithm, dict):
                 algorithm = planned.pin(algorithm)
             return planned.execute(out=out, algorithm=algorithm)
@@ -59,7 +58,7 @@ def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -
 
 def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> tuple[_custom.Bound, Kept]:
     """Return how products of some kind are computed."""
-    with CustomMatmul(a, b, c, **arguments) as planned:
+    with CustomProduct(a, b, c, **arguments) as planned:
         if _choice.measures(_choice.key_word()):
             passed = {
                 name: value for name, value in arguments.items() if name not in ("options", "bias", "aux", "amax")

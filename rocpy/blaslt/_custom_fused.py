@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rocpy import platform
-from rocpy.blaslt import _custom, _policy, _program, _tile
+from rocpy.blaslt import _copies, _custom, _program, _scale_arguments, _tile
 from rocpy.blaslt._product_types import RESULT_TYPES
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.errors import UnsupportedError
@@ -102,7 +102,7 @@ def _arguments(fused: Fused, inputs: Mapping[str, Any], b: Any, settings: Mappin
         "bias": inputs[fused.bias] if fused.bias else None,
         "dtype": fused.dtype,
         "compute": settings.get("compute"),
-        "scales": _policy.all_scales(b, (*scales, False)),
+        "scales": _scale_arguments.all_scales(b, (*scales, False)),
     }
 
 
@@ -144,6 +144,6 @@ def fused_product(
     made = [*others[: fused.lead], first, *others[fused.lead :]]
     for place, out in enumerate(outs):
         if place != fused.lead and out is not None:
-            _policy.assign(out, made[place])
+            _copies.assign(out, made[place])
             made[place] = out
     return tuple(made)

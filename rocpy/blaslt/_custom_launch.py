@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocpy._operand import allocate_like, describe, resolve_stream
-from rocpy.blaslt import _policy, _staging
-from rocpy.blaslt.call import Settle
+from rocpy.blaslt import _copies, _refusals, _staging
+from rocpy.blaslt._streams import Settle, device_and_stream
 from rocpy.blaslt.problem import dense_strides
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -110,8 +110,8 @@ def _bytes_of(array: Any) -> Any:
 def dense(one: Placed, name: str, shape: tuple[int, ...] | None, options: Any) -> Placed:
     """Return a dense copy, broadcast to a shape if one is given; refused where the options forbid copies."""
     if options.copies == "error":
-        raise _policy.copy_refused(name, f"of shape {one.shape} with strides {one.strides}")
-    return placed(_policy.contiguous(one.array, shape), name)
+        raise _refusals.copy_refused(name, f"of shape {one.shape} with strides {one.strides}")
+    return placed(_copies.contiguous(one.array, shape), name)
 
 
 def results_of(like: Any, shape: tuple[int, ...], dtypes: Sequence[str]) -> list[Placed]:
@@ -167,7 +167,7 @@ def write(results: Sequence[Placed], outs: Sequence[Any], like: Any, stream: Any
             array = _staging.download(array, like, stream)
         if out is not None:
             settled(stream, like)
-            _policy.assign(out, array)
+            _copies.assign(out, array)
             settled(stream, like)
         made.append(array if out is None else out)
     return tuple(made)
@@ -181,10 +181,7 @@ def refuse_host_operands(array: Any, options: Any) -> None:
 
 def device_of(array: Any, stream: Any) -> int:
     """Return the device that a call on an array runs on."""
-    from rocpy.tuning._timing import place
-
-    memory = array.memory if type(array).__name__ == "Packed" else array
-    return int(place(memory, stream)[0])
+    return device_and_stream(array, stream)[0]
 
 
 def check_reach(array: Placed, name: str, limit: int) -> None:

@@ -16,11 +16,12 @@ from rocpy.blaslt import _choice, _custom, _library
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt._custom_ways import WAYS, Kept, Way
 from rocpy.blaslt._options import Options, resolve_options
+from rocpy.blaslt._streams import device_and_stream
+from rocpy.blaslt._unfused_plan import ComposingMatmul
 from rocpy.blaslt._weight_operand import snapshot_of
 from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.lowering import lower, with_copies
-from rocpy.blaslt.problem import Problem
-from rocpy.blaslt.stateful import REQUESTED, Matmul
+from rocpy.blaslt.problem import Problem, check_record
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,
@@ -30,19 +31,19 @@ from rocpy.errors import (
     UnsupportedError,
 )
 
-__all__ = ["CustomMatmul"]
+__all__ = ["CustomProduct"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def _exclusive(
-    method: Callable[Concatenate[CustomMatmul, P], T],
-) -> Callable[Concatenate[CustomMatmul, P], T]:
+    method: Callable[Concatenate[CustomProduct, P], T],
+) -> Callable[Concatenate[CustomProduct, P], T]:
     """Make a method refuse to run while another thread is in one."""
 
     @functools.wraps(method)
-    def run(self: CustomMatmul, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self: CustomProduct, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._using.acquire(blocking=False):
             raise RocpyError("this Matmul is in use by another thread; give each thread its own")
         try:
@@ -50,11 +51,11 @@ def _exclusive(
         finally:
             self._using.release()
 
-    return cast("Callable[Concatenate[CustomMatmul, P], T]", run)
+    return cast("Callable[Concatenate[CustomProduct, P], T]", run)
 
 
-class CustomMatmul(Matmul):
-    """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
+class CustomProduct(ComposingMatmul):
+    """A planned product with an epilogue of the user's."""
 
     __slots__ = (
         "_closed", "_places", "_plain", "_problem", "_records", "_using", "_ways", "absent", "alpha", "beta", "bound",
@@ -105,7 +106,7 @@ class CustomMatmul(Matmul):
 
     def _bind(self, dtype: Any) -> None:
         given = self.operands
-        plain = Matmul(
+        plain = ComposingMatmul(
             given["a"], given["b"], given["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
             options=self.chosen_options, stream=self.given_stream, **self.settings,
         )  # fmt: skip
@@ -138,7 +139,7 @@ class CustomMatmul(Matmul):
         self,
         *,
         algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
-        max_algorithms: int = REQUESTED,
+        max_algorithms: int = _choice.LISTED,
     ) -> list[Algorithm]:
         """Ask the platform for algorithms of every way to compute it."""
         self._check_open()
@@ -184,10 +185,7 @@ class CustomMatmul(Matmul):
     @property
     def device_index(self) -> int:
         """Number of the device that it runs on."""
-        from rocpy.tuning._timing import place
-
-        a = self._plain.given["a"]
-        return int(place(getattr(a, "memory", a) if type(a).__name__ == "Packed" else a, self.given_stream)[0])
+        return device_and_stream(self._plain.given["a"], self.given_stream)[0]
 
     def _find(self, algorithm: Any) -> Algorithm:
         found = _algorithms.find(algorithm, self.algorithms, self.device_index)
@@ -199,7 +197,7 @@ class CustomMatmul(Matmul):
     def pin(self, algorithm: Any) -> Algorithm:
         """Make execute() take one algorithm from now on, until the next plan."""
         if isinstance(algorithm, Mapping) and "problem" in algorithm:
-            self._check_problem(algorithm["problem"])
+            check_record(algorithm["problem"], self.problem)
         if not self._ways:
             self.plan()
         mine = self._find(algorithm)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocpy.blaslt import _custom, _policy
+from rocpy.blaslt import _custom, _scale_arguments
 from rocpy.blaslt._custom_launch import (
     Placed,
     dense,
@@ -249,7 +249,7 @@ def _scales(b: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Placed], flo
     """Return the scales that are arrays of one number, for the kernel to read, and the product of those on the host."""
     found, numbers = {}, 1.0
     names = ("scale_a", "scale_b")
-    given = _policy.all_scales(b, (*(settings.get(name) for name in names), None, None, False)) or ()
+    given = _scale_arguments.all_scales(b, (*(settings.get(name) for name in names), None, None, False)) or ()
     for name, value in zip(names, given, strict=False):
         if isinstance(value, (int, float, np.generic)):
             numbers *= float(value)

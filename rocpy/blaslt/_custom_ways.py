@@ -6,23 +6,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rocpy import platform
 from rocpy._operand import resolve_stream
-from rocpy.blaslt import _custom, _policy
+from rocpy.blaslt import _copies, _custom
 from rocpy.blaslt._custom_fused import Fused, fused_algorithms, fused_of, fused_product
 from rocpy.blaslt._custom_generated import generated_of
 from rocpy.blaslt._custom_triton import TritonProduct, triton_product_of
 from rocpy.blaslt._options import Options, resolve_options
 from rocpy.blaslt._product_types import unit_scales
+from rocpy.blaslt._streams import Settle
+from rocpy.blaslt._unfused_plan import ComposingMatmul
 from rocpy.blaslt.algorithms import Algorithm
-from rocpy.blaslt.call import Settle
-from rocpy.blaslt.stateful import Matmul
 from rocpy.errors import LibraryError, UnsupportedError
 
 if TYPE_CHECKING:
-    from rocpy.blaslt._custom_plan import CustomMatmul
     from rocpy.epilogues import Expression
     from rocpy.epilogues._match import NativeForm
 
@@ -70,6 +69,41 @@ class Kept:
         raise NotImplementedError
 
 
+class Owner(Protocol):
+    """What a way asks of the planned product that it is one of.
+
+    Attributes
+    ----------
+    operands, inputs
+        Operands and the function's inputs, by name.
+    alpha, beta
+        Factors of the product and of c.
+    settings
+        The other arguments of the product inside.
+    bound
+        The function bound to its inputs.
+    """
+
+    operands: dict[str, Any]
+    inputs: dict[str, Any]
+    alpha: Any
+    beta: Any
+    settings: dict[str, Any]
+    bound: _custom.Bound
+    chosen_options: Options
+    given_stream: Any
+
+    @property
+    def epilogue_name(self) -> str:
+        """Name of the epilogue."""
+        ...
+
+    @property
+    def device_index(self) -> int:
+        """Number of the device that it runs on."""
+        ...
+
+
 class Way:
     """One lowering of a product that is planned.
 
@@ -84,7 +118,7 @@ class Way:
     label = lowering = ""
     because = ""
 
-    def __init__(self, owner: CustomMatmul) -> None:
+    def __init__(self, owner: Owner) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -100,10 +134,10 @@ class Way:
         """Return the algorithms, best first."""
         raise NotImplementedError
 
-    def reset(self, owner: CustomMatmul) -> None:
+    def reset(self, owner: Owner) -> None:
         """Take the owner's operands as they are now."""
 
-    def execute(self, owner: CustomMatmul, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         """Return the results."""
         raise NotImplementedError
 
@@ -158,17 +192,17 @@ class Native(Way):
 
     label = lowering = "native"
 
-    def __init__(self, owner: CustomMatmul) -> None:
+    def __init__(self, owner: Owner) -> None:
         form = _custom.whole_form(owner.bound)
         if form is None:
             raise UnsupportedError(f"epilogue {owner.epilogue_name!r} is none of the library's own")
         self.begin(owner, form, owner.bound.out_types[0])
         self.because = f"it is the library's epilogue {form.epilogue}"
 
-    def begin(self, owner: CustomMatmul, form: NativeForm, dtype: str, fallback: str = "error") -> None:
+    def begin(self, owner: Owner, form: NativeForm, dtype: str, fallback: str = "error") -> None:
         """Make the product that it begins with; ``fallback`` as in the options."""
         self.form, self.bound = form, owner.bound
-        self.inner = Matmul(
+        self.inner = ComposingMatmul(
             owner.operands["a"],
             owner.operands["b"],
             **_custom.native_operands(form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta),
@@ -188,12 +222,12 @@ class Native(Way):
     def plan(self, requested: int) -> list[Algorithm]:
         return self.inner.plan(max_algorithms=requested)
 
-    def reset(self, owner: CustomMatmul) -> None:
+    def reset(self, owner: Owner) -> None:
         made = _custom.native_operands(self.form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta)
         given = {"a": owner.operands["a"], "b": owner.operands["b"], **made}
         self.inner.reset_operands(**{name: value for name, value in given.items() if value is not None})
 
-    def execute(self, owner: CustomMatmul, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
+    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
         return (self.inner.execute(algorithm=place, out=outs[0], stream=stream),)
 
     def kept(self, place: int) -> Kept:  # noqa: ARG002 (the function form's product makes its own choice)
@@ -211,7 +245,7 @@ class _Composed(Native):
     #: What may be done where the library has no such product at all.
     base_fallback = "error"
 
-    def compose(self, owner: CustomMatmul) -> Expression:
+    def compose(self, owner: Owner) -> Expression:
         """Make the product to begin with, and return what is left after it."""
         from rocpy.epilogues._match import NativeForm
 
@@ -237,7 +271,7 @@ class _Composed(Native):
     def plan(self, requested: int) -> list[Algorithm]:
         return super().plan(requested)[:_COMPOSED]
 
-    def execute(self, owner: CustomMatmul, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         base = self.inner.execute(algorithm=place, stream=stream)
         return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.chosen_options, stream))
 
@@ -250,7 +284,7 @@ class WithKernel(_Composed):
 
     label = lowering = "native+kernel"
 
-    def __init__(self, owner: CustomMatmul) -> None:
+    def __init__(self, owner: Owner) -> None:
         rest = self.compose(owner)
         try:
             self.last = generated_of(owner.bound, rest, self.inner.problem.dtype, owner.device_index)
@@ -265,7 +299,7 @@ class Unfused(_Composed):
     label = lowering = "unfused"
     base_fallback = "allow"
 
-    def __init__(self, owner: CustomMatmul) -> None:
+    def __init__(self, owner: Owner) -> None:
         if owner.chosen_options.fallback == "error":
             raise UnsupportedError(
                 f"epilogue {owner.epilogue_name!r}: the {platform.current().name} platform computes it in no way but a "
@@ -303,7 +337,7 @@ class _Rest:
         made = []
         for result, out in zip(results, outs, strict=True):
             if out is not None:
-                _policy.assign(out, result)
+                _copies.assign(out, result)
             made.append(result if out is None else out)
         return tuple(made)
 
@@ -317,7 +351,7 @@ class Tiled(Way):
     label, lowering = "fused by tile programs", "fused"
     because = "a tile program applies it to the product while that is in cache"
 
-    def __init__(self, owner: CustomMatmul) -> None:
+    def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.fused = fused_of(owner.bound)
 
@@ -326,7 +360,7 @@ class Tiled(Way):
         a, b, c = (own.operands[name] for name in ("a", "b", "c"))
         return fused_algorithms(self.fused, a, b, c, own.inputs, own.settings, own.chosen_options, requested)
 
-    def execute(self, owner: CustomMatmul, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
         return fused_product(
             self.fused, a, b, c, owner.inputs, (owner.alpha, owner.beta),
@@ -356,7 +390,7 @@ class Triton(Way):
     label, lowering = "fused by Triton", "fused"
     because = "one Triton kernel multiplies and applies it"
 
-    def __init__(self, owner: CustomMatmul) -> None:
+    def __init__(self, owner: Owner) -> None:
         a, b = owner.operands["a"], owner.operands["b"]
         self.made = triton_product_of(owner.bound, a, b, owner.settings, owner.chosen_options, owner.device_index)
 
@@ -366,7 +400,7 @@ class Triton(Way):
     def prepare(self) -> None:
         self.made.compile_all()
 
-    def execute(self, owner: CustomMatmul, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         a, b = owner.operands["a"], owner.operands["b"]
         return self.made.run(place, a, b, owner.inputs, owner.alpha, owner.settings, outs, owner.chosen_options, stream)
 

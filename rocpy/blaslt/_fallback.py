@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,63 +16,19 @@ import numpy as np
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt._blocks import are_blocks, dequantized
+from rocpy.blaslt._copies import assign
 from rocpy.blaslt._framework import Framework, framework_of, values
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._policy import SCALES, assign
 from rocpy.blaslt._product_types import gradient_type, scale_kind
-from rocpy.blaslt._recipes import (
-    RECIPE_SHIFT,
-    UNFUSED_BIT,
-    Recipe,
-    base_problem,
-    check_reproducible,
-    composed,
-    function_of,
-    has_unit_scales,
-    keeps_scales,
-    kind_bits,
-    no_enumerator,
-    not_in_rows,
-    recipe_of,
-    recipes,
-    recipes_of,
-    refused,
-    required_traits,
-    strict,
-    why,
-    working_type,
-)
+from rocpy.blaslt._recipes import Recipe, function_of, has_unit_scales, recipe_of, strict, working_type
+from rocpy.blaslt._scale_arguments import SCALES
 from rocpy.blaslt._staging import needed, upload
 from rocpy.blaslt._weight_operand import is_weight
-from rocpy.blaslt.algorithms import Algorithm
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
-from rocpy.blaslt.problem import Problem, is_column_bias
+from rocpy.blaslt.problem import is_column_bias
 from rocpy.runtime.memory import Buffer
 
-__all__ = [
-    "RECIPE_SHIFT",
-    "UNFUSED_BIT",
-    "Unfused",
-    "UnfusedPlan",
-    "activated",
-    "base_problem",
-    "bias_gradient_of_empty",
-    "check_reproducible",
-    "composed",
-    "keeps_scales",
-    "kind_bits",
-    "no_enumerator",
-    "not_in_rows",
-    "recipe_of",
-    "recipes",
-    "recipes_of",
-    "refused",
-    "required_traits",
-    "strict",
-    "unfused_product",
-    "why",
-    "working_type",
-]
+__all__ = ["Unfused", "activated", "bias_gradient_of_empty", "unfused_product"]
 
 
 class Unfused:
@@ -437,64 +392,3 @@ def unfused_product(
     if own:
         settle()
     return (result, extra) if extra else result
-
-
-class UnfusedPlan:
-    """What a Matmul holds for an unfused product: the native one as a Matmul of its own, and the rest."""
-
-    def __init__(
-        self,
-        bits: int,
-        problem: Problem,
-        operands: dict[str, Any],
-        options: Options,
-        stream: Any,
-        arguments: dict[str, Any],
-    ) -> None:
-        from rocpy.blaslt.stateful import Matmul
-
-        recipe = recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
-        self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments)
-        #: How it is done and why, in a sentence.
-        self.text = why(problem, recipe)
-        native = self.product.native_operands()
-        # Made of the user's operands, which may have changed at the next execution.
-        self.made = [name for name, value in native.items() if value is not None and value is not operands[name]]
-        a, b = native.pop("a"), native.pop("b")
-        self.native = Matmul(a, b, **native, **self.product.native_arguments(), options=strict(options), stream=stream)
-
-    def plan(self, requested: int) -> list[Algorithm]:
-        """Return the algorithms of the native product, as ways to compute the whole."""
-        return [replace(x, lowering="unfused") for x in self.native.plan(max_algorithms=requested)]
-
-    def execute(self, rank: int, stream: Any, settle: Callable[[], None]) -> Any:
-        """Return the result, or a pair of it and what goes beside it."""
-        chosen = next(one for one in self.native.algorithms if one.rank == rank)
-        if self.made:
-            if stream is not None:
-                settle()
-            native = self.product.native_operands()
-            self.native.reset_operands(**{name: native[name] for name in self.made})
-        base = self.native.execute(algorithm=chosen, stream=stream)
-        if stream is not None:
-            settle()
-        result, extra = self.product.finish(base)
-        if stream is not None:
-            settle()
-        if "amax" in extra:
-            amax = extra.pop("amax")
-            return result, next(iter(extra.values()), None), amax
-        return (result, *extra.values()) if extra else result
-
-    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: dict[str, Any]) -> None:
-        """Take other operands of the same problem, other scalars and other scales."""
-        self.product.reset(operands, {**scalars, **scales})
-        native = {name: value for name, value in self.product.native_operands().items() if value is not None}
-        recipe = self.product.recipe
-        own = {name: scales[name] for name in ("scale_a", "scale_b") if recipe.scaled and name in scales}
-        self.native.reset_operands(**native, **self.product.native_scalars(), **({} if recipe.blocks else own))
-
-    def release(self) -> None:
-        """Let go of the operands."""
-        self.product.operands = dict.fromkeys(self.product.operands)
-        self.native.release_operands()

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from rocpy import platform
 from rocpy._operand import allocate_like
 from rocpy.blaslt import _choice
-from rocpy.blaslt._group_scales import Lines, of_group, of_lists
-from rocpy.blaslt._groups import aligned
-from rocpy.blaslt._options import Options, resolve_options
-from rocpy.blaslt._policy import Explanation, contiguous, copy_refused, explain
-from rocpy.blaslt._staging import check_allowed, needed, take, upload_scales
+from rocpy.blaslt._explain_product import explain_product
+from rocpy.blaslt._explanation import Explanation
+from rocpy.blaslt._group_scales import Lines, of_group
+from rocpy.blaslt._options import Options
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.problem import OperandInfo, Problem
@@ -236,115 +234,5 @@ class Pieces:
                 group,
                 1,
                 high - low,
-                explain(found.pop("a"), found.pop("b"), dtype=self.dtype, **found, **self.arguments),
+                explain_product(found.pop("a"), found.pop("b"), dtype=self.dtype, **found, **self.arguments),
             )
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedExplanation:
-    """How a grouped product would be computed; its ``str`` is meant to be read.
-
-    Parameters
-    ----------
-    runs
-        For each launch: the first group, how many neighbours go with it as one batch, and the explanation of that
-        product. Groups without elements in the result are left out.
-    copies
-        Operands that are copied first for all groups.
-
-    Examples
-    --------
-    >>> import numpy as np, rocpy
-    >>> tokens, experts = np.ones((5, 2), np.float32), np.ones((3, 2, 2), np.float32)
-    >>> how = rocpy.explain(tokens, experts, offsets=[0, 2, 4, 5])
-    >>> [(first, count) for first, count, _ in how.runs]
-    [(0, 2), (2, 1)]
-    """
-
-    runs: tuple[tuple[int, int, Explanation], ...]
-    copies: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return the explanations one after the other, each under the groups that it is of."""
-        parts = []
-        for first, count, one in self.runs:
-            groups = f"group {first}" if count == 1 else f"groups {first} to {first + count - 1}, one batch"
-            parts.append(f"{groups}\n" + "\n".join(f"  {line}" for line in str(one).splitlines()))
-        if self.copies:
-            parts.append(f"copies of the whole: {', '.join(self.copies)}")
-        return "\n".join(parts) or "no groups with elements"
-
-
-def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
-    """Return how ``rocpy.grouped_matmul`` with these arguments would be computed."""
-    from rocpy.blaslt.grouped import explain_packed
-
-    if arguments.get("offsets") is None:
-        return _explain_lists(a, b, **arguments)
-    options = resolve_options(arguments.get("options"))
-    copies: tuple[str, ...] = ()
-    moved: list[Any] = []
-    if needed(a):
-        check_allowed(options)
-        given = {"a": a, "b": b, "bias": arguments.get("bias")}
-        copies = tuple(name for name, value in given.items() if value is not None)
-        moved = [take(value, name, options) for name, value in given.items()]
-        a, b, arguments["bias"] = moved
-        scales = upload_scales((arguments.get("scale_a"), arguments.get("scale_b")))
-        arguments["scale_a"], arguments["scale_b"] = scales or (None, None)
-        arguments["out"] = None
-    found = explain_packed(a, b, **arguments)
-    while len(found) == 1 and isinstance(found[0], list):
-        names = found[0]
-        if options.copies == "error":
-            value = {"a": a, "b": b, **arguments}[names[0]]
-            raise copy_refused(names[0], f"shape {tuple(value.shape)}")
-        copies += tuple(names)
-        given = {"a": a, "b": b, **arguments}
-        given.update({name: None if name == "out" else contiguous(given[name]) for name in names})
-        a, b = given.pop("a"), given.pop("b")
-        arguments = given
-        found = explain_packed(a, b, **arguments)
-    runs = []
-    for run in found:
-        if len(run) == 4:
-            runs.append((run[0], run[1], run[3]))
-        else:
-            first, count, _, problem, algorithms, chosen, source, device = run
-            runs.append((first, count, made_explanation(problem, algorithms, chosen, source, device, options)))
-    for value in moved:
-        if isinstance(value, Buffer):
-            value.close()
-    return GroupedExplanation(tuple(runs), copies)
-
-
-def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
-    """Return how each product of lists would be computed."""
-    arguments.pop("offsets", None)
-    bias, out = arguments.pop("bias", None), arguments.pop("out", None)
-    lefts, rights, biases, _ = aligned(a, b, bias, out, arguments.pop("groups", None))
-    scales = {name: of_lists(arguments.pop(name, None), name, len(lefts)) for name in ("scale_a", "scale_b")}
-    runs = []
-    for group, (left, right) in enumerate(zip(lefts, rights, strict=True)):
-        given = {name: values[group] for name, values in scales.items()}
-        how = explain(left, right, bias=biases[group], **given, **arguments)
-        runs.append((group, 1, how))
-    return GroupedExplanation(tuple(runs))
-
-
-def made_explanation(
-    problem: Problem, algorithms: Sequence[Any], chosen: int, source: str, device: int, options: Options
-) -> Explanation:
-    """Return the explanation of a run of groups from its plan."""
-    from rocpy.runtime.device import Device
-
-    return Explanation(
-        platform=platform.current().name,
-        device=Device(device).name,
-        problem=problem,
-        algorithm=_choice.labelled(algorithms[chosen], source, problem, options, device),
-        candidates=len(algorithms),
-        source=source,
-        copies=(),
-        packed=problem.b.packed,
-    )

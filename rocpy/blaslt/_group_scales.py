@@ -11,7 +11,7 @@ import numpy as np
 
 from rocpy._operand import describe
 from rocpy.blaslt._blocks import repeated
-from rocpy.blaslt._policy import contiguous
+from rocpy.blaslt._copies import contiguous
 from rocpy.blaslt.problem import dense_strides
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 

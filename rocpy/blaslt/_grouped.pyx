@@ -23,6 +23,7 @@ from rocpy.blaslt._launch cimport (
     release_context, settle,
 )
 from rocpy.blaslt._scales cimport Scales
+from rocpy.blaslt._streams cimport Settle
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.stream cimport hold
 
@@ -30,7 +31,7 @@ from rocpy import platform
 from rocpy.blaslt import _choice
 from rocpy.blaslt import _groups
 from rocpy.blaslt import _options
-from rocpy.blaslt import _policy
+from rocpy.blaslt import _settings
 from rocpy.blaslt import _staging
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._group_pieces import Pieces
@@ -213,7 +214,7 @@ cdef object packed(object run, object a, object b, object offsets, object groups
             offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
             options=options, stream=stream))
     if clamp is not None:
-        clamp = _policy.clamp_bounds(clamp)
+        clamp = _settings.clamp_bounds(clamp)
     cdef MatmulFactors factors
     factors.alpha = real(alpha, "alpha")
     # `whole` are the operands, `one` those of a product whose plan serves all groups but for one extent.
@@ -306,14 +307,14 @@ cdef object packed(object run, object a, object b, object offsets, object groups
             epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
     if found.copies and explained is None:
         refuse_capture(after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
-    if found.copies >> 7:  # _fallback.UNFUSED_BIT
+    if found.copies >> 7:  # _recipes.UNFUSED_BIT
         return pieces.one_by_one(Settle(<size_t>c_stream)) if explained is None else explained.extend(pieces.explained())
     if found.copies and explained is not None:
-        return explained.append([name for name, bit in _policy.COPY_BITS.items() if found.copies >> bit & 1])
+        return explained.append([name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1])
     if found.copies:
         if after != after_wait:
             settle(c_stream)
-        return _groups.copied(run, [name for name, bit in _policy.COPY_BITS.items() if found.copies >> bit & 1], resolved,
+        return _groups.copied(run, [name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1], resolved,
                               dict(a=a, b=b, bias=bias, out=out), array_type_of_hip(found.result_type).name.decode(), dict(
             offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
             options=options, stream=stream),
@@ -474,15 +475,3 @@ cdef int clear(Operand *operand, hipStream_t c_stream) except -1:
     if bytes:
         _core.check(hip_failure(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
     return 0
-
-
-cdef class Settle:
-    """Waits for one stream when called."""
-
-    cdef hipStream_t c_stream
-
-    def __cinit__(self, size_t handle):
-        self.c_stream = <hipStream_t>handle
-
-    def __call__(self):
-        settle(self.c_stream)

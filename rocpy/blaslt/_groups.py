@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from rocpy.blaslt._copies import assign, contiguous
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._policy import assign, contiguous, copy_refused
-from rocpy.blaslt._policy import nothing_found as no_algorithm
+from rocpy.blaslt._refusals import copy_refused
+from rocpy.blaslt._refusals import nothing_found as no_algorithm
 from rocpy.blaslt._staging import check_allowed, download, take, upload, upload_scales
 from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.epilogues import EpilogueRow

@@ -16,8 +16,9 @@ from rocpy import platform as _platform
 from rocpy.blaslt import _choice
 from rocpy.blaslt import _library
 from rocpy.blaslt import lowering as _lowering
-from rocpy.blaslt import _fallback
-from rocpy.blaslt import _policy
+from rocpy.blaslt import _recipes
+from rocpy.blaslt import _refusals
+from rocpy.blaslt import _settings
 from rocpy.blaslt._releases import number_of
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
@@ -100,20 +101,20 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
     """Make the call one that begins with the nearest native product, or refuse for the reason given."""
     cdef int place
     if options.fallback == "error":
-        raise _fallback.refused(why)
-    _fallback.check_reproducible(problem, options)
-    strict = _fallback.strict(options)
-    for place, recipe in enumerate(_fallback.recipes_of(problem)):
-        if not _fallback.keeps_scales(problem, recipe):
+        raise _recipes.refused(why)
+    _recipes.check_reproducible(problem, options)
+    strict = _recipes.strict(options)
+    for place, recipe in enumerate(_recipes.recipes_of(problem)):
+        if not _recipes.keeps_scales(problem, recipe):
             continue
         try:
             # Of operands that are copied first: a call that copies says nothing about what comes after.
-            base = _fallback.base_problem(problem, recipe)
+            base = _recipes.base_problem(problem, recipe)
             base = _lowering.with_copies(base, _lowering.lower(base).copies)
             build(base, strict, context, packed and not recipe.operands, 1)
         except (InvalidProblemError, UnsupportedError):
             continue
-        result.get().copies = _fallback.kind_bits(problem, place)
+        result.get().copies = _recipes.kind_bits(problem, place)
         return result
     raise UnsupportedError(why)
 
@@ -177,18 +178,18 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if row.enumerator is None and enumerator is None and not own and has_programs():
         program = stand_in(row)
     if row.enumerator is None and enumerator is None and program is None and not out_is_cast:
-        return unfused(result, problem, options, context, packed, _fallback.no_enumerator(problem))
+        return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
     cdef object lowered = _lowering.lower(problem, beside)
     cdef str name
     if lowered.copies:
         for name in lowered.copies:
-            call.copies |= 1 << _policy.COPY_BITS[name]
+            call.copies |= 1 << _settings.COPY_BITS[name]
         if lowered.columns:
-            call.copies |= 1 << _policy.COPY_BITS["columns"]
+            call.copies |= 1 << _settings.COPY_BITS["columns"]
         return result
     if lowered.turned and problem.out is None:
-        _policy.refuse_turning(options, problem.bias.text)
-    cdef str reason = _fallback.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
+        _refusals.refuse_turning(options, problem.bias.text)
+    cdef str reason = _recipes.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
     if not reason and not own:
         reason = _library.refusal(problem, context.device, version)
     if reason:
@@ -196,8 +197,8 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if not lowered.swapped and options.reproducible == "batch":
         # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
         if problem.out is None:
-            return unfused(result, problem, options, context, packed, _fallback.not_in_rows(problem))
-        call.copies = 1 << _policy.COPY_BITS["out"]
+            return unfused(result, problem, options, context, packed, _recipes.not_in_rows(problem))
+        call.copies = 1 << _settings.COPY_BITS["out"]
         return result
 
     cdef MatmulSpec spec = MatmulSpec()
@@ -213,7 +214,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     fill_layout(&spec.c, lowered.c, d_type)
     fill_layout(&spec.d, lowered.d, d_type)
     if packed:
-        spec.a.order = _policy.ORDER_PACKED
+        spec.a.order = _settings.ORDER_PACKED
     spec.batch_count = lowered.batch_count
     spec.epilogue = lowered.epilogue
     if row.gradient not in ("bgrada", "bgradb") and program is None and enumerator is not None:
@@ -257,7 +258,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if requested < wanted:
         requested = wanted
     cdef Status status
-    spec.required_traits = _fallback.required_traits(options)
+    spec.required_traits = _recipes.required_traits(options)
     if spec.required_traits and requested < _REPRODUCIBLE:
         requested = _REPRODUCIBLE
     with nogil:
@@ -270,7 +271,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             call.plan = NULL
         if own:
             raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
-        return unfused(result, problem, options, context, packed, _policy.nothing_found(problem, options))
+        return unfused(result, problem, options, context, packed, _refusals.nothing_found(problem, options))
     index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1)) if decides else (0, "heuristic")
     if index < 0:
         call.plan.release()

@@ -42,7 +42,7 @@ cdef class Planned:
     cdef readonly object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
     #: The validated problem, plain data.
     cdef readonly object problem
-    #: How a product is done that the library cannot fuse (rocpy.blaslt._fallback); None for the others.
+    #: How a product is done that the library cannot fuse (rocpy.blaslt._unfused_plan); None for the others.
     cdef readonly object unfused
     #: Names of operands that are copied at each execution, because the library cannot take them as they lie.
     cdef readonly tuple copies

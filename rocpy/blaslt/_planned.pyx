@@ -14,11 +14,11 @@ from rocpy.blaslt._arguments cimport Operands, operand_named
 from rocpy.blaslt._launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, build, place_of, release_context
 from rocpy.blaslt._scales cimport Scales, read_scales
 
-from rocpy.blaslt import _choice, _fallback, _policy, _staging
+from rocpy.blaslt import _choice, _staging
 from rocpy.blaslt import algorithms as _algorithms
 from rocpy.blaslt import lowering as _lowering
-from rocpy.blaslt._policy import SCALES
-from rocpy.errors import ClosedError, InvalidOperandError, RocpyError
+from rocpy.blaslt._scale_arguments import SCALES
+from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
 from rocpy.runtime.device import Device
 
 # Plans of other layouts or Ms that a Matmul keeps.
@@ -141,8 +141,7 @@ cdef class Planned:
             release_context(context)
         self.unfused = None
         if self.call.get().copies:
-            self.unfused = _fallback.UnfusedPlan(self.call.get().copies, self.problem, self.given, self.options, self.stream, dict(
-                self.scalars(), clamp=self.clamp, compute=self.compute, **_policy.scale_arguments(self.given["b"], self.scale_values)))
+            self.unfused = self._compose(self.call.get().copies)
             self.found = self.unfused.plan(requested)
             self.chosen = self.found[0].rank
             return 0
@@ -152,6 +151,17 @@ cdef class Planned:
             found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
         self.found = found
         return 0
+
+    def _compose(self, copies):
+        """Return how a product is done that the library cannot fuse, from the bits of its call; the products that do so have it."""
+        raise UnsupportedError(f"{self.problem}: the library cannot fuse it, and this product is not composed")
+
+    def _bias_gradient_of_empty(self, result):
+        """Return the bias gradient of a result without elements, along a or b; the products that compose have it."""
+        raise UnsupportedError(f"{self.problem}: the library sums nothing for a result without elements")
+
+    def _prepare(self):
+        """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
 
     cdef int restrict(self, list wanted) except -1:
         """Leave only the algorithms that the user names, in his order, and take the first."""

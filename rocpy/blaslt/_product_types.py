@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rocpy import dtypes
 from rocpy.errors import InvalidProblemError, UnsupportedError
-
-if TYPE_CHECKING:
-    from rocpy.blaslt.problem import OperandInfo, Problem
 
 __all__ = ["FAMILIES", "RESULT_TYPES", "Family", "find_family"]
 
@@ -22,6 +19,89 @@ _FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 FLOAT8 = (*_OCP, *_FNUZ)
 _NARROW = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
 _WIDE = ("bfloat16", "float32", "float16")
+
+
+class Typed(Protocol):
+    """An operand whose element type is known."""
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type."""
+        ...
+
+
+class Scaled(Protocol):
+    """What the rules for scales read of a problem."""
+
+    @property
+    def a(self) -> Typed:
+        """The left operand."""
+        ...
+
+    @property
+    def b(self) -> Typed:
+        """The right operand."""
+        ...
+
+    @property
+    def c(self) -> Typed | None:
+        """The addend."""
+        ...
+
+    @property
+    def m(self) -> int:
+        """Rows of the result."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """Columns of the result."""
+        ...
+
+    @property
+    def k(self) -> int:
+        """Terms of each sum."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Type of the result."""
+        ...
+
+    @property
+    def scale_a(self) -> str:
+        """Kind of the scale of a, empty where there is none."""
+        ...
+
+    @property
+    def scale_b(self) -> str:
+        """Kind of the scale of b."""
+        ...
+
+    @property
+    def scale_c(self) -> bool:
+        """Whether c has a scale."""
+        ...
+
+    @property
+    def scale_d(self) -> bool:
+        """Whether the result has one."""
+        ...
+
+    @property
+    def amax(self) -> bool:
+        """Whether the largest magnitude is wanted."""
+        ...
+
+    @property
+    def scale_a_batch(self) -> tuple[int, ...]:
+        """Batch axes of the scales of a."""
+        ...
+
+    @property
+    def scale_b_batch(self) -> tuple[int, ...]:
+        """Batch axes of the scales of b."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +187,7 @@ def find_family(a: str, b: str, blocks: bool = False) -> Family:
 
 
 def result_and_compute(
-    family: Family, operand: str, out: OperandInfo | None, dtype: str | None, compute: str | None
+    family: Family, operand: str, out: Typed | None, dtype: str | None, compute: str | None
 ) -> tuple[str, str]:
     """Return the types of the result and of the accumulation."""
     result = dtype or (out.dtype if out is not None and out.dtype in family.results else family.results[0])
@@ -163,7 +243,7 @@ def unit_scales(a: str, b: str, result: str) -> dict[str, float]:
     return {"scale_a": 1.0, "scale_b": 1.0} if needs_scales(find_family(a, b), result) else {}
 
 
-def _check_presence(problem: Problem, family: Family) -> None:
+def _check_presence(problem: Scaled, family: Family) -> None:
     """Refuse quantized operands without the scales that they were quantized with."""
     missing = [name for name in ("scale_a", "scale_b") if not getattr(problem, name)]
     if not missing or not needs_scales(family, problem.dtype):
@@ -180,7 +260,7 @@ def _check_presence(problem: Problem, family: Family) -> None:
     )
 
 
-def check_scales(problem: Problem, family: Family) -> None:
+def check_scales(problem: Scaled, family: Family) -> None:
     """Check kinds and extents of the scales against the types."""
     for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
         if kind and not family.scales:
@@ -276,13 +356,13 @@ def _fits(batch: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
     return all(x in (1, y) for x, y in zip(reversed(batch), reversed(batch_shape), strict=False))
 
 
-def scale_entry(problem: Problem, name: str) -> int:
+def scale_entry(problem: Scaled, name: str) -> int:
     """Return how many scales of a or b one batch entry has."""
     kind, lines = (problem.scale_a, problem.m) if name == "scale_a" else (problem.scale_b, problem.n)
     return {"": 0, "scalar": 1, "vector": lines, "block32": lines * (problem.k // BLOCK)}[kind]
 
 
-def scale_bytes(problem: Problem) -> int:
+def scale_bytes(problem: Scaled) -> int:
     """Return the bytes of all scales."""
     total = 4 * (problem.scale_c + problem.scale_d + problem.amax)
     for name, kind, batch in (

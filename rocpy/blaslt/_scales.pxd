@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Scales of one product and operands of less than a byte, as the per-call path reads them.
+# Scales of one product, as the per-call path reads them.
 from libc.stdint cimport int32_t
 
 from rocpy._operand cimport Operand
@@ -13,13 +13,5 @@ cdef class Scales:
     cdef readonly bint amax
 
 
-# An operand whose elements are packed into bytes along K.
-cdef class Packed:
-    cdef readonly object memory
-    cdef readonly str dtype
-    cdef readonly bint right  # b: K is the last but one axis
-
-
 cdef int read_number(Scales scales, int place, str name, double value, int device) except -1
 cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int device)
-cdef object parse_packed(Packed packed, str name, Operand *out)

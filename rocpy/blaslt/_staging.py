@@ -14,20 +14,12 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt._blocks import are_blocks, kinds
+from rocpy.blaslt._copies import assign, contiguous, in_columns, turned_product, turned_rows
 from rocpy.blaslt._options import Options, resolve_options
-from rocpy.blaslt._policy import (
-    SCALES,
-    assign,
-    cast_refused,
-    clamp_bounds,
-    contiguous,
-    copy_refused,
-    in_columns,
-    refuse_turning,
-    turned_product,
-    turned_rows,
-)
-from rocpy.blaslt._scales import Packed
+from rocpy.blaslt._packed import Packed
+from rocpy.blaslt._refusals import cast_refused, copy_refused, refuse_turning
+from rocpy.blaslt._scale_arguments import SCALES
+from rocpy.blaslt._settings import clamp_bounds
 from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.blaslt.lowering import lower, matrix_layout
@@ -56,8 +48,8 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, block
     """
     if array is None or is_weight(array):
         return array
-    if type(array).__name__ == "Packed":
-        return type(array)(_moved(array.memory, name, None), array.dtype, array.right)
+    if isinstance(array, Packed):
+        return Packed(_moved(array.memory, name, None), array.dtype, array.right)
     if hasattr(array, "resolve_conj"):  # torch's lazy conjugates are no memory of their own
         array = array.resolve_conj()
     view = describe(array, name)
@@ -102,7 +94,7 @@ def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None
 
     ``scales`` are those of the product.
     """
-    placed = is_weight(array) or type(array).__name__ == "Packed"
+    placed = is_weight(array) or isinstance(array, Packed)
     if options.copies == "error" and name in ("a", "b") and not placed:
         view = describe(array, name)
         shape, strides = tuple(view["shape"]), tuple(view["strides"])
@@ -143,14 +135,14 @@ def copied_names(info: dict[str, OperandInfo | None], b: Any) -> tuple[str, ...]
 
 def needed(array: Any) -> bool:
     """Whether an array is in CPU memory that the platform's device cannot use."""
-    if type(array).__name__ == "Packed":
+    if isinstance(array, Packed):
         return needed(array.memory)
     return not platform.current().host_memory and bool(describe(array, "a")["device_type"] == _CPU)
 
 
 def prototype(array: Any) -> Any:
     """Return an empty array of another's framework, to make results by without keeping the other alive."""
-    array = array.memory if type(array).__name__ == "Packed" else array
+    array = array.memory if isinstance(array, Packed) else array
     return allocate_like(array, (0,), describe(array, "a")["dtype"])
 
 
@@ -262,7 +254,7 @@ def product(
     finally:
         for name, value in moved.items():
             if value is not given[name]:
-                (value.memory if type(value).__name__ == "Packed" else value).close()
+                (value.memory if isinstance(value, Packed) else value).close()
     result, extra = result if isinstance(result, tuple) else (result, None)
     like, stream = getattr(given["a"], "memory", given["a"]), arguments["stream"]
     fetched = download(result, like, stream)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import dtypes, platform
-from rocpy.blaslt import _fallback, _launch, _library
+from rocpy.blaslt import _launch, _library, _recipes
 from rocpy.blaslt._blocks import packing_refused
-from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt._custom_support import custom_answer, input_infos
 from rocpy.blaslt._options import Options, options, resolve_options
-from rocpy.blaslt._policy import COPY_BITS, clamp_bounds, copy_refused
 from rocpy.blaslt._product_types import bias_types, find_family
-from rocpy.blaslt.epilogues import EpilogueRow, find_epilogue
+from rocpy.blaslt._refusals import copy_refused
+from rocpy.blaslt._settings import COPY_BITS, clamp_bounds
+from rocpy.blaslt.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.lowering import with_copies
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidProblemError, UnsupportedError
@@ -342,10 +342,10 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
             raise copy_refused(copies[0], getattr(problem, copies[0]).text)
         inner = _answer(_copied(problem, copies), options, name, packed, device)
         return replace(inner, problem=problem, copies=copies)
-    if bits >> _fallback.UNFUSED_BIT & 1:
-        recipe = _fallback.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
-        base = _answer(_fallback.base_problem(problem, recipe), _fallback.strict(options), name, packed, device)
-        return Support(problem, name, [_fallback.why(problem, recipe)], "unfused", base.algorithms, base.copies)
+    if bits >> _recipes.UNFUSED_BIT & 1:
+        recipe = _recipes.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
+        base = _answer(_recipes.base_problem(problem, recipe), _recipes.strict(options), name, packed, device)
+        return Support(problem, name, [_recipes.why(problem, recipe)], "unfused", base.algorithms, base.copies)
     return Support(problem, name, [], found[0].lowering if found else "native", len(found))
 
 

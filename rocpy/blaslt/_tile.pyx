@@ -18,12 +18,15 @@ from rocpy.blaslt._launch cimport (
     plan_cache, release_context, settle,
 )
 from rocpy.blaslt._program cimport TileProgram, operand_type
-from rocpy.blaslt._scales cimport Packed, Scales, read_scales
+from rocpy.blaslt._packed cimport Packed
+from rocpy.blaslt._scales cimport Scales, read_scales
 from rocpy.blaslt._weight_operand cimport WeightOperand
 
 from rocpy.blaslt import _blocks
 from rocpy.blaslt import _options
-from rocpy.blaslt import _policy
+from rocpy.blaslt import _copies
+from rocpy.blaslt import _refusals
+from rocpy.blaslt import _settings
 from rocpy.blaslt import _staging
 from rocpy.blaslt.problem import OperandInfo, dense_strides
 from rocpy.errors import InvalidProblemError
@@ -63,7 +66,7 @@ cdef class Call:
             raise InvalidProblemError(f"inputs: {len(inputs)} arrays; the tile program reads {program.inputs}")
         if isinstance(b, WeightOperand):
             b = (<WeightOperand>b).read()  # owned by this call
-        self.row_bias = isinstance(b, WeightOperand) and bias is not None and _policy.unpacked(b, bias) is not b
+        self.row_bias = isinstance(b, WeightOperand) and bias is not None and _copies.unpacked(b, bias) is not b
         if given is not None:
             a, b = _blocks.prepare(a, b, given[0], given[1], self.options)
         self.staged = _staging.has_own_memory() and must_be_staged(a, (b, c, bias))
@@ -89,7 +92,7 @@ cdef class Call:
         # No epilogue's number: bit 30 tells such keys from all others.
         word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
         if self.compute is not None:
-            word |= <int64_t>(1 + _policy.compute_code(self.compute)) << 24
+            word |= <int64_t>(1 + _settings.compute_code(self.compute)) << 24
         word |= <int64_t>self.operands.packed << 28 | <int64_t>(self.scales is not None) << 29
         key.size = 0
         key.add(word)
@@ -134,14 +137,14 @@ cdef class Call:
         a, b, c, bias = self.arrays
         problem = self.problem()
         if self.options.copies == "error":
-            name = next(name for name, bit in _policy.COPY_BITS.items() if copies >> bit & 1)
-            raise _policy.copy_refused(name, "of a tile program")
+            name = next(name for name, bit in _settings.COPY_BITS.items() if copies >> bit & 1)
+            raise _refusals.copy_refused(name, "of a tile program")
         if self.after != after_wait:
             settle(self.stream)
         made = dict(a=a, b=b, c=c, bias=bias)
         for name in made:
-            if copies >> _policy.COPY_BITS[name] & 1:
-                made[name] = _policy.contiguous(made[name], problem.result_shape if name == "c" else None)
+            if copies >> _settings.COPY_BITS[name] & 1:
+                made[name] = _copies.contiguous(made[name], problem.result_shape if name == "c" else None)
         if self.after != after_wait:
             settle(self.stream)
         return tuple(made.values())
@@ -241,7 +244,7 @@ cdef tuple staged_product(object a, object b, object c, TileProgram program, tup
     made = [_staging.download(x, like, stream) for x in results]
     made[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(made[1:], program.outputs)]
     if out is not None:
-        _policy.assign(out, made[0])
+        _copies.assign(out, made[0])
         made[0] = out
     return tuple(made)
 
@@ -313,7 +316,7 @@ def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None
         return results
     if made.after != after_wait:
         settle(made.stream)
-    _policy.assign(out, results[0])
+    _copies.assign(out, results[0])
     return (out, *results[1:])
 
 

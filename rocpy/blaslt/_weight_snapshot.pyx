@@ -18,11 +18,11 @@ from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
 from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
-from rocpy.blaslt._scales cimport Packed, parse_packed
+from rocpy.blaslt._packed cimport Packed, parse_packed
 from rocpy.runtime cimport device as _device
 
 from rocpy import platform as _platform
-from rocpy.blaslt import _blocks, _policy, _staging
+from rocpy.blaslt import _blocks, _copies, _staging
 from rocpy.blaslt import lowering as _lowering
 from rocpy.blaslt.problem import MAX_EXTENT
 from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
@@ -95,7 +95,7 @@ cdef object kept_copy(object array):
     """Return what stands for an array from now on: a copy, unless it tells by a version counter that it changes. Numbers are themselves."""
     if isinstance(array, np.generic) or not hasattr(array, "shape") or version_of(array) is not None:
         return array
-    return _policy.snapshot(array)
+    return _copies.snapshot(array)
 
 
 cdef object address_of(object array):
@@ -110,9 +110,9 @@ cdef object checksum_of(WeightSnapshot made, object bias):
         return None
     scale = made.scale
     return (
-        _policy.checksum(made.source) if made.copied else address_of(made.source),
-        _policy.checksum(bias) if made.bias is not bias else 0,
-        _policy.checksum(scale) if made.factors is not scale or made.memory is not None and _blocks.are_blocks(scale) else 0,
+        _copies.checksum(made.source) if made.copied else address_of(made.source),
+        _copies.checksum(bias) if made.bias is not bias else 0,
+        _copies.checksum(scale) if made.factors is not scale or made.memory is not None and _blocks.are_blocks(scale) else 0,
     )
 
 
@@ -261,7 +261,7 @@ cdef int read_matrix(WeightSnapshot made) except -1:
     cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
     cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
     if lies is None or (made.version is None and not packs and not ours):
-        source = _policy.contiguous(source)
+        source = _copies.contiguous(source)
         made.copied = True
         kept = _operand.parse(source, "w", &view)
         lies = ("row", max(1, view.shape[1]))

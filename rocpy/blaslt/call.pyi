@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Types of the function form; call.pyx has the documentation.
-from typing import Any, Self
-
-from typing_extensions import disjoint_base
+from typing import Any
 
 from rocpy.blaslt import _options
 from rocpy.blaslt.algorithms import Algorithm
@@ -37,8 +35,3 @@ def matmul(
     autotune: Any = None,
     stream: StreamLike | None = None,
 ) -> Any: ...
-
-@disjoint_base
-class Settle:
-    def __new__(cls, handle: int) -> Self: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> None: ...

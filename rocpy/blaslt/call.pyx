@@ -18,9 +18,11 @@ from rocpy.blaslt._arguments cimport (
 )
 from rocpy.blaslt._launch cimport (
     CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, build, execute, overwrites_c, place_of, plan_cache,
-    refuse_capture, refuse_captured, release_context, settle,
+    refuse_capture, refuse_captured, release_context,
 )
-from rocpy.blaslt._scales cimport Packed, Scales, read_scales
+from rocpy.blaslt._packed cimport Packed
+from rocpy.blaslt._scales cimport Scales, read_scales
+from rocpy.blaslt._streams cimport Settle
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
@@ -28,15 +30,18 @@ from rocpy.runtime._capture cimport keep_with_foreign_graph
 from rocpy import platform
 from rocpy.blaslt import _choice
 from rocpy.blaslt import algorithms as _algorithms
-from rocpy.blaslt import _custom
 from rocpy.blaslt import _fallback
 from rocpy.blaslt import _library
 from rocpy.blaslt import _blocks
-from rocpy.blaslt import _policy
+from rocpy.blaslt import _copies
+from rocpy.blaslt import _refusals
+from rocpy.blaslt import _scale_arguments
+from rocpy.blaslt import _settings
+from rocpy.blaslt.stateful import forced_product
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.epilogues import EPILOGUES, is_custom, refuse_inputs
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.errors import LibraryError, UnsupportedError
 
@@ -106,9 +111,9 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         if bias is None and _TAKES_BIAS[index]:
             bias = weight.bias
         if weight.scale is not None and (given is None or len(given) == 5):
-            given = _policy.weight_scales(given, weight.factors)
+            given = _scale_arguments.weight_scales(given, weight.factors)
         if bias is not None:
-            b = _policy.unpacked(weight, bias)
+            b = _copies.unpacked(weight, bias)
     if given is not None:
         a, b = _blocks.prepare(a, b, given[0], given[1], _options.resolve_options(options))
         if type(a) is Packed:
@@ -130,10 +135,10 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
 
     # The key: everything that decides a plan.
     tuning = _choice.key_word() if _OVERRIDDEN else _tuning
-    begin_key(&key, index, dtype_code(dtype), 0 if compute is None else 1 + _policy.compute_code(compute), operands.packed, scales is not None,
+    begin_key(&key, index, dtype_code(dtype), 0 if compute is None else 1 + _settings.compute_code(compute), operands.packed, scales is not None,
               tuning, device)
     if clamp is not None:
-        clamp = _policy.clamp_bounds(clamp)
+        clamp = _settings.clamp_bounds(clamp)
         low, high = clamp
         add_bounds(&key, low, high)
     if options is not None or _ACTIVE:
@@ -156,7 +161,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         if algorithm is None and after != after_capture and _choice.measures(tuning):
             _choice.measure(problem, resolved, (a, b, c, bias, aux, out), dict(
                 alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=stream,
-                **_policy.scale_arguments(b, given)))
+                **_scale_arguments.scale_arguments(b, given)))
         with nogil:
             status = borrow_context(device, c_stream, &context)
         _core.check(status)
@@ -173,17 +178,17 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         refuse_capture(after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
         if resolved is None:
             resolved = _options.resolve_options(options)
-        if found.copies >> 7 & 1 and algorithm is not None:  # _fallback.UNFUSED_BIT; the native product inside is the one that is forced
-            return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
+        if found.copies >> 7 & 1 and algorithm is not None:  # _recipes.UNFUSED_BIT; the native product inside is the one that is forced
+            return forced_product(a, b, c, algorithm, out, stream, dict(
                 alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
-                **_policy.scale_arguments(b, given)))
+                **_scale_arguments.scale_arguments(b, given)))
         if found.copies >> 7 & 1:
             return _fallback.unfused_product(
                 product_again, found.copies, EPILOGUE_NAMES[index], array_type_of_hip(operands.a.type).name.decode(),
                 array_type_of_hip(found.result_type).name.decode(), (a, b, c, bias, aux, out), resolved,
                 dict(alpha=alpha, beta=beta, clamp=clamp, compute=compute, stream=stream, given=given), Settle(<size_t>c_stream),
             )
-        return _policy.copied_product(
+        return _copies.copied_product(
             product_again, found.copies, resolved, (a, b, c, bias, aux, out),
             (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
             tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), array_type_of_hip(found.result_type).name.decode(),
@@ -197,7 +202,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         refuse_capture(after, "the result must be transposed", "pass a bias of length N")
         if resolved is None:
             resolved = _options.resolve_options(options)
-        _policy.refuse_turning(resolved, layout(&operands.bias))
+        _refusals.refuse_turning(resolved, layout(&operands.bias))
     cdef object result
     try:
         result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
@@ -210,7 +215,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             raise
         return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
     if found.turned:
-        result = _policy.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
+        result = _copies.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
     elif out is not None:
         _operand.written(out, operands.out.provider)
     if found.extra_ndim < 0 and (scales is None or not scales.amax):
@@ -231,20 +236,8 @@ cdef str layout(const Operand *operand):
     return info(operand).text if operand.ndim >= 0 else ""
 
 
-cdef class Settle:
-    """Waits for one stream when called."""
-
-    cdef hipStream_t c_stream
-
-    def __cinit__(self, size_t handle):
-        self.c_stream = <hipStream_t>handle
-
-    def __call__(self):
-        settle(self.c_stream)
-
-
 def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given=None, algorithm=None):
-    """Run a product whose operands were copied; for rocpy.blaslt._policy."""
+    """Run a product whose operands were copied; for _staging, _copies and _fallback."""
     return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
 
 
@@ -270,7 +263,7 @@ cdef object custom_matmul(object a, object b, object c, dict arguments):
     """Run a product with an epilogue of the user's, through torch's dispatcher where that must see it."""
     cdef DefaultFpEnvironment environment
     environment.hold()
-    from rocpy.blaslt import _custom_call  # it needs this module
+    from rocpy.blaslt import _custom_call  # a plain product needs none of it
 
     try:
         return _custom_call.product(matmul_here, a, b, c, **arguments)
@@ -378,13 +371,13 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
            [2., 2., 2., 2.]], dtype=float32)
     """
     cdef tuple given = None
-    if epilogue is not None and type(epilogue) is not str and _custom.is_custom(epilogue):
+    if epilogue is not None and type(epilogue) is not str and is_custom(epilogue):
         return custom_matmul(a, b, c, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
             compute=compute, out=out, options=options, stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
             amax=amax, algorithm=algorithm, autotune=autotune))
     if epilogue_inputs is not None:
-        _custom.refuse_inputs(epilogue)
+        refuse_inputs(epilogue)
     if autotune is not None:
         with _choice.override(autotune):
             return matmul(
@@ -394,7 +387,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
         given = (scale_a, scale_b, scale_c, scale_d, amax)
     if type(algorithm) is dict:  # a record that was exported tells its problem too, which is compared
-        return _policy.forced_product(a, b, c, algorithm, out, stream, dict(
+        return forced_product(a, b, c, algorithm, out, stream, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
     try:

@@ -211,3 +211,24 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     if row is None:
         raise InvalidProblemError(f"there is no epilogue {str(epilogue)!r}; names: {', '.join(EPILOGUES)}")
     return row
+
+
+class UserEpilogue:
+    """Base of the epilogues that users write (:func:`rocpy.epilogue`): products know one without importing them."""
+
+    __slots__ = ()
+
+
+def is_custom(epilogue: object) -> bool:
+    """Whether an epilogue is one that the user wrote."""
+    return isinstance(epilogue, UserEpilogue)
+
+
+def refuse_inputs(epilogue: object) -> None:
+    """Refuse named inputs beside an epilogue that takes none."""
+    shown = "no epilogue" if epilogue is None else f"epilogue {str(epilogue)!r}"
+    if callable(epilogue) and not isinstance(epilogue, str):
+        raise InvalidProblemError("epilogue: a plain function; decorate it with @rocpy.epilogue")
+    raise InvalidProblemError(
+        f"epilogue_inputs: they are the inputs of a custom epilogue, made by @rocpy.epilogue, and there is {shown}"
+    )

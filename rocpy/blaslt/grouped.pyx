@@ -28,7 +28,8 @@ from rocpy.blaslt import _group_scales
 from rocpy.blaslt import _library
 from rocpy.blaslt import _groups
 from rocpy.blaslt import _options
-from rocpy.blaslt import _policy
+from rocpy.blaslt import _scale_arguments
+from rocpy.blaslt import _settings
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
 from rocpy.blaslt._blocks import are_blocks
 from rocpy.blaslt.call import matmul as _matmul
@@ -154,7 +155,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     cdef list scales_a = _group_scales.of_lists(scale_a, "scale_a", count), scales_b = _group_scales.of_lists(scale_b, "scale_b", count)
     row = EPILOGUES[EPILOGUE_NAMES[index]]
     if clamp is not None:
-        clamp = _policy.clamp_bounds(clamp)
+        clamp = _settings.clamp_bounds(clamp)
     cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
     if is_staged(lefts[0]):
         return collected(row, [
@@ -188,7 +189,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
             if vector_ is None and row.bias:
                 vector_ = weight.bias
             if weight.scale is not None:
-                given = _policy.weight_scales(given, weight.factors)
+                given = _scale_arguments.weight_scales(given, weight.factors)
         if given is not None and (are_blocks(given[0]) or are_blocks(given[1])):
             later.append(g)  # their operands are brought into the order that the library reads
             continue
@@ -209,7 +210,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
         if scales is not None:
             describe_scales(&key, scales)
         live = None if after == after_capture else ((left, right, None, vector_, None, None), dict(
-            alpha=alpha, epilogue=epilogue, clamp=clamp, dtype=dtype, stream=stream, **_policy.scale_arguments(right, given)))
+            alpha=alpha, epilogue=epilogue, clamp=clamp, dtype=dtype, stream=stream, **_scale_arguments.scale_arguments(right, given)))
         call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream, scales, 1, live)
         found = call.get()
         if found.copies or found.turned:

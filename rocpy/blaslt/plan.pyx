@@ -16,23 +16,24 @@ from rocpy.blaslt._arguments cimport (
 )
 from rocpy.blaslt._launch cimport MatmulFactors, after_hold, after_wait, execute, overwrites_c, place_of, refuse_capture, settle
 from rocpy.blaslt._planned cimport Planned, first_algorithms
-from rocpy.blaslt._scales cimport Packed, Scales
+from rocpy.blaslt._packed cimport Packed
+from rocpy.blaslt._scales cimport Scales
+from rocpy.blaslt._streams cimport Settle
 from rocpy.blaslt._weight_operand cimport WeightOperand
 from rocpy.blaslt._weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.weight cimport Weight
 from rocpy.runtime._capture cimport keep_with_foreign_graph
 
-from rocpy.blaslt import _custom
 from rocpy.blaslt import _blocks
-from rocpy.blaslt import _fallback
 from rocpy.blaslt import _library
-from rocpy.blaslt import _policy
+from rocpy.blaslt import _copies
+from rocpy.blaslt import _scale_arguments
+from rocpy.blaslt import _settings
 from rocpy.blaslt import _reset
 from rocpy.blaslt import _staging
 from rocpy.blaslt import _options
 from rocpy.blaslt._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.call import Settle as _Settle
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.epilogues import EPILOGUES, refuse_inputs
 from rocpy.errors import ClosedError, LibraryError, RocpyError, UnsupportedError
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
@@ -55,7 +56,7 @@ cdef class Matmul(Planned):
         cdef DefaultFpEnvironment environment
         environment.hold()
         if epilogue_inputs is not None:
-            _custom.refuse_inputs(epilogue)
+            refuse_inputs(epilogue)
         _core.ensure()
         self.epilogue = epilogue_index(epilogue)
         row = EPILOGUES[EPILOGUE_NAMES[self.epilogue]]
@@ -69,9 +70,9 @@ cdef class Matmul(Planned):
         if aux is not None:
             aux = sole_aux(aux)
         self.options = _options.resolve_options(options)
-        cdef tuple scales = _policy.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
+        cdef tuple scales = _scale_arguments.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
         if bias is not None and self.taken is not None:
-            b = _policy.unpacked(b, bias)
+            b = _copies.unpacked(b, bias)
         originals = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
@@ -88,9 +89,9 @@ cdef class Matmul(Planned):
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
         self.scale_values = scales
         self.scales = None if scales is None else self.read(scales, &self.operands)
-        self.clamp = None if clamp is None else _policy.clamp_bounds(clamp)
+        self.clamp = None if clamp is None else _settings.clamp_bounds(clamp)
         if compute is not None:
-            _policy.compute_code(compute)
+            _settings.compute_code(compute)
         self.stream = stream
         self.dtype = dtype
         self.compute = compute
@@ -193,7 +194,7 @@ cdef class Matmul(Planned):
                 check_whole(&self.factors)
             if self.unfused is not None:
                 direct = False
-                result = self.unfused.execute(chosen, stream, _Settle(<size_t>c_stream))
+                result = self.unfused.execute(chosen, stream, Settle(<size_t>c_stream))
             else:
                 try:
                     result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
@@ -202,7 +203,7 @@ cdef class Matmul(Planned):
                     if self.call.get().turned:
                         if after != after_wait:
                             settle(c_stream)
-                        result = _policy.turned_product(result, None, lambda: None)
+                        result = _copies.turned_product(result, None, lambda: None)
                 except (LibraryError, UnsupportedError) as error:
                     if algorithm is not None or self.is_pinned() or direct and overwrites_c(self.call.get(), &used.c, &target):
                         raise
@@ -211,7 +212,7 @@ cdef class Matmul(Planned):
                     refuse_capture(after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
                     self.make_plan(first_algorithms)
                     direct = False
-                    result = self.unfused.execute(self.chosen, stream, _Settle(<size_t>c_stream))
+                    result = self.unfused.execute(self.chosen, stream, Settle(<size_t>c_stream))
             extra = amax = None
             if self.scales is not None and self.scales.amax:
                 result, extra, amax = result
@@ -219,8 +220,7 @@ cdef class Matmul(Planned):
                 result, extra = result
             if self.extra_name is not None:
                 if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
-                    extra = _fallback.bias_gradient_of_empty(
-                        EPILOGUE_NAMES[self.epilogue], self.given["a"], self.given["b"], self.scale_values, result, self.problem.dtype)
+                    extra = self._bias_gradient_of_empty(result)
             if self.prototype is not None:
                 result = _staging.download(result, self.prototype, stream)
                 extra = None if extra is None else _staging.download(extra, self.prototype, stream)
@@ -229,7 +229,7 @@ cdef class Matmul(Planned):
                 if not direct:
                     if after != after_wait:
                         settle(c_stream)
-                    _policy.assign(out, result)
+                    _copies.assign(out, result)
                 else:
                     _operand.written(out, target.provider)
                 result = out
@@ -258,7 +258,7 @@ cdef class Matmul(Planned):
     cdef tuple copy_into(self, Operands *operands):
         cdef list copied = []
         for name in self.copies:
-            array = _policy.copy_of(self.given[name], name, self.problem)
+            array = _copies.copy_of(self.given[name], name, self.problem)
             copied.append(parse_one(array, name, operand_named(operands, name), &operands.a))
         return tuple(copied)
 
@@ -293,7 +293,7 @@ cdef class Matmul(Planned):
             if self.weight_bias and "bias" not in changes and taken.bias is not None:
                 changes["bias"] = taken.bias
             else:
-                changes["b"] = _policy.unpacked(taken, changes.get("bias", self.given["bias"]))
+                changes["b"] = _copies.unpacked(taken, changes.get("bias", self.given["bias"]))
             if scale_b is None:
                 scale_b = taken.factors
         if self.released:
@@ -334,7 +334,7 @@ cdef class Matmul(Planned):
         self.weight, self.taken = weight, taken
         self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
         if self.unfused is not None:
-            self.unfused.reset(given, self.scalars(), _policy.scale_arguments(given["b"], values))
+            self.unfused.reset(given, self.scalars(), _scale_arguments.scale_arguments(given["b"], values))
         return 0
 
     def release_operands(self):

@@ -459,3 +459,13 @@ def _check_aux(problem: Problem, aux: OperandInfo) -> None:
         raise InvalidProblemError(f"aux: shape {aux.shape}; it must have the result's shape {problem.result_shape}")
     if aux.dtype != problem.dtype:
         raise InvalidProblemError(f"aux is {aux.dtype} and the result is {problem.dtype}; they must be equal")
+
+
+def check_record(record: Any, problem: Problem) -> None:
+    """Refuse the record of an algorithm that is of another problem."""
+    recorded = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
+    if recorded != problem:
+        raise InvalidProblemError(
+            f"algorithm: its record is of {recorded}, and this product is {problem}"
+            + (" with other strides" if str(recorded) == str(problem) else "")
+        )

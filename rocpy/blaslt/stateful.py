@@ -3,29 +3,28 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocpy.blaslt import _custom
-from rocpy.blaslt import plan as _plan
+from rocpy.blaslt._choice import LISTED
+from rocpy.blaslt._tuner import tuner
+from rocpy.blaslt._unfused_plan import ComposingMatmul
 from rocpy.blaslt.algorithms import FORMAT, Algorithm
-from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.epilogues import is_custom
+from rocpy.blaslt.problem import check_record
 from rocpy.blaslt.weight import Weight
 from rocpy.errors import InvalidProblemError
 from rocpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from rocpy.tuning import TuningReport
+    from rocpy.blaslt._tuning_report import TuningReport
 
 __all__ = ["Matmul"]
 
-# Algorithms that plan() asks for. hipBLASLt walks its whole library when asked for more than it ranked, which takes
-# milliseconds.
-REQUESTED = 32
 
-
-class Matmul(_plan.Matmul):
+class Matmul(ComposingMatmul):
     """A product that is planned once and executed many times: ``epilogue(alpha * a @ b + beta * c + bias)``.
 
     Parameters
@@ -63,21 +62,19 @@ class Matmul(_plan.Matmul):
     (3.0, 6.0)
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     def __new__(cls, *_: Any, epilogue: Any = None, **__: Any) -> Matmul:  # noqa: PYI034 (another class)
         """Make the kind of product that the epilogue asks for."""
-        if cls is Matmul and _custom.is_custom(epilogue):
-            from rocpy.blaslt._custom_plan import CustomMatmul
-
-            return super().__new__(CustomMatmul)
+        if cls is Matmul and is_custom(epilogue):
+            return super().__new__(_custom_matmul())
         return super().__new__(cls)
 
     def plan(
         self,
         *,
         algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
-        max_algorithms: int = REQUESTED,
+        max_algorithms: int = LISTED,
     ) -> list[Algorithm]:
         """Ask the platform for algorithms; execute() takes the first unless told otherwise.
 
@@ -126,7 +123,7 @@ class Matmul(_plan.Matmul):
             raise InvalidProblemError("algorithms: an empty list; leave it away to have the platform's own")
         return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
 
-    def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = REQUESTED) -> TuningReport:
+    def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = LISTED) -> TuningReport:
         """Measure the algorithms, take the fastest, and remember it for later products of this problem.
 
         Trials run on this product's stream, interleaved, each with cold and with warm caches, and write scratch
@@ -165,9 +162,7 @@ class Matmul(_plan.Matmul):
         ...     mm.algorithms[0] == report.best
         True
         """
-        from rocpy.tuning import _live
-
-        return _live.tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
+        return tuner().tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
 
     def pin(self, algorithm: Algorithm | Mapping[str, Any] | int | str) -> Algorithm:
         """Make execute() take one algorithm from now on, until the next plan.
@@ -198,19 +193,8 @@ class Matmul(_plan.Matmul):
         'pinned'
         """
         if isinstance(algorithm, Mapping) and "problem" in algorithm:
-            self._check_problem(algorithm["problem"])
+            check_record(algorithm["problem"], self.problem)
         return super().pin(algorithm)
-
-    def _prepare(self) -> None:
-        """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
-
-    def _check_problem(self, record: Any) -> None:
-        made = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
-        if made != self.problem:
-            raise InvalidProblemError(
-                f"algorithm: its record is of {made}, and this product is {self.problem}"
-                + (" with other strides" if str(made) == str(self.problem) else "")
-            )
 
     def export(self) -> dict[str, Any]:
         """Return the problem and the algorithm that execute() takes, as plain values for JSON.
@@ -293,3 +277,24 @@ class Matmul(_plan.Matmul):
             a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
         )  # fmt: skip
+
+
+def forced_product(a: Any, b: Any, c: Any, algorithm: Any, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
+    """Run a product by the algorithm that the user names."""
+    with Matmul(a, b, c, stream=stream, **arguments) as product:
+        if isinstance(algorithm, Mapping):
+            algorithm = product.pin(algorithm)
+        return product.execute(out=out, algorithm=algorithm)
+
+
+@functools.cache
+def _custom_matmul() -> type[Matmul]:
+    """Return the kind of product with an epilogue of the user's, made when the first is asked for."""
+    from rocpy.blaslt._custom_plan import CustomProduct  # a product without such an epilogue needs none of it
+
+    class CustomMatmul(CustomProduct, Matmul):
+        """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
+
+        __slots__ = ()
+
+    return CustomMatmul

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rocpy.blaslt.epilogues import UserEpilogue
 from rocpy.epilogues._evaluate import evaluate
 from rocpy.epilogues._expression import Builder, Expression
 from rocpy.epilogues._gradient import Gradient, gradient_of
@@ -16,7 +17,7 @@ from rocpy.errors import InvalidProblemError
 __all__ = ["CustomEpilogue", "epilogue"]
 
 
-class CustomEpilogue:
+class CustomEpilogue(UserEpilogue):
     """A function of a product and of named inputs that :func:`rocpy.matmul` takes as ``epilogue=``.
 
     Made by :func:`rocpy.epilogue`, or by :meth:`from_json`. Called on arrays it is the user's function itself. Two

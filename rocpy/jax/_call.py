@@ -14,7 +14,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy.blaslt._options import DEFAULT, Options
-from rocpy.blaslt._policy import compute_code
+from rocpy.blaslt._settings import compute_code
 from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError

@@ -13,7 +13,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy.blaslt._options import resolve_options
-from rocpy.blaslt._policy import clamp_bounds
+from rocpy.blaslt._settings import clamp_bounds
 from rocpy.blaslt.epilogues import find_epilogue
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rocpy._torch_operand import route
-from rocpy.blaslt._custom import is_custom, refuse_inputs
 from rocpy.blaslt.call import matmul as _matmul
+from rocpy.blaslt.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch import _operators
 from rocpy.torch._arithmetic import in_default_environment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from rocpy.blaslt._custom import is_custom, refuse_inputs
+from rocpy.blaslt.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch import _packed
 from rocpy.torch._blocks import gated, run_mlp

@@ -13,15 +13,20 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rocpy import platform
 from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt import _choice, _library
+from rocpy.blaslt._copies import contiguous
 from rocpy.blaslt._options import Options
-from rocpy.blaslt._policy import contiguous, scale_arguments
+from rocpy.blaslt._scale_arguments import scale_arguments
+from rocpy.blaslt._streams import device_and_stream
+from rocpy.blaslt._tuner import Choice
+from rocpy.blaslt._tuning_report import Trial, TuningReport
 from rocpy.blaslt.lowering import lower
 from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.stateful import Matmul
 from rocpy.errors import (
     InvalidOperandError,
     InvalidProblemError,
@@ -35,13 +40,9 @@ from rocpy.runtime.memory import Buffer
 from rocpy.tuning import _race
 from rocpy.tuning._files import Record
 from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
-from rocpy.tuning._report import Trial, TuningReport
-from rocpy.tuning._timing import Stopwatch, is_capturing, place
+from rocpy.tuning._timing import Stopwatch, is_capturing
 from rocpy.tuning._verification import Sample, sample_of
 from rocpy.tuning.database import current
-
-if TYPE_CHECKING:
-    from rocpy.blaslt.stateful import Matmul
 
 DEFAULT_BUDGET_MS = 200.0
 # The bar is shown once a tuning took this long.
@@ -219,16 +220,13 @@ def _tune_native(product: Matmul, *arguments: Any) -> TuningReport:
 
 
 def _place(product: Matmul) -> tuple[int, int]:
-    a = product.given["a"]
-    return place(getattr(a, "memory", a) if type(a).__name__ == "Packed" else a, product.stream)
+    return device_and_stream(product.given["a"], product.stream)
 
 
 def _resident(product: Matmul) -> Matmul:
     """Return a product to measure in this one's place: itself, unless each of its executions copies operands."""
     if product.problem.expression or (product.prototype is None and not product.copies):
         return product  # each way to compute a custom epilogue has its own copies
-    from rocpy.blaslt.stateful import Matmul
-
     given = dict(product.given)
     for name in product.copies:
         given[name] = contiguous(given[name], product.problem.result_shape if name == "c" else None)
@@ -298,7 +296,7 @@ def _trial(algorithm: Any, runner: _race.Runner) -> Trial:
     )
 
 
-def _remembered(problem: Problem, algorithm: Any, record: Record) -> TuningReport:
+def _remembered(problem: Problem, algorithm: Any, record: Choice) -> TuningReport:
     chosen = dataclasses.replace(algorithm, elapsed_ms=record.measured_us / 1e3)
     return TuningReport(
         problem,
@@ -383,15 +381,13 @@ def _progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
             shown[0].stop()
 
 
-def meet(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
+def tune_on_first_use(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
     """Tune a problem of the function form, unless a stored choice of it can be used; the product itself follows."""
     if problem.k == 0 or 0 in problem.result_shape or lower(problem).copies:
         return  # nothing to measure; or the operands are copied, and the product of the copies comes here again
     if library_tunes_itself() is not None:
         _warn_once("double", refuse_double_tuning)
         return
-    from rocpy.blaslt.stateful import Matmul
-
     a, b, c, bias, aux, _ = operands
     try:
         with _lock, Matmul(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:

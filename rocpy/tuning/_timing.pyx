@@ -7,9 +7,7 @@ from abi cimport hipStream_t
 from rocpy import _core
 from rocpy cimport _core as _c_core
 from rocpy._core cimport Status
-from rocpy cimport _operand
-from rocpy._operand cimport Operand
-from rocpy.blaslt._launch cimport StreamContext, borrow_context, place_of, release_context
+from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
 from rocpy.runtime.event cimport Event
 
 
@@ -44,16 +42,6 @@ cdef class Stopwatch:
         """Give the events back."""
         self.start.close()
         self.stop.close()
-
-
-def place(a, stream):
-    """Return the number of the device and the handle of the stream that a product with this operand runs on."""
-    cdef Operand operand
-    cdef int device = 0
-    cdef hipStream_t c_stream = NULL
-    _operand.parse(a, "a", &operand)
-    place_of(&operand, stream, &device, &c_stream)
-    return device, <size_t>c_stream
 
 
 def is_capturing(size_t stream):

@@ -15,7 +15,7 @@ from rocpy import dtypes
 from rocpy.blaslt._blocks import dequantized
 from rocpy.blaslt._fallback import activated
 from rocpy.blaslt._framework import framework_of, values
-from rocpy.blaslt._policy import SCALES
+from rocpy.blaslt._scale_arguments import SCALES
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.blaslt.problem import Problem, is_column_bias
 from rocpy.runtime.memory import Buffer

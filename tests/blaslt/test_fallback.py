@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import _fallback, _library, supported
+from rocpy.blaslt import _fallback, _library, _recipes, supported
 from rocpy.blaslt._framework import Framework, framework_of, numpy_erfc, values
 from rocpy.blaslt._releases import number_of
 from rocpy.blaslt.call import product_again
@@ -56,8 +56,8 @@ def forced(recipe):
     def matmul(a, b, c=None, *, epilogue="default", bias=None, aux=None, alpha=1.0, beta=None, clamp=None, dtype=None):
         like = epilogue, rocpy.dtypes.lookup(a.dtype).name, str(dtype or rocpy.dtypes.lookup(a.dtype).name)
         column = bias is not None and len(bias.shape) == 2 and bias.shape[1] == 1
-        place = _fallback.recipes(*like, column, False).index(recipe)
-        bits = 1 << _fallback.UNFUSED_BIT | (int(column) | place << 2) << _fallback.RECIPE_SHIFT
+        place = _recipes.recipes(*like, column, False).index(recipe)
+        bits = 1 << _recipes.UNFUSED_BIT | (int(column) | place << 2) << _recipes.RECIPE_SHIFT
         arguments = {"alpha": alpha, "beta": beta, "clamp": clamp, "compute": None, "stream": None, "given": None}
         operands = (a, b, c, bias, aux, None)
         return _fallback.unfused_product(product_again, bits, *like, operands, rocpy.Options(), arguments, lambda: None)
@@ -81,12 +81,12 @@ def every_recipe():
                     continue
                 case = Case(13, 22, 19, dtype, epilogue=epilogue, **extra)
                 column = extra.get("bias") == "column"
-                for recipe in _fallback.recipes(epilogue, dtype, dtype, column, False):
+                for recipe in _recipes.recipes(epilogue, dtype, dtype, column, False):
                     if recipe.epilogue == "bias" and extra.get("bias") == "batch" and not HAS_BIAS_STRIDE:
                         continue
                     if not is_given(recipe, dtype):
                         continue
-                    if recipe.dtype == _fallback.working_type(dtype) or epilogue in ("bgrada", "bgradb"):
+                    if recipe.dtype == _recipes.working_type(dtype) or epilogue in ("bgrada", "bgradb"):
                         yield pytest.param(case, recipe, id=f"{case.name}-{recipe.text}")
 
 
@@ -244,7 +244,7 @@ def test_a_framework_without_known_operations_is_refused():
 def test_no_recipe_is_the_problem_itself():
     for epilogue in EPILOGUES:
         for operand in ("float64", "float32", "bfloat16"):
-            for recipe in _fallback.recipes(epilogue, operand, operand, False, False):
+            for recipe in _recipes.recipes(epilogue, operand, operand, False, False):
                 assert (recipe.epilogue, recipe.dtype, recipe.operands) != (epilogue, operand, "")
                 assert EPILOGUES[recipe.epilogue].enumerator is not None
 
@@ -300,8 +300,8 @@ def test_scales_of_composed_products(name, result, epilogue, kind, rng):
         check(mm.execute())
     # By a product that does not apply the scales, as where the library has none for these types.
     key = (epilogue, name, result, False, True)
-    place = next(place for place, recipe in enumerate(_fallback.recipes(*key)) if not recipe.scaled)
-    bits = 1 << _fallback.UNFUSED_BIT | (2 | place << 2) << _fallback.RECIPE_SHIFT
+    place = next(place for place, recipe in enumerate(_recipes.recipes(*key)) if not recipe.scaled)
+    bits = 1 << _recipes.UNFUSED_BIT | (2 | place << 2) << _recipes.RECIPE_SHIFT
     scales = (scale_a, scale_b, None, more.get("scale_d"), bool(narrow))
     rest = {"alpha": 1.0, "beta": None, "clamp": None, "compute": None, "stream": None, "given": scales}
     operands = (a, b, None, given.get("bias"), None, None)

@@ -149,10 +149,10 @@ def test_what_cannot_be_promised_is_refused(without_programs):
 
 
 def test_a_platform_that_promises_nothing(monkeypatch):
-    from rocpy.blaslt import _fallback
+    from rocpy.blaslt import _recipes
 
     # A bit that no platform knows: what a library without the row answers to every question.
-    monkeypatch.setattr(_fallback, "required_traits", lambda options: 1 << 30 if options.reproducible else 0)
+    monkeypatch.setattr(_recipes, "required_traits", lambda options: 1 << 30 if options.reproducible else 0)
     rocpy.plan_cache.clear()
     a = np.ones((3, 3))
     for value in (True, "batch"):

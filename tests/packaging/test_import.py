@@ -30,7 +30,8 @@ brought |= {name.partition(".")[0] for name in brought}
 heavy = {"asyncio", "email", "importlib_metadata", "matplotlib", "rich", "scipy", "sqlite3", "typer", "unittest"}
 heavy |= {"importlib.resources", "pathlib", "shutil", "tempfile", "urllib"}
 late = {"rocpy.epilogues", "rocpy.tuning", "rocpy._search", "rocpy._hip_python"}
-late |= {f"rocpy.blaslt.{name}" for name in ("_group_pieces", "_support", "_tile", "grouped", "quantization")}
+late |= {f"rocpy.blaslt.{name}" for name in ("_custom_plan", "_group_explain", "_group_pieces", "_support", "_tile")}
+late |= {"rocpy.blaslt.grouped", "rocpy.blaslt.quantization"}
 print(*sorted(brought & (heavy | late)))
 """
     assert python(program).split() == []

@@ -12,6 +12,7 @@ from typing import Any
 import rocpy
 from rocpy import dtypes
 from rocpy._memory_record import MemoryRecord, any_moved, records_of
+from rocpy.blaslt._streams import device_and_stream
 from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce
@@ -20,7 +21,7 @@ from rocpy.compat.nvmath._errors import InvalidMatmulState, MatmulStateError, Re
 from rocpy.compat.nvmath._memory import Resources
 from rocpy.compat.nvmath._specification import Specification
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
-from rocpy.tuning._timing import Stopwatch, place
+from rocpy.tuning._timing import Stopwatch
 
 SCALES = ("a", "b", "c", "d")
 # The axis of K.
@@ -170,13 +171,13 @@ class Engine:
             return nullcontext()
         a = inner.given["a"]
         needed = max((one.workspace_bytes for one in inner.algorithms), default=0)
-        return self._resources.on(place(getattr(a, "memory", a), stream), stream, needed)
+        return self._resources.on(device_and_stream(getattr(a, "memory", a), stream), stream, needed)
 
     def _stopwatch(self, inner: rocpy.Matmul, stream: Any) -> Stopwatch:
         """Return what measures work on the stream that the product runs on."""
         a = inner.given["a"]
         with rocpy.Device(self.options.device_id):
-            return Stopwatch(*place(getattr(a, "memory", a), stream))
+            return Stopwatch(*device_and_stream(getattr(a, "memory", a), stream))
 
     def _auxiliary(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Return the dict beside a result under nvmath's names and in its shapes."""

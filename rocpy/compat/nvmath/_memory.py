@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 from rocpy.blaslt._lending import Lending
-from rocpy.blaslt.call import Settle
+from rocpy.blaslt._streams import Settle
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["BaseCUDAMemoryManager", "BaseCUDAMemoryManagerAsync", "MemoryPointer"]

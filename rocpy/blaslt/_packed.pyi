@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Types of packed operands; _scales.pyx has the documentation.
+# Types of packed operands; _packed.pyx has the documentation.
 from typing import Any
 
 from typing_extensions import disjoint_base

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""Settings of a product as numbers: compute types, bounds of a clamp, bits of the operands that are copied."""
+
+from __future__ import annotations
+
+from rocpy.errors import InvalidProblemError
+
+# Bits of a call whose operands must be copied, by the user's names.
+COPY_BITS = {"a": 0, "b": 1, "c": 2, "bias": 3, "aux": 4, "out": 5, "columns": 6}
+# ROCPY_EXT_ORDER_PACKED of csrc/abi/types_extension.h.
+ORDER_PACKED = 7498593
+_COMPUTE_CODES = {"float32": 0, "tf32": 1, "float64": 2, "int32": 3}
+
+
+def compute_code(compute: object) -> int:
+    """Return the key's number of a compute type; an unknown one is refused here, before it can share a key."""
+    code = _COMPUTE_CODES.get(compute) if isinstance(compute, str) else None
+    if code is None:
+        raise InvalidProblemError(f"compute={compute!r}; it may be {', '.join(map(repr, _COMPUTE_CODES))}")
+    return code
+
+
+def clamp_bounds(clamp: object) -> tuple[float, float]:
+    """Return the bounds of a clamp epilogue as two floats."""
+    try:
+        low, high = map(float, clamp)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidProblemError(f"clamp={clamp!r}; it must be a pair of numbers (low, high)") from None
+    if not low <= high:  # NaN fails this too
+        raise InvalidProblemError(f"clamp={clamp!r}; low must not be above high, and neither may be NaN")
+    return low, high

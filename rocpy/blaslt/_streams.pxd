@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+# Waiting for a stream that the user gave, as a callable.
+from abi cimport hipStream_t
+
+
+cdef class Settle:
+    cdef hipStream_t c_stream
