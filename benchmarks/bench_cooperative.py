@@ -15,7 +15,7 @@ import numpy as np
 from harness import Entry, Session, main
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _simt
+from rocpy.cooperative.cpu import _simt
 
 THREADS = 256
 ITEMS = 16

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rocpy.cooperative import _device_library
+from rocpy.cooperative.amdgpu import device_library as _device_library
 from rocpy.testing import amdgpu
 
 ROOT = Path(__file__).resolve().parent.parent

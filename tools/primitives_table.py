@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rocpy import cooperative as coop
-from rocpy.cooperative._primitives import PRIMITIVES, SCALAR, THREAD_DATA, Primitive
+from rocpy.cooperative.api.table import PRIMITIVES, SCALAR, THREAD_DATA, Primitive
 from rocpy.errors import KernelTypeError
 from rocpy.testing import amdgpu
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What kernels compiled from Python call by name: the state of their thread, barriers, memory.
-// rocpy/cooperative/numba_runtime.py calls the same on the CPU, where csrc/simt answers. Groups are named by their
+// rocpy/cooperative/numba/runtime.py calls the same on the CPU, where csrc/simt answers. Groups are named by their
 // width; 0 is the block.
 #pragma once
 

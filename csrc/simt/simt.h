@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a compiled kernel sees of the fiber runtime: the state of its thread, and the functions it calls. Numba's code
  * binds to these by name and by offset, so that the layout of rocpy_simt_state is a contract with
- * rocpy/cooperative/numba_runtime.py. */
+ * rocpy/cooperative/numba/runtime.py. */
 #ifndef ROCPY_SIMT_SIMT_H
 #define ROCPY_SIMT_SIMT_H
 

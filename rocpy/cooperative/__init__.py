@@ -2,14 +2,14 @@
 """Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
 
 from rocpy._import_hook import when_imported
-from rocpy.cooperative import _backends, _launcher, _on_device
-from rocpy.cooperative._arrays import block_reduce, block_scan, row_max, row_min, row_sum
-from rocpy.cooperative._code_object import (
+from rocpy.cooperative.amdgpu import launch as _on_device
+from rocpy.cooperative.amdgpu.code_object import (
     CodeObject,
     KernelInfo,
     compile,  # noqa: A004 - read as coop.compile
 )
-from rocpy.cooperative._combining import (
+from rocpy.cooperative.amdgpu.device_library import headers
+from rocpy.cooperative.api.combining import (
     exclusive_scan,
     exclusive_sum,
     inclusive_scan,
@@ -20,7 +20,7 @@ from rocpy.cooperative._combining import (
     reduce_batched,
     sum,  # noqa: A004
 )
-from rocpy.cooperative._device import (
+from rocpy.cooperative.api.device import (
     ThreadData,
     atomic,
     barrier,
@@ -37,9 +37,7 @@ from rocpy.cooperative._device import (
     this_warp,
     threadIdx,
 )
-from rocpy.cooperative._device_library import headers
-from rocpy.cooperative._kernel import Kernel, jit
-from rocpy.cooperative._movement import (
+from rocpy.cooperative.api.movement import (
     all,  # noqa: A004 - read as coop.all
     any,  # noqa: A004
     ballot,
@@ -50,14 +48,14 @@ from rocpy.cooperative._movement import (
     shuffle,
     store,
 )
-from rocpy.cooperative._neighbours import (
+from rocpy.cooperative.api.neighbours import (
     adjacent_difference,
     discontinuity,
     histogram,
     run_length_decode,
     run_length_decode_into,
 )
-from rocpy.cooperative._sorting import (
+from rocpy.cooperative.api.sorting import (
     merge_sort_keys,
     merge_sort_pairs,
     radix_rank,
@@ -68,6 +66,10 @@ from rocpy.cooperative._sorting import (
     topk_min_keys,
     topk_min_pairs,
 )
+from rocpy.cooperative.arrays import block_reduce, block_scan, row_max, row_min, row_sum
+from rocpy.cooperative.cpu import launcher as _launcher
+from rocpy.cooperative.kernel import backends as _backends
+from rocpy.cooperative.kernel.kernel import Kernel, jit
 
 __all__ = [
     "CodeObject",
@@ -135,7 +137,7 @@ _backends.register(cpu=_launcher, amdgpu=_on_device)
 
 
 def _serve_numba_hip() -> None:
-    from rocpy.cooperative import numba_hip
+    from rocpy.cooperative.amdgpu import numba_hip
 
     _ = numba_hip  # registers the primitives
 

@@ -9,7 +9,8 @@ import pytest
 from device_kernels import BY_DPP, CALLS, NO_COMPILER, make
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _code_object, _device_library
+from rocpy.cooperative.amdgpu import code_object as _code_object
+from rocpy.cooperative.amdgpu import device_library as _device_library
 from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, LibraryError, OutOfMemoryError
 
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)

@@ -10,7 +10,8 @@ from device_kernels import CALLS, NO_COMPILER, check_functions, functions
 from device_kernels import make as make_kernel
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _device_library, _on_device
+from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import launch as _on_device
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)

@@ -8,7 +8,7 @@ import pytest
 from device_kernels import CALLS, NO_COMPILER, check_functions, functions, make
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _device_library
+from rocpy.cooperative.amdgpu import device_library as _device_library
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)

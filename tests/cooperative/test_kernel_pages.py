@@ -12,8 +12,8 @@ import primitives_table
 import pytest
 from amdgpu_code import compiled
 
-from rocpy.cooperative import _device_library
-from rocpy.cooperative._primitives import PRIMITIVES
+from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.api.table import PRIMITIVES
 from rocpy.testing import amdgpu
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "kernels"

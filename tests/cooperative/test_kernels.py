@@ -454,7 +454,7 @@ def test_compiled_code_is_kept_on_disk(run_python, tmp_path):
 
 @pytest.mark.parametrize("other", ["coop.min", "coop.max", "np.sum"])
 def test_what_is_kept_depends_on_the_names_of_attributes(other):
-    from rocpy.cooperative._fingerprint import fingerprint_of
+    from rocpy.cooperative.kernel.fingerprint import fingerprint_of
 
     def kernel(name):
         names = {"__name__": "kept", "coop": coop, "np": np}

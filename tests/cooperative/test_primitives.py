@@ -8,10 +8,10 @@ import pytest
 from numba.core import types
 
 from rocpy import cooperative as coop
-from rocpy.cooperative._primitives import PRIMITIVES
-from rocpy.cooperative.numba_primitives import resolve
-from rocpy.cooperative.numba_groups import BLOCK, WARP
-from rocpy.cooperative.numba_types import ThreadDataType
+from rocpy.cooperative.api.table import PRIMITIVES
+from rocpy.cooperative.numba.groups import BLOCK, WARP
+from rocpy.cooperative.numba.primitives import resolve
+from rocpy.cooperative.numba.types import ThreadDataType
 from rocpy.testing import primitives
 
 VECTOR = types.Array(types.float32, 1, "C")

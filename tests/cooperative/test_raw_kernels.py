@@ -17,7 +17,7 @@ from amdgpu_code import compiled
 from raw_kernels import TYPES, codes, ordered_bits
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _device_library
+from rocpy.cooperative.amdgpu import device_library as _device_library
 from rocpy.testing import amdgpu
 from rocpy.testing.tolerance import gamma, ulp
 

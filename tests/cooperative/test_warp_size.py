@@ -6,7 +6,8 @@ import pytest
 from device_kernels import NO_COMPILER
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _arrays, _device_library
+from rocpy.cooperative import arrays as _arrays
+from rocpy.cooperative.amdgpu import device_library as _device_library
 from rocpy.errors import InvalidProblemError, KernelError, KernelTypeError, UnsupportedError
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")

@@ -21,7 +21,8 @@ from amdgpu_code import text_section
 from device_kernels import BY_DPP, CALLS, make
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _code_object, _device_library
+from rocpy.cooperative.amdgpu import code_object as _code_object
+from rocpy.cooperative.amdgpu import device_library as _device_library
 from rocpy.errors import UnsupportedError
 from rocpy.testing import amdgpu
 

@@ -18,7 +18,7 @@ import hip_kernels
 from device_kernels import CALLS, make
 from numba import hip
 
-from rocpy.cooperative import _device_library
+from rocpy.cooperative.amdgpu import device_library as _device_library
 
 
 @pytest.mark.parametrize("name", CALLS)

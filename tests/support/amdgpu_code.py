@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from rocpy.cooperative import _device_library
+from rocpy.cooperative.amdgpu import device_library as _device_library
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 SLOT = 32

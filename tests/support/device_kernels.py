@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import _code_object
+from rocpy.cooperative.amdgpu import code_object as _code_object
 from rocpy.errors import UnsupportedError
 
 

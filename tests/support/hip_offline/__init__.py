@@ -17,7 +17,7 @@ import types
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from rocpy.cooperative import _device_library
+from rocpy.cooperative.amdgpu import device_library as _device_library
 
 _HERE = Path(__file__).resolve().parent
 _VERSION = "AMDROCM_SYSDEPS_1.0 { global: *; };\n"

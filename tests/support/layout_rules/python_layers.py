@@ -42,7 +42,9 @@ SEES_THE_PACKAGE = {"cli", "testing", "torch", "jax", "distributed", "compat"}
 OPTIONAL = {
     "torch": re.compile(r"^rocpy/(torch/|distributed/_autograd\.py$|compat/nccl/interop/torch\.py$)"),
     "jax": re.compile(r"^rocpy/jax/"),
-    "numba": re.compile(r"^rocpy/cooperative/numba_\w+\.py$"),
+    "numba": re.compile(
+        r"^rocpy/cooperative/(numba/\w+|cpu/(compile|entry)|amdgpu/(target|library_calls|primitives|sort|link|numba_hip))\.py$"
+    ),
     "triton": re.compile(r"^rocpy/epilogues/\w*triton\w*\.py$"),
     "cupy": re.compile(r"^rocpy/compat/nccl/interop/cupy\.py$"),
 }

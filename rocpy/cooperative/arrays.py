@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""Ready-made kernels for whole arrays: reductions and scans by rows, on numpy, torch and DLPack arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rocpy.cooperative.api.combining import inclusive_scan, reduce
+from rocpy.cooperative.api.device import blockDim, blockIdx, this_block, threadIdx
+from rocpy.cooperative.api.movement import shuffle
+from rocpy.cooperative.kernel.arguments import as_numpy
+from rocpy.cooperative.kernel.kernel import Kernel, jit
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+_NAMES = ("+", "*", "min", "max", "&", "|", "^")
+
+
+def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) -> Any:
+    """Reduce each row of an array, the last dimension, by one block of threads.
+
+    Parameters
+    ----------
+    x
+        Array of numpy, torch on the CPU, or any with DLPack, of one dimension or more.
+    op
+        As for `reduce`.
+    threads
+        Of a block, 1 to 1024; the order of the operands depends on it, and on nothing else.
+    out
+        Array that gets the results, of the shape of `x` without its last dimension.
+
+    Returns
+    -------
+    array
+        A tensor for a tensor, else of numpy, of `x`'s type and without the last dimension; `out` where it was given.
+
+    Raises
+    ------
+    InvalidOperandError
+        If `x` or `out` is no array that a kernel can use.
+    InvalidProblemError
+        If `x` has no dimension or empty rows, or `out` has another shape or type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> coop.block_reduce(np.array([[3, 1, 2], [6, 5, 4]]), "max").tolist()
+    [3, 6]
+    """
+    values, rows = _rows_of("block_reduce", x)
+    if values.shape[-1] == 0:
+        raise InvalidProblemError(f"block_reduce: x has shape {values.shape}; its rows are empty")
+    result, made = _result("block_reduce", x, out, values, values.shape[:-1])
+    kernel = _reducer(_operator("block_reduce", op), values.dtype)
+    kernel[len(rows), _threads(threads, rows)](rows, made.reshape(len(rows)))
+    return result
+
+
+def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any = None, threads: int = 256) -> Any:
+    """Scan each row of an array, the last dimension, by one block of threads.
+
+    Parameters
+    ----------
+    x
+        Array of numpy, torch on the CPU, or any with DLPack, of one dimension or more.
+    op
+        As for `inclusive_scan`.
+    exclusive
+        Whether an item's own value does not count.
+    initial
+        Comes before the first item of each row. An exclusive scan with a Python function needs one.
+    threads
+        Of a block, 1 to 1024; the order of the operands depends on it, and on nothing else.
+
+    Returns
+    -------
+    array
+        A tensor for a tensor, else of numpy, of `x`'s type and shape.
+
+    Raises
+    ------
+    InvalidOperandError
+        If `x` is no array that a kernel can use.
+    InvalidProblemError
+        If `x` has no dimension, or an exclusive scan has no first value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> coop.block_scan(np.array([[3, 1, 2], [6, 5, 4]])).tolist()
+    [[3, 4, 6], [6, 11, 15]]
+    """
+    values, rows = _rows_of("block_scan", x)
+    chosen = _operator("block_scan", op)
+    if exclusive and initial is None:
+        initial = _identity(chosen, values.dtype)
+    result, made = _result("block_scan", x, None, values, values.shape)
+    if values.shape[-1]:
+        first = np.zeros(1, values.dtype)
+        if initial is not None:
+            first[0] = initial
+        kernel = _scanner(chosen, values.dtype, exclusive, initial is not None)
+        kernel[len(rows), _threads(threads, rows)](rows, first, made.reshape(rows.shape))
+    return result
+
+
+def _row_reduction(name: str, op: str, what: str, example: int) -> Any:
+    def function(x: Any, *, threads: int = 256, out: Any = None) -> Any:
+        return block_reduce(x, op, threads=threads, out=out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Return the {what} of each row of an array, as `block_reduce` does.
+
+    Parameters
+    ----------
+    x, threads, out
+        As for `block_reduce`.
+
+    Returns
+    -------
+    array
+        As `block_reduce` gives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> coop.{name}(np.array([[3, 1, 2]])).tolist()
+    [{example}]
+    """
+    return function
+
+
+row_sum = _row_reduction("row_sum", "+", "sum", 6)
+row_min = _row_reduction("row_min", "min", "least item", 1)
+row_max = _row_reduction("row_max", "max", "greatest item", 3)
+
+
+def _rows_of(name: str, x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array as numpy's, and as a matrix of its rows."""
+    values = as_numpy(name, "x", x)
+    if values.ndim == 0:
+        raise InvalidProblemError(f"{name}: x has no dimension; give it one")
+    if values.dtype.name == "bfloat16":
+        raise InvalidOperandError(f"{name}: x is bfloat16, of which arrays are not combined here; pass float32")
+    count = values.size // values.shape[-1] if values.shape[-1] else int(np.prod(values.shape[:-1]))
+    return values, values.reshape(count, values.shape[-1])
+
+
+def _result(name: str, x: Any, out: Any, values: np.ndarray, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
+    """Return what the caller gets and the memory that the kernel fills."""
+    if out is not None:
+        made = as_numpy(name, "out", out)
+        if made.shape != shape or made.dtype != values.dtype:
+            raise InvalidProblemError(
+                f"{name}: out has shape {made.shape} and type {made.dtype}; it must have {shape} and {values.dtype}"
+            )
+        if not made.flags.writeable or not made.flags.c_contiguous:
+            raise InvalidOperandError(
+                f"{name}: out is read-only or has gaps; pass a contiguous array that can be written"
+            )
+        return out, made
+    if type(x).__module__.partition(".")[0] == "torch":
+        result = x.new_empty(shape)
+        return result, as_numpy(name, "x", result)
+    made = np.empty(shape, values.dtype)
+    return made, made
+
+
+def _threads(threads: Any, rows: np.ndarray) -> Any:
+    """Return how many threads a block gets: no more than a row has items."""
+    return min(threads, rows.shape[1]) if isinstance(threads, (int, np.integer)) else threads
+
+
+def _operator(name: str, op: Any) -> Any:
+    if isinstance(op, str) and op not in _NAMES:
+        raise InvalidProblemError(f"{name}: op is {op!r}; the names are {', '.join(_NAMES)}")
+    if not isinstance(op, str) and not callable(op):
+        raise InvalidOperandError(f"{name}: op is {type(op).__name__}; pass a name, a numpy ufunc or a Python function")
+    return op
+
+
+def _identity(op: Any, dtype: np.dtype) -> Any:
+    if not isinstance(op, str):
+        raise InvalidProblemError("block_scan: a Python function has no known neutral element; give initial=")
+    if op in ("min", "max"):
+        limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else None
+        if limits is not None:
+            return limits.max if op == "min" else limits.min
+        return np.inf if op == "min" else -np.inf
+    return {"*": 1, "&": -1 if dtype.kind == "i" else np.iinfo(dtype).max if dtype.kind == "u" else 1}.get(op, 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _reducer(op: Any, dtype: np.dtype) -> Kernel:
+    combine, kind = _pairwise(op), dtype.type
+
+    def row_reduction(x: Any, out: Any) -> None:
+        row, rank, n = blockIdx.x, threadIdx.x, x.shape[1]
+        # Whole runs of neighbours for each thread: the operands keep their order.
+        each = (n + blockDim.x - 1) // blockDim.x
+        held = x[row, min(rank * each, n - 1)]
+        for j in range(rank * each + 1, min(rank * each + each, n)):
+            held = kind(combine(held, x[row, j]))
+        total = reduce(this_block(), held, op, valid_items=(n + each - 1) // each)
+        if rank == 0:
+            out[row] = total
+
+    return jit(row_reduction)
+
+
+@functools.lru_cache(maxsize=256)
+def _scanner(op: Any, dtype: np.dtype, exclusive: bool, begins: bool) -> Kernel:
+    combine, kind = _pairwise(op), dtype.type
+
+    def row_scan(x: Any, first: Any, out: Any) -> None:
+        row, rank, n = blockIdx.x, threadIdx.x, x.shape[1]
+        each = (n + blockDim.x - 1) // blockDim.x
+        begin, end = rank * each, min(rank * each + each, n)
+        total = x[row, min(begin, n - 1)]
+        for j in range(begin + 1, end):
+            total = kind(combine(total, x[row, j]))
+        before = shuffle(this_block(), inclusive_scan(this_block(), total, op), "up", 1)
+        if begins:
+            before = first[0] if rank == 0 else kind(combine(first[0], before))
+        for j in range(begin, end):
+            held = x[row, j]
+            if begins or j > 0:
+                held = kind(combine(before, held))
+            out[row, j] = before if exclusive else held
+            before = held
+
+    return jit(row_scan)
+
+
+def _pairwise(op: Any) -> Any:
+    """Return the operator as a function that kernels call."""
+    if not isinstance(op, str):
+        return op
+    made: dict[str, Callable[[Any, Any], Any]] = {
+        "+": lambda a, b: a + b,
+        "*": lambda a, b: a * b,
+        "min": lambda a, b: a if (a < b or a != a) else b,  # a NaN differs from itself, and wins
+        "max": lambda a, b: a if (a > b or a != a) else b,
+        "&": lambda a, b: a & b,
+        "|": lambda a, b: a | b,
+        "^": lambda a, b: a ^ b,
+    }
+    return made[op]

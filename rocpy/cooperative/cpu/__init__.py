@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Kernels on the CPU: compiled to machine code, kept on disk, run by the fiber runtime."""

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""Compiles kernels with Numba, and turns what went wrong in that or in a launch into what concerns the user."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pickle
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import errors, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+from rocpy.cooperative.cpu import entry as numba_entry
+from rocpy.cooperative.cpu import machine_code as _compiled
+from rocpy.cooperative.kernel import mode as _mode
+from rocpy.cooperative.kernel.mode import Mode
+from rocpy.cooperative.numba import functions as numba_functions
+from rocpy.cooperative.numba import lowering as numba_lowering
+from rocpy.cooperative.numba import messages as numba_messages
+from rocpy.cooperative.numba import primitives as numba_primitives
+from rocpy.cooperative.numba.half import type_of
+from rocpy.errors import KernelTypeError, RocpyError
+
+_ = numba_primitives  # registers the primitives
+_compiled.engine()  # tells LLVM of the runtime's functions
+
+
+@functools.cache
+def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
+    """Return the Numba dispatcher of a Python function that kernels call.
+
+    `counts`: whether it counts references to arrays, which costs more than most kernels do, and which only those need
+    that make or return arrays or raise exceptions with arguments.
+    """
+    with numba_functions.compiling(function):
+        called = {each: _dispatcher(each, mode, counts) for each in numba_functions.callees(function)}
+    return numba.njit(
+        error_model="numpy",
+        nogil=True,
+        boundscheck=mode.debug,
+        pipeline_class=numba_lowering.pipeline(mode),
+        no_cpython_wrapper=True,
+        _nrt=counts,
+    )(numba_functions.with_callees(function, called))
+
+
+numba_functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, counts=False)
+
+
+# What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.
+_NEEDS_COUNTS = ("NRT required", "Only accept returning of array")
+
+
+def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compiled:
+    """Return the machine code of a kernel for the types of these arguments; its entry has the given name."""
+    try:
+        arguments = tuple(map(type_of, values))
+        with global_compiler_lock:
+            return _compiled_for(kernel, arguments, name)
+    except RocpyError:
+        raise
+    except Exception as error:  # whatever Numba fails with, the kernel is why
+        raise refusal(kernel, values, error) from error
+
+
+def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> _compiled.Compiled:
+    mode = _mode.mode_of(kernel)
+    for counts in (False, True):
+        try:
+            with _mode.compiling(mode):
+                dispatcher = _dispatcher(kernel.function, mode, counts)
+                dispatcher.compile(arguments)
+            break
+        except errors.NumbaError as error:
+            if counts or not any(each in str(error) for each in _NEEDS_COUNTS):
+                raise
+    result = dispatcher.overloads[arguments]
+    if kernel.debug:
+        numba_functions.warn_of_float64(kernel, arguments, result.metadata)
+    numba_functions.returns_nothing(result)
+    return numba_entry.machine_code(result, arguments, name, turns=not kernel.debug)
+
+
+def connect(made: _compiled.Compiled) -> None:
+    """Give loaded code what its functions know of Python, where they need it."""
+    if not made.environments:
+        return
+    engines = _compiled.engine(), cpu_target.target_context.codegen()._engine
+    for name in made.environments:
+        own, numbas = (ctypes.c_void_p.from_address(each.get_global_value_address(name)) for each in engines)
+        own.value = numbas.value
+
+
+def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None) -> KernelTypeError:
+    """Return the error that says why a kernel cannot be compiled for arguments."""
+    code = kernel.function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    shown = ", ".join(f"{n}: {_type_name(a)}" for n, a in zip(names, values, strict=False))
+    if error is None:
+        error = TypeError("an argument is of no type that kernels take")
+        for value in values:
+            try:
+                type_of(value)
+            except (ValueError, errors.NumbaError) as own:
+                error = own
+    reason, line = numba_messages.explain(error, code)
+    place = f"{code.co_filename}:{line or code.co_firstlineno}"
+    return KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})")
+
+
+def _type_name(argument: Any) -> str:
+    try:
+        return str(type_of(argument))
+    except (ValueError, errors.NumbaError):
+        return type(argument).__name__
+
+
+def user_exception(error: dict[str, Any]) -> tuple[BaseException | None, tuple[str, str, int] | None]:
+    """Return the exception that a kernel raised, and (function, file, line) of its raise statement."""
+    if error["pickled"] is None:
+        return None, None
+    kind, arguments, place = pickle.loads(error["pickled"])  # noqa: S301 - written by this process
+    if kind is None:
+        return None, place
+    known = list(error["values"] or ())  # of arguments that only the launch knows, in their order
+    arguments = [known.pop(0) if known and isinstance(each, ir.Value) else each for each in arguments or ()]
+    return kind(*arguments), place

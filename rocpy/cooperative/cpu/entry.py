@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Makes machine code of a kernel that Numba has compiled: its entry reads arguments, and what it calls is in line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.np import arrayobj
+
+from rocpy.cooperative.cpu import resumable as numba_resumable
+from rocpy.cooperative.cpu.machine_code import Compiled, undefined_symbols
+from rocpy.cooperative.numba.llvm_types import BYTES, I64, VOID
+from rocpy.cooperative.numba.runtime import call
+
+_ENVIRONMENT = "_ZN08NumbaEnv"  # what Numba's names of a function's environment begin with
+
+
+def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, turns: bool) -> Compiled:
+    """Return the machine code of a kernel.
+
+    Parameters
+    ----------
+    result
+        What Numba made of the kernel.
+    arguments
+        Types of its arguments.
+    name
+        Of the entry.
+    turns
+        Whether its threads may share a stack and take turns.
+    """
+    codegen = result.library.codegen
+    written = codegen._create_empty_module(name)
+    _write_entry(result, written, arguments, name)
+    module = llvm.parse_assembly(cgutils.normalize_ir_text(str(written)))
+    module.link_in(result.library._get_module_for_linking(), preserve=True)
+    for each in [*module.functions, *module.global_variables]:
+        own = each.name == name or each.name.startswith(_ENVIRONMENT)
+        if not each.is_declaration and not own:
+            each.linkage = llvm.Linkage.internal
+    if turns:
+        numba_resumable.bring_in_line(module)
+    _optimize(codegen, module)
+    text = numba_resumable.resumable(module, name) if turns else None
+    if text is not None:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        _optimize(codegen, module)
+    code = codegen._tm.emit_object(module)
+    final = str(module)
+    environments = tuple(
+        each.name
+        for each in module.global_variables
+        if each.name.startswith(_ENVIRONMENT) and final.count(each.name) > 1  # it is named where it is used, too
+    )
+    return Compiled(name, code, text is not None, undefined_symbols(code), environments)
+
+
+def _optimize(codegen: Any, module: Any) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(codegen._tm, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def _write_entry(result: Any, module: ir.Module, arguments: tuple[types.Type, ...], name: str) -> None:
+    """Write a function of packed arguments and a thread's state that calls the kernel and reports its exception."""
+    context = result.target_context
+    function = ir.Function(module, ir.FunctionType(VOID, [BYTES, BYTES]), name)
+    packed, state = function.args
+    packed.name, state.name = "arguments", "state"
+    builder = ir.IRBuilder(function.append_basic_block("begin"))
+    words = _Words(context, builder, packed)
+    values = [words.take(each) for each in arguments]
+    callee = context.declare_function(module, result.fndesc)
+    # In line: else its arguments go by the stack for each thread.
+    status, _ = context.call_conv.call_function(
+        builder, callee, result.signature.return_type, arguments, values, attrs=("alwaysinline",)
+    )
+    with cgutils.if_unlikely(builder, status.is_error):
+        call(builder, "rocpy_simt_raise", state, status.code, status.excinfoptr)
+        builder.unreachable()
+    builder.ret_void()
+
+
+class _Words:
+    """Reads arguments in the order that _simt.cpp packs them in."""
+
+    def __init__(self, context: Any, builder: Any, packed: ir.Value) -> None:
+        self._context, self._builder, self._packed = context, builder, packed
+        self._next = 0
+
+    def _place(self, type_: ir.Type, words: int) -> ir.Value:
+        place = self._builder.gep(self._packed, [I64(8 * self._next)])
+        self._next += words
+        return self._builder.bitcast(place, type_.as_pointer())
+
+    def _word(self, type_: ir.Type) -> ir.Value:
+        return self._builder.load(self._place(type_, 1))
+
+    def take(self, type_: types.Type) -> ir.Value:
+        """Return the next argument."""
+        context, builder = self._context, self._builder
+        if isinstance(type_, types.BaseTuple):
+            return context.make_tuple(builder, type_, [self.take(each) for each in type_])
+        if isinstance(type_, types.Record):
+            return self._word(context.get_value_type(type_))
+        if isinstance(type_, types.Array):
+            array = arrayobj.make_array(type_)(context, builder)
+            data = self._word(array.data.type)
+            shape = [self._word(I64) for _ in range(type_.ndim)]
+            strides = [self._word(I64) for _ in range(type_.ndim)]
+            arrayobj.populate_array(
+                array,
+                data=data,
+                shape=cgutils.pack_array(builder, shape, I64),
+                strides=cgutils.pack_array(builder, strides, I64),
+                itemsize=context.get_abi_sizeof(context.get_data_type(type_.dtype)),
+                meminfo=None,
+            )
+            return array._getvalue()
+        model = context.data_model_manager[type_]
+        data_type = model.get_data_type()
+        words = max(1, -(-context.get_abi_sizeof(data_type) // 8))
+        return model.load_from_data_pointer(builder, self._place(data_type, words))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Finds the compiled form of a kernel for its arguments: in this process, on disk, or by compiling it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rocpy.cooperative.cpu import _simt
+from rocpy.cooperative.cpu import machine_code as _compiled
+from rocpy.cooperative.kernel.faults import raise_fault
+from rocpy.cooperative.kernel.fingerprint import fingerprint_of
+from rocpy.cooperative.kernel.mode import mode_of
+from rocpy.cooperative.kernel.requirements import importing_numba
+from rocpy.errors import KernelTypeError
+
+_MOST_ENTRIES = 1024
+_lock = threading.RLock()
+Config = _simt.Config
+
+
+def _compiler() -> Any:
+    with importing_numba():
+        from rocpy.cooperative.cpu import compile as numba_launch
+    return numba_launch
+
+
+class Launcher:
+    """A kernel's compiled forms, by the types of their arguments."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._entries: dict[bytes, tuple[Any, ...]] = {}  # address, whether resumable, what must live as long
+        self._compiled: dict[str, tuple[Any, ...]] = {}  # the same by types as text, which holds no addresses
+        self._store: _compiled.Store | None = None
+        self.cache_hits = 0  # how often code came from disk
+        if kernel.cache:
+            function = kernel.function
+            source = function.__code__.co_filename
+            if source.startswith("<"):
+                raise KernelTypeError(
+                    f"kernel {kernel.name}: cache=True needs a function that comes from a file, not from {source}"
+                )
+            self._store = _compiled.Store(
+                source, function.__qualname__, f"{fingerprint_of(function)} {mode_of(kernel)}"
+            )
+
+    def __call__(self, config: Any, values: tuple[Any, ...]) -> None:
+        """Run a grid, to its end; raise what went wrong in it."""
+        error = _simt.run(self._entries, config, values)
+        while error is None:
+            self._add(values)
+            error = _simt.run(self._entries, config, values)
+        if error:
+            self._raise(_simt.take_error(error))
+
+    def _raise(self, error: dict[str, Any]) -> None:
+        raised, place = _compiler().user_exception(error) if error["fault"] == "exception" else (None, None)
+        raise_fault(self._kernel, error, raised, place)
+
+    def _add(self, values: tuple[Any, ...]) -> None:
+        key = _simt.key_of(values)
+        with _lock:
+            if key is None:
+                raise _compiler().refusal(self._kernel, values)
+            text = ", ".join(map(type_text, values))
+            entry = self._compiled.get(text)
+            if entry is None:
+                entry = self._compiled[text] = self._find(text, values)
+            if len(self._entries) >= _MOST_ENTRIES:
+                self._entries.clear()
+            self._entries[key] = (*entry, list(_dtypes(values)))  # the key holds their addresses
+
+    def _find(self, types: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        name = self._store.name(types) if self._store else f"rocpy_kernel_{uuid.uuid4().hex}"
+        if self._store:
+            kept = self._store.read(types)
+            if kept is not None and _compiled.loadable(kept):
+                self.cache_hits += 1
+                return _compiled.load(kept), kept.resumable
+        compiler = _compiler()
+        made = compiler.compiled(self._kernel, values, name)
+        if self._store and not made.environments:
+            self._store.write(types, made)
+        address = _compiled.load(made)
+        compiler.connect(made)
+        return address, made.resumable
+
+
+def type_text(value: Any) -> str:
+    """Return the type of an argument as text: equal for arguments that one compiled form serves."""
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        kind = f"{'' if flags.writeable else 'read-only '}{'' if flags.aligned else 'unaligned '}"
+        return f"{kind}array({value.dtype!r}, {value.ndim}, {layout})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(type_text, value))},)"
+    if isinstance(value, np.generic):
+        return repr(value.dtype)
+    if type(value) is int:
+        return "int" if value < 2**63 else "unsigned"
+    return type(value).__name__
+
+
+def _dtypes(values: tuple[Any, ...]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _dtypes(value)
+        elif isinstance(value, (np.ndarray, np.generic)):
+            yield value.dtype

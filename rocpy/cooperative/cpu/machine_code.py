@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""Compiled kernels as object code: kept on disk and brought into the process by llvmlite alone, without Numba.
+
+What a kernel is kept under says all that its code depends on, so that a process which finds it needs no type inference,
+and reads one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform as machine
+import struct
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocpy.cooperative.cpu import _simt
+from rocpy.cooperative.kernel.fingerprint import own_sources
+from rocpy.runtime import _kept
+
+FORMAT = 2  # of the files: raise it when what is in them, or the runtime's C interface, changes
+_lock = threading.Lock()
+_loaded: dict[str, int] = {}  # addresses by name: a name stands for one code
+_UNDEFINED = 0  # section of a symbol that an object does not define
+_GLOBAL_BINDINGS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel's machine code.
+
+    Attributes
+    ----------
+    name
+        Of its entry.
+    code
+        An object file of this machine.
+    resumable
+        Whether the entry returns where a thread waits.
+    needed
+        Names that the code takes from the process.
+    environments
+        Names of what its functions know of Python, which Numba's own engine has; such code is of this process alone.
+    """
+
+    name: str
+    code: bytes
+    resumable: bool
+    needed: tuple[str, ...]
+    environments: tuple[str, ...] = ()
+
+
+@functools.cache
+def engine() -> Any:
+    """Return what object code is loaded with; it lives as long as the process."""
+    import llvmlite.binding as llvm
+
+    for name, address in _simt.symbols().items():
+        llvm.add_symbol(name, address)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+
+
+def load(compiled: Compiled) -> int:
+    """Return the address of a kernel's entry; its code is there until the process ends."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        address = _loaded.get(compiled.name)
+        if address is None:
+            made = engine()
+            made.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+            made.finalize_object()
+            address = _loaded[compiled.name] = made.get_function_address(compiled.name)
+        return address
+
+
+def loadable(compiled: Compiled) -> bool:
+    """Return whether the process has all that the code takes from it: LLVM ends the process if not."""
+    import llvmlite.binding as llvm
+
+    engine()
+    return all(llvm.address_of_symbol(name) is not None for name in compiled.needed)
+
+
+def undefined_symbols(code: bytes) -> tuple[str, ...]:
+    """Return the names that an object file of 64 bits takes from elsewhere."""
+    offset = struct.unpack_from("<Q", code, 40)[0]
+    size, count = struct.unpack_from("<HH", code, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", code, offset + i * size) for i in range(count)]
+    found = []
+    for _, kind, _, _, begin, length, link, _, _, entry in sections:
+        if kind != 2:  # a table of symbols
+            continue
+        names = sections[link][4]
+        for at in range(begin + entry, begin + length, entry):
+            name, info, _, section = struct.unpack_from("<IBBH", code, at)
+            if section == _UNDEFINED and info >> 4 in _GLOBAL_BINDINGS:
+                found.append(code[names + name : code.index(b"\0", names + name)].decode())
+    return tuple(sorted(found))
+
+
+# On disk.
+
+
+@functools.cache
+def surroundings() -> str:
+    """Return what all code depends on: processor, compiler, options of Numba's, and this package's own sources."""
+    import llvmlite.binding as llvm
+
+    parts = [str(FORMAT), machine.python_version(), llvm.get_process_triple(), llvm.get_host_cpu_name()]
+    parts.append(llvm.get_host_cpu_features().flatten())
+    parts += [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
+    parts += [str(os.environ.get("NUMBA_CPU_NAME")), str(os.environ.get("NUMBA_CPU_FEATURES"))]
+    parts += [str(os.environ.get("NUMBA_OPT")), str(os.environ.get("NUMBA_BOUNDSCHECK"))]
+    for name, path in own_sources().items():
+        found = path.stat()
+        parts.append(f"{name} {found.st_size} {found.st_mtime_ns}")
+    return "\n".join(parts)
+
+
+class Store:
+    """Where one kernel's code is kept: a file for each types of arguments.
+
+    Parameters
+    ----------
+    source
+        File that the kernel comes from.
+    qualified_name
+        Of its function.
+    fingerprint
+        Of the function and all that it names.
+    """
+
+    def __init__(self, source: str, qualified_name: str, fingerprint: str) -> None:
+        self._folder = folder_of(source)
+        self._kernel = f"rocpy-{Path(source).stem}.{qualified_name}".replace("<", "").replace(">", "")
+        self._fingerprint = fingerprint
+
+    def _paths(self, types: str) -> tuple[Path, str]:
+        who = hashlib.sha256(types.encode()).hexdigest()[:16]
+        what = hashlib.sha256(f"{self._fingerprint}\n{surroundings()}\n{types}".encode()).hexdigest()[:32]
+        return self._folder / f"{self._kernel}-{who}-{what}.o", f"rocpy_kernel_{what}"
+
+    def name(self, types: str) -> str:
+        """Return the name of the entry for arguments of these types."""
+        return self._paths(types)[1]
+
+    def read(self, types: str) -> Compiled | None:
+        """Return the code for arguments of these types, if it is there and whole."""
+        path, _ = self._paths(types)
+        head, _, code = (_kept.read_bytes(path) or b"").partition(b"\n")
+        try:
+            told = json.loads(head)
+            return Compiled(told["name"], code, told["resumable"], tuple(told["needed"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, types: str, compiled: Compiled) -> None:
+        """Keep code; what is out of date goes. A folder that cannot be written to keeps nothing."""
+        path, _ = self._paths(types)
+        head = {"name": compiled.name, "resumable": compiled.resumable, "needed": compiled.needed}
+        with contextlib.suppress(OSError):
+            old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
+            _kept.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)
+            for each in old:
+                each.unlink(missing_ok=True)
+
+
+def folder_of(source: str) -> Path:
+    """Return where a source file's code is kept: in NUMBA_CACHE_DIR, as Numba's, beside it, or in the user's folder."""
+    path = Path(source).resolve()
+    own = f"{path.parent.name}-{hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]}"
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / own
+    beside = path.parent / "__pycache__"
+    if path.is_file() and os.access(beside if beside.is_dir() else path.parent, os.W_OK):
+        return beside
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocpy" / own

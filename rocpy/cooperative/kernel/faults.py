@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""What is said of a kernel that went wrong, or that may surprise: errors and warnings with block, thread and line."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rocpy.errors import (
+    DivergentBarrierError,
+    GlobalMemoryRaceError,
+    KernelDivisionError,
+    KernelError,
+    KernelIndexError,
+    OutOfMemoryError,
+    RocpyWarning,
+    SharedMemoryRaceError,
+    UninitializedResultError,
+)
+
+Place = tuple[str, str, int] | None
+_PACKAGE = Path(__file__).parents[1]
+
+
+def warn_of_float64(kernel: Any, lines: Sequence[tuple[str, int]]) -> None:
+    """Warn of the places where a kernel for float32 computes in float64, if there are any."""
+    if not lines:
+        return
+    filename, line = lines[0]
+    more = f" and {len(lines) - 1} other places" if len(lines) > 1 else ""
+    warnings.warn_explicit(
+        f"kernel {kernel.name} computes in float64 at {filename}:{line}{more}, though its arrays are float32: a float "
+        'literal is float64, and so is an integer with a float32; write np.float32(...), or coop.jit(float="float32")',
+        RocpyWarning,
+        filename,
+        line,
+    )
+
+
+def _place(site: str) -> tuple[str | None, int | None]:
+    filename, _, line = site.rpartition(":")
+    return (filename, int(line)) if line.isdigit() else (None, None)
+
+
+_CLASSES = {
+    "divergence": DivergentBarrierError,
+    "race": SharedMemoryRaceError,
+    "global_race": GlobalMemoryRaceError,
+    "division": KernelDivisionError,
+    "uninitialised": UninitializedResultError,
+    "shared_memory": KernelError,
+    "unsupported": KernelError,
+}
+
+
+def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None, place: Place) -> None:
+    """Raise what went wrong in a launch, or warn of what may surprise.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    error
+        As the runtime tells it.
+    raised
+        Exception that the kernel raised; None for any other fault, or where it is not known.
+    place
+        Function, file and line of its raise statement, where they are known.
+    """
+    fault, block, thread = error["fault"], error["block"], error["thread"]
+    filename, line = _place(error["site"])
+    if fault == "out_of_memory":
+        raise OutOfMemoryError(f"kernel {kernel.name}: {error['detail']}")
+    where = {"kernel": kernel.name, "block": block, "thread": thread, "filename": filename, "line": line}
+    who = f"kernel {kernel.name}, block {block}, thread {thread}"
+    if fault == "exception":
+        _raise_exception(kernel, error, who, where, raised, place)
+    at = f" at {filename}:{line}" if filename else ""
+    if fault == "skipped":
+        _warn_of_skipped(kernel, error, filename, line)
+        return
+    other_file, other_line = _place(error["other_site"])
+    other = f" thread {error['other_thread']} at {other_file}:{other_line}" if error["other_thread"] else ""
+    text = {
+        "divergence": f"{who} waits{at}"
+        + (f", but {error['detail']}" if error["detail"] else "")
+        + (f";{other} waits there" if other else ""),
+        "race": f"{who}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
+        "global_race": f"{who}{at} {error['detail']}, an element of an array: {_other(error, other)}",
+        "division": f"{who}{at} divides an integer by zero, whose result is 0 without debug=True",
+        "uninitialised": f"{who}{at}: {error['detail']}",
+        "shared_memory": f"{who}{at} asks for {error['detail']}",
+        "unsupported": f"{who}{at} uses {error['detail']}",
+    }[fault]
+    raise _CLASSES[fault](text, **where)
+
+
+def _other(error: dict[str, Any], other: str) -> str:
+    if error["other_block"] == error["block"]:
+        return f"{other.strip()}; put coop.syncthreads() between the two, or use coop.atomic"
+    return f"block {error['other_block']},{other}; blocks run in any order: use coop.atomic, or a launch of its own"
+
+
+def _warn_of_skipped(kernel: Any, error: dict[str, Any], filename: str | None, line: int | None) -> None:
+    at = f" at {filename}:{line}" if filename else ""
+    warnings.warn_explicit(
+        f"kernel {kernel.name}, block {error['block']}: {error['detail']} have left the kernel before the barrier{at}, "
+        "for which the others do not wait here and on AMD GPUs, and which CUDA leaves undefined: let all threads come "
+        "to it",
+        RocpyWarning,
+        filename or kernel.function.__code__.co_filename,
+        line or kernel.function.__code__.co_firstlineno,
+    )
+
+
+def _raise_exception(
+    kernel: Any, error: dict[str, Any], who: str, where: dict[str, Any], raised: BaseException | None, place: Place
+) -> NoReturn:
+    if raised is None:
+        raise KernelError(f"{who} failed with status {error['code']}", **where)
+    # A bounds check of Numba's has no place, one of a primitive's a place in this package: the kernel's line is meant.
+    if isinstance(raised, IndexError) and (place is None or _PACKAGE in Path(place[1]).parents):
+        at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""
+        raise KernelIndexError(f"{who}{at}: {raised}", **where) from None
+    filename, line = (place[1], place[2]) if place else (where["filename"], where["line"])
+    raised.add_note(f"raised by {who}" + (f", at {filename}:{line}" if filename else ""))
+    if filename is None or line is None:
+        raise raised
+    # A frame whose place is that of the kernel's own raise statement.
+    frame = compile("\n" * (line - 1) + "raise exception", filename, "exec").replace(co_name=kernel.name)
+    exec(frame, {"exception": raised})  # noqa: S102 - one statement, written above
+    raise raised

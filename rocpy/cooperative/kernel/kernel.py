@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: MIT
+"""``coop.jit``: kernels as objects, their launch on numpy, torch and DLPack arguments, and their errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn, overload
+
+import numpy as np
+
+from rocpy import platform
+from rocpy.cooperative.kernel import backends as _backends
+from rocpy.cooperative.kernel.arguments import narrowed, value_of
+from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
+from rocpy.cooperative.kernel.mode import NATIVE, mode_of
+from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError
+
+_ON_CPU = frozenset({np.ndarray, bool, int, float, complex})
+_lock = threading.RLock()
+
+
+class Kernel:
+    """A Python function that runs once for each thread of a grid. Made by `jit`.
+
+    ``kernel[grid, block](*arguments)`` launches it, ``kernel[grid, block, stream, shared_bytes](*arguments)`` on a
+    stream and with dynamic shared memory. Grid and block are numbers or tuples of up to three. On the CPU results are
+    there when the call returns; arrays on an AMD GPU make it run there, in the order of the stream.
+
+    Attributes
+    ----------
+    function
+        The Python function.
+    name
+        Its name.
+    debug
+        Whether its launches are checked.
+    warp_size
+        Threads of its warps: 32, 64, or ``"native"``.
+    float_type
+        Type of its literals: ``"float32"``, or empty for Python's float64.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        debug: bool,
+        seed: int,
+        cache: bool,
+        warp_size: int | str,
+        float_type: str,
+        threads: int,
+        stack_bytes: int,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = function.__name__
+        self.debug = debug
+        self.warp_size = warp_size
+        self.float_type = float_type
+        self.cache = cache and not debug
+        self._settings: dict[str, Any] = {
+            "warp_size": mode_of(self).warp_size,
+            "debug": debug,
+            "shuffle": debug,
+            "seed": seed,
+            "threads": threads,
+            "stack_bytes": stack_bytes,
+            "shared_limit_bytes": SHARED_LIMIT_BYTES,
+        }
+        self._launcher: Any = None
+        self._launches: dict[Any, Launch] = {}
+        self._loaded: dict[Any, Any] = {}  # on devices, by types, device and threads
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def __call__(self, *_arguments: Any) -> NoReturn:
+        """Refuse: a kernel needs a grid."""
+        raise InvalidProblemError(f"kernel {self.name}: give it a grid and a block, as {self.name}[grid, block](...)")
+
+    def __getitem__(self, configuration: Any) -> Launch:
+        """Return the kernel for one grid and block."""
+        try:
+            return self._launches[configuration]
+        except (KeyError, TypeError):
+            pass
+        launch = Launch(self, configuration)
+        if launch.stream is None:
+            if len(self._launches) > 256:
+                self._launches.clear()
+            self._launches[configuration] = launch
+        return launch
+
+    @property
+    def launcher(self) -> Any:
+        """The compiled forms."""
+        if self._launcher is None:
+            with _lock:
+                if self._launcher is None:
+                    self._launcher = _backends.cpu().Launcher(self)
+        return self._launcher
+
+
+class Launch:
+    """A kernel with its grid and block; called with the kernel's arguments.
+
+    Attributes
+    ----------
+    grid, block
+        Three extents each.
+    stream
+        As given, or None.
+    shared_bytes
+        Dynamic shared memory of a block.
+    """
+
+    def __init__(self, kernel: Kernel, configuration: Any) -> None:
+        parts = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not 2 <= len(parts) <= 4:
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: launched with {len(parts)} settings; expected [grid, block], "
+                "[grid, block, stream] or [grid, block, stream, shared_bytes]"
+            )
+        self._kernel = kernel
+        grid = _extents(kernel, "grid", parts[0])
+        block = _extents(kernel, "block", parts[1])
+        self.stream = parts[2] if len(parts) > 2 else None
+        shared = parts[3] if len(parts) > 3 else 0
+        threads = block[0] * block[1] * block[2]
+        if threads > MOST_THREADS:
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: a block of {threads} threads; at most {MOST_THREADS} are possible"
+            )
+        if grid[0] * grid[1] * grid[2] > MOST_BLOCKS:
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: a grid of {grid} blocks; at most {MOST_BLOCKS} are possible"
+            )
+        if (
+            isinstance(shared, bool)
+            or not isinstance(shared, (int, np.integer))
+            or not 0 <= shared <= SHARED_LIMIT_BYTES
+        ):
+            raise InvalidProblemError(
+                f"kernel {kernel.name}: {shared!r} bytes of dynamic shared memory; "
+                f"from 0 to {SHARED_LIMIT_BYTES} are possible"
+            )
+        self.grid, self.block, self.shared_bytes = grid, block, int(shared)
+        self._empty = 0 in grid
+        self._config = _backends.cpu().Config(
+            grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings
+        )
+
+    def __call__(self, *arguments: Any, **named: Any) -> None:
+        """Run the grid on the arguments, to its end."""
+        kernel = self._kernel
+        if named:
+            try:
+                arguments = inspect.signature(kernel.function).bind(*arguments, **named).args
+            except TypeError as unfit:
+                raise InvalidProblemError(f"kernel {kernel.name}: {unfit}") from None
+        if kernel.float_type:
+            arguments = tuple(map(narrowed, arguments))
+        if (
+            not _ON_CPU.issuperset(map(type, arguments))
+            and (index := _backends.amdgpu().device_of(arguments)) is not None
+        ):
+            _check_count(kernel, len(arguments))
+            if not self._empty:
+                _backends.amdgpu().launch(kernel, self, arguments, index)
+            return
+        launcher = kernel.launcher
+        if self.stream is not None:
+            _wait_for(self.stream)
+        values = tuple(a if type(a) is np.ndarray else value_of(kernel, i, a) for i, a in enumerate(arguments))
+        _check_count(kernel, len(values))
+        missing = kernel.function.__code__.co_argcount - len(values)
+        if missing > 0:
+            defaults = (kernel.function.__defaults__ or ())[-missing:]
+            values += tuple(map(narrowed, defaults)) if kernel.float_type else defaults
+        if self._empty:
+            return
+        launcher(self._config, values)
+
+
+def _check_count(kernel: Kernel, count: int) -> None:
+    code = kernel.function.__code__
+    if count == code.co_argcount or code.co_flags & 0x04:
+        return
+    required = code.co_argcount - len(kernel.function.__defaults__ or ())
+    if not required <= count <= code.co_argcount:
+        names = ", ".join(code.co_varnames[: code.co_argcount])
+        raise InvalidProblemError(f"kernel {kernel.name}({names}) was called with {count} arguments")
+
+
+def _extents(kernel: Kernel, what: str, value: Any) -> tuple[int, int, int]:
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    least = 0 if what == "grid" else 1
+    numbers = [int(p) for p in parts if isinstance(p, (int, np.integer)) and not isinstance(p, bool)]
+    if len(numbers) != len(parts) or not 1 <= len(parts) <= 3:
+        raise InvalidProblemError(
+            f"kernel {kernel.name}: {what} is {value!r}; it must be an integer or a tuple of one to three"
+        )
+    if min(numbers) < least or max(numbers) > MOST_BLOCKS:
+        raise InvalidProblemError(
+            f"kernel {kernel.name}: {what} is {value!r}; extents must be {least} or more, below 2**31"
+        )
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _wait_for(stream: Any) -> None:
+    """What was queued before comes first; the kernel itself is done when the launch returns."""
+    synchronize = getattr(stream, "synchronize", None)
+    if synchronize is None:
+        raise InvalidOperandError(
+            f"stream: {type(stream).__name__} has no synchronize(); pass a stream of rocpy's or torch's"
+        )
+    synchronize()
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Kernel: ...
+@overload
+def jit(
+    *,
+    debug: bool | None = None,
+    seed: int = 0,
+    cache: bool = False,
+    warp_size: int | str = 64,
+    float: str | None = None,
+    threads: int = 0,
+    stack_bytes: int = 65536,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    debug: bool | None = None,
+    seed: int = 0,
+    cache: bool = False,
+    warp_size: int | str = 64,
+    float: str | None = None,  # noqa: A002 - read as coop.jit(float="float32")
+    threads: int = 0,
+    stack_bytes: int = 65536,
+) -> Any:
+    """Make a kernel of a Python function, which Numba compiles at its first launch with arguments of new types.
+
+    Parameters
+    ----------
+    function
+        Runs once for each thread. It returns nothing; Python functions that it names are compiled with it.
+    debug
+        Check launches: threads run in a shuffled order, undefined results are poisoned, and a divergent barrier, a race
+        on shared memory or on an array, a use of what nobody wrote, an index out of range or an integer divided by zero
+        raises with block, thread and line. Much slower, block after block. None: as ``ROCPY_SIMT_DEBUG`` says.
+    seed
+        Of the order in debug mode.
+    cache
+        Keep the compiled code on disk, beside the source file or where ``NUMBA_CACHE_DIR`` says.
+    warp_size
+        Threads of a warp: 64 or 32, on the CPU and on every GPU, or ``"native"``: what the GPU has where it has a
+        choice, 64 on the CPU. A GPU whose waves can have as many lanes is compiled for in that mode (gfx10 to gfx12
+        have both, CDNA has 64, gfx1250 has 32); for any other a kernel that names or reads a warp's size is refused.
+    float
+        ``"float32"``: float literals, and floats that integers become, are float32 unless they meet float64 data.
+        None: they are float64, as in Python.
+    threads
+        OS threads that share the blocks; 0: ``ROCPY_NUM_THREADS``, else the CPUs of this process.
+    stack_bytes
+        Stack of each fiber; arrays of a thread's own lie there.
+
+    Returns
+    -------
+    Kernel
+        Launched as ``kernel[grid, block](*arguments)``.
+
+    Raises
+    ------
+    KernelTypeError
+        By a launch: the kernel cannot be compiled for these arguments.
+    KernelError
+        By a launch: the kernel failed; its sub-classes tell how.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import cooperative as coop
+    >>> @coop.jit
+    ... def row_sums(x, out):
+    ...     block = coop.this_block()
+    ...     acc = np.float32(0)
+    ...     for j in range(coop.threadIdx.x, x.shape[1], coop.blockDim.x):
+    ...         acc += x[coop.blockIdx.x, j]
+    ...     total = coop.sum(block, acc)
+    ...     if coop.threadIdx.x == 0:
+    ...         out[coop.blockIdx.x] = total
+    >>> x = np.ones((3, 1000), np.float32)
+    >>> out = np.empty(3, np.float32)
+    >>> row_sums[3, 256](x, out)
+    >>> out.tolist()
+    [1000.0, 1000.0, 1000.0]
+    """
+    if not isinstance(warp_size, (int, str)) or warp_size not in (32, 64, NATIVE):
+        raise InvalidProblemError(f"warp_size is {warp_size!r}; it must be 32, 64 or 'native'")
+    if float not in (None, "float32", "float64"):
+        raise InvalidProblemError(f"float is {float!r}; it must be 'float32', 'float64' or None")
+    if not isinstance(threads, int) or threads < 0:
+        raise InvalidProblemError(f"threads is {threads!r}; it must be an integer, 0 or more")
+    if not isinstance(stack_bytes, int) or not 16384 <= stack_bytes <= 2**30:
+        raise InvalidProblemError(f"stack_bytes is {stack_bytes!r}; it must be from 16384 to 2**30")
+    if not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise InvalidProblemError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
+    if debug is None:
+        debug = platform.environment("ROCPY_SIMT_DEBUG") == "1"
+
+    def make(wrapped: Callable[..., Any]) -> Kernel:
+        if isinstance(wrapped, Kernel):
+            wrapped = wrapped.function
+        if not hasattr(wrapped, "__code__"):
+            raise KernelTypeError(f"coop.jit takes a Python function, not {type(wrapped).__name__}")
+        return Kernel(
+            wrapped,
+            debug=bool(debug),
+            seed=seed,
+            cache=cache,
+            warp_size=warp_size,
+            float_type="float32" if float == "float32" else "",
+            threads=threads,
+            stack_bytes=stack_bytes,
+        )
+
+    return make if function is None else make(function)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""The Python functions of a kernel: which of them are compiled with it, for whatever target, and what it may return."""
+
+from __future__ import annotations
+
+import contextlib
+import types as python_types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from numba.core import types
+from numba.core.target_extension import current_target
+from numba.extending import typeof_impl
+
+from rocpy.cooperative.kernel import faults as _faults
+from rocpy.cooperative.kernel import mode as _mode
+from rocpy.cooperative.kernel.fingerprint import names_of
+from rocpy.cooperative.kernel.kernel import Kernel
+from rocpy.cooperative.kernel.mode import Mode
+from rocpy.cooperative.numba import floats as numba_float
+from rocpy.cooperative.numba.types import refuse
+
+_WITH_KERNELS = "rocpy.cooperative.arrays"  # the one module of the package whose functions are users' kernels, too
+
+# What makes the dispatcher of a function, by Numba's name of the target.
+DISPATCHERS: dict[str, Callable[[Any, Mode], Any]] = {}
+_under_way: list[Any] = []  # functions whose callees are compiled; under Numba's lock
+
+
+@typeof_impl.register(Kernel)
+def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
+    """Return the type of a kernel that another kernel names and calls as a function."""
+    make = DISPATCHERS.get(current_target())
+    return make and types.Dispatcher(make(kernel.function, _mode.current() or _mode.mode_of(kernel)))
+
+
+@contextlib.contextmanager
+def compiling(function: Any) -> Iterator[None]:
+    """Refuse, until the function is compiled, that one which it calls calls it."""
+    if function in _under_way:
+        raise refuse(f"{function.__qualname__} calls itself, which functions of kernels cannot: use a loop")
+    _under_way.append(function)
+    try:
+        yield
+    finally:
+        _under_way.pop()
+
+
+def callees(function: Any) -> list[Any]:
+    """Return the Python functions that a function names, which are compiled for the same target."""
+    names = names_of(function.__code__)
+    values = [value for name, value in function.__globals__.items() if name in names]
+    values += [value for cell in function.__closure__ or () for value in _contents(cell)]
+    return [_plain(value) for value in values if _is_plain(value)]
+
+
+def with_callees(function: Any, compiled: Mapping[Any, Any]) -> Any:
+    """Return a copy of a function in which its `callees` are what they are compiled to."""
+    names = names_of(function.__code__)
+    world = dict(function.__globals__)
+    for name in names:
+        if _is_plain(world.get(name)):
+            world[name] = compiled.get(_plain(world[name]), world[name])
+    closure = function.__closure__
+    if closure:
+        closure = tuple(
+            python_types.CellType(compiled.get(_plain(value), value))
+            if _is_plain(value := next(_contents(cell), None))
+            else cell
+            for cell in closure
+        )
+    copy = python_types.FunctionType(function.__code__, world, function.__name__, function.__defaults__, closure)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    copy.__doc__ = function.__doc__
+    return copy
+
+
+def _contents(cell: Any) -> Iterator[Any]:
+    with contextlib.suppress(ValueError):  # not bound yet
+        yield cell.cell_contents
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Kernel):
+        return True
+    module = getattr(value, "__module__", None) or ""
+    return isinstance(value, python_types.FunctionType) and (
+        module == _WITH_KERNELS or not module.startswith(("rocpy.", "numba.", "numpy."))
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.function if isinstance(value, Kernel) else value
+
+
+def returns_nothing(result: Any) -> None:
+    """Refuse a compiled kernel that returns something."""
+    returned = result.signature.return_type
+    if isinstance(returned, types.Generator):
+        raise refuse("a kernel runs to its end, and this has a yield: write results into an array")
+    if returned is not types.none:
+        raise refuse(f"a kernel returns nothing, but this returns {returned}: write results into an array")
+
+
+def warn_of_float64(kernel: Any, arguments: tuple[types.Type, ...], metadata: dict[str, Any]) -> None:
+    """Warn of a kernel for float32 that computes in float64, with the first line that does."""
+    if numba_float.surprises(arguments):
+        _faults.warn_of_float64(kernel, metadata.get(numba_float.NOTES, []))

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""Operators of reductions and scans: by name, as a numpy ufunc, or as a Python function."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba.core import cgutils, types
+from numba.core.typing import signature as make_signature
+from numba.extending import intrinsic, register_jitable
+
+from rocpy.cooperative.numba.half import BFloat16
+from rocpy.cooperative.numba.types import refuse
+
+NAMES = ("+", "*", "min", "max", "&", "|", "^")
+
+_FUNCTIONS: dict[Any, str] = {
+    operator.add: "+",
+    operator.mul: "*",
+    operator.and_: "&",
+    operator.or_: "|",
+    operator.xor: "^",
+    min: "min",
+    max: "max",
+    np.add: "+",
+    np.multiply: "*",
+    np.minimum: "min",
+    np.maximum: "max",
+    np.bitwise_and: "&",
+    np.bitwise_or: "|",
+    np.bitwise_xor: "^",
+    np.logical_and: "&",
+    np.logical_or: "|",
+    np.logical_xor: "^",
+}
+_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator for one element type.
+
+    Attributes
+    ----------
+    combine
+        Function of two elements, for use in compiled code; its result is an element.
+    identity
+        Neutral element, None where none is known.
+    exact
+        Whether any order of the operands gives the same bits.
+    name
+        As users write it; empty for a function.
+    function
+        The user's function, as Numba takes it; None for a name.
+    """
+
+    combine: Callable[[Any, Any], Any]
+    identity: Any
+    exact: bool
+    name: str = ""
+    function: Any = None
+
+
+def caster(dtype: types.Type) -> Callable[[Any], Any]:
+    """Return a function that makes an element of a number."""
+    if isinstance(dtype, types.Boolean):
+        return register_jitable(lambda value: bool(value))
+    if isinstance(dtype, types.Record):
+        return register_jitable(lambda value: value)
+    return register_jitable(lambda value: dtype(value))
+
+
+@functools.cache
+def named(name: str, dtype: types.Type) -> Operator:
+    """Return an operator by its name."""
+    if isinstance(dtype, types.Record):
+        raise refuse(f"op {name!r} is for numbers, and the value is structured; pass a Python function")
+    if name in "&|^" and isinstance(dtype, (types.Float, BFloat16, types.Complex)):
+        raise refuse(f"op {name!r} is for integers and booleans, and the value is {dtype}")
+    if name in ("min", "max") and isinstance(dtype, types.Complex):
+        raise refuse(f"op {name!r} needs an order, and the value is {dtype}")
+    cast = caster(dtype)
+    function = _combiners(cast)[name]
+    exact = isinstance(dtype, (types.Integer, types.Boolean)) or name in ("min", "max")
+    return Operator(register_jitable(function), _identity(name, dtype), exact, name)
+
+
+def _combiners(cast: Any) -> dict[str, Callable[[Any, Any], Any]]:
+    # A NaN wins, as in numpy: it is the one value that differs from itself.
+    return {
+        "+": lambda a, b: cast(a + b),
+        "-": lambda a, b: cast(a - b),
+        "*": lambda a, b: cast(a * b),
+        "min": lambda a, b: a if (a < b or a != a) else b,
+        "max": lambda a, b: a if (a > b or a != a) else b,
+        "&": lambda a, b: cast(a & b),
+        "|": lambda a, b: cast(a | b),
+        "^": lambda a, b: cast(a ^ b),
+    }
+
+
+def _identity(name: str, dtype: types.Type) -> Any:
+    if isinstance(dtype, types.Boolean):
+        return {"*": True, "min": True, "&": True, "-": None}.get(name, False)
+    if name == "-":
+        return None
+    if name in ("+", "|", "^"):
+        return 0
+    if name == "*":
+        return 1
+    if isinstance(dtype, types.Integer):
+        if name == "&":
+            return -1 if dtype.signed else dtype.maxval
+        return dtype.maxval if name == "min" else dtype.minval
+    return np.inf if name == "min" else -np.inf
+
+
+def resolve(call: Any, dtype: types.Type, names: tuple[str, ...] = NAMES) -> Operator:
+    """Return the operator that a call's `op` stands for."""
+    word = call.word("op")
+    if word is not None:
+        if word not in names:
+            raise refuse(f"{call.name}: op is {word!r}; the names are {', '.join(names)}")
+        return named(word, dtype)
+    key = _function_of(call)
+    if key in _FUNCTIONS and not (key in _LOGICAL and not isinstance(dtype, types.Boolean)):
+        return named(_FUNCTIONS[key], dtype)
+    if callable(key):
+        return _of_function(key, dtype)
+    raise refuse(
+        f"{call.name}: op is {call.types['op']}; pass one of {', '.join(names)}, a numpy ufunc, or a Python function "
+        "of two values"
+    )
+
+
+def predicate(call: Any) -> Operator:
+    """Return the function of two values that a call's `op` is, whose result is a truth."""
+    key = _function_of(call)
+    if not callable(key):
+        raise refuse(f"{call.name}: op is {call.types['op']}; pass a name or a Python function of two values")
+    return _predicate(key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _predicate(function: Any) -> Operator:
+    return Operator(register_jitable(lambda a, b: bool(function(a, b))), None, exact=False, function=function)
+
+
+def _function_of(call: Any) -> Any:
+    given = call.types["op"]
+    if isinstance(given, types.Dispatcher):
+        return given.dispatcher
+    key = getattr(given, "typing_key", None)
+    if key is None and isinstance(given, types.Callable) and isinstance(getattr(given, "ufunc", None), np.ufunc):
+        key = given.ufunc
+    return key
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_function(function: Any, dtype: types.Type) -> Operator:
+    cast = caster(dtype)
+    combine = register_jitable(lambda a, b: cast(function(a, b)))
+    code = getattr(getattr(function, "py_func", function), "__code__", None)
+    if isinstance(dtype, types.Record) and code is not None and code.co_argcount == 3:
+        combine = _filling(function, dtype)
+    return Operator(combine, None, exact=False, function=function)
+
+
+def _filling(function: Any, dtype: types.Record) -> Any:
+    """Return an operator of two structured values made of a function that fills a third."""
+
+    def fill(a: Any, b: Any, out: Any) -> None:
+        function(a, b, out)
+
+    @intrinsic
+    def combine(_typing: Any, a: Any, b: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            data = context.get_data_type(dtype)
+            # The function may read its operands after it has begun to write, and the last result may be one of them.
+            made, kept = cgutils.alloca_once(builder, data), cgutils.alloca_once(builder, data)
+            made.align = kept.align = 16
+            inner = make_signature(types.none, dtype, dtype, dtype)
+            context.compile_internal(builder, fill, inner, [*arguments, made])
+            builder.store(builder.load(made), kept)
+            return kept
+
+        return dtype(a, b), codegen
+
+    return combine

@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: MIT
+"""Types of what kernels name: indices, groups, arrays of the thread and of the block, atomics."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, errors, types
+from numba.core.datamodel import models
+from numba.core.imputils import lower_constant, lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr, infer_global, make_intrinsic_template
+from numba.extending import intrinsic, overload, overload_attribute, overload_method, register_model, typeof_impl
+from numba.np import arrayobj
+
+from rocpy.cooperative.api import device as _device
+from rocpy.cooperative.kernel import mode as _mode
+from rocpy.cooperative.numba import runtime
+from rocpy.cooperative.numba.dtypes import dtype_of
+from rocpy.cooperative.numba.groups import BLOCK, WARP, GroupType
+from rocpy.cooperative.numba.llvm_types import BYTES, I32, I64, VOID
+from rocpy.cooperative.numba.runtime import WORDS, call, current
+
+MOST_LANES = 64
+NEEDS_64_LANES = "rocpy_coop_needs_64_lanes"  # a function that waves of 32 lanes lack
+NO_MEMORY = (
+    "memory is allocated here, which a thread of a GPU cannot: use coop.local.array or coop.shared.array, and loops "
+    "over elements in place of expressions of arrays"
+)
+MARK = "\N{WHITE RIGHT-POINTING SMALL TRIANGLE}"
+
+
+def refuse(message: str) -> errors.TypingError:
+    """Return a typing error whose text can be found again in what Numba makes of it."""
+    return errors.TypingError(f"{MARK}{message}{MARK}")
+
+
+class Index3Type(types.Type):
+    """``coop.threadIdx`` and the like."""
+
+    def __init__(self, name: str) -> None:
+        self.word = WORDS[name]
+        super().__init__(name=f"coop.{name}")
+
+
+class NamespaceType(types.Type):
+    """``coop.shared``, ``coop.local``, ``coop.atomic``: objects whose attributes are functions."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        super().__init__(name=repr(value))
+
+    @property
+    def key(self) -> Any:
+        """What makes two of these equal."""
+        return repr(self.value)
+
+
+class ThreadDataType(types.Array):
+    """An array of the thread's own, of a length that belongs to the type."""
+
+    def __init__(self, dtype: types.Type, count: int) -> None:
+        self.count = count
+        super().__init__(dtype, 1, "C", name=f"ThreadData({dtype}, {count})")
+
+    @property
+    def key(self) -> Any:
+        """What makes two of these equal."""
+        return (*super().key, "ThreadData", self.count)
+
+
+for _type in (Index3Type, NamespaceType):
+    register_model(_type)(models.OpaqueModel)
+register_model(ThreadDataType)(models.ArrayModel)
+
+
+@typeof_impl.register(_device.Index3)
+def _typeof_index(value: _device.Index3, _context: Any) -> types.Type:
+    return Index3Type(value.name)
+
+
+@typeof_impl.register(_device._Arrays)
+@typeof_impl.register(_device._Atomics)
+def _typeof_namespace(value: Any, _context: Any) -> types.Type:
+    return NamespaceType(value)
+
+
+@lower_constant(Index3Type)
+@lower_constant(NamespaceType)
+def _opaque_constant(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
+    return context.get_dummy_value()
+
+
+@lower_getattr_generic(NamespaceType)
+def _namespace_attribute(context: Any, _builder: Any, _type: Any, _value: Any, _name: str) -> Any:
+    return context.get_dummy_value()
+
+
+@infer_getattr
+class _NamespaceAttributes(AttributeTemplate):
+    key = NamespaceType
+
+    def generic_resolve(self, namespace: NamespaceType, name: str) -> types.Type | None:
+        function = getattr(namespace.value, name, None)
+        return None if function is None else self.context.resolve_value_type(function)
+
+
+def _index_attribute(axis: int) -> None:
+    @intrinsic
+    def read(_typing: Any, index: Any) -> Any:
+        def codegen(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+            return builder.sext(runtime.load_word(builder, index.word + axis), I64)
+
+        return types.int64(index), codegen
+
+    @overload_attribute(Index3Type, "xyz"[axis])
+    def attribute(_index: Any) -> Any:
+        def get(_index: Any) -> Any:
+            return read(_index)
+
+        return get
+
+
+for _axis in range(3):
+    _index_attribute(_axis)
+
+
+# Groups.
+
+
+@intrinsic
+def _block(_typing: Any) -> Any:
+    def codegen(_context: Any, _builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return I32(0)
+
+    return BLOCK(), codegen
+
+
+_WHOLE = types.Omitted(0)
+
+
+@intrinsic(prefer_literal=True)
+def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
+    if not isinstance(width, (types.Integer, types.Omitted)):
+        raise refuse(f"this_warp: width is {width}; it must be an integer, a power of two up to the warp size")
+    literal = 0 if isinstance(width, types.Omitted) else getattr(width, "literal_value", None)
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        if literal is None:
+            given = builder.trunc(arguments[0], I32)
+            whole = runtime.load_word(builder, WORDS["warp_size"])
+            return builder.select(builder.icmp_signed("==", given, I32(0)), whole, given)
+        if literal == 0:
+            return runtime.load_word(builder, WORDS["warp_size"])
+        # Here, not where types are found, of which Numba keeps what it found for kernels of other warp sizes.
+        _check_width(literal)
+        if literal == MOST_LANES and runtime.on_device(builder):
+            runtime.device_call(builder, NEEDS_64_LANES, VOID)
+        return I32(literal)
+
+    return WARP(types.int64 if literal is None else width), codegen
+
+
+def _check_width(width: int) -> None:
+    mode = _mode.current()
+    most = mode.warp_size if mode else MOST_LANES
+    if width < 0 or width & (width - 1):
+        raise refuse(f"this_warp: width is {width}; it must be a power of two up to the warp size, {most}")
+    if width > most:
+        raise refuse(
+            f"this_warp: width is {width}, and the warps of this kernel have {most} threads: "
+            + ("at most 64 are possible" if most == MOST_LANES else "pass coop.jit(warp_size=64)")
+        )
+
+
+@overload(_device.this_block)
+def _this_block() -> Any:
+    return lambda: _block()
+
+
+@overload_method(GroupType, "rank")
+def _group_rank(group: Any) -> Any:
+    def implementation(group: Any) -> Any:
+        return runtime.group_rank(group)
+
+    return implementation
+
+
+@overload_method(GroupType, "size")
+def _group_size(group: Any) -> Any:
+    def implementation(group: Any) -> Any:
+        return runtime.group_size(group)
+
+    return implementation
+
+
+@overload(_device.barrier)
+def _barrier(group: Any) -> Any:
+    if not isinstance(group, GroupType):
+        raise refuse(f"barrier: group is {group}; pass coop.this_block() or coop.this_warp()")
+
+    def implementation(group: Any) -> Any:
+        return runtime.synchronize(group)
+
+    return implementation
+
+
+@overload(_device.syncthreads)
+def _syncthreads() -> Any:
+    return lambda: runtime.synchronize(_block())
+
+
+@overload(_device.syncwarp)
+def _syncwarp() -> Any:
+    return lambda: runtime.synchronize(_warp(0))
+
+
+def _grid_function(stub: Any, *, whole: bool) -> None:
+    @intrinsic(prefer_literal=True)
+    def function(_typing: Any, ndim: Any) -> Any:
+        count = getattr(ndim, "literal_value", None)
+        if count not in (1, 2, 3):
+            raise refuse(f"{stub.__name__}: ndim must be the literal 1, 2 or 3")
+
+        def codegen(context: Any, builder: Any, signature: Any, _arguments: Any) -> Any:
+            def word(name: str, axis: int) -> Any:
+                return builder.sext(runtime.load_word(builder, WORDS[name] + axis), I64)
+
+            places = []
+            for axis in range(count):
+                blocks = word("gridDim" if whole else "blockIdx", axis)
+                place = builder.mul(blocks, word("blockDim", axis))
+                places.append(place if whole else builder.add(place, word("threadIdx", axis)))
+            return places[0] if count == 1 else context.make_tuple(builder, signature.return_type, places)
+
+        result = types.int64 if count == 1 else types.UniTuple(types.int64, count)
+        return result(ndim), codegen
+
+    _share_template(stub, function)
+
+
+_ATOMICS = frozenset(getattr(_device._Atomics, name) for name in (*_device.ATOMIC_OPERATIONS, "cas"))
+
+
+def _share_template(stub: Any, maker: Any) -> None:
+    """Let the name that users see have the template of the intrinsic, whose code is part of the caller's."""
+    name = f"{'atomic.' if stub in _ATOMICS else ''}{stub.__name__.replace('_array', '.array')}"
+    described = inspect.signature(maker._defn)
+    described = described.replace(parameters=list(described.parameters.values())[1:], return_annotation=described.empty)
+
+    @functools.wraps(maker._defn)
+    def definition(typing: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            described.bind(*arguments, **named)
+        except TypeError as error:
+            raise refuse(f"{name}({', '.join(described.parameters)}): {error}") from None
+        return maker._defn(typing, *arguments, **named)
+
+    infer_global(stub, types.Function(make_intrinsic_template(maker, definition, maker._name, prefer_literal=True)))
+
+
+_share_template(_device.this_warp, _warp)
+_grid_function(_device.grid, whole=False)
+_grid_function(_device.gridsize, whole=True)
+
+
+# Arrays.
+
+
+def _shape_of(name: str, shape: types.Type) -> tuple[int, ...]:
+    if isinstance(shape, types.IntegerLiteral):
+        extents: tuple[Any, ...] = (shape.literal_value,)
+    elif isinstance(shape, types.BaseTuple) and all(isinstance(each, types.IntegerLiteral) for each in shape):
+        extents = tuple(each.literal_value for each in shape)
+    else:
+        raise refuse(
+            f"{name}: the shape must be known when the kernel is compiled: an integer literal, a global constant or a "
+            f"tuple of them; it is {shape}"
+        )
+    if any(extent < 0 for extent in extents):
+        raise refuse(f"{name}: the shape is {extents}; extents must not be negative")
+    return extents
+
+
+def _element_of(name: str, dtype: types.Type) -> types.Type:
+    found = dtype_of(dtype)
+    if found is None:
+        raise refuse(f"{name}: dtype is {dtype}; pass a type such as np.float32 or np.int64")
+    return found
+
+
+def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: tuple[int, ...]) -> ir.Value:
+    """Return an array in the frame of the function that is being compiled; poisoned in debug mode."""
+    element = context.get_data_type(type_.dtype)
+    count = 1
+    for extent in shape:
+        count *= extent
+    memory = cgutils.alloca_once(builder, ir.ArrayType(element, max(count, 1)))
+    memory.align = 16
+    first = builder.bitcast(memory, element.as_pointer())
+    wanted = builder.icmp_signed("!=", runtime.load_word(builder, WORDS["debug"]), I32(0))
+    with cgutils.if_unlikely(builder, wanted), cgutils.for_range(builder, I64(count)) as loop:
+        builder.store(runtime.poison_value(context, type_.dtype), builder.gep(first, [loop.index]))
+    return runtime.array_at(context, builder, type_, first, shape)
+
+
+def first_element(context: Any, builder: ir.IRBuilder, type_: types.Array, array: ir.Value) -> ir.Value:
+    """Return element 0 of an array; of structured values the place, as Numba does."""
+    data = arrayobj.make_array(type_)(context, builder, array).data
+    return arrayobj.load_item(context, builder, type_, data)
+
+
+def own_copy(context: Any, builder: ir.IRBuilder, type_: types.Type, value: ir.Value) -> ir.Value:
+    """Return a value whose structured parts lie in the frame of the function that is being compiled."""
+    if isinstance(type_, types.Record):
+        place = cgutils.alloca_once(builder, context.get_data_type(type_))
+        place.align = 16
+        builder.store(builder.load(value), place)
+        return place
+    if isinstance(type_, types.BaseTuple) and any(isinstance(each, types.Record) for each in type_):
+        parts = cgutils.unpack_tuple(builder, value, count=len(type_))
+        copies = [own_copy(context, builder, each, part) for each, part in zip(type_, parts, strict=True)]
+        return context.make_tuple(builder, type_, copies)
+    return value
+
+
+@intrinsic(prefer_literal=True)
+def _local(_typing: Any, shape: Any, dtype: Any) -> Any:
+    extents = _shape_of("local.array", shape)
+    result = types.Array(_element_of("local.array", dtype), len(extents), "C")
+
+    def codegen(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return stack_array(context, builder, result, extents)
+
+    return result(shape, dtype), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _thread_data(_typing: Any, count: Any, dtype: Any) -> Any:
+    extents = _shape_of("ThreadData", count)
+    if len(extents) != 1 or extents[0] < 1:
+        raise refuse(f"ThreadData: count is {extents}; it must be one number, 1 or more")
+    result = ThreadDataType(_element_of("ThreadData", dtype), extents[0])
+
+    def codegen(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return stack_array(context, builder, result, extents)
+
+    return result(count, dtype), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _shared(_typing: Any, shape: Any, dtype: Any) -> Any:
+    extents = _shape_of("shared.array", shape)
+    result = types.Array(_element_of("shared.array", dtype), len(extents), "C")
+
+    def codegen(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(result.dtype))
+        if extents == (0,):
+            pointer, total = runtime.dynamic_shared(builder)
+            return runtime.array_at(context, builder, result, pointer, [builder.sdiv(total, I64(size))])
+        count = 1
+        for extent in extents:
+            count *= extent
+        if runtime.on_device(builder):
+            return runtime.array_at(
+                context, builder, result, runtime.lds(builder, "rocpy_shared", count * size), extents
+            )
+        # The address of this variable is the array's name: unique, and the same in each thread.
+        key = cgutils.add_global_variable(builder.module, I64, builder.module.get_unique_name("rocpy_shared"))
+        key.linkage = "internal"
+        key.initializer = I64(0)
+        pointer = call(builder, "rocpy_simt_shared", current(builder), builder.bitcast(key, BYTES), I64(count * size))
+        return runtime.array_at(context, builder, result, pointer, extents)
+
+    return result(shape, dtype), codegen
+
+
+_share_template(_device.shared_array, _shared)
+_share_template(_device.local_array, _local)
+_share_template(_device.ThreadData, _thread_data)
+
+
+# Atomics.
+
+_RMW = {"add": "add", "sub": "sub", "and_": "and", "or_": "or", "xor": "xor", "exch": "xchg"}
+
+
+def _element_pointer(context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any) -> Any:
+    view = arrayobj.make_array(array_type)(context, builder, array)
+    if isinstance(index_type, types.BaseTuple):
+        parts = cgutils.unpack_tuple(builder, index, count=len(index_type))
+        indices = [context.cast(builder, part, each, types.intp) for part, each in zip(parts, index_type, strict=True)]
+    else:
+        indices = [context.cast(builder, index, index_type, types.intp)]
+    # Indices are checked in debug mode as those of ordinary accesses are.
+    return cgutils.get_item_pointer(
+        context, builder, array_type, view, indices, wraparound=False, boundscheck=context.enable_boundscheck
+    )
+
+
+def _rmw_name(name: str, dtype: types.Type) -> str:
+    if name in ("max", "min"):
+        if isinstance(dtype, types.Float):
+            return "f" + name
+        return name if getattr(dtype, "signed", False) else "u" + name
+    if isinstance(dtype, types.Float) and name in ("add", "sub"):
+        return "f" + name
+    return _RMW[name]
+
+
+def _define_atomic(name: str) -> None:
+    @intrinsic
+    def function(_typing: Any, array: Any, index: Any, value: Any) -> Any:
+        _check_atomic(name, array, index, value)
+        element = array.dtype
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = _element_pointer(context, builder, array, arguments[0], index, arguments[1])
+            return builder.atomic_rmw(_rmw_name(name, element), pointer, arguments[2], "monotonic")
+
+        return element(array, index, element), codegen
+
+    _share_template(getattr(_device._Atomics, name), function)
+
+
+def _check_atomic(name: str, array: Any, index: Any, value: Any) -> None:
+    if not isinstance(array, types.Array) or not isinstance(array.dtype, (types.Integer, types.Float)):
+        raise refuse(f"atomic.{name}: the array is {array}; it must have integer or floating-point elements")
+    if not array.mutable:
+        raise refuse(f"atomic.{name}: the array is read-only")
+    if isinstance(array.dtype, types.Float) and name in ("and_", "or_", "xor"):
+        raise refuse(f"atomic.{name}: the elements are {array.dtype}; bits are changed in integers only")
+    count = len(index) if isinstance(index, types.BaseTuple) else 1
+    if count != array.ndim:
+        raise refuse(f"atomic.{name}: {count} indices for an array of {array.ndim} dimensions")
+    if not isinstance(value, (types.Number, types.Boolean)):
+        raise refuse(f"atomic.{name}: the value is {value}; it must be a number")
+
+
+for _name in _device.ATOMIC_OPERATIONS:
+    _define_atomic(_name)
+
+
+@intrinsic
+def _cas(_typing: Any, array: Any, index: Any, expected: Any, value: Any) -> Any:
+    _check_atomic("cas", array, index, value)
+    element = array.dtype
+    if not isinstance(element, types.Integer):
+        raise refuse(f"atomic.cas: the elements are {element}; only integers are compared and set")
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = _element_pointer(context, builder, array, arguments[0], index, arguments[1])
+        found = builder.cmpxchg(pointer, arguments[2], arguments[3], "monotonic", "monotonic")
+        return builder.extract_value(found, 0)
+
+    return element(array, index, element, element), codegen
+
+
+_share_template(_device._Atomics.cas, _cas)
