@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 from rocpy.testing import amdgpu
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ FORMS = re.compile(r"(_e32|_e64|_dpp8?|_sdwa)+$")
 
 def mnemonics() -> list[str]:
     """Return the names that the assembler knows, of all chips: its table in zig, each name after its length."""
-    data = Path(_device_library.zig()).read_bytes()
+    data = Path(device_library.zig()).read_bytes()
     anchor = b"s_set_gpr_idx_on"
     at = data.index(bytes([len(anchor)]) + anchor)
     valid = re.compile(rb"[a-z][a-z0-9_]*\Z")
@@ -62,7 +62,7 @@ def accepted(names: list[str], arch: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "names.s")
         source.write_text("\n".join(names) + "\n", encoding="utf-8")
-        command = [_device_library.zig(), "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "assembler"]
+        command = [device_library.zig(), "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "assembler"]
         done = subprocess.run(
             [*command, "-c", source, "-o", Path(folder, "names.o")], capture_output=True, text=True, check=False
         )

@@ -3,14 +3,14 @@
 
 import math
 import re
+import types
 
 import numpy as np
 import pytest
 from device_kernels import BY_DPP, CALLS, NO_COMPILER, make
 
 from rocpy import cooperative as coop
-from rocpy.cooperative.amdgpu import code_object as _code_object
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import code_object, device_library
 from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelTypeError, LibraryError, OutOfMemoryError
 
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
@@ -23,9 +23,9 @@ def compiled(name, arch, dtype="float32", width=0, threads=256, warp_size=64):
 
 
 def check(name, arch, dtype="float32", width=0):
-    code = compiled(name, arch, dtype, width, warp_size=64 if _device_library.has_waves_of(arch, 64) else 32)
+    code = compiled(name, arch, dtype, width, warp_size=64 if device_library.has_waves_of(arch, 64) else 32)
     assert code.info.scratch_bytes == 0, code.info
-    assert code.info.wave_size == (64 if _device_library.has_waves_of(arch, 64) else 32)
+    assert code.info.wave_size == (64 if device_library.has_waves_of(arch, 64) else 32)
     assert "s_swappc" not in code.assembly
     assert code.code[:4] == b"\x7fELF"
     if name in BY_DPP:
@@ -74,11 +74,11 @@ FAMILIES = (
 
 @pytest.mark.parametrize(
     "arch",
-    [pytest.param(arch, marks=[] if arch in FAMILIES else pytest.mark.slow) for arch in _device_library.ARCHITECTURES],
+    [pytest.param(arch, marks=[] if arch in FAMILIES else pytest.mark.slow) for arch in device_library.ARCHITECTURES],
 )
 def test_every_architecture(arch):
     code = check("sum", arch)
-    assert _code_object.metadata(code.code)["amdhsa.target"] == f"amdgcn-amd-amdhsa--{arch}"
+    assert code_object.metadata(code.code)["amdhsa.target"] == f"amdgcn-amd-amdhsa--{arch}"
     is_generic = arch.endswith("-generic")
     assert code.code[8] == (4 if is_generic else 3)  # EI_ABIVERSION: code objects of version 6, or 5
     assert (int.from_bytes(code.code[48:52], "little") >> 24 != 0) == is_generic  # the version of the generic target
@@ -110,11 +110,11 @@ def test_the_same_kernel_gives_the_same_code():
 
 
 def test_results_are_kept_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(_device_library, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(device_library, "cache_folder", lambda: tmp_path)
     kernel, signature = make("broadcast"), SIGNATURE.format("float32")
     first = coop.compile(kernel, signature)
     assert {path.suffix for path in tmp_path.iterdir()} == {".bc", ".kernel"}
-    monkeypatch.setattr(_device_library, "link", None)  # nothing is linked again
+    monkeypatch.setattr(device_library, "link", None)  # nothing is linked again
     assert coop.compile(kernel, signature) == first
 
 
@@ -139,9 +139,9 @@ def test_arguments_are_described():
     code = compiled("sum", "gfx942")
     assert [name for name, _ in code.arguments] == ["x", "out", "n"]
     # Address, extent and stride of two arrays, and a number; what a launch adds comes behind.
-    offsets = [each[".offset"] for each in _code_object.metadata(code.code)["amdhsa.kernels"][0][".args"]]
+    offsets = [each[".offset"] for each in code_object.metadata(code.code)["amdhsa.kernels"][0][".args"]]
     assert offsets[:8] == [0, 8, 16, 24, 32, 40, 48, 56]
-    assert _code_object.metadata(code.code)["amdhsa.target"] == "amdgcn-amd-amdhsa--gfx942"
+    assert code_object.metadata(code.code)["amdhsa.target"] == "amdgcn-amd-amdhsa--gfx942"
 
 
 def test_threads_bound_the_block():
@@ -211,6 +211,23 @@ def test_functions_of_numbers(dtype):
     assert "s_swappc" not in code.assembly
 
 
+TOOLS = types.ModuleType("tools")
+TOOLS.doubled = coop.jit(lambda value: value + value)
+
+
+def test_a_kernel_of_a_module_is_compiled_for_the_target_of_its_caller():
+    @coop.jit
+    def doubling(x):
+        x[coop.threadIdx.x] = TOOLS.doubled(x[coop.threadIdx.x])
+
+    x = np.arange(4.0)
+    doubling[1, 4](x)
+    assert x.tolist() == [0.0, 2.0, 4.0, 6.0]
+    assert "fadd" in coop.compile(doubling, "void(float64[::1])").llvm
+    doubling[1, 4](x)
+    assert x.tolist() == [0.0, 4.0, 8.0, 12.0]
+
+
 @pytest.mark.parametrize(
     ("kernel", "error", "told"),
     [
@@ -253,7 +270,7 @@ def test_a_type_error_names_the_line():
 
 def test_what_is_no_code_object_is_told():
     with pytest.raises(LibraryError, match="no code object"):
-        _code_object.metadata(b"nothing of the kind")
+        code_object.metadata(b"nothing of the kind")
 
 
 def test_headers_compile_by_themselves(tmp_path):
@@ -266,7 +283,7 @@ extern "C" __attribute__((global)) void total(const float *x, float *out) {
   out[rank] = sum + before + rocpy::warp_reduce<float, 16>(x[rank], rocpy::Max{});
 }
 """
-    code = _device_library.bitcode(source, "gfx942")
+    code = device_library.bitcode(source, "gfx942")
     assert code[:2] == b"BC"
     assert set(coop.headers()) >= {"rocpy_coop.h", "rocpy_coop_lanes.h"}
     for text in coop.headers().values():
@@ -275,7 +292,7 @@ extern "C" __attribute__((global)) void total(const float *x, float *out) {
 
 @pytest.mark.parametrize("damaged", [b"", b"BC", b"rocpy kept file 1 0 \n"])
 def test_damaged_files_are_made_anew(tmp_path, monkeypatch, damaged):
-    monkeypatch.setattr(_device_library, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(device_library, "cache_folder", lambda: tmp_path)
     kernel, signature = make("broadcast"), SIGNATURE.format("float32")
     first = coop.compile(kernel, signature)
     whole = {path: path.read_bytes() for path in tmp_path.iterdir()}

@@ -10,8 +10,7 @@ from device_kernels import CALLS, NO_COMPILER, check_functions, functions
 from device_kernels import make as make_kernel
 
 from rocpy import cooperative as coop
-from rocpy.cooperative.amdgpu import device_library as _device_library
-from rocpy.cooperative.amdgpu import launch as _on_device
+from rocpy.cooperative.amdgpu import device_library, launch
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
@@ -40,8 +39,8 @@ def device(monkeypatch):
         launch = lambda *given, **options: seen.launched.append((given, options))  # noqa: E731
         return types.SimpleNamespace(kernel=lambda name: types.SimpleNamespace(launch=launch, name=name))
 
-    monkeypatch.setattr(_on_device, "Device", lambda index: types.SimpleNamespace(arch=seen.arch, index=index))
-    monkeypatch.setattr(_on_device, "Module", types.SimpleNamespace(from_code=from_code))
+    monkeypatch.setattr(launch, "Device", lambda index: types.SimpleNamespace(arch=seen.arch, index=index))
+    monkeypatch.setattr(launch, "Module", types.SimpleNamespace(from_code=from_code))
     return seen
 
 
@@ -114,7 +113,7 @@ def test_hardware():
     if torch.version.hip is None or not torch.cuda.is_available():
         pytest.skip("needs an AMD GPU and torch for ROCm")
     arch = torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
-    sizes = [size for size in (32, 64) if _device_library.has_waves_of(arch, size)]
+    sizes = [size for size in (32, 64) if device_library.has_waves_of(arch, size)]
     for name, size in itertools.product(CALLS, sizes):
         kernel = make_kernel(name, warp_size=size)
         x = torch.round(torch.randn(1024) * 8) / 7

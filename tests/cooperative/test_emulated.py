@@ -8,7 +8,7 @@ import pytest
 from device_kernels import CALLS, NO_COMPILER, check_functions, functions, make
 
 from rocpy import cooperative as coop
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
 pytestmark = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
@@ -32,7 +32,7 @@ def flat(array):
 
 
 def compare(name, arch, dtype="float32", width=0, threads=200, blocks=2):
-    kernel = make(name, dtype, width, _device_library.ARCHITECTURES[arch])
+    kernel = make(name, dtype, width, device_library.ARCHITECTURES[arch])
     x, n = values(dtype, 4 * threads * blocks, threads + width), threads * 4 - 3 if name in ("load", "store") else 11
     expected, seen = np.zeros_like(x), np.zeros_like(x)
     kernel[blocks, threads](x, expected, n)

@@ -12,7 +12,7 @@ import primitives_table
 import pytest
 from amdgpu_code import compiled
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 from rocpy.cooperative.api.table import PRIMITIVES
 from rocpy.testing import amdgpu
 
@@ -135,7 +135,7 @@ def test_no_sentence_is_on_two_pages():
 def test_hip_kernels_of_the_pages_do_what_the_pictures_show():
     sources = {page: blocks(text, "c++") for page, text in PAGES.items()}
     source = _HIP + "\n".join(code for several in sources.values() for code in several)
-    code = compiled(source, "gfx942", "-I", str(_device_library.header_folder()))
+    code = compiled(source, "gfx942", "-I", str(device_library.header_folder()))
     assert all(len(several) == 1 for several in sources.values())
     assert sorted(re.findall(r"__global__ void (\w+)", source)) == sorted(RAW)
     for name, (threads, x, expected) in RAW.items():

@@ -4,11 +4,13 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rocpy import cooperative as coop
+from rocpy.cooperative.kernel.fingerprint import own_sources
 from rocpy.errors import DivergentBarrierError, InvalidOperandError, InvalidProblemError, KernelTypeError
 
 
@@ -284,3 +286,12 @@ def test_code_from_disk_needs_no_numba(kept):
     file.write_bytes(file.read_bytes()[:-100])  # as a full disk leaves it
     assert run() == ["0", "True"]
     assert run() == ["1", "False"]
+
+
+def test_what_is_kept_depends_on_every_source_of_the_package():
+    kernel = coop.jit(lambda x: None)
+    kernel[1, 1](np.zeros(1))  # imports the compiler
+    files = {Path(module.__file__) for name, module in sys.modules.items() if name.startswith("rocpy.cooperative")}
+    sources = {path for path in files if path.suffix == ".py"}
+    assert {path.parent.name for path in sources} >= {"api", "kernel", "numba", "cpu", "amdgpu", "cooperative"}
+    assert sources <= set(own_sources().values())

@@ -17,7 +17,7 @@ from amdgpu_code import compiled
 from raw_kernels import TYPES, codes, ordered_bits
 
 from rocpy import cooperative as coop
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 from rocpy.testing import amdgpu
 from rocpy.testing.tolerance import gamma, ulp
 
@@ -32,7 +32,7 @@ class Case:
     def __init__(self, arch, kind, items, group, threads):
         self.arch, self.items, self.threads, self.dtype = arch, items, threads, TYPES[kind]
         most = max(threads, 64)
-        options = ("-I", str(_device_library.header_folder()))
+        options = ("-I", str(device_library.header_folder()))
         self.code = compiled(raw_kernels.source(kind, items, group, most), arch, *options)
         width = int(group[5:-1]) if group.startswith("Tile") else threads
         self.groups = [(first, min(width, threads - first)) for first in range(0, threads, width)]
@@ -317,7 +317,7 @@ def test_votes_and_shuffles(case):
 
 
 def test_the_headers_are_those_of_the_folder():
-    assert set(coop.headers()) == {path.name for path in _device_library.header_folder().glob("*.h")}
+    assert set(coop.headers()) == {path.name for path in device_library.header_folder().glob("*.h")}
 
 
 HIP = """
@@ -339,7 +339,7 @@ def test_the_guides_examples():
     page = Path(__file__).parents[2] / "docs/guides/kernels-on-amd.md"
     texts = re.findall(r"```c\+\+\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(texts) == 2
-    made = [compiled(HIP + text, "gfx1201", "-I", str(_device_library.header_folder())) for text in texts]
+    made = [compiled(HIP + text, "gfx1201", "-I", str(device_library.header_folder())) for text in texts]
     logits = np.random.default_rng(0).standard_normal((3, 1000)).astype(np.float16)
     places = np.zeros((3, 8), np.int32)
     amdgpu.run(made[1], "best", 3, 256, logits, places, np.uint32(1000))

@@ -6,8 +6,8 @@ import pytest
 from device_kernels import NO_COMPILER
 
 from rocpy import cooperative as coop
-from rocpy.cooperative import arrays as _arrays
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative import arrays
+from rocpy.cooperative.amdgpu import device_library
 from rocpy.errors import InvalidProblemError, KernelError, KernelTypeError, UnsupportedError
 
 amdgpu = pytest.importorskip("rocpy.testing.amdgpu", reason="no emulator of AMD's instructions in this build")
@@ -70,12 +70,12 @@ def test_a_size_that_a_gpu_lacks_is_refused(arch, size):
 @pytest.mark.parametrize(("arch", "size"), [("gfx942", 32), ("gfx1250", 64)])
 def test_a_kernel_of_blocks_alone_is_compiled_whatever_its_warps(arch, size):
     code = coop.compile(coop.jit(warp_size=size)(of_block), SIGNATURE, arch, threads=128)
-    assert code.info.wave_size == _device_library.wave_size(arch)
+    assert code.info.wave_size == device_library.wave_size(arch)
 
 
 @compiles
 def test_array_forms_are_for_waves_of_any_size():
-    reducer = _arrays._reducer("+", np.dtype(np.float32))
+    reducer = arrays._reducer("+", np.dtype(np.float32))
     for arch, lanes in (("gfx942", 64), ("gfx1250", 32)):
         code = coop.compile(reducer, "void(float32[:,::1],float32[::1])", arch, threads=256)
         assert code.info.wave_size == lanes
@@ -142,9 +142,9 @@ def test_the_header_refuses_waves_of_another_size(arch, options, monkeypatch):
     source = (
         '#include "rocpy_coop.h"\n__attribute__((device)) float f(float x) { return rocpy::block_sum<float, 256>(x); }'
     )
-    monkeypatch.setattr(_device_library, "wave_options", lambda *_: options)
-    with pytest.raises(_device_library.LibraryError, match="wavefrontsize"):
-        _device_library.bitcode(source, arch)
+    monkeypatch.setattr(device_library, "wave_options", lambda *_: options)
+    with pytest.raises(device_library.LibraryError, match="wavefrontsize"):
+        device_library.bitcode(source, arch)
 
 
 @compiles
@@ -152,6 +152,6 @@ def test_the_header_refuses_a_width_beyond_the_wave():
     source = '#include "rocpy_coop.h"\n__attribute__((device)) float f(float x) {{ return rocpy::{}; }}'
     for call in ("warp_reduce<float, 64>(x, rocpy::Plus{})", "sum(rocpy::Tile<64>{}, x)"):
         text = source.replace("{{", "{").replace("}}", "}").replace("{}; }", f"{call}; }}", 1)
-        with pytest.raises(_device_library.LibraryError, match="at most a wave"):
-            _device_library.bitcode(text, "gfx1100")
-        assert _device_library.bitcode(text, "gfx1100", 64)
+        with pytest.raises(device_library.LibraryError, match="at most a wave"):
+            device_library.bitcode(text, "gfx1100")
+        assert device_library.bitcode(text, "gfx1100", 64)

@@ -21,8 +21,7 @@ from amdgpu_code import text_section
 from device_kernels import BY_DPP, CALLS, make
 
 from rocpy import cooperative as coop
-from rocpy.cooperative.amdgpu import code_object as _code_object
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import code_object, device_library
 from rocpy.errors import UnsupportedError
 from rocpy.testing import amdgpu
 
@@ -36,10 +35,10 @@ OF_BLOCKS = {name for name, call in CALLS.items() if "coop.store" in call} | {"s
 def compiled(arch, kernel, *arguments):
     """Return the code object of a kernel, its name in it, and its instructions; it has no scratch and calls nothing."""
     code, entry = hip_offline.compile_kernel(arch, getattr(hip_kernels, kernel), *arguments)
-    info = _code_object.kernel_info(code, entry)
+    info = code_object.kernel_info(code, entry)
     lines = [text for _, _, text in amdgpu.decode(arch, text_section(code))]
     assert info.scratch_bytes == 0, info
-    assert info.wave_size == _device_library.ARCHITECTURES[arch]
+    assert info.wave_size == device_library.ARCHITECTURES[arch]
     assert not [line for line in lines if line.startswith(("s_swappc", "s_call"))]
     return code, entry, lines
 
@@ -128,7 +127,7 @@ def test_a_mistake_is_told_in_the_primitives_words():
 
 def test_parts_are_compiled_for_the_object_version_of_the_whole():
     code, _, _ = compiled("gfx942", "primitive", "sum", "float32", 0)
-    assert hip_offline.OBJECT_VERSION == 6 != _device_library.OBJECT_VERSION
+    assert hip_offline.OBJECT_VERSION == 6 != device_library.OBJECT_VERSION
     assert ELFFile(io.BytesIO(code)).header["e_ident"]["EI_ABIVERSION"] == 4  # ELF's number for 6
 
 

@@ -18,14 +18,14 @@ import hip_kernels
 from device_kernels import CALLS, make
 from numba import hip
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_primitive_on_hardware(name):
     x = np.random.default_rng(1).integers(0, 20, 1600).astype(np.float32)
     expected, seen = np.zeros_like(x), hip.to_device(np.zeros_like(x))
-    warp_size = _device_library.wave_size(hip.get_current_device().amdgpu_arch.partition(":")[0])
+    warp_size = device_library.wave_size(hip.get_current_device().amdgpu_arch.partition(":")[0])
     n = 797 if name in ("load", "store") else 11
     make(name, "float32", 0, warp_size)[2, 200](x, expected, n)
     kernel, _ = hip_kernels.primitive(hip, name, "float32", 0)

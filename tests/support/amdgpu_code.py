@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 SLOT = 32
@@ -22,7 +22,7 @@ def _assembled(text, arch):
         source, made = Path(folder, "code.s"), Path(folder, "code.o")
         source.write_text(text)
         command = [
-            _device_library.zig(),
+            device_library.zig(),
             "clang",
             *_TARGET,
             f"-mcpu={arch}",
@@ -61,7 +61,7 @@ def code_object(assembly, arch):
     """Return the code object of assembly text."""
     made, messages = _assembled(assembly, arch)
     assert made is not None, messages
-    return _device_library.link([made])
+    return device_library.link([made])
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def compiled(source, arch, *options):
     with tempfile.TemporaryDirectory() as folder:
         path, made = Path(folder, "code.hip"), Path(folder, "code.s")
         path.write_text(source)
-        command = [_device_library.zig(), "clang", "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc"]
+        command = [device_library.zig(), "clang", "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc"]
         command += [f"--offload-arch={arch}", "-O3", "-std=c++17", "-ffp-contract=off", "-mcode-object-version=5"]
         subprocess.run([*command, *options, "-S", path, "-o", made], check=True, capture_output=True)
         return code_object(made.read_text(), arch)

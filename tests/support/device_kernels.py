@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from rocpy import cooperative as coop
-from rocpy.cooperative.amdgpu import code_object as _code_object
+from rocpy.cooperative.amdgpu import code_object
 from rocpy.errors import UnsupportedError
 
 
@@ -16,7 +16,7 @@ def _no_compiler() -> str:
     if importlib.util.find_spec("ziglang") is None:
         return "no compiler and linker for AMD GPUs: pip install ziglang"
     try:
-        _code_object.linker()
+        code_object.linker()
     except UnsupportedError as error:
         return str(error)
     return ""

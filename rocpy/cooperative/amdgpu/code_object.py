@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 from rocpy.cooperative.kernel.faults import warn_of_float64
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.limits import MOST_THREADS
@@ -149,20 +149,20 @@ def compile(  # noqa: A001 - read as coop.compile
     """
     if not isinstance(kernel, Kernel):
         raise InvalidOperandError(f"kernel: got {type(kernel).__name__}, expected a kernel of coop.jit")
-    _device_library.wave_size(arch)
+    device_library.wave_size(arch)
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
         raise InvalidProblemError(f"threads is {threads!r}; it must be from 1 to {MOST_THREADS}")
     compiler, msgpack = linker(), _msgpack()
     types = compiler.types_of(kernel, signature)
-    key = _device_library.key_of(
+    key = device_library.key_of(
         "kernel",
         compiler.fingerprint_of(kernel.function),
         str(types),
         arch,
         str(threads),
-        str(mode_of(kernel, _device_library.wave_size(arch))),
+        str(mode_of(kernel, device_library.wave_size(arch))),
     )
-    kept = _device_library.kept(key, ".kernel") if cache else None
+    kept = device_library.kept(key, ".kernel") if cache else None
     found = None if kept is None else msgpack.unpackb(kept)
     if isinstance(found, list) and len(found) == 5:
         code, arguments, llvm, assembly, lines = found
@@ -171,7 +171,7 @@ def compile(  # noqa: A001 - read as coop.compile
         code, arguments, llvm, assembly = linked.code, linked.arguments, linked.llvm, linked.assembly
         lines = linked.float64_lines
         if cache:
-            _device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly, lines)))
+            device_library.keep(key, ".kernel", msgpack.packb((code, arguments, llvm, assembly, lines)))
     warn_of_float64(kernel, lines)
     info = kernel_info(code, kernel.name, assembly)
     named = tuple((str(name), str(type_)) for name, type_ in arguments)
@@ -184,16 +184,16 @@ def linker() -> Any:
         import llvmlite
         import llvmlite.binding
 
-    if llvmlite.binding.llvm_version_info[0] < _device_library.LLVM_VERSION:
+    if llvmlite.binding.llvm_version_info[0] < device_library.LLVM_VERSION:
         raise UnsupportedError(
-            f"kernels are compiled for AMD GPUs by LLVM {_device_library.LLVM_VERSION} or newer, which llvmlite 0.50 "
+            f"kernels are compiled for AMD GPUs by LLVM {device_library.LLVM_VERSION} or newer, which llvmlite 0.50 "
             f"brings with Numba 0.68; this is llvmlite {llvmlite.__version__}: "
             "pip install 'rocpy[cooperative]' 'numba>=0.68'"
         )
     with importing_numba():
-        from rocpy.cooperative.amdgpu import link as numba_amdgpu_link
+        from rocpy.cooperative.amdgpu import link
 
-    return numba_amdgpu_link
+    return link
 
 
 def _msgpack() -> Any:

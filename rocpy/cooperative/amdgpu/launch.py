@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rocpy.cooperative.amdgpu import code_object as _code_object
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import code_object, device_library
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -71,12 +70,12 @@ def launch(kernel: Kernel, settings: Any, arguments: tuple[Any, ...], index: int
 
 def _load(kernel: Kernel, types: tuple[Any, ...], index: int, threads: int) -> Any:
     arch = Device(index).arch.partition(":")[0]  # what follows are features, as in gfx942:sramecc+:xnack-
-    if arch not in _device_library.ARCHITECTURES:
+    if arch not in device_library.ARCHITECTURES:
         raise UnsupportedError(
             f"kernel {kernel.name}: device {index} is {arch}; kernels are compiled for "
-            f"{', '.join(_device_library.ARCHITECTURES)}"
+            f"{', '.join(device_library.ARCHITECTURES)}"
         )
-    compiled = _code_object.compile(kernel, types, arch, threads=threads)
+    compiled = code_object.compile(kernel, types, arch, threads=threads)
     return Module.from_code(compiled.code, device=index).kernel(compiled.name)
 
 
@@ -86,7 +85,7 @@ def _is_torch(argument: Any) -> bool:
 
 def _flatten(kernel: Kernel, name: str, argument: Any, index: int, flat: list[Any]) -> Any:
     """Add an argument to the flat ones, in the form that a code object takes; return its type."""
-    typed = _code_object.linker()
+    typed = code_object.linker()
     if isinstance(argument, tuple):
         members = [_flatten(kernel, f"{name}[{i}]", each, index, flat) for i, each in enumerate(argument)]
         return typed.tuple_type(members)

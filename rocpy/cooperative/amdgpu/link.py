@@ -17,24 +17,16 @@ from llvmlite import ir
 from numba.core import cgutils, errors, sigutils, types
 from numba.np import arrayobj, numpy_support
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
-from rocpy.cooperative.amdgpu import library_calls as numba_amdgpu_library
-from rocpy.cooperative.amdgpu import primitives as numba_amdgpu_primitives
-from rocpy.cooperative.amdgpu import sort as numba_amdgpu_sort
-from rocpy.cooperative.amdgpu import target as numba_amdgpu
-from rocpy.cooperative.amdgpu.target import GLOBAL
-from rocpy.cooperative.kernel import fingerprint as _fingerprint
-from rocpy.cooperative.kernel import mode as _mode
-from rocpy.cooperative.kernel.mode import Mode
-from rocpy.cooperative.numba import floats as numba_float
-from rocpy.cooperative.numba import functions as numba_functions
-from rocpy.cooperative.numba import lowering as numba_lowering
-from rocpy.cooperative.numba import messages as numba_messages
-from rocpy.cooperative.numba import primitives as numba_primitives
+from rocpy.cooperative.amdgpu import device_library, library_calls, sort
+from rocpy.cooperative.amdgpu import primitives as device_primitives
+from rocpy.cooperative.amdgpu.target import GLOBAL, NAME, AMDGPUDispatcher, target, target_machine
+from rocpy.cooperative.kernel import fingerprint
+from rocpy.cooperative.kernel.mode import Mode, compiling_in, mode_of
+from rocpy.cooperative.numba import floats, functions, lowering, messages, primitives
 from rocpy.cooperative.numba.llvm_types import BYTES, I8, I64
 from rocpy.errors import InvalidProblemError, KernelTypeError, OutOfMemoryError, RocpyError, UnsupportedError
 
-_ = (numba_primitives, numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what GPUs run
+_ = (primitives, device_primitives, sort)  # registers what GPUs run
 _lock = threading.RLock()
 _ALLOCA = re.compile(r'^(\s*)(%"?)([^"\s]+)("?) = alloca (.*)$', re.MULTILINE)
 _IN_FLOAT64 = re.compile(r"= (?:f(?:add|sub|mul|div|rem|neg) (?:[a-z]+ )*double|(?:tail )?call (?:[a-z]+ )*double )")
@@ -68,16 +60,16 @@ class Linked:
 @functools.cache
 def device_function(function: Any, mode: Mode) -> Any:
     """Return the dispatcher of a Python function that kernels on AMD GPUs call."""
-    with numba_functions.compiling(function):
-        called = {each: device_function(each, mode) for each in numba_functions.callees(function)}
-    return numba_amdgpu.AMDGPUDispatcher(
-        numba_functions.with_callees(function, called),
+    with functions.compiling(function):
+        called = {each: device_function(each, mode) for each in functions.callees(function)}
+    return AMDGPUDispatcher(
+        functions.with_callees(function, called),
         targetoptions={"nopython": True},
-        pipeline_class=numba_lowering.pipeline(mode, on_device=True),
+        pipeline_class=lowering.pipeline(mode, on_device=True),
     )
 
 
-numba_functions.DISPATCHERS[numba_amdgpu.NAME] = device_function
+functions.DISPATCHERS[NAME] = device_function
 
 
 def types_of(kernel: Any, signature: Any) -> tuple[Any, ...]:
@@ -119,14 +111,14 @@ def array_type(dtype: Any, ndim: int, *, contiguous: bool) -> Any:
 def _own_code() -> str:
     """Return a hash of this package's files, which results on disk depend on."""
     digest = hashlib.sha256(f"{numba.__version__} {llvm.llvm_version_info}".encode())
-    for path in _fingerprint.own_sources().values():
+    for path in fingerprint.own_sources().values():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def fingerprint_of(function: Any) -> str:
     """Return a hash of all that a function's code for a GPU depends on, but for types and architecture."""
-    return _fingerprint.fingerprint_of(function) + _own_code()
+    return fingerprint.fingerprint_of(function) + _own_code()
 
 
 def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: int) -> Linked:
@@ -144,23 +136,19 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         Most threads of a block.
     """
     with _lock:
-        mode = dataclasses.replace(_mode.mode_of(kernel, _device_library.wave_size(arch)), debug=False)
-        with _mode.compiling(mode):
+        mode = dataclasses.replace(mode_of(kernel, device_library.wave_size(arch)), debug=False)
+        with compiling_in(mode):
             compiled = _front_end(kernel, arguments, mode)
         modules = [
-            *map(numba_amdgpu_library.with_library_names, compiled.library.all_modules()),
+            *map(library_calls.with_library_names, compiled.library.all_modules()),
             _entry(kernel, compiled, arguments, threads),
         ]
         text = "\n".join(modules)
         lanes = _lanes(kernel, mode, arch, text)
-        machine = numba_amdgpu.machine(
-            arch, "" if lanes == _device_library.wave_size(arch) else f"+wavefrontsize{lanes}"
-        )
+        machine = target_machine(arch, "" if lanes == device_library.wave_size(arch) else f"+wavefrontsize{lanes}")
         slots = max((int(each) for each in _SLOTS.findall(text)), default=0) * threads
         modules.append(f"@rocpy_slots = addrspace(3) global [{max(slots, 1)} x i8] undef, align 16\n")
-        linked = llvm.parse_bitcode(
-            _device_library.bitcode(numba_amdgpu_library.source_for(text, threads), arch, lanes)
-        )
+        linked = llvm.parse_bitcode(device_library.bitcode(library_calls.source_for(text, threads), arch, lanes))
         for each in modules:
             linked.link_in(_parsed(each))
         _optimise(linked, machine, kernel.name)
@@ -169,10 +157,10 @@ def compile_kernel(kernel: Any, arguments: tuple[Any, ...], arch: str, threads: 
         _refuse_too_much(kernel, listing, arch)
         assembly, compiled_object = machine.emit_assembly(linked.clone()), machine.emit_object(linked)
         described = tuple((name, str(type_)) for name, type_ in zip(_names(kernel), arguments, strict=True))
-        notes = compiled.metadata.get(numba_float.NOTES, ()) if numba_float.surprises(arguments) else ()
+        notes = compiled.metadata.get(floats.NOTES, ()) if floats.surprises(arguments) else ()
         # What is rounded at once, LLVM makes float32.
         lines = tuple(notes) if _IN_FLOAT64.search(listing) else ()
-        return Linked(_device_library.link([compiled_object]), listing, assembly, described, lines)
+        return Linked(device_library.link([compiled_object]), listing, assembly, described, lines)
 
 
 def _names(kernel: Any) -> tuple[str, ...]:
@@ -182,10 +170,10 @@ def _names(kernel: Any) -> tuple[str, ...]:
 
 def _lanes(kernel: Any, mode: Mode, arch: str, text: str) -> int:
     """Return the lanes of the waves that a kernel is compiled for: as its warps, if it depends on those."""
-    if _device_library.has_waves_of(arch, mode.warp_size):
+    if device_library.has_waves_of(arch, mode.warp_size):
         return mode.warp_size
-    native = _device_library.wave_size(arch)
-    if numba_amdgpu_library.names_warp_size(text):
+    native = device_library.wave_size(arch)
+    if library_calls.names_warp_size(text):
         raise UnsupportedError(
             f"kernel {kernel.name} is written for warps of {mode.warp_size} threads, and {arch} has none but those of "
             f"{native}: use coop.jit(warp_size={native}), or warp_size='native' if it serves both"
@@ -198,13 +186,13 @@ def _front_end(kernel: Any, arguments: tuple[Any, ...], mode: Mode) -> Any:
         dispatcher = device_function(kernel.function, mode)
         dispatcher.compile(arguments)
         compiled = dispatcher.overloads[arguments]
-        numba_functions.returns_nothing(compiled)
+        functions.returns_nothing(compiled)
     except RocpyError:
         raise
     except Exception as error:  # whatever Numba fails with, the kernel is why
         shown = ", ".join(f"{name}: {type_}" for name, type_ in zip(_names(kernel), arguments, strict=True))
         code = kernel.function.__code__
-        reason, line = numba_messages.explain(error, code, on_device=True)
+        reason, line = messages.explain(error, code, on_device=True)
         place = f"{code.co_filename}:{line or code.co_firstlineno}"
         raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})") from error
     return compiled
@@ -270,7 +258,7 @@ class _Parameters:
 
 def _entry(kernel: Any, compiled: Any, arguments: tuple[Any, ...], threads: int) -> str:
     """Return a module with the kernel itself: it takes flat arguments and calls what Numba compiled."""
-    context = numba_amdgpu.target.target_context
+    context = target.target_context
     library = context.codegen().create_library(f"{kernel.name}.entry")
     module = library.create_ir_module(kernel.name)
     parameters = _Parameters(context)
@@ -308,13 +296,13 @@ def _refuse_undefined(kernel: Any, module: Any, arch: str) -> None:
     reason = next(
         (f"it {note}" for start, note in _NOTES.items() if names[0].startswith(start)), "AMD GPUs have no such"
     )
-    place = f"{code.co_filename}:{numba_messages.line_of(reason, code) or code.co_firstlineno}"
+    place = f"{code.co_filename}:{messages.line_of(reason, code) or code.co_firstlineno}"
     raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: {reason}: {', '.join(names)} ({place})")
 
 
 def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:
     used = sum((int(each) + 15) // 16 * 16 for each in _SHARED.findall(listing))
-    limit = _device_library.shared_limit_bytes(arch)
+    limit = device_library.shared_limit_bytes(arch)
     if used > limit:
         raise OutOfMemoryError(
             f"kernel {kernel.name} ({kernel.function.__code__.co_filename}:{kernel.function.__code__.co_firstlineno}) "

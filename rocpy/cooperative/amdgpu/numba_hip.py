@@ -14,17 +14,14 @@ from numba.hip.codegen import HIPCodeLibrary
 from numba.hip.descriptor import hip_target
 from numba.hip.util import comgrutils
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
-from rocpy.cooperative.amdgpu import library_calls as numba_amdgpu_library
-from rocpy.cooperative.amdgpu import primitives as numba_amdgpu_primitives
-from rocpy.cooperative.amdgpu import sort as numba_amdgpu_sort
+from rocpy.cooperative.amdgpu import device_library, library_calls, sort
+from rocpy.cooperative.amdgpu import primitives as device_primitives
 from rocpy.cooperative.kernel.limits import MOST_THREADS
-from rocpy.cooperative.numba import primitives as numba_primitives
-from rocpy.cooperative.numba import runtime
-from rocpy.cooperative.numba import types as numba_types
+from rocpy.cooperative.numba import primitives, runtime
+from rocpy.cooperative.numba.types import MOST_LANES, NEEDS_64_LANES
 from rocpy.errors import KernelTypeError
 
-_ = (numba_primitives, numba_amdgpu_primitives, numba_amdgpu_sort)  # registers what kernels may call
+_ = (primitives, device_primitives, sort)  # registers what kernels may call
 _OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')
 
 
@@ -41,9 +38,9 @@ class _Library(HIPCodeLibrary):
         """Return the bitcode for an architecture."""
         arch = str(amdgpu_arch).partition(":")[0]
         if arch not in self._compiled:
-            if numba_types.NEEDS_64_LANES in self._source and _device_library.wave_size(arch) != numba_types.MOST_LANES:
+            if NEEDS_64_LANES in self._source and device_library.wave_size(arch) != MOST_LANES:
                 raise KernelTypeError(f"this_warp: width is 64, and {arch} has warps of 32 threads")
-            self._compiled[arch] = _device_library.bitcode(self._source, arch, version=_object_version(arch))
+            self._compiled[arch] = device_library.bitcode(self._source, arch, version=_object_version(arch))
         return self._compiled[arch]
 
 
@@ -51,14 +48,14 @@ class _Library(HIPCodeLibrary):
 def _object_version(arch: str) -> int:
     """Return the version of code objects that numba-hip's own functions are for: LLVM links what has the same."""
     found = _OBJECT_VERSION.search(comgrutils._get_dummy_device_fun_llvm_ir(arch, ""))
-    return int(found[1]) // 100 if found else _device_library.OBJECT_VERSION
+    return int(found[1]) // 100 if found else device_library.OBJECT_VERSION
 
 
 _library = functools.cache(_Library)
 
 
 def _link(name: str) -> None:
-    library = _library(numba_amdgpu_library.source_of(name, MOST_THREADS))
+    library = _library(library_calls.source_of(name, MOST_THREADS))
     caller = hip_target.target_context.active_code_library
     if library not in caller.linking_libraries:
         caller.add_linking_library(library)

@@ -42,7 +42,7 @@ target_registry[NAME] = AMDGPU
 
 
 @functools.cache
-def machine(arch: str, features: str = "") -> Any:
+def target_machine(arch: str, features: str = "") -> Any:
     """Return LLVM's target machine of an architecture, with features that are not its own."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -106,7 +106,7 @@ class _Codegen(Codegen):
 
     def __init__(self) -> None:
         # Layouts of types are the same for all architectures.
-        self._target_data = machine("gfx942").target_data
+        self._target_data = target_machine("gfx942").target_data
         self._data_layout = str(self._target_data)
 
     def _create_empty_module(self, name: str) -> Any:

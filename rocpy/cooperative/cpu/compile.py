@@ -14,19 +14,14 @@ from numba.core import errors, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from rocpy.cooperative.cpu import entry as numba_entry
-from rocpy.cooperative.cpu import machine_code as _compiled
-from rocpy.cooperative.kernel import mode as _mode
-from rocpy.cooperative.kernel.mode import Mode
-from rocpy.cooperative.numba import functions as numba_functions
-from rocpy.cooperative.numba import lowering as numba_lowering
-from rocpy.cooperative.numba import messages as numba_messages
-from rocpy.cooperative.numba import primitives as numba_primitives
+from rocpy.cooperative.cpu import entry, machine_code
+from rocpy.cooperative.kernel.mode import Mode, compiling_in, mode_of
+from rocpy.cooperative.numba import functions, lowering, messages, primitives
 from rocpy.cooperative.numba.half import type_of
 from rocpy.errors import KernelTypeError, RocpyError
 
-_ = numba_primitives  # registers the primitives
-_compiled.engine()  # tells LLVM of the runtime's functions
+_ = primitives  # registers the primitives
+machine_code.engine()  # tells LLVM of the runtime's functions
 
 
 @functools.cache
@@ -36,26 +31,26 @@ def _dispatcher(function: Any, mode: Mode, counts: bool) -> Any:
     `counts`: whether it counts references to arrays, which costs more than most kernels do, and which only those need
     that make or return arrays or raise exceptions with arguments.
     """
-    with numba_functions.compiling(function):
-        called = {each: _dispatcher(each, mode, counts) for each in numba_functions.callees(function)}
+    with functions.compiling(function):
+        called = {each: _dispatcher(each, mode, counts) for each in functions.callees(function)}
     return numba.njit(
         error_model="numpy",
         nogil=True,
         boundscheck=mode.debug,
-        pipeline_class=numba_lowering.pipeline(mode),
+        pipeline_class=lowering.pipeline(mode),
         no_cpython_wrapper=True,
         _nrt=counts,
-    )(numba_functions.with_callees(function, called))
+    )(functions.with_callees(function, called))
 
 
-numba_functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, counts=False)
+functions.DISPATCHERS["cpu"] = lambda function, mode: _dispatcher(function, mode, counts=False)
 
 
 # What Numba says of functions that make arrays, raise exceptions with arguments, or return arrays.
 _NEEDS_COUNTS = ("NRT required", "Only accept returning of array")
 
 
-def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compiled:
+def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> machine_code.Compiled:
     """Return the machine code of a kernel for the types of these arguments; its entry has the given name."""
     try:
         arguments = tuple(map(type_of, values))
@@ -67,11 +62,11 @@ def compiled(kernel: Any, values: tuple[Any, ...], name: str) -> _compiled.Compi
         raise refusal(kernel, values, error) from error
 
 
-def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> _compiled.Compiled:
-    mode = _mode.mode_of(kernel)
+def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> machine_code.Compiled:
+    mode = mode_of(kernel)
     for counts in (False, True):
         try:
-            with _mode.compiling(mode):
+            with compiling_in(mode):
                 dispatcher = _dispatcher(kernel.function, mode, counts)
                 dispatcher.compile(arguments)
             break
@@ -80,16 +75,16 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
                 raise
     result = dispatcher.overloads[arguments]
     if kernel.debug:
-        numba_functions.warn_of_float64(kernel, arguments, result.metadata)
-    numba_functions.returns_nothing(result)
-    return numba_entry.machine_code(result, arguments, name, turns=not kernel.debug)
+        functions.warn_of_float64(kernel, arguments, result.metadata)
+    functions.returns_nothing(result)
+    return entry.machine_code(result, arguments, name, turns=not kernel.debug)
 
 
-def connect(made: _compiled.Compiled) -> None:
+def connect(made: machine_code.Compiled) -> None:
     """Give loaded code what its functions know of Python, where they need it."""
     if not made.environments:
         return
-    engines = _compiled.engine(), cpu_target.target_context.codegen()._engine
+    engines = machine_code.engine(), cpu_target.target_context.codegen()._engine
     for name in made.environments:
         own, numbas = (ctypes.c_void_p.from_address(each.get_global_value_address(name)) for each in engines)
         own.value = numbas.value
@@ -107,7 +102,7 @@ def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None
                 type_of(value)
             except (ValueError, errors.NumbaError) as own:
                 error = own
-    reason, line = numba_messages.explain(error, code)
+    reason, line = messages.explain(error, code)
     place = f"{code.co_filename}:{line or code.co_firstlineno}"
     return KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})")
 

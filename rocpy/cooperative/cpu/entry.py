@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np import arrayobj
 
-from rocpy.cooperative.cpu import resumable as numba_resumable
+from rocpy.cooperative.cpu import resumable
 from rocpy.cooperative.cpu.machine_code import Compiled, undefined_symbols
 from rocpy.cooperative.numba.llvm_types import BYTES, I64, VOID
 from rocpy.cooperative.numba.runtime import call
@@ -42,9 +42,9 @@ def machine_code(result: Any, arguments: tuple[types.Type, ...], name: str, *, t
         if not each.is_declaration and not own:
             each.linkage = llvm.Linkage.internal
     if turns:
-        numba_resumable.bring_in_line(module)
+        resumable.bring_in_line(module)
     _optimize(codegen, module)
-    text = numba_resumable.resumable(module, name) if turns else None
+    text = resumable.resumable(module, name) if turns else None
     if text is not None:
         module = llvm.parse_assembly(text)
         module.verify()

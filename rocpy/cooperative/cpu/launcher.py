@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rocpy.cooperative.cpu import _simt
-from rocpy.cooperative.cpu import machine_code as _compiled
+from rocpy.cooperative.cpu import _simt, machine_code
 from rocpy.cooperative.kernel.faults import raise_fault
 from rocpy.cooperative.kernel.fingerprint import fingerprint_of
 from rocpy.cooperative.kernel.mode import mode_of
@@ -25,8 +24,8 @@ Config = _simt.Config
 
 def _compiler() -> Any:
     with importing_numba():
-        from rocpy.cooperative.cpu import compile as numba_launch
-    return numba_launch
+        from rocpy.cooperative.cpu import compile as compiler
+    return compiler
 
 
 class Launcher:
@@ -36,7 +35,7 @@ class Launcher:
         self._kernel = kernel
         self._entries: dict[bytes, tuple[Any, ...]] = {}  # address, whether resumable, what must live as long
         self._compiled: dict[str, tuple[Any, ...]] = {}  # the same by types as text, which holds no addresses
-        self._store: _compiled.Store | None = None
+        self._store: machine_code.Store | None = None
         self.cache_hits = 0  # how often code came from disk
         if kernel.cache:
             function = kernel.function
@@ -45,7 +44,7 @@ class Launcher:
                 raise KernelTypeError(
                     f"kernel {kernel.name}: cache=True needs a function that comes from a file, not from {source}"
                 )
-            self._store = _compiled.Store(
+            self._store = machine_code.Store(
                 source, function.__qualname__, f"{fingerprint_of(function)} {mode_of(kernel)}"
             )
 
@@ -79,14 +78,14 @@ class Launcher:
         name = self._store.name(types) if self._store else f"rocpy_kernel_{uuid.uuid4().hex}"
         if self._store:
             kept = self._store.read(types)
-            if kept is not None and _compiled.loadable(kept):
+            if kept is not None and machine_code.loadable(kept):
                 self.cache_hits += 1
-                return _compiled.load(kept), kept.resumable
+                return machine_code.load(kept), kept.resumable
         compiler = _compiler()
         made = compiler.compiled(self._kernel, values, name)
         if self._store and not made.environments:
             self._store.write(types, made)
-        address = _compiled.load(made)
+        address = machine_code.load(made)
         compiler.connect(made)
         return address, made.resumable
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from rocpy import platform
-from rocpy.cooperative.kernel import backends as _backends
+from rocpy.cooperative.kernel import backends
 from rocpy.cooperative.kernel.arguments import narrowed, value_of
 from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
 from rocpy.cooperative.kernel.mode import NATIVE, mode_of
@@ -101,7 +101,7 @@ class Kernel:
         if self._launcher is None:
             with _lock:
                 if self._launcher is None:
-                    self._launcher = _backends.cpu().Launcher(self)
+                    self._launcher = backends.cpu().Launcher(self)
         return self._launcher
 
 
@@ -150,7 +150,7 @@ class Launch:
             )
         self.grid, self.block, self.shared_bytes = grid, block, int(shared)
         self._empty = 0 in grid
-        self._config = _backends.cpu().Config(
+        self._config = backends.cpu().Config(
             grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings
         )
 
@@ -166,11 +166,11 @@ class Launch:
             arguments = tuple(map(narrowed, arguments))
         if (
             not _ON_CPU.issuperset(map(type, arguments))
-            and (index := _backends.amdgpu().device_of(arguments)) is not None
+            and (index := backends.amdgpu().device_of(arguments)) is not None
         ):
             _check_count(kernel, len(arguments))
             if not self._empty:
-                _backends.amdgpu().launch(kernel, self, arguments, index)
+                backends.amdgpu().launch(kernel, self, arguments, index)
             return
         launcher = kernel.launcher
         if self.stream is not None:

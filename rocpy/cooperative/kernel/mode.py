@@ -39,13 +39,13 @@ def mode_of(kernel: Any, native: int = 64) -> Mode:
 _current: contextvars.ContextVar[Mode | None] = contextvars.ContextVar("rocpy_cooperative_mode", default=None)
 
 
-def current() -> Mode | None:
+def current_mode() -> Mode | None:
     """Return the mode of the kernel that is being compiled; None where another compiler than ours compiles."""
     return _current.get()
 
 
 @contextlib.contextmanager
-def compiling(mode: Mode) -> Iterator[None]:
+def compiling_in(mode: Mode) -> Iterator[None]:
     """Compile in a mode."""
     token = _current.set(mode)
     try:

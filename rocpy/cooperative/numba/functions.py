@@ -12,12 +12,11 @@ from numba.core import types
 from numba.core.target_extension import current_target
 from numba.extending import typeof_impl
 
-from rocpy.cooperative.kernel import faults as _faults
-from rocpy.cooperative.kernel import mode as _mode
+from rocpy.cooperative.kernel import faults
 from rocpy.cooperative.kernel.fingerprint import names_of
 from rocpy.cooperative.kernel.kernel import Kernel
-from rocpy.cooperative.kernel.mode import Mode
-from rocpy.cooperative.numba import floats as numba_float
+from rocpy.cooperative.kernel.mode import Mode, current_mode, mode_of
+from rocpy.cooperative.numba import floats
 from rocpy.cooperative.numba.types import refuse
 
 _WITH_KERNELS = "rocpy.cooperative.arrays"  # the one module of the package whose functions are users' kernels, too
@@ -31,7 +30,7 @@ _under_way: list[Any] = []  # functions whose callees are compiled; under Numba'
 def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
     """Return the type of a kernel that another kernel names and calls as a function."""
     make = DISPATCHERS.get(current_target())
-    return make and types.Dispatcher(make(kernel.function, _mode.current() or _mode.mode_of(kernel)))
+    return make and types.Dispatcher(make(kernel.function, current_mode() or mode_of(kernel)))
 
 
 @contextlib.contextmanager
@@ -106,5 +105,5 @@ def returns_nothing(result: Any) -> None:
 
 def warn_of_float64(kernel: Any, arguments: tuple[types.Type, ...], metadata: dict[str, Any]) -> None:
     """Warn of a kernel for float32 that computes in float64, with the first line that does."""
-    if numba_float.surprises(arguments):
-        _faults.warn_of_float64(kernel, metadata.get(numba_float.NOTES, []))
+    if floats.surprises(arguments):
+        faults.warn_of_float64(kernel, metadata.get(floats.NOTES, []))

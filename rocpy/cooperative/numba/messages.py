@@ -11,7 +11,7 @@ from typing import Any
 
 from numba.core import errors
 
-from rocpy.cooperative.numba import types as numba_types
+from rocpy.cooperative.numba.types import MARK, NO_MEMORY
 
 _ALLOCATING = r"zeros|ones|empty|full|arange|linspace|eye|zeros_like|ones_like|empty_like|full_like|copy|concatenate"
 _WORDS = {
@@ -57,7 +57,7 @@ def _no_attribute(found: re.Match[str]) -> str:
     name, owner = found[1], found[2].strip()
     module = re.match(r"Module\(<module '([\w.]+)'", owner)
     if name == "_allocate":
-        return numba_types.NO_MEMORY
+        return NO_MEMORY
     if module and not module[1].startswith(("rocpy", "numba", "math", "numpy")):
         own = module[1]
         return f"{own}.{name} is a function of a module, which kernels name by itself: from {own} import {name}"
@@ -189,12 +189,12 @@ def line_of(reason: str, code: Any) -> int | None:
 
 
 def _reason(error: BaseException, text: str, *, on_device: bool) -> str:
-    own = re.findall(f"{numba_types.MARK}(.*?){numba_types.MARK}", text, re.DOTALL)
+    own = re.findall(f"{MARK}(.*?){MARK}", text, re.DOTALL)
     if own:
         return str(own[0])
     if found := _NO_IMPLEMENTATION.search(text):
         if on_device and re.fullmatch(_ALLOCATING, found[2]):
-            return numba_types.NO_MEMORY
+            return NO_MEMORY
         return _no_element(_renamed(found))
     for pattern, said in _SAID:
         if found := pattern.search(text):

@@ -15,23 +15,13 @@ from numba.core.typing import signature as make_signature
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin
 
-from rocpy.cooperative.api import combining as _combining
-from rocpy.cooperative.api import movement as _movement
-from rocpy.cooperative.api import neighbours as _neighbours
-from rocpy.cooperative.api import sorting as _sorting
 from rocpy.cooperative.api.table import PRIMITIVES, Primitive
-from rocpy.cooperative.numba import movement as numba_movement
-from rocpy.cooperative.numba import neighbours as numba_neighbours
-from rocpy.cooperative.numba import reduce as numba_reduce
-from rocpy.cooperative.numba import runtime
-from rocpy.cooperative.numba import scan as numba_scan
-from rocpy.cooperative.numba import sort as numba_sort
+from rocpy.cooperative.numba import movement, neighbours, reduce, runtime, scan, sort
 from rocpy.cooperative.numba.half import HALVES
 from rocpy.cooperative.numba.plans import BUILDERS, DEVICE, Call, Plan
 from rocpy.cooperative.numba.types import first_element, own_copy, refuse, stack_array
 
-_RECORDS = (_combining, _movement, _neighbours, _sorting)  # importing these registers them
-_BUILDERS = (numba_movement, numba_neighbours, numba_reduce, numba_scan, numba_sort)  # and these
+_ = (movement, neighbours, reduce, scan, sort)  # register the builders of what the package has put into the table
 
 # NVIDIA's names for what some parameters are.
 _OTHER_NAMES = {

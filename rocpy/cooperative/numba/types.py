@@ -15,8 +15,8 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr, infer_
 from numba.extending import intrinsic, overload, overload_attribute, overload_method, register_model, typeof_impl
 from numba.np import arrayobj
 
-from rocpy.cooperative.api import device as _device
-from rocpy.cooperative.kernel import mode as _mode
+from rocpy.cooperative.api import device
+from rocpy.cooperative.kernel.mode import current_mode
 from rocpy.cooperative.numba import runtime
 from rocpy.cooperative.numba.dtypes import dtype_of
 from rocpy.cooperative.numba.groups import BLOCK, WARP, GroupType
@@ -76,13 +76,13 @@ for _type in (Index3Type, NamespaceType):
 register_model(ThreadDataType)(models.ArrayModel)
 
 
-@typeof_impl.register(_device.Index3)
-def _typeof_index(value: _device.Index3, _context: Any) -> types.Type:
+@typeof_impl.register(device.Index3)
+def _typeof_index(value: device.Index3, _context: Any) -> types.Type:
     return Index3Type(value.name)
 
 
-@typeof_impl.register(_device._Arrays)
-@typeof_impl.register(_device._Atomics)
+@typeof_impl.register(device._Arrays)
+@typeof_impl.register(device._Atomics)
 def _typeof_namespace(value: Any, _context: Any) -> types.Type:
     return NamespaceType(value)
 
@@ -164,7 +164,7 @@ def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
 
 
 def _check_width(width: int) -> None:
-    mode = _mode.current()
+    mode = current_mode()
     most = mode.warp_size if mode else MOST_LANES
     if width < 0 or width & (width - 1):
         raise refuse(f"this_warp: width is {width}; it must be a power of two up to the warp size, {most}")
@@ -175,7 +175,7 @@ def _check_width(width: int) -> None:
         )
 
 
-@overload(_device.this_block)
+@overload(device.this_block)
 def _this_block() -> Any:
     return lambda: _block()
 
@@ -196,7 +196,7 @@ def _group_size(group: Any) -> Any:
     return implementation
 
 
-@overload(_device.barrier)
+@overload(device.barrier)
 def _barrier(group: Any) -> Any:
     if not isinstance(group, GroupType):
         raise refuse(f"barrier: group is {group}; pass coop.this_block() or coop.this_warp()")
@@ -207,12 +207,12 @@ def _barrier(group: Any) -> Any:
     return implementation
 
 
-@overload(_device.syncthreads)
+@overload(device.syncthreads)
 def _syncthreads() -> Any:
     return lambda: runtime.synchronize(_block())
 
 
-@overload(_device.syncwarp)
+@overload(device.syncwarp)
 def _syncwarp() -> Any:
     return lambda: runtime.synchronize(_warp(0))
 
@@ -241,7 +241,7 @@ def _grid_function(stub: Any, *, whole: bool) -> None:
     _share_template(stub, function)
 
 
-_ATOMICS = frozenset(getattr(_device._Atomics, name) for name in (*_device.ATOMIC_OPERATIONS, "cas"))
+_ATOMICS = frozenset(getattr(device._Atomics, name) for name in (*device.ATOMIC_OPERATIONS, "cas"))
 
 
 def _share_template(stub: Any, maker: Any) -> None:
@@ -261,9 +261,9 @@ def _share_template(stub: Any, maker: Any) -> None:
     infer_global(stub, types.Function(make_intrinsic_template(maker, definition, maker._name, prefer_literal=True)))
 
 
-_share_template(_device.this_warp, _warp)
-_grid_function(_device.grid, whole=False)
-_grid_function(_device.gridsize, whole=True)
+_share_template(device.this_warp, _warp)
+_grid_function(device.grid, whole=False)
+_grid_function(device.gridsize, whole=True)
 
 
 # Arrays.
@@ -377,9 +377,9 @@ def _shared(_typing: Any, shape: Any, dtype: Any) -> Any:
     return result(shape, dtype), codegen
 
 
-_share_template(_device.shared_array, _shared)
-_share_template(_device.local_array, _local)
-_share_template(_device.ThreadData, _thread_data)
+_share_template(device.shared_array, _shared)
+_share_template(device.local_array, _local)
+_share_template(device.ThreadData, _thread_data)
 
 
 # Atomics.
@@ -422,7 +422,7 @@ def _define_atomic(name: str) -> None:
 
         return element(array, index, element), codegen
 
-    _share_template(getattr(_device._Atomics, name), function)
+    _share_template(getattr(device._Atomics, name), function)
 
 
 def _check_atomic(name: str, array: Any, index: Any, value: Any) -> None:
@@ -439,7 +439,7 @@ def _check_atomic(name: str, array: Any, index: Any, value: Any) -> None:
         raise refuse(f"atomic.{name}: the value is {value}; it must be a number")
 
 
-for _name in _device.ATOMIC_OPERATIONS:
+for _name in device.ATOMIC_OPERATIONS:
     _define_atomic(_name)
 
 
@@ -458,4 +458,4 @@ def _cas(_typing: Any, array: Any, index: Any, expected: Any, value: Any) -> Any
     return element(array, index, element, element), codegen
 
 
-_share_template(_device._Atomics.cas, _cas)
+_share_template(device._Atomics.cas, _cas)

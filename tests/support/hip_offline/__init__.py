@@ -17,7 +17,7 @@ import types
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from rocpy.cooperative.amdgpu import device_library as _device_library
+from rocpy.cooperative.amdgpu import device_library
 
 _HERE = Path(__file__).resolve().parent
 _VERSION = "AMDROCM_SYSDEPS_1.0 { global: *; };\n"
@@ -50,7 +50,7 @@ def _sysdeps(folder: Path, name: str) -> Path:
     """Compile a library that LLVM is linked with."""
     script, made = folder / "version.map", folder / f"librocm_sysdeps_{name}.so.1"
     script.write_text(_VERSION, encoding="utf-8")
-    command = [_device_library.zig(), "cc", "-shared", "-fPIC", "-O1", f"-Wl,--version-script={script}"]
+    command = [device_library.zig(), "cc", "-shared", "-fPIC", "-O1", f"-Wl,--version-script={script}"]
     command += [f"-Wl,-soname,{made.name}", "-o", str(made), str(_HERE / f"sysdeps_{name}.c")]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return made
@@ -63,7 +63,7 @@ def _rocm_tree(root: Path) -> None:
     library = Path(clang.native.__path__[0]) / "libclang.so"
     headers = root / "llvm" / "lib" / "clang" / "23"
     headers.mkdir(parents=True)
-    (headers / "include").symlink_to(Path(_device_library.zig()).parent / "lib" / "include")
+    (headers / "include").symlink_to(Path(device_library.zig()).parent / "lib" / "include")
     (root / "include").mkdir()
     os.environ["ROCM_PATH"] = os.environ["ROCM_HOME"] = str(root)
     os.environ["NUMBA_HIP_LIBCLANG_FILE"] = str(library)
@@ -75,7 +75,7 @@ def _comgr() -> None:
     """Replace what numba-hip asks comgr for."""
     from rocm import comgr
 
-    comgr.get_isa_metadata_all = lambda: {f"{_TRIPLE}{arch}": {} for arch in _device_library.ARCHITECTURES}
+    comgr.get_isa_metadata_all = lambda: {f"{_TRIPLE}{arch}": {} for arch in device_library.ARCHITECTURES}
     comgr.compile_hip_to_bc = _bitcode
     comgr.compile_bc = _code_object
 
@@ -83,7 +83,7 @@ def _comgr() -> None:
 def _bitcode(source, isa_name, extra_opts=(), **_options):
     """Compile HIP C++ into bitcode."""
     arch = isa_name.removeprefix(_TRIPLE)
-    command = [_device_library.zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS]
+    command = [device_library.zig(), "clang", "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", *_OPTIONS]
     command += [f"-mcode-object-version={OBJECT_VERSION}", *extra_opts, "-emit-llvm", "-c", "-o", "-", "-"]
     done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
     if done.returncode:
@@ -93,7 +93,7 @@ def _bitcode(source, isa_name, extra_opts=(), **_options):
 
 def _code_object(bitcode, isa_name, **_options):
     """Optimise, compile and link bitcode."""
-    return _device_library.link([_object(bitcode, isa_name.removeprefix(_TRIPLE))]), "", None
+    return device_library.link([_object(bitcode, isa_name.removeprefix(_TRIPLE))]), "", None
 
 
 def _object(bitcode: bytes, arch: str) -> bytes:

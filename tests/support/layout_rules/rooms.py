@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Rules of the folders inside a library: which of them may import which."""
+
+from collections.abc import Iterator
+
+from layout_rules.python_layers import imports, sources
+from layout_rules.tree import Tree, rule
+
+# Of each package its folders and modules, lowest first. One imports itself and what is lower, not what is beside it.
+ROOMS = {
+    "rocpy.cooperative": (
+        {"api", "kernel"},
+        {"numba"},
+        {"cpu", "amdgpu"},
+        {"arrays"},
+        {"__init__"},
+    ),
+}
+
+
+def room_of(package: str, name: str) -> str:
+    """Return the folder or module of a package that a name is in, as `kernel` of rocpy.cooperative.kernel.mode."""
+    return name.removeprefix(f"{package}.").split(".")[0]
+
+
+@rule(
+    {"rocpy/cooperative/kernel/bad.py": "def late():\n    from rocpy.cooperative.cpu import launcher\n"},
+    {"rocpy/cooperative/amdgpu/bad.py": "from rocpy.cooperative.cpu.entry import machine_code\n"},
+    {"rocpy/cooperative/numba/bad.py": "from rocpy.cooperative import jit\n"},
+    {"rocpy/cooperative/novelty.py": "from rocpy import errors\n"},
+)
+def rooms_import_downwards(tree: Tree) -> Iterator[str]:
+    """The folders of a library have an order, too: none imports what is above it or beside it."""
+    for path, text in sources(tree):
+        for package, rooms in ROOMS.items():
+            folder = package.replace(".", "/") + "/"
+            if not path.startswith(folder):
+                continue
+            rank = {room: number for number, beside in enumerate(rooms) for room in beside}
+            here = path.removeprefix(folder).split("/")[0].split(".")[0]
+            if here not in rank:
+                yield f"{path}: {here!r} is in no room of {package}; give it one in layout_rules/rooms.py"
+                continue
+            for number, name in imports(path, text):
+                if name != package and not name.startswith(f"{package}."):
+                    continue
+                there = room_of(package, name)
+                if there not in rank and here != "__init__":
+                    yield f"{path}:{number}: {here} imports {name} of the package itself; name the module that has it"
+                elif there in rank and there != here and rank[there] >= rank[here]:
+                    yield f"{path}:{number}: {here} imports {there}, which is not below it"
