@@ -22,7 +22,7 @@ from rocpy._dlpack cimport (
 )
 from rocpy._numpy_operand cimport parse_ndarray, parse_ndarray_other, parse_subclass
 from rocpy.runtime.memory cimport Buffer
-from rocpy.runtime.stream cimport handle_of
+from rocpy.runtime._stream_handle cimport handle_of
 
 ACCEPTED = "numpy and torch arrays, and any object with __dlpack__, __cuda_array_interface__, __array_interface__ or the buffer protocol"
 

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rocpy.errors import UnsupportedError
+from rocpy._torch_advice import TorchLayerRequired as TorchLayerRequired
 from rocpy.typing import ArrayLike, StreamLike
 
 PROVIDERS: tuple[str, ...]
-
-class TorchLayerRequired(UnsupportedError): ...  # noqa: N818 - a call for the torch layer, not a fault
 
 def set_torch_dispatcher(function: Callable[..., Any] | None) -> None: ...
 def torch_dispatcher() -> Callable[..., Any] | None: ...

@@ -3,7 +3,8 @@
 
 import sys
 
-from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy._torch_advice import TorchLayerRequired
+from rocpy.errors import InvalidOperandError
 
 cimport numpy as cnp
 from abi cimport hipStream_t
@@ -15,7 +16,7 @@ from rocpy._foreign_operand cimport parse_foreign, seen
 from rocpy._numpy_operand cimport parse_ndarray, parse_ndarray_other
 from rocpy._torch_operand cimport check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated
 from rocpy._torch_operand cimport dispatch_reason as torch_dispatch_reason
-from rocpy.runtime.stream cimport handle_of
+from rocpy.runtime._stream_handle cimport handle_of
 
 cnp.import_array()
 
@@ -27,13 +28,6 @@ cdef extern from "Python.h":
 cdef int raise_if(int failed) except -1:
     """Let the exception out that a C function left pending."""
     return -1 if failed else 0
-
-
-class TorchLayerRequired(UnsupportedError):
-    """A torch tensor whose memory must not be used behind torch's back: it needs autograd, a transform or another layer's work.
-
-    The function form catches it and hands the call to the dispatcher of `set_torch_dispatcher`, where one is registered.
-    """
 
 
 cdef object torch_dispatcher_function = None

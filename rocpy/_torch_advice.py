@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""What to do about a torch tensor whose memory is not to be read, and the refusal of those without dense memory."""
+"""The refusals of torch tensors whose memory is not to be read or not dense, and what to do about each."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from rocpy.errors import InvalidOperandError
+from rocpy.errors import InvalidOperandError, UnsupportedError
 
-__all__ = ["advice", "refuse_layout"]
+__all__ = ["TorchLayerRequired", "advice", "refuse_layout"]
+
+
+class TorchLayerRequired(UnsupportedError):  # noqa: N818 - a call for the torch layer, not a fault
+    """A torch tensor whose memory must not be used directly: autograd, a transform or another layer must see the call.
+
+    The function form catches it and hands the call to the dispatcher of `set_torch_dispatcher`, where one is registered.
+    """
 
 
 def advice(reason: str) -> str:

@@ -7,7 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
-from rocpy._torch_advice import advice, refuse_layout
+from rocpy._torch_advice import TorchLayerRequired, advice, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 from cpython.dict cimport PyDict_GetItem
@@ -421,8 +421,6 @@ cdef object parse_other(object array, str name, Operand* out):
     cdef int fault
     reason = dispatch_reason(array)
     if reason is not None:
-        from rocpy._operand import TorchLayerRequired
-
         raise TorchLayerRequired(f"{name}: {reason}; {advice(reason)}")
     refuse_layout(array, name)
     with torch.no_grad():

@@ -294,9 +294,13 @@ class _Writer:
             )
         raise InvalidOperandError(f"a {type(value).__name__} is no operand of an epilogue")
 
-    def dtype(self, value: Any) -> str:
-        """Return the name of a type."""
-        return name_of(value)
+    def cast(self, value: Any, target: Any) -> Traced:
+        """Return a value in another type: a named one, or that of a traced value."""
+        if isinstance(target, DTypeOf):
+            target = target.of
+        if isinstance(target, Traced):
+            return self.op("cast_like", value, target)
+        return self.op("cast", value, value=name_of(target))
 
 
 # ---- functions ----

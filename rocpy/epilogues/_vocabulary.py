@@ -126,16 +126,10 @@ def _where(write: Any, condition: Any, *values: Any, **named: Any) -> Any:
 
 
 def _to(write: Any, input: Any, *args: Any, dtype: Any = None, copy: bool = False, **others: Any) -> Any:  # noqa: A002, ARG001
-    from rocpy.epilogues._trace import DTypeOf, Traced
-
     wanted = args[0] if args and dtype is None else dtype
     if wanted is None or str(wanted).partition(":")[0] in _DEVICES:
         raise UnsupportedError("a move to another device; an epilogue's values have no place of their own")
-    if isinstance(wanted, Traced):
-        return write.op("cast_like", input, wanted)
-    if isinstance(wanted, DTypeOf):
-        return write.op("cast_like", input, wanted.of)
-    return write.op("cast", input, value=write.dtype(wanted))
+    return write.cast(input, wanted)
 
 
 _DEVICES = ("cpu", "cuda", "hip", "meta")

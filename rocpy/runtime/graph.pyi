@@ -6,12 +6,12 @@ from typing import Self
 from typing_extensions import disjoint_base
 
 from rocpy.runtime._owner import Owner
-from rocpy.runtime.stream import Stream
+from rocpy.runtime._stream_handle import StreamHandle
 from rocpy.typing import StreamLike
 
 @disjoint_base
 class Graph(Owner):
-    def __init__(self, stream: Stream, mode: str = "thread_local") -> None: ...
+    def __init__(self, stream: StreamHandle, mode: str = "thread_local") -> None: ...
     @property
     def handle(self) -> int: ...
     @property

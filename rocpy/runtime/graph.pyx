@@ -7,10 +7,10 @@ cimport abi
 from abi cimport hipStream_t
 
 from rocpy.runtime cimport device as _device
-from rocpy.runtime cimport stream as _stream
 from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures
+from rocpy.runtime._keep_alive cimport hold
 from rocpy.runtime._owner cimport Owner
-from rocpy.runtime.stream cimport Stream
+from rocpy.runtime._stream_handle cimport StreamHandle, handle_of
 
 _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
 
@@ -47,7 +47,7 @@ cdef class Graph(Owner):
     1
     """
 
-    cdef Stream stream
+    cdef StreamHandle stream
     cdef int mode
     cdef abi.hipGraph_t c_graph
     cdef abi.hipGraphExec_t c_exec
@@ -61,7 +61,7 @@ cdef class Graph(Owner):
         self.c_exec = NULL
         self.capturing = False
 
-    def __init__(self, Stream stream not None, mode="thread_local"):
+    def __init__(self, StreamHandle stream not None, mode="thread_local"):
         if mode not in _MODES:
             raise InvalidProblemError(f"mode: got {mode!r}, expected one of {', '.join(_MODES)}")
         stream.check()
@@ -168,7 +168,7 @@ cdef class Graph(Owner):
             self.stream.check()
             c_stream = self.stream.c_stream
         else:
-            _stream.handle_of(stream, &c_stream)
+            handle_of(stream, &c_stream)
         capturing = capture_of(c_stream, device) if c_stream != NULL else None
         previous = _device.enter(device)
         try:
@@ -178,7 +178,7 @@ cdef class Graph(Owner):
         if capturing is not None:
             capturing.objects.append((self.objects, self.lent))
         else:
-            _stream.hold(c_stream, device, (self.objects, self.lent))
+            hold(c_stream, device, (self.objects, self.lent))
 
     def close(self):
         """Give the graph back. What was launched is still done; calling it again does nothing."""

@@ -11,9 +11,10 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
-from rocpy.runtime cimport stream as _stream
 from rocpy.runtime._capture cimport Capturing, capture_of
+from rocpy.runtime._keep_alive cimport hold
 from rocpy.runtime._owner cimport Owner
+from rocpy.runtime._stream_handle cimport handle_of
 
 
 cdef class Module(Owner):
@@ -163,7 +164,7 @@ cdef class Kernel:
             pointers.push_back(<void*><const char*>value)
         device = self.module.device_index
         if stream is not None:
-            _stream.handle_of(stream, &c_stream)
+            handle_of(stream, &c_stream)
             capturing = capture_of(c_stream, device)
         previous = _device.enter(device)
         try:
@@ -175,7 +176,7 @@ cdef class Kernel:
             capturing.objects.append(self)
             capturing.keep(kept)
         else:
-            _stream.hold(c_stream, device, (self, kept))
+            hold(c_stream, device, (self, kept))
 
     def __repr__(self):
         return f"rocpy.Kernel({self.name!r})"

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Types of the stream; stream.pyx has the documentation.
-from typing_extensions import disjoint_base
-
-from rocpy.runtime._owner import Owner
+from rocpy.runtime._stream_handle import StreamHandle
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
 
-@disjoint_base
-class Stream(Owner):
+class Stream(StreamHandle):
     def __init__(self, device: Device | int = 0, *, nonblocking: bool = False, priority: int = 0) -> None: ...
-    @property
-    def handle(self) -> int: ...
     @property
     def nonblocking(self) -> bool: ...
     @property
@@ -25,4 +20,3 @@ class Stream(Owner):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 def hold_objects(stream: Stream, *objects: object) -> None: ...
-def held_count() -> int: ...

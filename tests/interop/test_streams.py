@@ -18,7 +18,8 @@ import pytest
 import rocpy
 from rocpy._operand import resolve_stream
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning
-from rocpy.runtime.stream import held_count, hold_objects
+from rocpy.runtime._keep_alive import held_count
+from rocpy.runtime.stream import hold_objects
 
 
 class Payload:
@@ -437,7 +438,8 @@ def test_exit_with_live_objects_and_queued_work():
 def test_fork_leaves_the_parents_objects_alone():
     code = (
         "import os, rocpy\n"
-        "from rocpy.runtime.stream import held_count, hold_objects\n"
+        "from rocpy.runtime._keep_alive import held_count\n"
+        "from rocpy.runtime.stream import hold_objects\n"
         "stream = rocpy.Stream(); event = rocpy.Event(); buffer = rocpy.Buffer(1 << 20)\n"
         "buffer.fill(3, stream=stream); hold_objects(stream, buffer)\n"
         "pid = os.fork()\n"

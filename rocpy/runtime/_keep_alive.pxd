@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+"""The list of objects that streams still use, for Cython."""
+
+from abi cimport hipStream_t
+
+# Keep objects alive until the stream has done what was given to it so far.
+cdef int hold(hipStream_t stream, int device, tuple objects) except -1
+# Let go of what finished streams no longer use.
+cdef int release_finished() except -1

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+# Types of what a graph needs of a stream; _stream_handle.pyx has the documentation.
+from typing_extensions import disjoint_base
+
+from rocpy.runtime._owner import Owner
+
+@disjoint_base
+class StreamHandle(Owner):
+    @property
+    def handle(self) -> int: ...
