@@ -28,19 +28,19 @@ def install() -> None:
 
 def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function through torch's dispatcher. Importing the layer replaces this function by its own."""
-    from rocpy.torch._dispatch import dispatch as layer
+    from rocpy.torch.operators.dispatch import dispatch as layer
 
     return layer(name, args, kwargs)
 
 
 def _tell_compiler() -> None:
-    from rocpy.torch._compiler import register
+    from rocpy.torch.compiler.dynamo import register
 
     register()
 
 
 def _tell_flop_counter() -> None:
-    from rocpy.torch._flops import register
+    from rocpy.torch.operators.flops import register
 
     register()
 

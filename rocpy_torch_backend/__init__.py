@@ -37,7 +37,7 @@ def _tell_distributed() -> None:
 
 
 def _process_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
-    from rocpy.torch._process_group import create
+    from rocpy.torch.process_group.backend import create
 
     return create(store, rank, size, timeout)
 

@@ -12,8 +12,8 @@ from torch.autograd.function import once_differentiable
 from rocpy.blaslt import matmul
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
 from rocpy.distributed._sharded import column_forward, row_forward, rows_of
-from rocpy.torch._arithmetic import in_default_environment
-from rocpy.torch._autograd import as_matrix
+from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.autograd import as_matrix
 
 if TYPE_CHECKING:
     from rocpy.rccl import Communicator

@@ -2,15 +2,15 @@
 """Layers and products for torch that train: recorded by autograd, compiled, exported, vectorised."""
 
 from rocpy._operand import set_torch_dispatcher
-from rocpy.torch import _vmap
-from rocpy.torch._compile import inductor_pass
-from rocpy.torch._counters import Counters, counters
-from rocpy.torch._dispatch import dispatch
-from rocpy.torch._freeze import FreezeReport, freeze
-from rocpy.torch._functions import linear, matmul
-from rocpy.torch._modules import MLP, GatedMLP, Linear
-from rocpy.torch._replace import replace_linear
-from rocpy.torch._report import ReplaceReport
+from rocpy.torch.compiler.backend import inductor_pass
+from rocpy.torch.layers.functions import linear, matmul
+from rocpy.torch.layers.modules import MLP, GatedMLP, Linear
+from rocpy.torch.operators.counters import Counters, counters
+from rocpy.torch.operators.dispatch import dispatch
+from rocpy.torch.operators.vmap import register as _register_vmap
+from rocpy.torch.replace.freeze import FreezeReport, freeze
+from rocpy.torch.replace.replacement import replace_linear
+from rocpy.torch.replace.report import ReplaceReport
 
 __all__ = [
     "MLP",
@@ -27,5 +27,5 @@ __all__ = [
     "replace_linear",
 ]
 
-_vmap.register()
+_register_vmap()
 set_torch_dispatcher(dispatch)

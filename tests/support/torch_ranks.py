@@ -12,7 +12,7 @@ def on_groups(size, body, *, timeout_s=20.0):
     """Run body(group, rank) with a process group for each rank, on threads; give what each returned or raised."""
     import torch.distributed as dist
 
-    from rocpy.torch._process_group import create
+    from rocpy.torch.process_group.backend import create
 
     store = dist.HashStore()
     results = [None] * size

@@ -141,7 +141,7 @@ def test_a_call_that_raises_puts_the_environment_back():
 
 @pytest.mark.torch
 def test_every_gradient_of_the_layers_is_computed_in_the_default_environment(torch):
-    for name in ("torch", "torch._custom_blocks", "torch._grouped", "distributed._autograd"):
+    for name in ("torch", "torch.operators.custom_blocks", "torch.operators.grouped", "distributed._autograd"):
         importlib.import_module(f"rocpy.{name}")
     ours = ("rocpy.torch.", "rocpy.distributed.")
     recorded = [each for each in torch.autograd.Function.__subclasses__() if each.__module__.startswith(ours)]

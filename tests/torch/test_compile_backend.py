@@ -116,7 +116,7 @@ def test_a_rest_that_there_is_not():
 
 def graph_of(function, *inputs):
     """Return what a function's graph became, and how many pairs were fused, after checking the results."""
-    from rocpy.torch._graphs import fuse_graph
+    from rocpy.torch.compiler.graphs import fuse_graph
 
     graphs, pairs = [], []
 

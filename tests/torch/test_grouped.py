@@ -12,7 +12,7 @@ import rocpy
 
 torch = pytest.importorskip("torch")
 rt = pytest.importorskip("rocpy.torch")
-from rocpy.torch._experts import compute_experts  # noqa: E402
+from rocpy.torch.replace.experts import compute_experts  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn = torch.nn

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Layers whose activation is an epilogue of the user's: forward by one product, trained by the operator behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.call import matmul
+from rocpy.errors import InvalidProblemError
+from rocpy.torch.layers import packing
+from rocpy.torch.operators.dispatch import dispatched_matmul
+
+__all__ = ["check_epilogue", "custom_layer", "custom_linear"]
+
+
+def check_epilogue(epilogue: Any, approximate: str) -> None:
+    """Refuse what an epilogue of the user's does not go with in a layer."""
+    if approximate != "none":
+        raise InvalidProblemError(f"approximate={approximate!r}: the activation is epilogue {epilogue.name!r}")
+    if epilogue.outputs != 1:
+        raise InvalidProblemError(
+            f"activation: epilogue {epilogue.name!r} has {epilogue.outputs} results, and a layer has one; call "
+            "rocpy.torch.matmul with it"
+        )
+
+
+def _arguments(x: Tensor, epilogue: Any, bias: Tensor | None, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the epilogue and its inputs; a bias that the function does not take is added before it."""
+    if bias is None:
+        return {"epilogue": epilogue, "epilogue_inputs": inputs}
+    given = dict(inputs or {})
+    if "bias" in given:
+        raise InvalidProblemError(f"epilogue_inputs: 'bias' is the layer's own, and epilogue {epilogue.name!r} gets it")
+    place = x.device.type
+    if torch.is_autocast_enabled(place) and bias.is_floating_point() and bias.dtype != torch.float64:
+        bias = bias.to(torch.get_autocast_dtype(place))  # as torch's own linear layer does
+    return {"epilogue": epilogue.biased, "epilogue_inputs": {**given, "bias": bias}}
+
+
+def custom_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, epilogue: Any, inputs: Mapping[str, Any] | None
+) -> Any:
+    """Return ``epilogue(x @ weight.T + bias, **inputs)``."""
+    arguments = _arguments(x, epilogue, bias, inputs)
+    if torch.compiler.is_compiling():
+        return dispatched_matmul(x, weight.mT, **arguments)
+    return matmul(x, weight.mT, **arguments)
+
+
+def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
+    """Compute a layer with an epilogue of the user's, by its packed weight where it keeps one."""
+    weight, bias = layer.weight, layer.bias
+    if layer.pack and not layer.training:
+        packed = packing.weight_of(layer, x, weight, bias)
+        if packed is not None:
+            return matmul(x, packed, **_arguments(x, layer.activation, bias, inputs))
+    return custom_linear(x, weight, bias, layer.activation, inputs)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""The functions that users call: the shortest way for plain tensors, torch's dispatcher for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rocpy._torch_operand import route
+from rocpy.blaslt.call import matmul as _matmul
+from rocpy.blaslt.epilogues import is_custom, refuse_inputs
+from rocpy.errors import InvalidProblemError
+from rocpy.torch.layers.custom import check_epilogue, custom_linear
+from rocpy.torch.operators import registration
+from rocpy.torch.operators.activations import ACTIVATIONS, Activation, find_activation
+from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.autograd import apply_linear
+from rocpy.torch.operators.dispatch import dispatched_matmul
+from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes, linear_forward
+from rocpy.torch.operators.products import composed_activation
+from rocpy.torch.operators.sharding import register_for
+
+if TYPE_CHECKING:
+    from rocpy.epilogues import CustomEpilogue
+
+__all__ = ["linear", "matmul", "run_linear"]
+
+_is_compiling = torch.compiler.is_compiling
+
+
+def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
+    """Compute a linear layer whose activation is a row already."""
+    way = 0 if _is_compiling() else route(x, weight, bias)
+    if not has_layer_shapes(weight, bias):
+        return _run_broadcast(x, weight, bias, activation)
+    if way == 1:
+        return linear_forward(x, weight, bias, activation, False)[0]
+    if way == 2:
+        result = apply_linear(x, weight, bias, activation, None)
+        return result[0] if activation.saves == "input" else result
+    if computes_products_itself(weight):
+        y = torch.nn.functional.linear(x, weight, bias)
+        return activation.function(y) if activation.saves else y
+    if not _is_compiling():
+        register_for((x, weight))
+    return registration.linear(x, weight, bias, activation.name)
+
+
+@in_default_environment
+def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
+    """Compute a layer of one output without an axis, or with a bias that broadcasts to the result, as torch does."""
+    if weight.dim() not in (1, 2):
+        raise InvalidProblemError(f"weight: shape {tuple(weight.shape)}; a layer's weight has shape (N, K) or (K,)")
+    if weight.dim() == 1:
+        if bias is not None and bias.dim() != 0:
+            raise InvalidProblemError(
+                f"bias: shape {tuple(bias.shape)} beside a weight of shape {tuple(weight.shape)}; it must be a scalar"
+            )
+        return run_linear(x, weight.unsqueeze(0), None if bias is None else bias.reshape(1), activation).squeeze(-1)
+    assert bias is not None
+    n = weight.shape[0]
+    if bias.numel() in (1, n) and (bias.dim() == 0 or bias.shape[-1] == bias.numel()):
+        # One for all outputs, or one for each with axes of extent 1 before it.
+        return run_linear(x, weight, bias.reshape(-1).expand(n).contiguous(), activation)
+    shape = (*x.shape[:-1], n)
+    try:
+        fits = torch.broadcast_shapes(shape, bias.shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise InvalidProblemError(
+            f"bias: shape {tuple(bias.shape)}; it must have length N = {n}, or broadcast to the result's {shape}"
+        )
+    if computes_products_itself(weight):
+        y = run_linear(x, weight, None, ACTIVATIONS["none"]) + bias
+    else:
+        y = matmul(x, weight.mT, bias, beta=1.0)
+    return composed_activation(activation, y)
+
+
+def linear(
+    input: Tensor,  # noqa: A002  (torch's name for it)
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: str | Callable[..., Tensor] | CustomEpilogue | None = None,
+    *,
+    approximate: str = "none",
+    epilogue_inputs: Mapping[str, Any] | None = None,
+) -> Tensor:
+    """Return ``activation(input @ weight.T + bias)``, computed as one product where the library has the activation.
+
+    Parameters
+    ----------
+    input
+        Shape ``(..., K)``.
+    weight
+        Shape ``(N, K)``, or ``(K,)`` for a result without that axis, as ``torch.nn.functional.linear`` takes it.
+    bias
+        Length N, a scalar, or what else broadcasts to the result; then it is added after the product.
+    activation
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function of that formula,
+        such as ``nn.GELU(approximate="tanh")`` or ``F.silu``; or an epilogue of :func:`rocpy.epilogue`, a function of
+        ``input @ weight.T + bias`` and of its inputs. One that takes a ``bias`` itself is given the layer's.
+    approximate
+        Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
+    epilogue_inputs
+        What such an epilogue takes, by name.
+
+    Returns
+    -------
+    Tensor
+        Shape ``(..., N)``; differentiable, also a second time, in each tensor given.
+
+    Raises
+    ------
+    InvalidProblemError
+        If shapes or dtypes do not fit, or there is no such activation.
+    InvalidOperandError
+        If an operand is no dense tensor, or they are on different devices.
+
+    Notes
+    -----
+    Runs on the current stream. Honours autocast, ``torch.compile``, ``torch.export`` and ``torch.vmap``.
+
+    References
+    ----------
+    ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import torch, rocpy, rocpy.torch as rt
+    >>> x, weight = torch.ones(1, 2), torch.tensor([[1.0, 2.0], [-3.0, 0.0]])
+    >>> rt.linear(x, weight, activation="relu")
+    tensor([[3., 0.]])
+    >>> scaled = rocpy.epilogue(lambda x, scale: torch.tanh(x) * scale)
+    >>> rt.linear(x, 0 * weight, torch.ones(2), activation=scaled, epilogue_inputs={"scale": torch.zeros(2)})
+    tensor([[0., 0.]])
+    """
+    if not isinstance(activation, str | None):
+        if not is_custom(activation):
+            row = find_activation(activation, approximate)  # says what it may be
+            if epilogue_inputs is not None:
+                refuse_inputs(row.name)
+            return run_linear(input, weight, bias, row)
+        check_epilogue(activation, approximate)
+        result: Tensor = custom_linear(input, weight, bias, activation, epilogue_inputs)
+        return result
+    if epilogue_inputs is not None:
+        refuse_inputs(activation)
+    return run_linear(input, weight, bias, find_activation(activation, approximate))
+
+
+def matmul(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
+    """Return what :func:`rocpy.matmul` returns; torch's compiler can look into this one.
+
+    Parameters
+    ----------
+    a, b, c, **arguments
+        As for :func:`rocpy.matmul`. Gradients flow to ``a``, ``b``, ``c`` and ``bias``; where they do,
+        ``out`` is refused.
+
+    Returns
+    -------
+    Tensor
+        Or a pair of it and a dict, for the epilogues that return more.
+
+    Raises
+    ------
+    RocpyError
+        As :func:`rocpy.matmul` does.
+
+    References
+    ----------
+    ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> a = torch.ones(2, 3, requires_grad=True)
+    >>> rt.matmul(a, torch.ones(3, 4), epilogue="relu").sum().backward()
+    >>> a.grad[0]
+    tensor([4., 4., 4.])
+    """
+    if _is_compiling():
+        return dispatched_matmul(a, b, c, **arguments)
+    return _matmul(a, b, c, **arguments)

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: MIT
+"""Layers: torch.nn.Linear with its activation inside the product, and the feed-forward blocks made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.epilogues import is_custom, refuse_inputs
+from rocpy.errors import InvalidProblemError
+from rocpy.torch.layers import packing
+from rocpy.torch.layers.custom import check_epilogue, custom_layer
+from rocpy.torch.layers.functions import run_linear
+from rocpy.torch.operators.activations import Activation, find_activation, name_activation
+from rocpy.torch.operators.blocks import gated, run_mlp
+from rocpy.torch.operators.custom_blocks import custom_mlp, takes
+from rocpy.torch.operators.kernels import has_layer_shapes
+from rocpy.torch.operators.sharding import is_sharded
+
+if TYPE_CHECKING:
+    from rocpy.epilogues import CustomEpilogue
+
+__all__ = ["MLP", "GatedMLP", "Linear", "is_bare", "linear_is_patched", "run_layer"]
+
+_Linear, _F = torch.nn.Linear, torch.nn.functional
+_TORCH_LINEAR = torch._C._nn.linear
+# What another package put there before is its own as well.
+_TORCH_FORWARD = (
+    _Linear.forward
+    if getattr(getattr(_Linear.forward, "__code__", None), "co_filename", "") == torch.nn.modules.linear.__file__
+    else None
+)
+
+
+def linear_is_patched() -> bool:
+    """Whether somebody put a function of their own in place of ``nn.Linear.forward`` or ``F.linear``: it decides."""
+    return _Linear.forward is not _TORCH_FORWARD or _F.linear is not _TORCH_LINEAR
+
+
+class Linear(torch.nn.Linear):  # type: ignore[misc]
+    """``torch.nn.Linear`` with an activation, computed by rocpy; parameters and their names are the same.
+
+    Parameters
+    ----------
+    in_features, out_features
+        K and N.
+    bias
+        Whether there is one.
+    activation
+        ``None``, ``"relu"``, ``"gelu"``, ``"silu"`` or ``"sigmoid"``, or torch's module or function of that formula,
+        which the layer keeps by its name; or an epilogue of :func:`rocpy.epilogue`, as for
+        :func:`rocpy.torch.linear`, whose inputs the call takes by name.
+    approximate
+        Of GELU, as in torch: ``"none"`` is the error function, ``"tanh"`` its approximation.
+    pack
+        Whether a layer in eval mode, where no gradient is recorded, keeps its weight packed for the platform, where the
+        platform packs. It takes the weight's memory a second time. It is a promise to call :meth:`repack` after a
+        write that torch does not report: through ``weight.data``, a numpy view or a pointer. ``ROCPY_DEBUG=1`` finds
+        such writes. Writes to the parameter itself, another parameter or storage in its place, and the steps of
+        optimizers, fused ones included, are noticed. :func:`freeze` turns it on for a whole model.
+    device, dtype
+        Of the parameters.
+
+    Notes
+    -----
+    State dicts load from and into ``torch.nn.Linear``.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> layer = rt.Linear(4, 8, activation="gelu", approximate="tanh")
+    >>> layer
+    Linear(in_features=4, out_features=8, bias=True, activation=gelu, approximate=tanh)
+    >>> layer(torch.ones(2, 4)).shape
+    torch.Size([2, 8])
+    >>> import rocpy
+    >>> capped = rt.Linear(4, 8, activation=rocpy.epilogue(lambda x, residual: torch.tanh(x) + residual))
+    >>> capped(torch.ones(2, 4), residual=torch.ones(2, 8)).shape
+    torch.Size([2, 8])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        activation: str | Callable[..., Tensor] | CustomEpilogue | None = None,
+        *,
+        approximate: str = "none",
+        pack: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        activation, approximate = name_activation(activation, approximate)
+        self._row = _row_of(activation, approximate)
+        self.activation = activation
+        self.approximate = approximate
+        self.pack = pack
+
+    def forward(self, input: Tensor, **epilogue_inputs: Any) -> Tensor:  # noqa: A002  (torch's name for it)
+        """Return ``activation(input @ weight.T + bias)``."""
+        if self._row is None:
+            result: Tensor = custom_layer(self, input, epilogue_inputs)
+            return result
+        if epilogue_inputs:
+            refuse_inputs(self.activation)
+        if linear_is_patched():
+            made: Tensor = super().forward(input)
+            return self._row.function(made) if self._row.saves else made
+        # Straight from the table, which is where attribute access ends up, slowly; a parametrized weight is not in it.
+        table = self._parameters
+        weight = table["weight"] if "weight" in table else self.weight  # noqa: SIM401
+        bias = table["bias"] if "bias" in table else self.bias  # noqa: SIM401
+        if self.pack and not self.training:
+            packed = packing.product(self, input, weight, bias, self._row)
+            if packed is not None:
+                return packed
+        return run_linear(input, weight, bias, self._row)
+
+    def repack(self) -> None:
+        """Forget the packed weight, after a write that torch did not report; the next call packs it again."""
+        packing.forget(self)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode as ``torch.nn.Module`` does; training frees the packed weight and ends what `freeze` did."""
+        super().train(mode)
+        if mode:
+            packing.unfreeze(self)
+        return self
+
+    def extra_repr(self) -> str:
+        """Return the parameters as ``torch.nn.Linear`` does, and the activation."""
+        text = super().extra_repr()
+        if self.activation is not None:
+            name = getattr(self.activation, "name", self.activation)
+            text += f", activation={name}"
+        if self.approximate != "none":
+            text += f", approximate={self.approximate}"
+        return text
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in (packing.ATTRIBUTE, "_row"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._row = _row_of(self.activation, self.approximate)
+
+
+def _row_of(activation: Any, approximate: str) -> Activation | None:
+    """Return the row of an activation by name; ``None`` for an epilogue of the user's."""
+    if activation is not None and not isinstance(activation, str) and is_custom(activation):
+        check_epilogue(activation, approximate)
+        return None
+    return find_activation(activation, approximate)
+
+
+class MLP(torch.nn.Module):  # type: ignore[misc]
+    """Two linear layers with an activation between them; in training, its gradient is part of the second one's product.
+
+    Parameters
+    ----------
+    in_features, hidden_features
+        Extents; the hidden layer has ``hidden_features``.
+    out_features
+        ``in_features`` by default.
+    activation, approximate
+        As for :class:`Linear`.
+    bias, pack, device, dtype
+        As for :class:`Linear`, for both layers.
+
+    Notes
+    -----
+    The layers are ``fc1`` and ``fc2``. They are called one after the other where a hook, a parametrization or another
+    module in their place must see them.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> mlp = rt.MLP(4, 16, activation="gelu", approximate="tanh")
+    >>> mlp(torch.ones(2, 4)).shape, sorted(mlp.state_dict())
+    (torch.Size([2, 4]), ['fc1.bias', 'fc1.weight', 'fc2.bias', 'fc2.weight'])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int | None = None,
+        activation: str | Callable[..., Tensor] | CustomEpilogue | None = "gelu",
+        *,
+        approximate: str = "none",
+        bias: bool = True,
+        pack: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        out_features = in_features if out_features is None else out_features
+        common = {"pack": pack, "device": device, "dtype": dtype}
+        self.fc1 = Linear(in_features, hidden_features, bias, activation, approximate=approximate, **common)
+        self.fc2 = Linear(hidden_features, out_features, bias, **common)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
+        """Return ``fc2(fc1(input))``."""
+        first, second = self.fc1, self.fc2
+        exact = type(first) is type(second) is Linear and not linear_is_patched()
+        # Frozen layers have their weights packed each by itself.
+        if exact and not (first.pack and not first.training) and is_bare(first) and is_bare(second):
+            layers = first.weight, first.bias, second.weight, second.bias
+            simple = second.activation is None and has_layer_shapes(*layers[:2]) and has_layer_shapes(*layers[2:])
+            if simple and first._row is not None:
+                return run_mlp(input, *layers, first._row)
+            if simple and torch.is_grad_enabled() and takes(first.activation) and not is_sharded((input, *layers)):
+                return custom_mlp(input, *layers, first.activation)
+        return second(first(input))
+
+
+def run_layer(layer: Linear, x: Tensor, row: Activation) -> Tensor:
+    """Compute a layer that has no activation of its own with the one that follows it."""
+    weight, bias = layer.weight, layer.bias
+    if layer.pack and not layer.training:
+        packed = packing.product(layer, x, weight, bias, row)
+        if packed is not None:
+            return packed
+    return run_linear(x, weight, bias, row)
+
+
+def is_bare(module: Any) -> bool:
+    """Whether nobody would notice that a module's own call is left out."""
+    table = module.__dict__
+    return not any(table[name] for name in _HOOKS) and "forward" not in table
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class GatedMLP(torch.nn.Module):  # type: ignore[misc]
+    """``down(activation(gate(x)) * up(x))``, gate and up in one product, as Llama, Qwen and Gemma use it.
+
+    Parameters
+    ----------
+    hidden_size, intermediate_size
+        Extents of the outside and the inside.
+    activation, approximate
+        Of the gate.
+    bias, pack, device, dtype
+        As for :class:`Linear`.
+
+    Notes
+    -----
+    Its state dict has the names of those models: ``gate_proj.weight``, ``up_proj.weight`` and ``down_proj.weight``. The
+    module itself holds gate and up as ``gate_up_proj``, so that an optimizer sees one parameter for both.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> mlp = rt.GatedMLP(4, 6)
+    >>> mlp(torch.ones(2, 4)).shape, sorted(mlp.state_dict())
+    (torch.Size([2, 4]), ['down_proj.weight', 'gate_proj.weight', 'up_proj.weight'])
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        activation: str | Callable[..., Tensor] | None = "silu",
+        *,
+        approximate: str = "none",
+        bias: bool = False,
+        pack: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        common = {"pack": pack, "device": device, "dtype": dtype}
+        self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
+        self.activation, self.approximate = name_activation(activation, approximate)
+        if activation is not None and not isinstance(activation, str) and is_custom(activation):
+            raise InvalidProblemError(
+                "activation: an epilogue of the user's, which a gate is not computed by; give a name or torch's module "
+                "or function, or compute the gate with rocpy.torch.matmul"
+            )
+        find_activation(activation, approximate)
+        self.gate_up_proj = Linear(hidden_size, 2 * intermediate_size, bias, **common)
+        self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)
+        self.register_state_dict_post_hook(_split_gate)
+        self.register_load_state_dict_pre_hook(_join_gate)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
+        """Return ``down(activation(gate(input)) * up(input))``."""
+        row = find_activation(self.activation, self.approximate)
+        return self.down_proj(gated(self.gate_up_proj(input), row))
+
+    def extra_repr(self) -> str:
+        """Return the gate's activation."""
+        return f"activation={self.activation}" + (
+            "" if self.approximate == "none" else f", approximate={self.approximate}"
+        )
+
+
+def _split_gate(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> None:  # noqa: ARG001
+    for name in ("weight", "bias"):
+        both = state.pop(f"{prefix}gate_up_proj.{name}", None)
+        if both is not None:
+            state[f"{prefix}gate_proj.{name}"], state[f"{prefix}up_proj.{name}"] = both.chunk(2, 0)
+
+
+def _join_gate(module: Any, state: dict[str, Any], prefix: str, *others: Any) -> None:  # noqa: ARG001
+    for name in ("weight", "bias"):
+        gate, up = (f"{prefix}{part}_proj.{name}" for part in ("gate", "up"))
+        if gate in state and up in state:
+            state[f"{prefix}gate_up_proj.{name}"] = torch.cat((state.pop(gate), state.pop(up)), 0)

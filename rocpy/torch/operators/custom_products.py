@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: MIT
+"""The operator behind ``rocpy.matmul`` with an epilogue of the user's: recorded, traced and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt._custom import complete, refuse_operands
+from rocpy.blaslt._weight_operand import WeightOperand, snapshot_of
+from rocpy.blaslt.call import matmul
+from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.epilogues import CustomEpilogue, Expression
+from rocpy.epilogues._evaluate import evaluate, is_number
+from rocpy.epilogues._gradient import gradient_of
+from rocpy.errors import InvalidOperandError, UnsupportedError
+from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.products import product
+from rocpy.torch.operators.registration import define, record
+from rocpy.torch.operators.shapes import check_devices, check_product, product_shapes
+from rocpy.torch.operators.sharding import is_sharded, register_for
+
+__all__ = ["custom_product"]
+
+_SCHEMA = (
+    "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str[] names, str expression, float alpha, float beta,"
+    " ScalarType? dtype, str? compute) -> Tensor[]"
+)
+
+
+def _kernel(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    inputs: Sequence[Tensor],
+    names: Sequence[str],
+    expression: str,
+    alpha: float,
+    beta: float,
+    dtype: torch.dtype | None,
+    compute: str | None,
+) -> list[Tensor]:
+    result = matmul(
+        a,
+        b,
+        c,
+        alpha=alpha,
+        beta=None if c is None else beta,
+        epilogue=CustomEpilogue.from_json(expression),
+        epilogue_inputs=dict(zip(names, inputs, strict=True)),
+        dtype=dtype,
+        compute=compute,
+    )
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def _fake(
+    a: Tensor, b: Tensor, c: Any, inputs: Sequence[Tensor], names: Sequence[str], expression: str, *settings: Any
+) -> list[Tensor]:
+    _, _, dtype, compute = settings
+    read = Expression.from_json(expression)
+    check_product(a, b, c, None, None, "default", None, dtype, compute)
+    named = dict(zip(names, inputs, strict=True))
+    check_devices(a=a, **named)
+    shape, _ = product_shapes(a, b, EPILOGUES["default"])
+    x = _name(dtype or a.dtype)
+    types = read.types(x, {name: (_name(value.dtype), 2 if value.dim() else 1) for name, value in named.items()})
+    if read.halved:
+        shape = (*shape[:-1], shape[-1] // 2)
+    return [a.new_empty(shape, dtype=getattr(torch, types[place])) for place in read.outputs]
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+operator = define("epilogue", _SCHEMA, _kernel, _fake)
+
+
+class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
+    """A product with a custom epilogue, recorded; where the gradient reads the product, that is a result too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        below: Any,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor | None,
+        names: Sequence[str],
+        expression: Expression,
+        settings: tuple[Any, ...],
+        *inputs: Tensor,
+    ) -> Any:
+        """Compute, and save what the gradient reads."""
+        gradient = gradient_of(expression)
+        whole = _with_product(expression) if gradient.expression.reads_x else expression
+        results = below(a, b, c, list(inputs), names, whole.to_json(), *settings)
+        ctx.set_materialize_grads(False)
+        ctx.expression, ctx.settings, ctx.names = expression, settings, names
+        ctx.c_shape = None if c is None else c.shape
+        kept = [value if name in gradient.saved else None for name, value in zip(names, inputs, strict=True)]
+        ctx.likes = [(value.shape, value.dtype) for value in inputs]
+        ctx.save_for_backward(a, b, results[-1] if whole is not expression else None, *kept)
+        return tuple(results)
+
+    @staticmethod
+    @in_default_environment
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        """Return the gradients of those operands that need one."""
+        a, b, x, *inputs = ctx.saved_tensors
+        alpha, beta, dtype, compute = ctx.settings
+        count = len(ctx.expression.outputs)
+        made: list[Any] = [None] * (7 + len(inputs))
+        first = next((one for one in grads if one is not None), None)
+        if first is None:
+            return tuple(made)
+        needs = ctx.needs_input_grad
+        d, found = None, {}
+        if any(one is not None for one in grads[:count]):
+            like = x if x is not None else _like_product(a, b, first, dtype)
+            named = {
+                name: first.new_empty(shape, dtype=kind) if value is None else value
+                for name, value, (shape, kind) in zip(ctx.names, inputs, ctx.likes, strict=True)
+            }
+            wanted = [name for name, needed in zip(ctx.names, needs[7:], strict=True) if needed]
+            if any(needs[1:4]):
+                wanted.append("x")
+            given = [_zeros(one, first) for one in grads[:count]]
+            found = gradient_of(ctx.expression)(like, named, given, wanted)
+            d = found.pop("x", None)
+        for place, name in enumerate(ctx.names):
+            made[7 + place] = found.get(name)
+        if len(grads) > count and grads[-1] is not None:
+            d = grads[-1] if d is None else d + grads[-1]
+        if d is None:
+            return tuple(made)
+        if needs[3]:
+            made[3] = (d * beta).sum_to_size(ctx.c_shape)
+        d = d.to(a.dtype)
+        if not (d.stride(-1) == 1 or d.stride(-2) == 1):
+            d = d.contiguous()
+        if needs[1]:
+            made[1] = matmul(d, b.mH, alpha=alpha, compute=compute).sum_to_size(a.shape)
+        if needs[2]:
+            if b.dim() == 2 and a.dim() > 2 and a.shape[:-1] == d.shape[:-1]:
+                a, d = a.flatten(0, -2), d.flatten(0, -2)
+            made[2] = matmul(a.mH, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
+        return tuple(made)
+
+
+_apply = super(torch.autograd.Function, EpilogueFunction).apply
+
+
+def _like_product(a: Tensor, b: Tensor, first: Tensor, dtype: Any) -> Tensor:
+    """Return an array without values, of the product's shape and type, for a gradient that does not read it."""
+    shape, _ = product_shapes(a, b, EPILOGUES["default"])
+    return first.new_zeros((), dtype=dtype or a.dtype).expand(shape)
+
+
+def _zeros(grad: Tensor | None, first: Tensor) -> Tensor:
+    # A result that nobody used; one value stands for all of them.
+    return first.new_zeros(()).expand(first.shape) if grad is None else grad
+
+
+def _with_product(expression: Expression) -> Expression:
+    """Return an expression whose results are followed by the product itself."""
+    from rocpy.epilogues._expression import Builder
+
+    builder = Builder(expression.inputs)
+    places = builder.copy(expression)
+    return builder.finish([*(places[output] for output in expression.outputs), builder.x()], False, (), expression.name)
+
+
+def _record(
+    below: Any,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    inputs: list[Tensor],
+    names: list[str],
+    expression: str,
+    *settings: Any,
+) -> list[Tensor]:
+    read = Expression.from_json(expression)
+    if min(a.dim(), b.dim()) < 2 or read.halved:
+        return _composed(a, b, c, dict(zip(names, inputs, strict=True)), read, settings)
+    results = _apply(below, a, b, c, names, read, settings, *inputs)
+    return list(results[: len(read.outputs)])
+
+
+def _composed(
+    a: Tensor, b: Tensor, c: Tensor | None, named: dict[str, Any], expression: Expression, settings: Any
+) -> list[Tensor]:
+    """Return the recorded product followed by torch's own functions, which are recorded too."""
+    alpha, beta, dtype, compute = settings
+    x = product(a, b, c, None, None, "default", alpha, beta, None, dtype, compute)
+    return list(evaluate(expression, x, named))
+
+
+record(operator, _record)
+
+
+def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
+    """Return an epilogue's text with numbers in the place of inputs."""
+    return Expression.from_json(text).with_values(dict(numbers)).to_json()
+
+
+_text_with._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler runs it, and keeps its answer
+
+
+def custom_product(
+    a: Any,
+    b: Any,
+    c: Any,
+    epilogue: CustomEpilogue,
+    epilogue_inputs: Any,
+    scalars: tuple[float, float],
+    **settings: Any,
+) -> Any:
+    """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
+    refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
+    if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
+        b = snapshot_of(b)
+    named = complete(epilogue, epilogue_inputs, b)
+    if isinstance(b, WeightOperand):
+        b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
+    for name, value in named.items():
+        if not is_number(value) and not isinstance(value, Tensor):
+            raise InvalidOperandError(
+                f"epilogue_inputs[{name!r}]: got {type(value).__name__} beside torch tensors that need autograd, a "
+                "transform or a compiler; pass a torch tensor"
+            )
+    if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
+        # A changed number would be another graph each time: the graph makes a tensor of it.
+        wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+        for name, value in named.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                named[name] = torch.ones((), dtype=wide, device=a.device) * value
+    numbers = {name: value for name, value in named.items() if is_number(value)}
+    tensors = {name: value for name, value in named.items() if name not in numbers}
+    arguments = (*scalars, settings["dtype"], settings["compute"])
+    compiling = torch.compiler.is_compiling()
+    if not compiling and torch._C._functorch.peek_interpreter_stack() is not None:
+        if c is not None:
+            raise UnsupportedError("c: with a custom epilogue under a transform of torch.func; give it as an input")
+        results = _composed(a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
+    elif not compiling and is_sharded((a, b, c, *tensors.values())):
+        # torch knows how its own functions are computed on the parts of a DTensor.
+        register_for((a, b, c))
+        results = _composed(a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
+    else:
+        text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
+        results = operator(a, b, c, list(tensors.values()), list(tensors), text, *arguments)
+    return results[0] if epilogue.expression.single else tuple(results)

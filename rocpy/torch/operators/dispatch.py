@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""From rocpy.matmul's arguments to the operators: for tensors that are recorded, traced or transformed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.fx import Proxy
+
+from rocpy import dtypes
+from rocpy.blaslt._groups import aligned, check_epilogue
+from rocpy.blaslt._options import options as _options
+from rocpy.blaslt._options import resolve_options
+from rocpy.blaslt._product_types import check_cast
+from rocpy.blaslt._refusals import cast_refused
+from rocpy.blaslt._weight_operand import snapshot_of
+from rocpy.blaslt.call import matmul
+from rocpy.blaslt.epilogues import find_epilogue, is_custom, refuse_inputs
+from rocpy.blaslt.weight import Weight
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.torch.operators.autograd import needs_grad
+from rocpy.torch.operators.custom_products import custom_product
+from rocpy.torch.operators.grouped import grouped_with_epilogue
+from rocpy.torch.operators.kernels import inside
+from rocpy.torch.operators.products import product, product_extra
+from rocpy.torch.operators.sharding import register_for
+
+__all__ = ["dispatch", "dispatched_grouped", "dispatched_matmul"]
+
+_DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False}
+
+
+def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run one of rocpy's functions through torch's dispatcher; what the function form calls."""
+    if inside():
+        raise UnsupportedError(
+            "a tensor whose memory cannot be used reached the product itself: a tensor subclass or a dispatch mode "
+            "that rocpy does not know; pass plain tensors"
+        )
+    if name == "grouped_matmul":
+        return dispatched_grouped(*args, **kwargs)
+    return dispatched_matmul(*args, **kwargs)
+
+
+def _check_tensor(x: Any, name: str) -> None:
+    if x is not None and not isinstance(x, (Tensor, Proxy)):
+        raise InvalidOperandError(
+            f"{name}: got {type(x).__name__} beside torch tensors that need autograd, a transform or a compiler; "
+            "pass a torch tensor"
+        )
+
+
+def _refuse_tangents(**operands: Any) -> None:
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+        return
+    for name, operand in operands.items():
+        if isinstance(operand, Tensor) and forward_ad.unpack_dual(operand).tangent is not None:
+            raise UnsupportedError(
+                f"{name}: it carries a tangent of forward mode, which the fused product does not compute; use torch's "
+                f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
+                "wanted"
+            )
+
+
+def _sole(aux: dict[str, Any]) -> Any:
+    found = [value for key, value in aux.items() if key.endswith("_aux")]
+    if len(found) != 1:
+        raise InvalidProblemError(f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux")
+    return found[0]
+
+
+def _scalar(x: Any, name: str) -> Any:
+    # As it is: torch's compiler makes a changing number an input of its graph, and float() would fix it.
+    if isinstance(x, (int, float)):
+        return x
+    if isinstance(x, Tensor):
+        raise UnsupportedError(
+            f"{name}: a tensor; the operators take host numbers, through which no gradient flows: pass float({name}), "
+            "or multiply by the tensor"
+        )
+    try:
+        number = complex(x)
+    except (TypeError, ValueError):
+        raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a number") from None
+    return number if number.imag else number.real
+
+
+def _dtype(dtype: Any) -> Any:
+    return (
+        getattr(torch, dtypes.lookup(dtype).name) if dtype is not None and not isinstance(dtype, torch.dtype) else dtype
+    )
+
+
+def _dispatched_custom(
+    a: Any, b: Any, c: Any, alpha: Any, beta: Any, epilogue: Any, inputs: Any, options: Any, settings: dict[str, Any]
+) -> Any:
+    """Return a product with an epilogue of the user's."""
+    if settings.pop("out") is not None:
+        raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; leave it away")
+    _check_tensor(a, "a")
+    _check_tensor(c, "c")
+    scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    settings["dtype"] = _dtype(settings["dtype"])
+    if options is None:
+        return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
+    _refuse_traced_options()
+    with _options(**dataclasses.asdict(resolve_options(options))):
+        return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
+
+
+def _source_of(weight: Weight) -> tuple[Any, Any]:
+    """Return the tensor that a Weight was made of, as (K, N), and its bias."""
+    # A graph reads the source itself, whenever it runs.
+    read = weight if torch.compiler.is_compiling() else snapshot_of(weight)
+    return read.source if read.layout == "kn" else read.source.transpose(-1, -2), read.bias
+
+
+def dispatched_matmul(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    epilogue: Any = None,
+    bias: Any = None,
+    aux: Any = None,
+    clamp: Any = None,
+    epilogue_inputs: Any = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    out: Any = None,
+    options: Any = None,
+    **others: Any,
+) -> Any:
+    """Return what ``rocpy.matmul`` returns, by the operators: recorded, traced or transformed as torch wants it."""
+    _refuse_untraced(others)
+    if is_custom(epilogue):
+        settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": dtype, "compute": compute, "out": out}
+        return _dispatched_custom(a, b, c, alpha, beta, epilogue, epilogue_inputs, options, settings)
+    if epilogue_inputs is not None:
+        refuse_inputs(epilogue)
+    row = find_epilogue(epilogue)
+    if isinstance(b, Weight):
+        b, own_bias = _source_of(b)
+        bias = own_bias if bias is None and row.bias else bias
+    aux = _sole(aux) if isinstance(aux, dict) else aux
+    for operand, place in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
+        _check_tensor(operand, place)
+    _refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
+    if out is not None and needs_grad(a, b, c, bias, aux, out):
+        raise UnsupportedError("out: a product that autograd records cannot write into a given tensor; leave out= away")
+    if c is None and beta is not None and beta != 0:
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+    dtype = _dtype(dtype)
+    scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
+    arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
+    if not torch.compiler.is_compiling():
+        register_for((a, b))
+    operator = product_extra if row.outputs else product
+    if options is None:
+        result = operator(*arguments)
+    else:
+        _refuse_traced_options()
+        with _options(**dataclasses.asdict(resolve_options(options))):
+            result = operator(*arguments)
+    extra = None
+    if row.outputs:
+        result, extra = result[0], result[1]
+    if out is not None:
+        result = _write(out, result, options)
+    return result if extra is None else (result, {row.outputs[0]: extra})
+
+
+def dispatched_grouped(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    offsets: Any = None,
+    groups: Any = None,
+    epilogue: Any = None,
+    bias: Any = None,
+    clamp: Any = None,
+    alpha: Any = 1.0,
+    dtype: Any = None,
+    options: Any = None,
+    **others: Any,
+) -> Any:
+    """Return what ``rocpy.grouped_matmul`` returns, by the operators: recorded, traced or transformed."""
+    _refuse_untraced(others)
+    row = find_epilogue(epilogue)
+    check_epilogue(row)
+    if offsets is None:
+        lefts, rights, biases, _ = aligned(a, b, bias, None, groups)
+        settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype, "options": options}
+        # Products that need no recording go their own way; this one does not return here.
+        made = [
+            matmul(left, right, bias=vector, **settings)
+            for left, right, vector in zip(lefts, rights, biases, strict=True)
+        ]
+        if not row.outputs:
+            return made
+        name = row.outputs[0]
+        return [pair[0] for pair in made], {name: [pair[1][name] for pair in made]}
+    for operand, place in ((a, "a"), (b, "b"), (bias, "bias")):
+        _check_tensor(operand, place)
+    _refuse_tangents(a=a, b=b, bias=bias)
+    arguments = (a, b, offsets, groups, row.name, bias, clamp, _scalar(alpha, "alpha"), _dtype(dtype))
+    if options is None:
+        return grouped_with_epilogue(*arguments)
+    _refuse_traced_options()
+    with _options(**dataclasses.asdict(resolve_options(options))):
+        return grouped_with_epilogue(*arguments)
+
+
+def _refuse_untraced(others: dict[str, Any]) -> None:
+    """Refuse arguments that the operators do not have."""
+    for name, value in others.items():
+        if value is not _DEFAULTS.get(name) and value is not None:
+            raise UnsupportedError(
+                f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
+                "it under torch.no_grad() on plain tensors"
+            )
+
+
+def _refuse_traced_options() -> None:
+    """End a graph here, so that the product runs with its options after it; an error where one graph is wanted."""
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break(
+            msg="options: not traceable; use `with rocpy.options(...)` around the compiled function"
+        )
+
+
+def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
+    if out.shape != result.shape:
+        raise InvalidProblemError(
+            f"out: shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}; pass out= of that shape"
+        )
+    if out.dtype != result.dtype:
+        given, seen = (str(x.dtype).removeprefix("torch.") for x in (result, out))
+        check_cast(given, seen)
+        if not torch.compiler.is_compiling() and resolve_options(options).copies == "error":
+            raise cast_refused(seen, given)
+    return out.copy_(result)

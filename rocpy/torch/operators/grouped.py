@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""The operator behind ``rocpy.grouped_matmul`` for torch: groups along one axis, with gradients for a, b and bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt import _groups
+from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.grouped import grouped_matmul
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.counters import count, watched
+from rocpy.torch.operators.products import apply_epilogue, plain_name
+from rocpy.torch.operators.registration import define, record
+from rocpy.torch.operators.shapes import check_devices
+
+__all__ = ["grouped", "grouped_with_epilogue"]
+
+
+def _kernel(
+    a: Tensor, b: Tensor, boundaries: Tensor, bias: Tensor | None, alpha: float, dtype: torch.dtype | None
+) -> Tensor:
+    if watched:
+        count(grouped=1)
+    epilogue = "default" if bias is None else "bias"
+    result: Tensor = grouped_matmul(a, b, offsets=boundaries, epilogue=epilogue, bias=bias, alpha=alpha, dtype=dtype)
+    return result
+
+
+def _fake(
+    a: Tensor,
+    b: Tensor,
+    boundaries: Tensor,
+    bias: Tensor | None,
+    alpha: float,  # noqa: ARG001
+    dtype: torch.dtype | None,
+) -> Tensor:
+    check_devices(a=a, b=b, bias=bias)
+    groups, form = boundaries.shape[0] - 1, (a.dim(), b.dim())
+    torch._check(a.dtype == b.dtype, lambda: f"a is {a.dtype} and b is {b.dtype}; cast one")
+    torch._check(
+        form in ((2, 3), (3, 2), (2, 2)),
+        lambda: f"a and b: {form[0]} and {form[1]} axes; groups need (2, 3), (3, 2) or (2, 2)",
+    )
+    torch._check(a.shape[-1] == b.shape[-2], lambda: f"a and b: K must be equal, got {a.shape[-1]} and {b.shape[-2]}")
+    stacked = groups if form == (2, 2) else a.shape[0] if form == (3, 2) else b.shape[0]
+    torch._check(stacked == groups, lambda: f"boundaries: of {groups} groups, but the operands hold {stacked}")
+    shape = (groups, a.shape[0], b.shape[1]) if form == (2, 2) else (a.shape[-2], b.shape[-1])
+    return a.new_empty(shape, dtype=dtype)
+
+
+grouped = define(
+    "grouped_matmul",
+    "(Tensor a, Tensor b, Tensor boundaries, Tensor? bias, Scalar alpha, ScalarType? dtype) -> Tensor",
+    _kernel,
+    _fake,
+)
+
+
+class GroupedFunction(torch.autograd.Function):  # type: ignore[misc]
+    """Products of groups, recorded. The gradients of each form are products of the other two."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor, boundaries: Tensor, bias: Tensor | None, alpha: float, below: Any
+    ) -> Any:
+        """Compute, and save what the gradients read."""
+        ctx.alpha, ctx.bias_axes = alpha, None if bias is None else bias.dim()
+        need_a, need_b = ctx.needs_input_grad[:2]
+        ctx.axes = a.dim(), b.dim()
+        ctx.save_for_backward(a if need_b else None, b if need_a else None, boundaries)
+        return below(a, b, boundaries, bias)
+
+    @staticmethod
+    @in_default_environment
+    def backward(ctx: Any, d: Tensor) -> Any:
+        """Return the gradients of those operands that need one."""
+        a, b, boundaries = ctx.saved_tensors
+        need_a, need_b, _, need_bias = ctx.needs_input_grad[:4]
+        grad_a = grad_b = grad_bias = None
+        if need_bias:
+            grad_bias = _bias_gradient(d, boundaries, ctx.axes, ctx.bias_axes)
+        operand = a if a is not None else b
+        if operand is not None and d.dtype != operand.dtype:
+            d = d.to(operand.dtype)
+        if not (d.stride(-1) == 1 or d.stride(-2) == 1):
+            d = d.contiguous()
+        if need_a:
+            grad_a = grouped(d, b.mH, boundaries, None, ctx.alpha, None)
+        if need_b:
+            grad_b = grouped(a.mH, d, boundaries, None, ctx.alpha, None)
+        return grad_a, grad_b, None, grad_bias, None, None
+
+
+def _bias_gradient(d: Tensor, boundaries: Tensor, axes: tuple[int, int], bias_axes: int) -> Tensor:
+    """Return the sums of the result's gradient that a bias was added to; what no group covers had none."""
+    if axes == (2, 2):
+        return d.sum(1) if bias_axes == 2 else d.sum((0, 1))
+    if axes == (3, 2):
+        return torch.where(_covered(boundaries, d, 1), d.sum(0), 0)
+    sums = grouped(d.new_ones(1, d.shape[0]), d.contiguous(), boundaries, None, 1.0, None).squeeze(1)
+    return sums if bias_axes == 2 else sums.sum(0)
+
+
+# As in _autograd: torch.func's levels are the dispatcher's work, which has been done where an operator is recorded.
+_apply = super(torch.autograd.Function, GroupedFunction).apply
+
+
+def _record(
+    below: Any,
+    a: Tensor,
+    b: Tensor,
+    boundaries: Tensor,
+    bias: Tensor | None,
+    alpha: float,
+    dtype: torch.dtype | None,
+) -> Any:
+    return _apply(
+        a, b, boundaries, bias, alpha, lambda a, b, boundaries, bias: below(a, b, boundaries, bias, alpha, dtype)
+    )
+
+
+record(grouped, _record)
+
+
+# ---- the function form's arguments ----
+
+
+def grouped_with_epilogue(
+    a: Tensor,
+    b: Tensor,
+    offsets: Any,
+    groups: Any,
+    epilogue: str,
+    bias: Tensor | None,
+    clamp: Any,
+    alpha: float,
+    dtype: torch.dtype | None,
+) -> Any:
+    """Return what ``rocpy.grouped_matmul`` with offsets returns: the recorded product, then torch's functions."""
+    row = EPILOGUES[epilogue]
+    _groups.check_epilogue(row)
+    if bias is not None and not row.bias:
+        raise InvalidProblemError(f"bias: given, but epilogue {row.name!r} adds none; pass an epilogue with a bias")
+    if bias is None and row.bias:
+        raise InvalidProblemError(f"epilogue {row.name!r} needs bias=")
+    count_ = -1 if groups is None else _groups.count_of(groups)
+    stacked = b if b.dim() == 3 else a if a.dim() == 3 else None
+    if stacked is not None:
+        _groups.check_count(count_, stacked.shape[0])
+        count_ = stacked.shape[0]
+    boundaries = _boundaries(offsets, count_)
+    pre = grouped(a, b, boundaries, bias, alpha, dtype)
+    if row.name == plain_name(row):
+        return pre
+    y = apply_epilogue(row, pre, None, clamp)
+    if pre.dim() == 2:
+        # No epilogue runs where no group is.
+        covered = _covered(boundaries, pre, 0 if a.dim() == 2 else 1)
+        y = torch.where(covered.unsqueeze(-1) if a.dim() == 2 else covered, y, 0)
+    return (y, {row.outputs[0]: pre}) if row.outputs else y
+
+
+def _covered(boundaries: Tensor, d: Tensor, axis: int) -> Tensor:
+    """Return which indices of an axis some group has."""
+    at = torch.arange(d.shape[axis], device=d.device)
+    first, last = (boundaries[i].to(d.device) for i in (0, -1))
+    return (at >= first) & (at < last)
+
+
+def _boundaries(offsets: Any, groups: int) -> Tensor:
+    """Return E + 1 boundaries as a tensor, from those or from the E ends."""
+    line = offsets if isinstance(offsets, Tensor) else torch.tensor(_groups.offset_numbers(offsets), dtype=torch.int64)
+    if line.dim() != 1 or line.is_floating_point() or line.is_complex() or line.dtype == torch.bool:
+        raise InvalidOperandError(
+            f"offsets: {line.dtype} of shape {tuple(line.shape)}; pass integers along one axis, where the groups begin "
+            "and end"
+        )
+    length = line.shape[0]
+    if groups >= 0 and length == groups:
+        return torch.cat((line.new_zeros(1), line))
+    if length < 1 or (groups >= 0 and length != groups + 1):
+        raise _groups.wrong_count(length, groups)
+    return line

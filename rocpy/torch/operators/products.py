@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: MIT
+"""The operators behind ``rocpy.matmul`` for torch: any batch, any epilogue, gradients for a, b, c and bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.call import matmul
+from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
+from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.torch.operators.activations import ACTIVATIONS, Activation
+from rocpy.torch.operators.arithmetic import in_default_environment
+from rocpy.torch.operators.counters import count, count_gradients, watched
+from rocpy.torch.operators.registration import define, record
+from rocpy.torch.operators.shapes import check_product, check_scalars, product_shapes
+
+__all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra"]
+
+_SCHEMA = (
+    "(Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? aux, str epilogue, Scalar alpha, Scalar beta,"
+    " float[]? clamp, ScalarType? dtype, str? compute)"
+)
+
+
+def _kernel(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
+    aux: Tensor | None,
+    epilogue: str,
+    alpha: complex,
+    beta: complex,
+    clamp: Any,
+    dtype: torch.dtype | None,
+    compute: str | None,
+) -> Any:
+    if watched:
+        count(matmuls=1)
+    row = EPILOGUES[epilogue]
+    arguments: dict[str, Any] = {
+        "alpha": alpha,
+        "beta": None if c is None else beta,
+        "dtype": dtype,
+        "compute": compute,
+    }
+    result = matmul(
+        a, b, c, epilogue=epilogue, bias=bias, aux=aux, clamp=None if clamp is None else tuple(clamp), **arguments
+    )
+    return (result[0], next(iter(result[1].values()))) if row.outputs else result
+
+
+def _fake(a: Tensor, b: Tensor, c: Any, bias: Any, aux: Any, epilogue: str, *settings: Any) -> Any:
+    alpha, beta, clamp, dtype, compute = settings
+    check_scalars(a, alpha, beta)
+    check_product(a, b, c, bias, aux, epilogue, clamp, dtype, compute)
+    shape, extra = product_shapes(a, b, EPILOGUES[epilogue])
+    made = a.new_empty(shape, dtype=dtype)
+    return made if extra is None else (made, a.new_empty(extra, dtype=dtype))
+
+
+product = define("matmul", f"{_SCHEMA} -> Tensor", _kernel, _fake)
+product_extra = define("matmul_extra", f"{_SCHEMA} -> (Tensor, Tensor)", _kernel, _fake)
+
+
+def activation_of(row: EpilogueRow) -> str:
+    """Return the activation in an epilogue's name; ``"clamp"`` and the gradients have no row of their own."""
+    name = row.name.removesuffix("_bias").removesuffix("_aux")
+    return {"default": "none", "bias": "none", "gelu": "gelu_tanh", "gelu_erf": "gelu"}.get(name, name)
+
+
+def plain_name(row: EpilogueRow) -> str:
+    """Return the epilogue that gives the pre-activation."""
+    return "bias" if row.bias else "default"
+
+
+# ---- gradients ----
+
+
+def _conjugate(x: Any) -> Any:
+    return x.conjugate() if isinstance(x, complex) else x
+
+
+def _matrices(a: Tensor, b: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a, b and the result with the axes that numpy's rules leave away for vectors."""
+    if b.dim() == 1:
+        b, d = b.unsqueeze(-1), d.unsqueeze(-1)
+    if a.dim() == 1:
+        a, d = a.unsqueeze(0), d.unsqueeze(-2)
+    return a, b, d
+
+
+class ProductFunction(torch.autograd.Function):  # type: ignore[misc]
+    """A product with bias and c, and an activation on it, recorded; the second result is the pre-activation."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor | None,
+        bias: Tensor | None,
+        activation: Activation,
+        scalars: tuple[complex, complex],
+        compute: str | None,
+        below: Any,
+    ) -> Any:
+        """Compute, and save what the gradient reads."""
+        result = below(a, b, c, bias)
+        ctx.set_materialize_grads(False)
+        ctx.activation, (ctx.alpha, ctx.beta), ctx.compute = activation, scalars, compute
+        ctx.c_shape = None if c is None else c.shape
+        ctx.bias_shape = None if bias is None else bias.shape
+        saved = () if not activation.saves else (result[1],) if isinstance(result, tuple) else (result,)
+        ctx.save_for_backward(a, b, *saved)
+        return result
+
+    @staticmethod
+    @in_default_environment
+    def backward(ctx: Any, grad: Tensor | None, grad_pre: Tensor | None = None) -> Any:
+        """Return the gradients of those operands that need one."""
+        a, b, *saved = ctx.saved_tensors
+        d = grad
+        if grad is not None and saved:
+            d = ctx.activation.derivative(grad, saved[0])
+        if grad_pre is not None:
+            d = grad_pre if d is None else d + grad_pre
+        grads: list[Tensor | None] = [None] * 8
+        if d is None:
+            return tuple(grads)
+        need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
+        if need_c:
+            grads[2] = (d * _conjugate(ctx.beta)).sum_to_size(ctx.c_shape)
+        a2, b2, d2 = _matrices(a, b, d)
+        if need_bias:
+            grads[3] = _bias_gradient(a, b, d2, ctx.bias_shape)
+        if d2.dtype != a.dtype:
+            d2 = d2.to(a.dtype)
+        if not (d2.stride(-1) == 1 or d2.stride(-2) == 1):
+            d2 = d2.contiguous()
+        arguments = {"alpha": _conjugate(ctx.alpha), "compute": ctx.compute}
+        if watched:
+            count_gradients(d2, gradients=need_a + need_b)
+        if need_a:
+            grads[0] = matmul(d2, b2.mH, **arguments).sum_to_size(a2.shape).reshape(a.shape)
+        if need_b:
+            if b2.dim() == 2 and a2.dim() > 2 and a2.shape[:-1] == d2.shape[:-1]:
+                # One b for the whole batch: its gradient is a single product over all rows.
+                a2, d2 = a2.flatten(0, -2), d2.flatten(0, -2)
+            grads[1] = matmul(a2.mH, d2, **arguments).sum_to_size(b2.shape).reshape(b.shape)
+        return tuple(grads)
+
+
+# As in _autograd: torch.func's levels are the dispatcher's work, which has been done where an operator is recorded.
+_apply = super(torch.autograd.Function, ProductFunction).apply
+
+
+def _bias_gradient(a: Tensor, b: Tensor, d: Tensor, shape: Any) -> Tensor:
+    """Return the sums of the result's gradient that a bias of this shape was added to."""
+    m, n = d.shape[-2:]
+    column = len(shape) == 2 and tuple(shape) == (m, 1) and min(a.dim(), b.dim()) >= 2
+    if column and (n != 1 or (m != 1 and tuple(d.shape[:-2]) != (m,))):
+        return d.sum(-1, keepdim=True).sum_to_size(shape)
+    return d.sum(-2).sum_to_size(shape)
+
+
+def _record(
+    below: Any,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
+    aux: Tensor | None,
+    epilogue: str,
+    *settings: Any,
+) -> Any:
+    row = EPILOGUES[epilogue]
+    name = activation_of(row)
+    if row.gradient or row.aux == "load" or not _recorded(name):
+        return _composed(row, a, b, c, bias, aux, settings)
+    if ACTIVATIONS[name].saves == "input" and row.aux == "none":
+        stored = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
+        return product_extra(a, b, c, bias, aux, stored, *settings)[0]
+    alpha, beta, _, _, compute = settings
+    return _apply(
+        a,
+        b,
+        c,
+        bias,
+        ACTIVATIONS[name],
+        (alpha, beta),
+        compute,
+        lambda a, b, c, bias: below(a, b, c, bias, aux, epilogue, *settings),
+    )
+
+
+def _recorded(name: str) -> bool:
+    """Whether one product gives an activation and what its gradient reads."""
+    return name in ("none", "relu") or (name in ACTIVATIONS and ACTIVATIONS[name].fused.aux is not None)
+
+
+def _composed(
+    row: EpilogueRow, a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None, aux: Tensor | None, settings: Any
+) -> Any:
+    """Return an epilogue as the recorded product followed by torch's functions, which are recorded too."""
+    alpha, beta, clamp, dtype, compute = settings
+    if a.is_complex() and (row.aux == "load" or not (row.gradient or activation_of(row) == "none")):
+        raise UnsupportedError(
+            f"epilogue {row.name!r}: not for complex numbers; use 'default' or 'bias' and a function after it"
+        )
+    pre = product(a, b, c, bias, None, plain_name(row), alpha, beta, None, dtype, compute)
+    y = apply_epilogue(row, pre, aux, clamp)
+    if row.aux == "store":
+        return y, pre
+    if not row.gradient:
+        return y
+    a2, b2, y2 = _matrices(a, b, y)
+    sums = {"bgrad": lambda: y2.sum(-2), "bgrada": lambda: a2.sum(-1), "bgradb": lambda: b2.sum(-2)}[row.gradient]()
+    return y, sums.to(y.dtype)
+
+
+@in_default_environment
+def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any) -> Tensor:
+    """Return an epilogue's result from the pre-activation, by torch's functions."""
+    name = activation_of(row)
+    if name == "clamp":
+        if clamp is None:
+            raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
+        return pre.clamp(*clamp)
+    if row.aux == "load":
+        if aux is None:
+            raise InvalidProblemError(f"epilogue {row.name!r} needs aux=, the pre-activation of the forward product")
+        if "drelu" in row.name:
+            return torch.where(aux > 0, pre, 0)
+        of = {"dgelu": "gelu_tanh", "dgelu_erf": "gelu", "dsilu": "silu"}[row.name.removesuffix("_bgrad")]
+        return ACTIVATIONS[of].derivative(pre, aux)
+    # A new tensor each time: results of an operator share no memory.
+    return pre if row.gradient else composed_activation(ACTIVATIONS[name], pre)
+
+
+class ActivationFunction(torch.autograd.Function):  # type: ignore[misc]
+    """An activation after a product that has no epilogue for it; its gradient is computed in the default environment.
+
+    A node of torch's own computes in the environment of the thread that calls ``backward``.
+    """
+
+    @staticmethod
+    def forward(pre: Tensor, activation: Activation) -> Tensor:
+        """Compute."""
+        return activation.function(pre)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Activation], output: Tensor) -> None:
+        """Save what the gradient reads."""
+        pre, ctx.activation = inputs
+        ctx.save_for_backward(output if ctx.activation.saves == "result" else pre)
+
+    @staticmethod
+    @in_default_environment
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the pre-activation."""
+        return ctx.activation.derivative(grad, *ctx.saved_tensors), None
+
+
+def composed_activation(activation: Activation, pre: Tensor) -> Tensor:
+    """Return the activation of a product's result, by torch's function."""
+    if not activation.saves:
+        return pre
+    # torch's own nodes are left where there is nothing to record and where its compiler or torch.func looks in.
+    inside = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
+    if inside or not (torch.is_grad_enabled() and pre.requires_grad):
+        return activation.function(pre)
+    result: Tensor = ActivationFunction.apply(pre, activation)
+    return result
+
+
+record(product, _record)
+record(product_extra, _record)

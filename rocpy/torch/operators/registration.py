@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""The operators ``torch.ops.rocpy``: schemas, kernels, shapes without memory, recording, autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+
+from rocpy._fp_environment import default_arithmetic
+from rocpy.errors import UnsupportedError
+from rocpy.torch.operators.activations import ACTIVATIONS
+from rocpy.torch.operators.autograd import apply_linear, needs_grad
+from rocpy.torch.operators.kernels import below_torch, linear_forward
+from rocpy.torch.operators.shapes import check_devices
+from rocpy.torch.operators.sharding import register_for
+
+__all__ = ["LIBRARY", "define", "linear", "linear_aux", "linear_shape", "record"]
+
+LIBRARY = torch.library.Library("rocpy", "FRAGMENT")
+
+_AFTER_AUTOGRAD = torch._C._after_autograd_keyset
+_AUTOCAST_KEYS = {
+    "cpu": torch._C.DispatchKey.AutocastCPU,
+    "cuda": torch._C.DispatchKey.AutocastCUDA,
+}
+
+
+def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """Define an operator, with what it computes on memory and what its results are without; returns its overload."""
+    LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    LIBRARY.impl(name, below_torch(kernel), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"rocpy::{name}", fake, lib=LIBRARY)
+    operator = getattr(torch.ops.rocpy, name).default
+    for device, key in _AUTOCAST_KEYS.items():
+        LIBRARY.impl(name, _autocast(operator, device, key), key.name)
+    return operator
+
+
+def record(operator: Any, recorded: Callable[..., Any]) -> None:
+    """Register what records an operator: ``recorded(below, *args)`` is called where a gradient is needed.
+
+    ``below(*args)`` is the operator itself, without recording.
+    """
+    recorded = default_arithmetic(recorded)
+
+    def autograd(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        def below(*args: Any, **kwargs: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator.redispatch(keyset & _AFTER_AUTOGRAD, *args, **kwargs)
+
+        operands = [*args, *kwargs.values()]
+        for x in args:
+            if type(x) is list:
+                operands += x
+        register_for(operands)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(operator, operands)
+        if needs_grad(*operands):
+            if torch._C._functorch.peek_interpreter_stack() is None:
+                return recorded(below, *args, **kwargs)
+
+            def below_this_level(*args: Any, **kwargs: Any) -> Any:
+                # An autograd function turns grad mode off; the levels of torch.func below this one still record.
+                with torch.enable_grad():
+                    return below(*args, **kwargs)
+
+            with enable_single_level_autograd_function():
+                return recorded(below_this_level, *args, **kwargs)
+        return below(*args, **kwargs)
+
+    LIBRARY.impl(operator._opname, autograd, "Autograd", with_keyset=True)
+
+
+def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:
+    for x in operands:
+        if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
+            raise UnsupportedError(
+                f"{operator}: an operand carries a tangent of forward-mode differentiation, which rocpy's products do "
+                "not pass on; use reverse mode, or torch's own product there"
+            )
+
+
+def _autocast(operator: Any, device: str, key: Any) -> Callable[..., Any]:
+    keys = torch._C.DispatchKeySet(key)
+
+    def cast(value: Any, dtype: torch.dtype) -> Any:
+        # torch's rule for its own products: everything floating but float64.
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64:
+            return value.to(dtype) if value.device.type == device else value
+        return value
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        dtype = torch.get_autocast_dtype(device)
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return operator(*(cast(x, dtype) for x in args), **{name: cast(x, dtype) for name, x in kwargs.items()})
+
+    return run
+
+
+# ---- the linear layer ----
+
+
+def linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any]:
+    """Return a layer's result shape, or refuse its operands."""
+    check_devices(x=x, weight=weight, bias=bias)
+    torch._check(x.dim() >= 1, lambda: f"x: a scalar; a layer's input has shape (..., {weight.shape[-1]})")
+    torch._check(weight.dim() == 2, lambda: f"weight: shape {tuple(weight.shape)}; it must be (N, K)")
+    torch._check(
+        x.shape[-1] == weight.shape[1],
+        lambda: f"x and weight: the last axes, {x.shape[-1]} and {weight.shape[1]}, must be equal",
+    )
+    torch._check(x.dtype == weight.dtype, lambda: f"x is {x.dtype} and weight is {weight.dtype}; cast one")
+    if bias is not None:
+        torch._check(
+            bias.dim() == 1 and bias.shape[0] == weight.shape[0],
+            lambda: f"bias: shape {tuple(bias.shape)}; it must have length {weight.shape[0]}",
+        )
+    return (*x.shape[:-1], weight.shape[0])
+
+
+def _linear_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    return linear_forward(x, weight, bias, ACTIVATIONS[activation], False)[0]
+
+
+def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:  # noqa: ARG001
+    return x.new_empty(linear_shape(x, weight, bias))
+
+
+def _linear_aux_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Any]:
+    return linear_forward(x, weight, bias, ACTIVATIONS[activation], True)
+
+
+def _linear_aux_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+    shape = linear_shape(x, weight, bias)
+    return x.new_empty(shape), x.new_empty(shape)
+
+
+_SCHEMA = "(Tensor x, Tensor weight, Tensor? bias, str activation)"
+linear = define("linear", f"{_SCHEMA} -> Tensor", _linear_kernel, _linear_fake)
+linear_aux = define("linear_aux", f"{_SCHEMA} -> (Tensor, Tensor)", _linear_aux_kernel, _linear_aux_fake)
+
+
+def _record_linear(below: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    row = ACTIVATIONS[activation]
+    if row.saves == "input":
+        return linear_aux(x, weight, bias, activation)[0]
+    return apply_linear(x, weight, bias, row, lambda x, weight, bias: below(x, weight, bias, activation))
+
+
+def _record_linear_aux(below: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Any:
+    row = ACTIVATIONS[activation]
+    return apply_linear(x, weight, bias, row, lambda x, weight, bias: below(x, weight, bias, activation))
+
+
+record(linear, _record_linear)
+record(linear_aux, _record_linear_aux)

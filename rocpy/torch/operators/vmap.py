@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Rules of torch.vmap: the mapped axis becomes a batch axis of one product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.errors import UnsupportedError
+from rocpy.torch.operators import blocks, products, registration
+from rocpy.torch.operators.activations import ACTIVATIONS
+
+__all__ = ["register"]
+
+
+def _front(x: Any, axis: int | None) -> Any:
+    """Return an operand with its mapped axis first, or as it is where it has none."""
+    return x if x is None or axis is None else x.movedim(axis, 0)
+
+
+def _padded(x: Any, mapped: bool, own: int, wanted: int) -> Any:
+    """Return an operand with axes of extent 1 behind the mapped one, so that those of all operands line up."""
+    return x.reshape(x.shape[0], *(1,) * (wanted - own), *x.shape[1:]) if mapped and wanted > own else x
+
+
+def _linear(operator: Any, aux: bool) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Any:
+        x_axis, weight_axis, bias_axis = in_dims[:3]
+        rows, matrix, row = _front(x, x_axis), _front(weight, weight_axis), _front(bias, bias_axis)
+        if weight_axis is None and bias_axis is None:
+            return operator(rows, matrix, row, activation), (0, 0) if aux else 0
+        # A weight or bias for each entry: one batched product, in which all axes of an input but the last are rows.
+        if x_axis is None:
+            rows = rows.expand(info.batch_size, *rows.shape)
+        lead = rows.shape[1:-1]
+        rows = rows.reshape(rows.shape[0], math.prod(lead), rows.shape[-1])
+        epilogue = "default" if row is None else "bias"
+        pre = products.product(rows, matrix.mT, None, row, None, epilogue, 1.0, 0.0, None, None, None)
+        pre = pre.reshape(pre.shape[0], *lead, pre.shape[-1])
+        y = ACTIVATIONS[activation].function(pre)
+        # Results of an operator share no memory.
+        return ((y, pre.clone() if y is pre else pre), (0, 0)) if aux else (y, 0)
+
+    return rule
+
+
+def _mlp(aux: bool) -> Callable[..., Any]:
+    """Two layers, each by its own rule."""
+    second = _linear(registration.linear, False)
+
+    def rule(info: Any, in_dims: Any, x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
+        keep = aux and ACTIVATIONS[activation].saves == "input"
+        first = _linear(registration.linear_aux if keep else registration.linear, keep)
+        made, _ = first(info, in_dims[:3], x, w1, b1, activation)
+        hidden, *pre = made if keep else (made,)
+        y, _ = second(info, (0, *in_dims[3:5]), hidden, w2, b2, "none")
+        return ([y, hidden, *pre], [0] * (2 + len(pre))) if aux else (y, 0)
+
+    return rule
+
+
+def _product(
+    info: Any,
+    in_dims: Any,
+    a: Tensor,
+    b: Tensor,
+    c: Any,
+    bias: Any,
+    aux: Any,
+    epilogue: str,
+    alpha: complex,
+    beta: complex,
+    clamp: Any,
+    dtype: Any,
+    compute: Any,
+) -> Any:
+    row = EPILOGUES[epilogue]
+    mapped = [axis is not None for axis in in_dims[:5]]
+    a, b, c, bias, aux = (_front(x, axis) for x, axis in zip((a, b, c, bias, aux), in_dims[:5], strict=True))
+    own = [0 if x is None else x.dim() - is_mapped for x, is_mapped in zip((a, b, c, bias, aux), mapped, strict=True)]
+    rows, columns = own[0] > 1, own[1] > 1  # whether the result has these axes
+    batch = max(own[0], own[1], 2) - 2
+    full = batch + rows + columns
+    m, n = (a.shape[-2] if rows else 1), (b.shape[-1] if columns else 1)
+    if bias is not None and own[3] == 2 and tuple(bias.shape[-2:]) == (m, 1) and n != 1:
+        raise UnsupportedError("bias: one per row, of shape (M, 1), is not supported under torch.vmap; add it as c=")
+    left = _padded(a if rows else a.unsqueeze(-2), mapped[0], max(own[0], 2), batch + 2)
+    right = _padded(b if columns else b.unsqueeze(-1), mapped[1], max(own[1], 2), batch + 2)
+    if not (mapped[0] or mapped[1]):
+        left = left.expand(info.batch_size, *(1,) * (batch + 2 - left.dim()), *left.shape)
+
+    def promoted(x: Any, i: int) -> Any:
+        # Something that broadcasts to the result, with the axes that vectors leave away.
+        if x is None:
+            return None
+        x = _padded(x, mapped[i], own[i], full) if mapped[i] else x.reshape((*(1,) * (full - own[i]), *x.shape))
+        x = x if columns else x.unsqueeze(-1)
+        return x if rows else x.unsqueeze(-2)
+
+    addend = promoted(c, 2)
+    bias = None if bias is None else _padded(bias, mapped[3], own[3], batch + 1)
+    fused = row.aux == "none" and not row.gradient and not row.clamp
+    name = epilogue if fused else products.plain_name(row)
+    y = products.product(left, right, addend, bias, None, name, alpha, beta, None, dtype, compute)
+    pre = y
+    if not fused:
+        y = products.apply_epilogue(row, pre, promoted(aux, 4), clamp)
+
+    def demoted(x: Tensor) -> Tensor:
+        x = x if rows else x.squeeze(-2)
+        return x if columns else x.squeeze(-1)
+
+    if not row.outputs:
+        return demoted(y), 0
+    if row.aux == "store":
+        return (demoted(y), demoted(pre)), (0, 0)
+    if row.gradient == "bgrad":
+        return (demoted(y), y.sum(-2)), (0, 0)
+    # Sums of one operand: mapped only where that is.
+    which = 0 if row.gradient == "bgrada" else 1
+    summed = (a if rows else a.unsqueeze(-2)).sum(-1) if which == 0 else (b if columns else b.unsqueeze(-1)).sum(-2)
+    return (demoted(y), summed.to(y.dtype)), (0, 0 if mapped[which] else None)
+
+
+def register() -> None:
+    """Register the rules."""
+    for operator, rule in (
+        (registration.linear, _linear(registration.linear, False)),
+        (registration.linear_aux, _linear(registration.linear_aux, True)),
+        (blocks.mlp, _mlp(False)),
+        (blocks.mlp_aux, _mlp(True)),
+        (products.product, _product),
+        (products.product_extra, _product),
+    ):
+        torch.library.register_vmap(operator, rule, lib=registration.LIBRARY)

@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: MIT
+"""The backend `rocpy` of torch.distributed: a process group whose collectives go to RCCL."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed
+
+from rocpy.errors import InvalidProblemError, RocpyError, RocpyWarning, UnsupportedError
+from rocpy.rccl import Communicator, group
+from rocpy.torch.process_group.gathered import BITWISE, bitwise_all_reduce, bitwise_reduce_scatter, sparse_all_reduce
+from rocpy.torch.process_group.lanes import How, Job, Lane, LaneWork
+from rocpy.torch.process_group.staging import (
+    bound,
+    check_operator,
+    copied,
+    dense,
+    operator_of,
+    reduced,
+    reducible,
+    spread,
+)
+from rocpy.torch.process_group.surface import BackendSurface
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+__all__ = ["RocpyProcessGroup", "create"]
+
+# How long the end of a group waits for the others, at most: their work is done, or they are gone.
+PATIENCE_S = 30.0
+# How long the end of the program waits for a thread of an aborted group, at most.
+EXIT_S = 5.0
+
+_alive: weakref.WeakSet[RocpyProcessGroup] = weakref.WeakSet()
+
+
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> RocpyProcessGroup:
+    """Make a group; torch calls this for ``init_process_group("rocpy")`` and for its subgroups."""
+    return RocpyProcessGroup(store, rank, size, timeout)
+
+
+class RocpyProcessGroup(BackendSurface):
+    """The ranks of a torch.distributed group, over one communicator; sends and receives each have one of their own.
+
+    What a caller waits for runs on its own thread. What it does not (``async_op=True``, DDP's buckets, ``isend``) runs
+    on a thread of the group's, in the order of the calls; each pair of ranks, direction and tag has another, so that
+    sends and receives wait for nobody but each other.
+
+    Parameters
+    ----------
+    store
+        Where the ranks meet.
+    rank, size
+        Which this is, and how many there are.
+    timeout
+        How long an operation may take where a call does not say.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)
+        self._store, self._own_rank, self._own_size = store, rank, size
+        self._seconds = timeout.total_seconds()
+        self._main = Lane("rocpy collectives", lambda: self._meet("all/", rank, size))
+        self._transfers: dict[tuple[int, int, int], Lane] = {}
+        self._group_name = self._group_desc = ""
+        self._sequence = 0
+        self._main.join()
+        _alive.add(self)
+
+    def _meet(self, prefix: str, rank: int, size: int) -> Communicator:
+        device = torch.cuda.current_device() if torch.cuda.is_available() else None
+        return Communicator.from_store(
+            self._store, rank, size, prefix=prefix, device=device, timeout_s=self._seconds, name=f"torch {prefix[:-1]}"
+        )
+
+    @property
+    def communicator(self) -> Communicator:
+        """The communicator of the group's collectives."""
+        return self._main.join()
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """Return the name that users know it by."""
+        return "rocpy"
+
+    def _get_backend_name(self) -> str:
+        return "rocpy"
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """Take the name by which operators of torch's compiler find the group."""
+        self._group_name = name
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """Return that name."""
+        return self._group_name
+
+    def setGroupDesc(self, text: str) -> None:  # noqa: N802
+        """Take what the group is for."""
+        self._group_desc = text
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """Return what the group is for."""
+        return self._group_desc
+
+    def get_group_store(self) -> Any:
+        """Return where the ranks met."""
+        return self._store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Change how long an operation may take."""
+        self._seconds = timeout.total_seconds()
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Do nothing: each rank counts from 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def _run(self, opts: Any, tensors: list[Tensor], job: Job, *, may_be_sparse: bool = False) -> Any:
+        for tensor in () if may_be_sparse else tensors:
+            dense(tensor)
+        self._sequence += 1
+        given = getattr(opts, "timeout", None)
+        seconds = given.total_seconds() if given is not None else -1.0
+        limit = seconds if seconds > 0 else self._seconds
+        # A call on device memory is in its stream, the caller's own, when it returns.
+        on_device = any(tensor.is_cuda for tensor in tensors)
+        is_coalesced = self._coalesced is not None
+        aside = (bool(getattr(opts, "asyncOp", False)) or is_coalesced) and not on_device
+        return self._noted(
+            self._main.run(job, LaneWork(tensors), limit, is_asynchronous=aside, in_own_stream=not on_device)
+        )
+
+    def _noted(self, work: LaneWork) -> Any:
+        """Return a call's Work, or nothing between the ends of what is coalesced, as torch's own backends do."""
+        if self._coalesced is None:
+            return work
+        self._coalesced.append(work)
+        return None
+
+    # ---- reductions ----
+
+    def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> LaneWork:
+        """Combine each tensor over the ranks, in place; sparse ones are summed."""
+        opts = distributed.AllreduceOptions() if opts is None else opts
+        operator = operator_of(opts.reduceOp)
+        for tensor in tensors:
+            if tensor.layout == torch.sparse_coo and operator != "sum":
+                raise UnsupportedError(f"op: {operator} of sparse tensors; use SUM")
+            if tensor.layout != torch.sparse_coo:
+                check_operator(dense(tensor), operator)
+
+        def job(comm: Communicator, how: How) -> None:
+            for tensor in tensors:
+                if tensor.layout == torch.sparse_coo:
+                    sparse_all_reduce(comm, tensor, how)
+                    continue
+                if operator in BITWISE:
+                    spread(bitwise_all_reduce(comm, tensor, str(operator), how), tensor)
+                    continue
+                row, op = reducible(tensor, operator)
+                comm.all_reduce(row, out=row, op=bound(comm, op, row), **how)
+                reduced(row, tensor)
+
+        return self._run(opts, list(tensors), job, may_be_sparse=True)
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> LaneWork:
+        """Combine several tensors over the ranks, in place."""
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors: Sequence[Tensor], opts: Any) -> LaneWork:
+        """Combine a tensor at one rank, in place there."""
+        operator = operator_of(opts.reduceOp)
+        is_root = opts.rootRank == self._own_rank
+        check_operator(tensors[0], operator)
+
+        def job(comm: Communicator, how: How) -> None:
+            if operator in BITWISE:
+                total = bitwise_all_reduce(comm, tensors[0], str(operator), how)
+                if is_root:
+                    spread(total, tensors[0])
+                return
+            row, op = reducible(tensors[0], operator)
+            out = row if is_root else None
+            comm.reduce(row, root=opts.rootRank, out=out, op=bound(comm, op, row), **how)
+            if is_root:
+                reduced(row, tensors[0])
+
+        return self._run(opts, list(tensors), job)
+
+    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> LaneWork:  # noqa: A002
+        """Combine a tensor over the ranks; each gets its part."""
+        return self.reduce_scatter_single_coalesced([output], [input], opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> LaneWork:
+        """Combine several tensors; each rank gets its part of each."""
+        opts = distributed.ReduceScatterOptions() if opts is None else opts
+        operator = operator_of(opts.reduceOp)
+        for output, given in zip(outputs, inputs, strict=True):
+            if given.numel() != output.numel() * self._own_size or given.dtype != output.dtype:
+                raise InvalidProblemError(
+                    f"input: {given.numel()} elements of {given.dtype}, expected {self._own_size} times the "
+                    f"{output.numel()} of {output.dtype} of the output"
+                )
+            check_operator(given, operator)
+
+        def job(comm: Communicator, how: How) -> None:
+            for output, given in zip(outputs, inputs, strict=True):
+                if operator in BITWISE:
+                    spread(bitwise_reduce_scatter(comm, given, str(operator), how), output)
+                    continue
+                row, op = reducible(given, operator)
+                part, _ = reducible(output, operator)
+                comm.reduce_scatter(row.reshape(-1), out=part.reshape(-1), op=bound(comm, op, row), **how)
+                reduced(part, output)
+
+        return self._run(opts, list(outputs), job)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any = None
+    ) -> LaneWork:
+        """Combine lists of tensors, one for each rank; parts may differ in size."""
+        opts = distributed.ReduceScatterOptions() if opts is None else opts
+        operator = operator_of(opts.reduceOp)
+        for parts in inputs:
+            for part in parts:
+                check_operator(part, operator)
+
+        def job(comm: Communicator, how: How) -> None:
+            for output, parts in zip(outputs, inputs, strict=True):
+                for rank, part in enumerate(parts):
+                    is_own = rank == self._own_rank
+                    if operator in BITWISE:
+                        total = bitwise_all_reduce(comm, part, str(operator), how)
+                        if is_own:
+                            spread(total, output)
+                        continue
+                    row, op = reducible(part, operator)
+                    out = torch.empty_like(row) if is_own else None
+                    comm.reduce(row, root=rank, out=out, op=bound(comm, op, row), **how)
+                    if out is not None:
+                        reduced(out, output)
+
+        return self._run(opts, list(outputs), job)
+
+    # ---- copies ----
+
+    def broadcast(self, tensors: Sequence[Tensor], opts: Any) -> LaneWork:
+        """Give one rank's tensor to all."""
+        tensor = tensors[opts.rootTensor]
+
+        def job(comm: Communicator, how: How) -> None:
+            row = copied(tensor)
+            comm.broadcast(row, root=opts.rootRank, out=row, **how)
+            spread(row, tensor)
+
+        return self._run(opts, list(tensors), job)
+
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> LaneWork:  # noqa: A002
+        """Gather a tensor of each rank into one."""
+        return self.all_gather_single_coalesced([output], [input], opts)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> LaneWork:
+        """Gather several tensors of each rank, each into one."""
+        for output, given in zip(outputs, inputs, strict=True):
+            if output.numel() != given.numel() * self._own_size or given.dtype != output.dtype:
+                raise InvalidProblemError(
+                    f"output: {output.numel()} elements of {output.dtype}, expected {self._own_size} times the "
+                    f"{given.numel()} of {given.dtype} of the input"
+                )
+
+        def job(comm: Communicator, how: How) -> None:
+            for output, given in zip(outputs, inputs, strict=True):
+                whole = copied(output)
+                comm.all_gather(copied(given), out=whole, **how)
+                spread(whole, output)
+
+        return self._run(opts, list(outputs), job)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None) -> LaneWork:
+        """Gather a tensor of each rank into a list; they may differ in size."""
+
+        def job(comm: Communicator, how: How) -> None:
+            for parts, given in zip(outputs, inputs, strict=True):
+                if all(part.numel() == given.numel() for part in parts):
+                    row = copied(given)
+                    whole = row.new_empty(row.numel() * self._own_size)
+                    comm.all_gather(row, out=whole, **how)
+                    for piece, part in zip(whole.chunk(self._own_size) if row.numel() else (), parts, strict=False):
+                        spread(piece, part)
+                    continue
+                for rank, part in enumerate(parts):
+                    row = copied(given if rank == self._own_rank else part)
+                    target = torch.empty_like(row) if rank == self._own_rank else row
+                    comm.broadcast(row, root=rank, out=target, **how)
+                    spread(target, part)
+
+        return self._run(opts, [part for parts in outputs for part in parts], job)
+
+    def allgather_coalesced(
+        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None
+    ) -> LaneWork:
+        """Gather a list of tensors of each rank: ``outputs[rank]`` is that rank's list."""
+        return self.allgather([list(parts) for parts in zip(*outputs, strict=True)], inputs, opts)
+
+    def gather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any) -> LaneWork:
+        """Gather a tensor of each rank into a list at one of them."""
+        targets = list(outputs[0]) if outputs else []
+
+        def job(comm: Communicator, how: How) -> None:
+            row = copied(inputs[0])
+            whole = row.new_empty(row.numel() * self._own_size) if targets else None
+            comm.gather(row, root=opts.rootRank, out=whole, **how)
+            if whole is not None:
+                for part, target in zip(whole.chunk(self._own_size), targets, strict=True):
+                    spread(part, target)
+
+        return self._run(opts, targets or list(inputs), job)
+
+    def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any) -> LaneWork:
+        """Give each rank a tensor of one rank's list."""
+
+        def job(comm: Communicator, how: How) -> None:
+            row = copied(outputs[0])
+            whole = torch.cat([copied(part) for part in inputs[0]]) if inputs else None
+            comm.scatter(whole, root=opts.rootRank, out=row, **how)
+            spread(row, outputs[0])
+
+        return self._run(opts, list(outputs), job)
+
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> LaneWork:
+        """Trade the tensors of a list: each rank gets one of each rank."""
+
+        def job(comm: Communicator, how: How) -> None:
+            rows = [copied(output) for output in outputs]
+            with group():
+                for rank, given in enumerate(inputs):
+                    comm.send(copied(given), rank, **how)
+                for rank, row in enumerate(rows):
+                    comm.recv(row, rank, **how)
+            for row, output in zip(rows, outputs, strict=True):
+                spread(row, output)
+
+        return self._run(opts, list(outputs), job)
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        input: Tensor,  # noqa: A002
+        output_splits: Sequence[int] | None = None,
+        input_splits: Sequence[int] | None = None,
+        opts: Any = None,
+    ) -> LaneWork:
+        """Trade the parts of a tensor, cut along its first axis, equal or of the sizes given."""
+        if output.dtype != input.dtype or output.shape[1:] != input.shape[1:] or not output.ndim:
+            raise InvalidProblemError(
+                f"input: {tuple(input.shape)} of {input.dtype}, output: {tuple(output.shape)} of {output.dtype}; they "
+                "differ in the first axis alone"
+            )
+        takes = self._splits("output", output, output_splits)
+        sends = self._splits("input", input, input_splits)
+
+        # Other ranks may say their splits where this one leaves them out: all make the same call.
+        def job(comm: Communicator, how: How) -> None:
+            row, given = copied(output), copied(input)
+            # Elements of a row, or bytes where RCCL lacks the type.
+            width = math.prod(input.shape[1:]) * (input.element_size() // given.element_size())
+            counts = [[count * width for count in rows] for rows in (sends, takes)]
+            comm.all_to_all_v(given, *counts, out=row, **how)
+            spread(row, output)
+
+        return self._run(opts, [output, input], job)
+
+    def _splits(self, name: str, tensor: Tensor, given: Sequence[int] | None) -> list[int]:
+        size, rows = self._own_size, tensor.shape[0]
+        splits = list(given) if given else [rows // size] * size
+        if len(splits) != size or sum(splits) != rows or any(count < 0 for count in splits):
+            said = f"splits {splits}" if given else f"no splits, and {size} ranks"
+            raise InvalidProblemError(
+                f"{name}: {rows} rows, {said}: each rank's number of rows is needed, together all"
+            )
+        return splits
+
+    alltoall_base = all_to_all_single
+
+    # ---- one to one ----
+
+    def _transfer(self, is_send: bool, tensors: Sequence[Tensor], peer: int, tag: int) -> LaneWork:
+        if not 0 <= peer < self._own_size or peer == self._own_rank:
+            raise InvalidProblemError(f"peer: got {peer}, expected another rank of the {self._own_size}")
+        key = (self._own_rank, peer, tag) if is_send else (peer, self._own_rank, tag)
+        if key not in self._transfers:
+            meeting = "-".join(map(str, key)) + "/"
+            self._transfers[key] = Lane(
+                f"rocpy transfers {meeting[:-1]}", lambda: self._meet(meeting, 0 if is_send else 1, 2)
+            )
+
+        def job(comm: Communicator, how: How) -> None:
+            for tensor in tensors:
+                row = copied(tensor)
+                if is_send:
+                    comm.send(row, 1, **how)
+                else:
+                    comm.recv(row, 0, **how)
+                    spread(row, tensor)
+
+        on_device = any(tensor.is_cuda for tensor in tensors)
+        work = LaneWork(list(tensors), -1 if is_send else peer)
+        return self._noted(
+            self._transfers[key].run(
+                job, work, self._seconds, is_asynchronous=not on_device, in_own_stream=not on_device
+            )
+        )
+
+    def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> LaneWork:
+        """Send a tensor to another rank."""
+        return self._transfer(True, tensors, dst, tag)
+
+    def recv(self, tensors: Sequence[Tensor], src: int, tag: int = 0) -> LaneWork:
+        """Receive a tensor from another rank."""
+        return self._transfer(False, tensors, src, tag)
+
+    def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> LaneWork:  # noqa: ARG002
+        """Refuse: RCCL has no receive from whoever comes first."""
+        raise UnsupportedError("src: RCCL has no receive from whoever comes first (recv without src); pass src=")
+
+    def barrier(self, opts: Any = None) -> LaneWork:
+        """Wait until all ranks have come here."""
+
+        def job(comm: Communicator, how: How) -> None:
+            byte = torch.zeros(1, dtype=torch.uint8)
+            comm.all_reduce(byte, out=byte, op="max", **how)
+
+        return self._run(opts, [], job)
+
+    # ---- the end ----
+
+    def shutdown(self) -> None:
+        """Let what runs end, then leave the communicators; torch calls this for ``destroy_process_group``."""
+        _alive.discard(self)
+        # In one order on all ranks, because the end of a communicator waits for the other rank's.
+        for lane in (*(self._transfers[key] for key in sorted(self._transfers)), self._main):
+            try:
+                lane.close(min(self._seconds, PATIENCE_S))
+            except RocpyError as error:
+                lane.abort()
+                warnings.warn(f"the process group did not end well: {error}", RocpyWarning, stacklevel=2)
+
+    def abort(self) -> None:
+        """End whatever runs; the other ranks are told."""
+        _alive.discard(self)
+        for lane in (*self._transfers.values(), self._main):
+            lane.abort()
+
+    def await_threads(self, timeout_s: float) -> None:
+        """Wait until the threads of a group that was aborted have ended."""
+        for lane in (*self._transfers.values(), self._main):
+            lane.await_thread(timeout_s)
+
+
+# A forked child has the parent's groups, which are not its to end.
+os.register_at_fork(after_in_child=_alive.clear)
+
+
+@atexit.register
+def _abort_all() -> None:
+    """Wake the threads that still wait for other ranks, and let them end: the interpreter cannot end under them."""
+    groups = list(_alive)
+    for made in groups:
+        made.abort()
+    for made in groups:
+        made.await_threads(EXIT_S)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Reductions that RCCL lacks, of what all ranks have gathered: bitwise operators, and sums of sparse tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rocpy.errors import InvalidProblemError
+from rocpy.torch.process_group.staging import as_bytes, copied, dense
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocpy.rccl import Communicator
+    from rocpy.torch.process_group.lanes import How
+
+__all__ = ["BITWISE", "bitwise_all_reduce", "bitwise_operand", "bitwise_reduce_scatter", "sparse_all_reduce"]
+
+BITWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "band": torch.bitwise_and,
+    "bor": torch.bitwise_or,
+    "bxor": torch.bitwise_xor,
+}
+# Of a rank's part that is gathered at a time.
+CHUNK_BYTES = 1 << 20
+
+
+def bitwise_operand(tensor: Tensor) -> Tensor:
+    """Return a tensor's memory as bytes, for a bitwise operator."""
+    return as_bytes(dense(tensor).contiguous().reshape(-1))
+
+
+def _combined(parts: Tensor, operator: str) -> Tensor:
+    """Combine the rows of a matrix."""
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total = BITWISE[operator](total, part)
+    return total
+
+
+def bitwise_all_reduce(comm: Communicator, tensor: Tensor, operator: str, how: How) -> Tensor:
+    """Combine a tensor over the ranks; returns the bytes of the result."""
+    row = bitwise_operand(tensor)
+    total = torch.empty_like(row)
+    for start in range(0, row.numel(), CHUNK_BYTES):
+        part = row[start : start + CHUNK_BYTES]
+        gathered = part.new_empty((comm.nranks, part.numel()))
+        comm.all_gather(part, out=gathered, **how)
+        total[start : start + CHUNK_BYTES] = _combined(gathered, operator)
+    return total
+
+
+def bitwise_reduce_scatter(comm: Communicator, tensor: Tensor, operator: str, how: How) -> Tensor:
+    """Combine a tensor over the ranks; returns the bytes of this rank's part."""
+    row = bitwise_operand(tensor)
+    traded = torch.empty_like(row)
+    if row.numel():
+        comm.all_to_all(row, out=traded, **how)
+    return _combined(traded.view(comm.nranks, -1), operator)
+
+
+def sparse_all_reduce(comm: Communicator, tensor: Tensor, how: How) -> None:
+    """Sum a sparse tensor (coordinate format) over the ranks, in place; ranks may have different elements."""
+    held = tensor.detach().coalesce()
+    indices, values = held.indices().contiguous(), held.values().contiguous()
+    shape = torch.tensor([held.sparse_dim(), *held.shape], dtype=torch.int64)
+    # The number of dimensions first, so that the shapes that follow are of one length.
+    known = torch.tensor([indices.shape[1], shape.numel()], dtype=torch.int64)
+    counts = known.new_empty((comm.nranks, 2))
+    comm.all_gather(known, out=counts, **how)
+    if not bool((counts[:, 1] == shape.numel()).all()):
+        raise InvalidProblemError(f"tensor: the ranks' sparse tensors have {(counts[:, 1] - 1).tolist()} dimensions")
+    shapes = shape.new_empty((comm.nranks, shape.numel()))
+    comm.all_gather(shape, out=shapes, **how)
+    if not bool((shapes == shape).all()):
+        raise InvalidProblemError(
+            f"tensor: the ranks' sparse tensors differ in shape or in sparse dimensions: {shapes[:, 1:].tolist()}"
+        )
+    most = int(counts[:, 0].max())
+    parts = [_gathered(comm, indices.t(), most, how), _gathered(comm, values, most, how)]
+    chosen = [[part[rank, :count] for rank, count in enumerate(counts[:, 0].tolist())] for part in parts]
+    total = torch.sparse_coo_tensor(torch.cat(chosen[0]).t(), torch.cat(chosen[1]), held.shape, check_invariants=False)
+    with torch.no_grad():  # not by detach(), whose result does not share the number of elements
+        tensor.copy_(total.coalesce())
+
+
+def _gathered(comm: Communicator, rows: Tensor, most: int, how: How) -> Tensor:
+    """Gather rows of which each rank has its own number; returns (ranks, most, ...)."""
+    own = rows.new_zeros((most, *rows.shape[1:]))
+    own[: rows.shape[0]] = rows
+    whole = rows.new_empty((comm.nranks, *own.shape))
+    if own.numel():
+        target = copied(whole)
+        comm.all_gather(copied(own), out=target, **how)
+        whole = target.view(whole.dtype).view(whole.shape)
+    return whole

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""What torch asks of the backend of a process group, beside its collectives."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import distributed
+
+from rocpy.rccl import CollectiveTimeoutError
+from rocpy.torch.process_group.lanes import LaneWork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["BackendSurface", "joint_work"]
+
+
+def joint_work(works: Sequence[LaneWork]) -> LaneWork:
+    """Return a Work that ends when all of some have, with the first error."""
+    made = LaneWork([tensor for work in works for tensor in work.result()])
+    lock = threading.Lock()
+    left = len(works)
+
+    def one_is_through(_: Any) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            is_last = left == 0
+        if is_last:
+            made.finish(next((error for work in works if (error := work.exception()) is not None), None))
+
+    if not works:
+        made.finish()
+    for work in works:
+        work.get_future().add_done_callback(one_is_through)
+    return made
+
+
+class BackendSurface(distributed.ProcessGroup):  # type: ignore[misc]
+    """A process group that is its own backend, on every device.
+
+    A group of torch's has a backend for each kind of device; one that Python makes has none, and torch raises where it
+    asks for it. This one answers for itself.
+    """
+
+    supports_splitting = False
+    supports_coalescing = True
+    supports_time_estimate = False
+    supports_shrinking = False
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        # Between _start_coalescing and _end_coalescing: what has been called.
+        self._coalesced: list[LaneWork] | None = None
+
+    def _get_backend(self, device: torch.device) -> Self:  # noqa: ARG002
+        return self
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:  # noqa: ARG002
+        """Whether it allocates tensors of its own: it does not."""
+        return False
+
+    def _start_coalescing(self, device: torch.device) -> None:  # noqa: ARG002
+        if self._coalesced is not None:
+            raise RuntimeError("_start_coalescing was called twice without _end_coalescing")
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device) -> LaneWork:  # noqa: ARG002
+        if self._coalesced is None:
+            raise RuntimeError("_end_coalescing was called without _start_coalescing")
+        works, self._coalesced = self._coalesced, None
+        return joint_work(works)
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
+        """Wait until all ranks have come here; ranks that have not are named on all that have.
+
+        torch.distributed.monitored_barrier itself takes gloo's groups only; this is the method of the group.
+
+        Parameters
+        ----------
+        timeout
+            How long; as long as an operation of the group by default.
+        wait_all_ranks
+            Taken for gloo's sake: all that are missing are named in any case.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come: ``waiting_for`` names them.
+        """
+        opts = distributed.BarrierOptions()
+        if timeout is not None:
+            opts.timeout = timeout
+        try:
+            self.barrier(opts).wait()
+        except CollectiveTimeoutError as error:
+            error.add_note(f"monitored_barrier: ranks {list(error.waiting_for)} did not come to it")
+            raise

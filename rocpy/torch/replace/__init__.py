@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Changes to models that exist: layers replaced, pairs of calls fused, weights frozen."""

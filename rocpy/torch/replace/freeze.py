@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""A model frozen for inference: the weights of its layers packed once, until it trains again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.torch.layers import packing
+from rocpy.torch.layers.modules import Linear
+from rocpy.torch.replace.report import Left
+
+__all__ = ["FreezeReport", "freeze"]
+
+
+@dataclass(eq=False)
+class FreezeReport:
+    """What :func:`rocpy.torch.freeze` did.
+
+    Parameters
+    ----------
+    frozen
+        Names of the layers whose weight is packed.
+    not_frozen
+        Layers that compute with their weight as it is, and why.
+    packed_bytes
+        How much memory the packed weights take beside the parameters.
+    """
+
+    frozen: list[str] = field(default_factory=list)
+    not_frozen: list[Left] = field(default_factory=list)
+    packed_bytes: int = 0
+    _layers: list[Any] = field(default_factory=list, repr=False)
+
+    def undo(self) -> None:
+        """Free the packed weights and let the layers compute with their parameters; a second call does nothing."""
+        layers, self._layers = self._layers, []
+        for layer in layers:
+            packing.unfreeze(layer)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        rows = [{name: getattr(row, name) for name in row.__slots__} for row in self.not_frozen]
+        return {"frozen": list(self.frozen), "not_frozen": rows, "packed_bytes": self.packed_bytes}
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.frozen)} linear layers frozen, {self.packed_bytes} bytes packed"]
+        lines += [f"  {row.name or '(the model)'}  not frozen  {row.reason}" for row in self.not_frozen]
+        return "\n".join(lines)
+
+
+def freeze(model: torch.nn.Module) -> FreezeReport:
+    """Pack the weights of a model's layers for inference: a promise that they do not change unreported.
+
+    Parameters
+    ----------
+    model
+        In eval mode, with layers of this package: made of :class:`Linear`, :class:`MLP` and :class:`GatedMLP`, or
+        changed by :func:`replace_linear`.
+
+    Returns
+    -------
+    FreezeReport
+        Which layers are packed, which are not and why, and the memory that this takes; ``undo()`` takes it back.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``model`` is no module.
+    InvalidProblemError
+        If it, or a layer of it, is in training mode, or it has no layer of this package.
+
+    Notes
+    -----
+    Packed weights take the weights' memory a second time, where the platform packs; elsewhere nothing is packed.
+    They are used where nothing is recorded: under ``torch.no_grad()`` or ``torch.inference_mode()``, or with parameters
+    that require no gradient.
+
+    ``train()`` of the model or of a layer ends this for the layers concerned, and frees their memory; ``eval()``
+    does not freeze again. Copies of a frozen model are frozen; a pickled one packs when it is first called.
+
+    A change that torch reports is read at the next call: a write to a parameter, ``load_state_dict`` also with
+    ``assign=True``, another parameter or storage in its place, ``torch.utils.swap_tensors``, a step of an optimizer,
+    also of a fused or compiled one. Writes through ``weight.data``, a numpy view or a pointer, and functions of
+    ``torch.optim`` that are called without an optimizer, are not noticed: call :meth:`Linear.repack` after them. With
+    ``ROCPY_DEBUG=1`` each product looks, and warns.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> model = torch.nn.Sequential(rt.Linear(4, 8, activation="relu"), rt.Linear(8, 2)).eval()
+    >>> report = rt.freeze(model)
+    >>> report.frozen
+    ['0', '1']
+    >>> with torch.inference_mode():
+    ...     model(torch.ones(3, 4)).shape
+    torch.Size([3, 2])
+    >>> report.undo()
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidOperandError(f"model: got {type(model).__name__}; pass a torch.nn.Module")
+    layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, Linear)]
+    if not layers:
+        raise InvalidProblemError(
+            "model: it has no layer of rocpy.torch to freeze; call rocpy.torch.replace_linear(model) first"
+        )
+    training = next((name or "the model" for name, layer in [("", model), *layers] if layer.training), None)
+    if training is not None:
+        raise InvalidProblemError(f"model: {training} is in training mode; call model.eval() first")
+    report = FreezeReport()
+    for name, layer in layers:
+        reason = _freeze(layer, report)
+        if reason is None:
+            report.frozen.append(name)
+        else:
+            report.not_frozen.append(Left(name, type(layer).__name__, reason))
+    return report
+
+
+def _freeze(layer: Linear, report: FreezeReport) -> str | None:
+    """Pack one layer's weight; return why that cannot be."""
+    weight = layer.weight
+    if type(weight) is not torch.nn.Parameter:
+        return f"its weight is computed, or a {type(weight).__name__}"
+    if weight.is_meta:
+        return "its weight has no memory yet"
+    if weight.is_inference():
+        return "its weight was made in inference mode, where changes are not counted"
+    if packing.is_sharded(layer):
+        return "its weight is gathered anew for each call, by torch.distributed.fsdp.fully_shard"
+    packed = packing.pack(layer, weight)
+    if packed is None:
+        return f"its weight has {weight.dim()} axes"
+    table = layer.__dict__
+    table.setdefault(packing.PACK_BEFORE, layer.pack)
+    table["pack"] = True
+    report._layers.append(layer)
+    if packed.packed:
+        report.packed_bytes += weight.nbytes
+    return None

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: MIT
+"""Lets rocpy compute the linear layers of a model that exists: in place, reported, and undone on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
+
+from rocpy.errors import InvalidOperandError
+from rocpy.torch.layers import packing
+from rocpy.torch.layers.modules import Linear, linear_is_patched
+from rocpy.torch.operators.activations import ACTIVATIONS
+from rocpy.torch.replace.experts import CHOSEN, describe_experts, experts_class, judge_experts
+from rocpy.torch.replace.fusion import PAIRS, fused_class, is_fused_class, original_class, refusal
+from rocpy.torch.replace.pairs import FusedMethod, Pair, read_block
+from rocpy.torch.replace.report import Experts, Fused, Left, Replaced, ReplaceReport
+
+__all__ = ["replace_linear"]
+
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
+_OWN = {"activation": None, "approximate": "none", "_row": ACTIVATIONS["none"]}
+_FAST_PATH = "activation_relu_or_gelu"
+
+
+def replace_linear(
+    model: nn.Module, *, fuse: bool = True, pack: bool = False, skip: Iterable[str] | Callable[..., bool] = ()
+) -> ReplaceReport:
+    """Let rocpy compute the linear layers and experts of a model, and layers that an activation follows with it.
+
+    Parameters
+    ----------
+    model
+        Changed in place: its modules, parameters, hooks, names and state dict stay the same objects, in the same mode
+        and on the same device. Only the class of a layer, and of a block that is fused, becomes a subclass of it.
+    fuse
+        Whether to compute layer and activation in one call, in blocks whose code has no branches: it calls its own
+        submodules and torch's functions and returns.
+    pack
+        Whether the layers, in eval mode and where nothing is recorded, keep their weights packed a second time; see
+        :class:`Linear`. A write through ``.data``, by which PEFT merges its adapters, is not noticed by a packed layer.
+    skip
+        Names of layers to leave alone, ``*`` matching any part (``"lm_head"``, ``"*.attention.*"``), or a function
+        that takes name and module.
+
+    Returns
+    -------
+    ReplaceReport
+        What was replaced, fused, and left as it was with the reason; prints as a table, ``undo()`` takes it all back.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``model`` is no module.
+
+    Notes
+    -----
+    No formula is changed: an activation is fused if its function, or the formula in its own code, is one of relu, gelu
+    (either form), silu and sigmoid. Results differ from torch's by the rounding of another order of the sums. The
+    block's own code decides at each call: a hook, a patch, a parametrization or an adapter that comes later is seen
+    when it is next called, and the pair runs as two calls. Nothing is run to find out what a block does.
+
+    Experts are replaced where transformers describes their class by ``use_experts_implementation``, as it does those of
+    Mixtral, OLMoE, gpt-oss, Qwen-MoE and DeepSeek: each of their two layers is one grouped product over all experts.
+
+    Call it while no other thread runs or changes the model.
+
+    Examples
+    --------
+    >>> import torch, rocpy.torch as rt
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    >>> report = rt.replace_linear(model)
+    >>> report
+    2 linear layers replaced, 1 of them fused with their activation
+         1 x  0  fused with 1 (gelu)  4 to 8, bias, float32
+         1 x  2  replaced             8 to 2, bias, float32
+      note: torch.ao.quantization.quantize_dynamic misses replaced layers; run it first, or after undo()
+    >>> report.undo()
+    >>> type(model[0]) is torch.nn.Linear
+    True
+    """
+    if not isinstance(model, nn.Module):
+        raise InvalidOperandError(f"model: got {type(model).__name__}; pass a torch.nn.Module")
+    skipped = skip if callable(skip) else _matcher(skip)
+    report = ReplaceReport()
+    modules = list(model.named_modules())
+    refused = _fast_paths(modules)
+    size = sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))
+    for name, module in modules:
+        kind, reason = _judge(module), refused.get(module)
+        experts = judge_experts(module) if kind is None else None
+        kind = experts if kind is None else kind
+        # Weights of a module's own that nothing here computes: with the obstacle, where it is known.
+        kind = _judge_own_weights(module, size, kind or "") if experts or kind is None else kind
+        if kind is None:
+            continue
+        if kind == "" and reason is None and skipped(name, module):
+            reason = "left away by skip="
+        reason = reason or kind
+        if reason:
+            report.not_replaced.append(Left(name, type(module).__name__, reason))
+        elif experts is not None:
+            report.experts.append(_experts_row(name, module, size))
+            report._restore.append(_take_experts(module))
+        else:
+            report._restore.append(_take(module, pack))
+            report.replaced.append(_row(name, module))
+    for name, module in modules:
+        if isinstance(module, nn.TransformerEncoderLayer):
+            _leave_fast_path(module, report)
+        if fuse and any(type(child) is Linear for child in module.children()):
+            _fuse(name, module, report)
+    report.notes += _notes(report)
+    return report
+
+
+def _notes(report: ReplaceReport) -> list[str]:
+    """Return what others no longer find in a model."""
+    if not report.replaced:
+        return []
+    # It looks for the class nn.Linear itself; torchao's quantize_ takes subclasses as well.
+    return ["torch.ao.quantization.quantize_dynamic misses replaced layers; run it first, or after undo()"]
+
+
+def _matcher(patterns: Iterable[str]) -> Callable[..., bool]:
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    return lambda name, module: any(fnmatchcase(name, pattern) for pattern in patterns)  # noqa: ARG005
+
+
+# ---- layers ----
+
+
+def _judge(module: nn.Module) -> str | None:
+    """Return why a module cannot be replaced, ``""`` if it can, ``None`` where it computes no product of its own."""
+    cls = type(module)
+    if isinstance(module, nn.Linear):
+        if isinstance(module, Linear):
+            return "rocpy computes it already"
+        if cls is nn.modules.linear.NonDynamicallyQuantizableLinear:
+            return "nn.MultiheadAttention reads its weight itself"
+        if cls is not nn.Linear and not _is_parametrized_linear(module):
+            return f"a subclass of nn.Linear with behaviour of its own ({cls.__module__})"
+        if "forward" in module.__dict__:
+            return "its forward was set on the object, by accelerate or another package"
+        if linear_is_patched():
+            return "torch.nn.Linear.forward or torch.nn.functional.linear is another package's function, which decides"
+        return _judge_weight(module)
+    if isinstance(module, nn.MultiheadAttention):
+        return "its projections are one function of torch's that reads the weights itself"
+    if isinstance(module, (nn.RNNBase, nn.Bilinear)):
+        return "its products are inside one function of torch's"
+    if cls.__name__ == "Conv1D" and getattr(module, "weight", None) is not None and module.weight.dim() == 2:
+        return "its weight is (in, out), which nn.Linear's names do not fit"
+    if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
+        return f"no nn.Linear: quantized, or a layer of another package ({cls.__module__})"
+    return None
+
+
+# What code calls that multiplies by a weight of its own.
+_PRODUCTS = frozenset(("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "grouped_mm"))
+
+
+def _judge_own_weights(module: nn.Module, size: int, obstacle: str) -> str | None:
+    """Return which weights of its own a module multiplies by, with their share of the model's parameters."""
+    if type(module).__module__.startswith("torch.nn.") or isinstance(module, nn.Linear):
+        return None
+    own = {name: x for name, x in module._parameters.items() if x is not None and not is_lazy(x)}
+    forward = getattr(getattr(type(module), "forward", None), "__code__", None)
+    multiplies = forward is not None and not _PRODUCTS.isdisjoint(forward.co_names)
+    # Matrices one above the other, as experts have them; or one that its own code multiplies by.
+    found = {name: x for name, x in own.items() if (x.dim() == 3 and x.shape[0] > 1) or (x.dim() == 2 and multiplies)}
+    if not found:
+        return obstacle or None
+    share = 100 * sum(x.numel() for x in found.values()) / max(size, 1)
+    weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in found.items())
+    part = f"{share:.0f} %" if share >= 1 else "less than 1 %"
+    why = f"; {obstacle}" if obstacle else ""
+    return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters{why}"
+
+
+def _is_parametrized_linear(module: nn.Module) -> bool:
+    return parametrize.is_parametrized(module) and type(module).__bases__ == (nn.Linear,)
+
+
+def _judge_weight(module: nn.Linear) -> str:
+    tensors = [module.weight, *([] if module.bias is None else [module.bias])]
+    for name, x in zip(("weight", "bias"), tensors, strict=False):
+        if type(x) not in (nn.Parameter, Tensor):
+            return f"its {name} is a {type(x).__name__}, a tensor class of another package"
+        if x.dtype not in _DTYPES:
+            return f"its {name} is {str(x.dtype).removeprefix('torch.')}"
+        if x.layout is not torch.strided or x.is_quantized:
+            return f"its {name} has no dense memory ({str(x.layout).removeprefix('torch.')})"
+    return "" if module.weight.dim() == 2 else f"its weight has {module.weight.dim()} axes"
+
+
+def _row(name: str, module: nn.Linear) -> Replaced:
+    dtype = str(module.weight.dtype).removeprefix("torch.")
+    return Replaced(name, module.in_features, module.out_features, module.bias is not None, dtype)
+
+
+def _take(module: nn.Linear, pack: bool) -> Callable[[], None]:
+    """Make a layer rocpy's; return what takes it back."""
+    before = type(module)
+    module.__class__ = Linear if before is nn.Linear else _rebased(before, Linear)
+    module.__dict__.update(_OWN, pack=pack)
+
+    def restore() -> None:
+        # It may have been parametrized, or freed of that, since.
+        now = type(module)
+        if now is Linear:
+            module.__class__ = nn.Linear
+        elif now.__bases__ == (Linear,):
+            module.__class__ = before if vars(before).keys() == vars(now).keys() else _rebased(now, nn.Linear)
+        else:
+            return
+        for name in (*_OWN, "pack", packing.ATTRIBUTE, packing.PACK_BEFORE):
+            module.__dict__.pop(name, None)
+
+    return restore
+
+
+def _experts_row(name: str, module: nn.Module, size: int) -> Experts:
+    count, outside, inside, bias, dtype, elements = describe_experts(module)
+    return Experts(name, count, outside, inside, bias, dtype, 100 * elements / max(size, 1))
+
+
+def _take_experts(module: nn.Module) -> Callable[[], None]:
+    """Make experts rocpy's; return what takes them back."""
+    before = type(module)
+    module.__dict__[CHOSEN] = module.config._experts_implementation
+    module.__class__ = experts_class(before)
+
+    def restore() -> None:
+        now = type(module)
+        if is_fused_class(now):
+            module.__class__ = before
+        elif is_fused_class(now.__base__ or object):  # parametrized since
+            module.__class__ = _rebased(now, before)
+        module.__dict__.pop(CHOSEN, None)
+
+    return restore
+
+
+def _rebased(cls: type, base: type) -> type:
+    """Return the class that a parametrization made, made of another base."""
+    body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    return type(cls.__name__, (base,), body)
+
+
+# ---- torch's fused encoder ----
+
+
+def _fast_paths(modules: list[tuple[str, nn.Module]]) -> dict[nn.Module, str]:
+    """Return the layers that torch's encoder may compute without calling them."""
+    refused = {}
+    for _, module in modules:
+        if isinstance(module, nn.TransformerEncoder) and getattr(module, "use_nested_tensor", False):
+            for layer in module.layers:
+                for name in ("linear1", "linear2"):
+                    if hasattr(layer, name):
+                        refused[getattr(layer, name)] = (
+                            "the encoder makes nested tensors of padded input and reads the weight itself; "
+                            "make it with enable_nested_tensor=False"
+                        )
+    return refused
+
+
+def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
+    """Keep an encoder layer from computing its replaced layers by a function of torch's own."""
+    if type(module.linear1) is not Linear or _FAST_PATH not in module.__dict__:
+        return
+    before = module.__dict__[_FAST_PATH]
+    if before:
+        module.__dict__[_FAST_PATH] = 0
+        note = "encoder layers take no fast path of torch's in inference, which would pass replaced layers by"
+        if note not in report.notes:
+            report.notes.append(note)
+        report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))
+
+
+# ---- blocks ----
+
+
+def _fuse(name: str, module: nn.Module, report: ReplaceReport) -> None:
+    cls, kind = type(module), type(module).__name__
+    if is_fused_class(cls):
+        return
+    found, reasons = read_block(module)
+    report.not_fused += [Left(_join(name, layer), kind, reason) for layer, reason in reasons]
+    if not found:
+        return
+    why = refusal(cls) or next(
+        (f"its {x} was set on the object" for x in (*(m.name for m in found), "__reduce_ex__") if x in module.__dict__),
+        None,
+    )
+    if why is not None:
+        report.not_fused.append(Left(name, kind, why))
+        return
+    pairs = [pair for method in found for pair in method.pairs]
+    report._restore.append(_dress(module, found, pairs))
+    for pair in pairs:
+        row = ACTIVATIONS[pair.row]
+        inside = (row.fused.plain or row.fused.bias) is not None
+        second = "a function" if not pair.child else _join(name, pair.child)
+        report.fused.append(Fused(name, _join(name, pair.layer), second, row.name, inside))
+
+
+def _join(block: str, child: str) -> str:
+    return ".".join(part for part in (block, child) if part)
+
+
+def _dress(module: nn.Module, methods: list[FusedMethod], pairs: list[Pair]) -> Callable[[], None]:
+    """Give a block the class whose methods are fused; return what takes it back."""
+    module.__class__ = fused_class(type(module), tuple(method.key for method in methods))
+    module.__dict__[PAIRS] = tuple(f"{pair.layer} + {pair.row}" for pair in pairs)
+
+    def restore() -> None:
+        module.__dict__.pop(PAIRS, None)
+        if is_fused_class(type(module)):
+            module.__class__ = original_class(type(module))
+
+    return restore
