@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensor
 
 from rocpy.torch.analysis.catalog import ARITHMETIC, FORMULAS, METHODS, Operation, X, equal, row_of_call
 from rocpy.torch.analysis.catalog import operation as operation_of
-from rocpy.torch.operators import blocks, registration
+from rocpy.torch.operators import blocks, linear_layer
 
 __all__ = ["fuse_graph"]
 
@@ -63,10 +63,10 @@ def fuse_graph(graph: fx.Graph, *, every_layer: bool) -> int:
         found = _activation_behind(node, composite=not casts)
         if found is not None:
             row, steps = found
-            _replace(graph, node, steps, registration.linear, (*operands, row))
+            _replace(graph, node, steps, linear_layer.linear, (*operands, row))
             pairs += 1
-        elif every_layer and node.target is not registration.linear:
-            _replace(graph, node, [], registration.linear, (*operands, "none"))
+        elif every_layer and node.target is not linear_layer.linear:
+            _replace(graph, node, [], linear_layer.linear, (*operands, "none"))
     for node in list(graph.nodes):
         _join_layers(graph, node)
     return pairs
@@ -91,7 +91,7 @@ def _linear_operands(node: fx.Node) -> tuple[Any, Any, Any] | None:
     """Return input, weight and bias of a layer that rocpy can compute and that has no activation yet."""
     if node.op != "call_function":
         return None
-    if node.target is registration.linear:
+    if node.target is linear_layer.linear:
         return node.args[:3] if node.args[3] == "none" else None
     if node.target not in _LINEAR or not node.kwargs.keys() <= {"input", "weight", "bias"}:
         return None
@@ -209,13 +209,13 @@ def _join_layers(graph: fx.Graph, node: fx.Node) -> None:
     """Join a layer with an activation and the layer behind it, if that is its only use: their gradients are fused."""
     if (
         node.op != "call_function"
-        or node.target is not registration.linear
+        or node.target is not linear_layer.linear
         or node.args[3] == "none"
         or len(node.users) != 1
     ):
         return
     (second,) = node.users
-    if second.target is not registration.linear or second.args[0] is not node or second.args[3] != "none":
+    if second.target is not linear_layer.linear or second.args[0] is not node or second.args[3] != "none":
         return
     # They move to the first one's place, so that they must be there.
     if any(isinstance(x, fx.Node) and x.op not in ("placeholder", "get_attr") for x in second.args[1:3]):

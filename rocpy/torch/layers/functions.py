@@ -14,7 +14,7 @@ from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers.custom import check_epilogue, custom_linear
-from rocpy.torch.operators import registration
+from rocpy.torch.operators import linear_layer
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation, find_activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import apply_linear
@@ -46,7 +46,7 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
         return activation.function(y) if activation.saves else y
     if not _is_compiling():
         register_for((x, weight))
-    return registration.linear(x, weight, bias, activation.name)
+    return linear_layer.linear(x, weight, bias, activation.name)
 
 
 @in_default_environment

@@ -15,7 +15,8 @@ from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import as_matrix, linear_backward
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.kernels import linear_forward
-from rocpy.torch.operators.registration import define, linear, linear_shape, record
+from rocpy.torch.operators.linear_layer import linear, linear_shape
+from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.sharding import is_sharded
 
 __all__ = ["gated", "run_mlp"]

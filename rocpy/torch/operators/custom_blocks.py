@@ -19,7 +19,8 @@ from rocpy.torch.operators.autograd import as_matrix, linear_backward
 from rocpy.torch.operators.counters import count_gradients, watched
 from rocpy.torch.operators.custom_products import _with_product
 from rocpy.torch.operators.kernels import linear_forward
-from rocpy.torch.operators.registration import define, linear_shape, record
+from rocpy.torch.operators.linear_layer import linear_shape
+from rocpy.torch.operators.registration import define, record
 
 __all__ = ["custom_mlp", "takes"]
 

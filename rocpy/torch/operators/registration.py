@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The operators ``torch.ops.rocpy``: schemas, kernels, shapes without memory, recording, autocast."""
+"""How an operator of ``torch.ops.rocpy`` is registered: schema, kernel, shapes without memory, recording, autocast."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from torch.autograd import forward_ad
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import UnsupportedError
-from rocpy.torch.operators.activations import ACTIVATIONS
-from rocpy.torch.operators.autograd import apply_linear, needs_grad
-from rocpy.torch.operators.kernels import below_torch, linear_forward
-from rocpy.torch.operators.shapes import check_devices
+from rocpy.torch.operators.autograd import needs_grad
+from rocpy.torch.operators.kernels import below_torch
 from rocpy.torch.operators.sharding import register_for
 
-__all__ = ["LIBRARY", "define", "linear", "linear_aux", "linear_shape", "record"]
+__all__ = ["LIBRARY", "define", "record"]
 
 LIBRARY = torch.library.Library("rocpy", "FRAGMENT")
 
@@ -100,62 +98,3 @@ def _autocast(operator: Any, device: str, key: Any) -> Callable[..., Any]:
             return operator(*(cast(x, dtype) for x in args), **{name: cast(x, dtype) for name, x in kwargs.items()})
 
     return run
-
-
-# ---- the linear layer ----
-
-
-def linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any]:
-    """Return a layer's result shape, or refuse its operands."""
-    check_devices(x=x, weight=weight, bias=bias)
-    torch._check(x.dim() >= 1, lambda: f"x: a scalar; a layer's input has shape (..., {weight.shape[-1]})")
-    torch._check(weight.dim() == 2, lambda: f"weight: shape {tuple(weight.shape)}; it must be (N, K)")
-    torch._check(
-        x.shape[-1] == weight.shape[1],
-        lambda: f"x and weight: the last axes, {x.shape[-1]} and {weight.shape[1]}, must be equal",
-    )
-    torch._check(x.dtype == weight.dtype, lambda: f"x is {x.dtype} and weight is {weight.dtype}; cast one")
-    if bias is not None:
-        torch._check(
-            bias.dim() == 1 and bias.shape[0] == weight.shape[0],
-            lambda: f"bias: shape {tuple(bias.shape)}; it must have length {weight.shape[0]}",
-        )
-    return (*x.shape[:-1], weight.shape[0])
-
-
-def _linear_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    return linear_forward(x, weight, bias, ACTIVATIONS[activation], False)[0]
-
-
-def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:  # noqa: ARG001
-    return x.new_empty(linear_shape(x, weight, bias))
-
-
-def _linear_aux_kernel(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Any]:
-    return linear_forward(x, weight, bias, ACTIVATIONS[activation], True)
-
-
-def _linear_aux_fake(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> tuple[Tensor, Tensor]:  # noqa: ARG001
-    shape = linear_shape(x, weight, bias)
-    return x.new_empty(shape), x.new_empty(shape)
-
-
-_SCHEMA = "(Tensor x, Tensor weight, Tensor? bias, str activation)"
-linear = define("linear", f"{_SCHEMA} -> Tensor", _linear_kernel, _linear_fake)
-linear_aux = define("linear_aux", f"{_SCHEMA} -> (Tensor, Tensor)", _linear_aux_kernel, _linear_aux_fake)
-
-
-def _record_linear(below: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-    row = ACTIVATIONS[activation]
-    if row.saves == "input":
-        return linear_aux(x, weight, bias, activation)[0]
-    return apply_linear(x, weight, bias, row, lambda x, weight, bias: below(x, weight, bias, activation))
-
-
-def _record_linear_aux(below: Any, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Any:
-    row = ACTIVATIONS[activation]
-    return apply_linear(x, weight, bias, row, lambda x, weight, bias: below(x, weight, bias, activation))
-
-
-record(linear, _record_linear)
-record(linear_aux, _record_linear_aux)

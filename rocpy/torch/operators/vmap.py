@@ -12,8 +12,9 @@ from torch import Tensor
 
 from rocpy.blaslt.epilogues import EPILOGUES
 from rocpy.errors import UnsupportedError
-from rocpy.torch.operators import blocks, products, registration
+from rocpy.torch.operators import blocks, linear_layer, products
 from rocpy.torch.operators.activations import ACTIVATIONS
+from rocpy.torch.operators.registration import LIBRARY
 
 __all__ = ["register"]
 
@@ -51,11 +52,11 @@ def _linear(operator: Any, aux: bool) -> Callable[..., Any]:
 
 def _mlp(aux: bool) -> Callable[..., Any]:
     """Two layers, each by its own rule."""
-    second = _linear(registration.linear, False)
+    second = _linear(linear_layer.linear, False)
 
     def rule(info: Any, in_dims: Any, x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
         keep = aux and ACTIVATIONS[activation].saves == "input"
-        first = _linear(registration.linear_aux if keep else registration.linear, keep)
+        first = _linear(linear_layer.linear_aux if keep else linear_layer.linear, keep)
         made, _ = first(info, in_dims[:3], x, w1, b1, activation)
         hidden, *pre = made if keep else (made,)
         y, _ = second(info, (0, *in_dims[3:5]), hidden, w2, b2, "none")
@@ -130,11 +131,11 @@ def _product(
 def register() -> None:
     """Register the rules."""
     for operator, rule in (
-        (registration.linear, _linear(registration.linear, False)),
-        (registration.linear_aux, _linear(registration.linear_aux, True)),
+        (linear_layer.linear, _linear(linear_layer.linear, False)),
+        (linear_layer.linear_aux, _linear(linear_layer.linear_aux, True)),
         (blocks.mlp, _mlp(False)),
         (blocks.mlp_aux, _mlp(True)),
         (products.product, _product),
         (products.product_extra, _product),
     ):
-        torch.library.register_vmap(operator, rule, lib=registration.LIBRARY)
+        torch.library.register_vmap(operator, rule, lib=LIBRARY)
