@@ -13,7 +13,7 @@ from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport DLTensor, max_dims
-from rocpy._torch_operand cimport is_clear, learn, torch_api
+from rocpy._producers.torch_tensors cimport is_clear, learn, torch_api
 
 from rocpy.errors import InvalidOperandError
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rocpy._torch_advice import TorchLayerRequired as TorchLayerRequired
+from rocpy._producers.torch_refusals import TorchLayerRequired as TorchLayerRequired
 from rocpy.typing import ArrayLike, StreamLike
 
 PROVIDERS: tuple[str, ...]

@@ -3,19 +3,21 @@
 
 import sys
 
-from rocpy._torch_advice import TorchLayerRequired
+from rocpy._producers.torch_refusals import TorchLayerRequired
 from rocpy.errors import InvalidOperandError
 
 cimport numpy as cnp
 from abi cimport hipStream_t
 from libc.stdint cimport int64_t
 
-from rocpy._allocate cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact
 from rocpy._dlpack cimport ArrayType, DLDeviceType, array_type_of_hip, array_type_of_name, kDLCPU
-from rocpy._foreign_operand cimport parse_foreign, seen
-from rocpy._numpy_operand cimport parse_ndarray, parse_ndarray_other
-from rocpy._torch_operand cimport check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated
-from rocpy._torch_operand cimport dispatch_reason as torch_dispatch_reason
+from rocpy._producers.foreign_arrays cimport parse_foreign, seen
+from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other
+from rocpy._producers.results cimport allocate_exchange, allocate_foreign, allocate_host, allocate_ndarray, compact
+from rocpy._producers.torch_tensors cimport (
+    check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated,
+)
+from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_reason
 from rocpy.runtime._stream_handle cimport handle_of
 
 cnp.import_array()

@@ -19,7 +19,7 @@ def main() -> int:
     extension modules need not be in its stub; what a stub promises must be in the module.
     """
     sources = sorted((ROOT / "rocpy").rglob("*.pyx")) + sorted((ROOT / "rocpy").rglob("_*.cpp"))
-    public = [path for path in sources if not path.name.startswith("_")]
+    public = [path for path in sources if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
     missing = [str(path.relative_to(ROOT)) for path in public if not path.with_suffix(".pyi").is_file()]
     if missing:
         print("no stub (.pyi) beside:", ", ".join(missing), file=sys.stderr)

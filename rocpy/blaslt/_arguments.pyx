@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy._torch_operand cimport dispatch_reason
+from rocpy._producers.torch_tensors cimport dispatch_reason
 from rocpy.blaslt._launch cimport CachedCall, MatmulFactors, PlanKey
 from rocpy.blaslt._packed cimport Packed, parse_packed
 from rocpy.blaslt._scales cimport Scales

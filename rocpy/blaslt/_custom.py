@@ -303,7 +303,7 @@ def check_tensors(inputs: Mapping[str, Any]) -> None:
     torch = sys.modules.get("torch")
     for name, value in inputs.items():
         if torch is not None and isinstance(value, torch.Tensor):
-            from rocpy._torch_operand import route
+            from rocpy._producers.torch_tensors import route
 
             if route(value, value) != 1:
                 raise TorchLayerRequired(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rocpy._operand import TorchLayerRequired, allocate_like, describe, set_torch_dispatcher, torch_dispatcher, touch
-from rocpy._torch_operand import shortcuts
+from rocpy._producers.torch_tensors import shortcuts
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 
 torch = pytest.importorskip("torch")

@@ -69,11 +69,11 @@ BODIES = {
 }
 # Afterwards the shortcuts are found as ever.
 AFTER = """
-    from rocpy import _torch_operand
+    from rocpy._producers import torch_tensors
     with torch.no_grad():
         for _ in range(3):
             rocpy.matmul(a, torch.randn(4, 5))
-    assert _torch_operand.shortcuts() == (True, True), _torch_operand.shortcuts()
+    assert torch_tensors.shortcuts() == (True, True), torch_tensors.shortcuts()
 """
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rocpy._torch_operand import route
+from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.call import matmul as _matmul
 from rocpy.blaslt.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy._torch_operand import route
+from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.call import matmul
 from rocpy.blaslt.weight import Weight
 from rocpy.torch.operators.activations import Activation

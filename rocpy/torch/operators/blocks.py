@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy._torch_operand import route
+from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.call import matmul
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation, Fused
 from rocpy.torch.operators.arithmetic import in_default_environment

@@ -14,7 +14,7 @@ __all__ = ["TorchLayerRequired", "advice", "refuse_layout"]
 class TorchLayerRequired(UnsupportedError):  # noqa: N818 - a call for the torch layer, not a fault
     """A torch tensor whose memory must not be used directly: autograd, a transform or another layer must see the call.
 
-    The function form catches it and hands the call to the dispatcher of `set_torch_dispatcher`, where one is registered.
+    The function form catches it and hands the call to the dispatcher that `set_torch_dispatcher` registered, if any.
     """
 
 

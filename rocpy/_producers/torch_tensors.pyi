@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Types of what rocpy.torch asks of torch operands; _torch_operand.pyx has the documentation.
+# Types of what rocpy.torch asks of torch operands; torch_tensors.pyx has the documentation.
 from typing import Any
 
 def route(x: Any, weight: Any, bias: Any = None) -> int: ...

@@ -14,13 +14,13 @@ from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int64_t
 
-from rocpy._allocate cimport compact
+from rocpy._producers.results cimport compact
 from rocpy._dlpack cimport (
     DLPACK_FLAG_BITMASK_IS_COPIED, DLManagedTensorVersioned, DLPackExchangeAPI, Import, Operand, array_type_of_name, check_extents,
     describe_type, exchange_api, fault_message, fault_misaligned, fault_none, fault_null_data, import_array, kDLCPU, kDLROCM, max_dims,
     operand_of_dltensor, provider_array_interface, provider_buffer, provider_capsule, provider_exchange,
 )
-from rocpy._numpy_operand cimport parse_ndarray, parse_ndarray_other, parse_subclass
+from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other, parse_subclass
 from rocpy.runtime.memory cimport Buffer
 from rocpy.runtime._stream_handle cimport handle_of
 

@@ -7,7 +7,7 @@ tensor is checked here first. The checks call torch's own C getters without goin
 
 import sys
 
-from rocpy._torch_advice import TorchLayerRequired, advice, refuse_layout
+from rocpy._producers.torch_refusals import TorchLayerRequired, advice, refuse_layout
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 from cpython.dict cimport PyDict_GetItem
