@@ -15,6 +15,12 @@ ROOMS = {
         {"arrays"},
         {"__init__"},
     ),
+    "rocpy.torch": (
+        {"analysis", "operators", "process_group"},
+        {"layers"},
+        {"compiler", "replace"},
+        {"__init__"},
+    ),
 }
 
 
@@ -28,6 +34,8 @@ def room_of(package: str, name: str) -> str:
     {"rocpy/cooperative/amdgpu/bad.py": "from rocpy.cooperative.cpu.entry import machine_code\n"},
     {"rocpy/cooperative/numba/bad.py": "from rocpy.cooperative import jit\n"},
     {"rocpy/cooperative/novelty.py": "from rocpy import errors\n"},
+    {"rocpy/torch/operators/bad.py": "from rocpy.torch.layers.modules import Linear\n"},
+    {"rocpy/torch/layers/bad.py": "import rocpy.torch\n"},
 )
 def rooms_import_downwards(tree: Tree) -> Iterator[str]:
     """The folders of a library have an order, too: none imports what is above it or beside it."""
