@@ -17,7 +17,6 @@ from rocpy.errors import RocpyWarning
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILE_NAME = "selftest.json"
 SCHEMA = 1
 # A record of another library, card or setting is none of this one's: the oldest beyond these are dropped.
 MOST_SCOPES = 32
@@ -36,10 +35,10 @@ class Verdict:
 
 
 def record_path() -> Path:
-    """Return the file of the record."""
+    """Return the file of the record; each schema has one of its own, so that no rocpy writes over another's."""
     from rocpy.runtime import _kept  # here: `import rocpy` does without what it brings
 
-    return _kept.cache_folder(FILE_NAME)
+    return _kept.cache_folder(f"selftest-{SCHEMA}.json")
 
 
 def scope_of(version: int, arch: str) -> str:

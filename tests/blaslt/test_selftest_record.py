@@ -108,6 +108,23 @@ def test_another_library_or_card_has_a_record_of_its_own(record):
     assert _selftest_record.verdict(one, "x") is None
 
 
+def test_a_rocpy_of_another_schema_leaves_a_record_as_it_was(monkeypatch, tmp_path):
+    monkeypatch.undo()  # the fixture's one file
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = Verdict(True, 3), Verdict(False, 7, "wrong")
+    own = _selftest_record.SCHEMA
+    for schema, verdict in ((own + 1, second), (own, first)):
+        monkeypatch.setattr(_selftest_record, "SCHEMA", schema)
+        assert tmp_path in _selftest_record.record_path().parents
+        _selftest_record.keep("scope", {"relu": verdict})
+    for schema, verdict in ((own + 1, second), (own, first)):
+        monkeypatch.setattr(_selftest_record, "SCHEMA", schema)
+        _selftest_record.forget_loaded()
+        assert _selftest_record.verdict("scope", "relu") == verdict
+    monkeypatch.undo()
+    _selftest_record.forget_loaded()
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"schema": 99, "scopes": {}}', '{"schema": 1}', '{"schema": 1, "scopes": {"s": {"x": 3}}}',
