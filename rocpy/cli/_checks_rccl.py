@@ -186,7 +186,7 @@ def library(machine: Machine) -> Iterator[Finding]:
     """Load the platform and say which RCCL it has, and what is known of that version."""
     from rocpy import platform
     from rocpy.errors import RocpyError
-    from rocpy.rccl import _library
+    from rocpy.rccl.engine.library import device_count, library_version
 
     try:
         chosen = platform.current()
@@ -198,7 +198,7 @@ def library(machine: Machine) -> Iterator[Finding]:
             "problem", f"the platform {chosen.name} has no librccl", "install RCCL (package rccl) of your ROCm"
         )
         return
-    version = _library.library_version()
+    version = library_version()
     text = f"RCCL {version // 10000}.{version // 100 % 100}.{version % 100}"
     yield Finding("ok", f"{text} at {chosen.libraries['rccl'].path}, platform {chosen.name}")
     if not chosen.is_emulated and 22707 <= version <= 22803:
@@ -207,7 +207,7 @@ def library(machine: Machine) -> Iterator[Finding]:
             f"{text}: all-to-all of a communicator of one rank hangs (ROCm 7.1.1 to 7.11)",
             "update ROCm, or skip the call where nranks is 1",
         )
-    count = _library.device_count()
+    count = device_count()
     ranks = int_of(machine.environ.get("LOCAL_WORLD_SIZE"))
     if ranks > count:
         fix = "set ROCPY_HOST_DEVICES to the number of ranks" if chosen.is_emulated else "start one rank for each GPU"

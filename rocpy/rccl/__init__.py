@@ -14,16 +14,16 @@ from rocpy.errors import (
     RcclSystemError,
     RemoteError,
 )
-from rocpy.rccl._about import empty, error_string, last_error, parameters, version
-from rocpy.rccl._carried import CarriedCommunicator
-from rocpy.rccl._communicator import Communicator
-from rocpy.rccl._group import group
-from rocpy.rccl._ras import diagnose, machine_status
-from rocpy.rccl._status import status
-from rocpy.rccl._unique_id import UniqueId
-from rocpy.rccl._window import Window
-from rocpy.rccl._work import Work
-from rocpy.rccl.communicator import PreMulSum
+from rocpy.rccl.carriers.carried import CarriedCommunicator
+from rocpy.rccl.handles.communicator import PreMulSum
+from rocpy.rccl.handles.status import status
+from rocpy.rccl.monitoring.ras import diagnose, machine_status
+from rocpy.rccl.public.about import empty, error_string, last_error, parameters, version
+from rocpy.rccl.public.communicator import Communicator
+from rocpy.rccl.public.group import group
+from rocpy.rccl.public.unique_id import UniqueId
+from rocpy.rccl.public.window import Window
+from rocpy.rccl.public.work import Work
 
 __all__ = [
     "CarriedCommunicator",

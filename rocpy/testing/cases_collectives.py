@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocpy.rccl import _types
+from rocpy.rccl.model import dtypes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ __all__ = ["CollectiveCase", "collective_cases", "collective_inputs", "collectiv
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 OPS = ("sum", "prod", "max", "min", "avg", "premul")
-DTYPES = _types.NAMES
+DTYPES = dtypes.NAMES
 # One shot, staged through shared memory in one round, and in several; a length that no block divides.
 COUNTS = (0, 1, 1000, 70_001)
 
@@ -116,7 +116,7 @@ def collective_inputs(case: CollectiveCase, seed: int = 0) -> list[npt.NDArray[A
     rng = np.random.default_rng(seed)
     parts = case.nranks if case.collective in ("reduce_scatter", "all_to_all", "scatter") else 1
     shape = (parts * case.count,)
-    target = _types.numpy_type(case.dtype)
+    target = dtypes.numpy_type(case.dtype)
     if np.issubdtype(target, np.integer):
         low = 0 if np.issubdtype(target, np.unsignedinteger) else -50
         return [rng.integers(low, 50, shape).astype(target) for _ in range(case.nranks)]
@@ -127,11 +127,11 @@ def _epsilon(dtype: str) -> float:
     """Half the distance from 1 to the next number: the largest relative error of one rounding."""
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(_types.numpy_type(dtype)).eps) / 2
+    return float(ml_dtypes.finfo(dtypes.numpy_type(dtype)).eps) / 2
 
 
 def _reduced(case: CollectiveCase, inputs: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    target = _types.numpy_type(case.dtype)
+    target = dtypes.numpy_type(case.dtype)
     if np.issubdtype(target, np.integer):
         wide = [
             x.astype(object) * (int(premul_scalar(case, r)) if case.op == "premul" else 1) for r, x in enumerate(inputs)

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from rocpy import rccl
-from rocpy.rccl._bootstrap import LaunchFacts, default_address, introduction, launch_facts, meet, open_channel
-from rocpy.rccl._bootstrap_boards import StoreBoard
+from rocpy.rccl.rendezvous.boards import StoreBoard
+from rocpy.rccl.rendezvous.bootstrap import LaunchFacts, default_address, introduction, launch_facts, meet, open_channel
 
 
 def free_port():

@@ -14,7 +14,7 @@ import pytest
 import torch_ranks
 
 from rocpy import rccl
-from rocpy.rccl._bootstrap_boards import StoreBoard
+from rocpy.rccl.rendezvous.boards import StoreBoard
 
 SUPPORT = Path(torch_ranks.__file__).parent
 HAS_MPI = util.find_spec("mpi4py") is not None and shutil.which("mpiexec") is not None

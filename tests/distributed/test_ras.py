@@ -18,7 +18,7 @@ from rocpy import rccl
 from rocpy.cli import _checks_rccl
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
-from rocpy.rccl._ras import ask_ras, diagnose, ras_address
+from rocpy.rccl.monitoring.ras import ask_ras, diagnose, ras_address
 
 DOCUMENT = {
     "nccl_version": "2.30.4",

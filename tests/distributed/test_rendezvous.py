@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rocpy import rccl
-from rocpy.rccl._bootstrap import LaunchFacts, introduction, meet, open_channel
-from rocpy.rccl._envelope import job_key, seal
-from rocpy.rccl._rendezvous import ClientChannel
+from rocpy.rccl.rendezvous.bootstrap import LaunchFacts, introduction, meet, open_channel
+from rocpy.rccl.rendezvous.envelope import job_key, seal
+from rocpy.rccl.rendezvous.tcp import ClientChannel
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from rocpy import rccl
-from rocpy.rccl._types import numpy_type
+from rocpy.rccl.model.dtypes import numpy_type
 
 
 def collectives(comm):

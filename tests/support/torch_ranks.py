@@ -195,7 +195,7 @@ def far_apart(rank, size, path):
 
     import rocpy
     from rocpy import rccl
-    from rocpy.rccl._joining import Joining
+    from rocpy.rccl.public.joining import Joining
 
     dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
     with rccl.Communicator.from_torch() as comm:

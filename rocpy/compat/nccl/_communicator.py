@@ -26,7 +26,7 @@ from rocpy.compat.nccl._functions import UniqueId
 from rocpy.compat.nccl._operands import row_of
 from rocpy.compat.nccl._resources import CustomRedOp, RegisteredBufferHandle, RegisteredWindowHandle, Resource
 from rocpy.errors import UnsupportedError
-from rocpy.rccl._pending import Step, current_group
+from rocpy.rccl.engine.pending import Step, current_group
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rocpy.compat.nccl._errors import NcclInvalid
 from rocpy.errors import InvalidOperandError
-from rocpy.rccl import _types
+from rocpy.rccl.model import dtypes
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.typing import ArrayLike, StreamLike
@@ -73,7 +73,7 @@ class NcclDataType(IntEnum):
             RCCL has no such type.
         """
         try:
-            return cls(_BY_NUMBER.index(_types.name_of(dtype)))
+            return cls(_BY_NUMBER.index(dtypes.name_of(dtype)))
         except InvalidOperandError as error:
             raise NcclInvalid(str(error)) from None
 
@@ -85,7 +85,7 @@ class NcclDataType(IntEnum):
     @property
     def numpy_dtype(self) -> Any:
         """The numpy dtype, ml_dtypes' for the types that numpy lacks."""
-        return _types.numpy_type(self.name_of_dtype)
+        return dtypes.numpy_type(self.name_of_dtype)
 
     @property
     def itemsize(self) -> int:

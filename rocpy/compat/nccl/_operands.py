@@ -14,8 +14,8 @@ from rocpy._operand import describe
 from rocpy.compat.nccl._enums import NcclDataType
 from rocpy.compat.nccl._errors import NcclInvalid
 from rocpy.errors import UnsupportedError
-from rocpy.rccl import _types
-from rocpy.rccl._operands import part_of
+from rocpy.rccl.engine.operands import part_of
+from rocpy.rccl.model import dtypes
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
 
@@ -85,7 +85,7 @@ def _flattened(array: Any, seen: dict[str, Any], count: int) -> Any:
     if isinstance(array, Buffer):
         return part_of(array, (count,), seen["dtype"])
     if seen["device_type"] == _CPU:
-        dtype = _types.numpy_type(seen["dtype"])
+        dtype = dtypes.numpy_type(seen["dtype"])
         memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(seen["data"])
         memory.owner = array, seen["kept"]  # alive as long as the row is
         return np.frombuffer(memory, dtype, count)
@@ -118,7 +118,7 @@ def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
         seen = describe(array, name, output=is_written)
     except UnsupportedError as error:
         raise NcclInvalid(str(error)) from None
-    if seen["dtype"] not in _types.NAMES:
+    if seen["dtype"] not in dtypes.NAMES:
         raise NcclInvalid(f"{name}: RCCL has no collectives of {seen['dtype']}")
     step, count = 1, int(np.prod(seen["shape"], dtype=np.int64))
     for extent, stride in zip(reversed(seen["shape"]), reversed(seen["strides"]), strict=True):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rocpy.compat.nccl._operands import Row
     from rocpy.compat.nccl._records import NCCLTeam
     from rocpy.rccl import PreMulSum, Window
-    from rocpy.rccl._memory import Registration
+    from rocpy.rccl.handles.memory import Registration
 
 
 class Resource(Protocol):

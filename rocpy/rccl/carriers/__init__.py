@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Communicators over another library's transport."""

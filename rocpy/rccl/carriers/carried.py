@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: MIT
+"""Collectives over somebody else's transport, for the host platform on several machines: mpi4py, or torch's gloo."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from rocpy._fp_environment import default_arithmetic
+from rocpy.errors import (
+    ClosedError,
+    CollectiveTimeoutError,
+    InvalidArgumentError,
+    InvalidOperandError,
+    RocpyWarning,
+    UnsupportedError,
+)
+from rocpy.rccl.model.dtypes import numpy_type
+from rocpy.rccl.model.shapes import result_shape
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rocpy.typing import ArrayLike
+
+__all__ = ["CarriedCommunicator", "Carrier", "MpiCarrier", "TorchCarrier", "carried_communicator", "check_carrier"]
+
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
+OPERATORS = ("sum", "prod", "max", "min", "avg")
+
+
+class Carrier(Protocol):
+    """A transport: its collectives on C-contiguous numpy arrays."""
+
+    name: str
+    rank: int
+    nranks: int
+
+    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
+        """Start an operation and return what `test` asks about."""
+
+    def test(self, request: Any) -> bool:
+        """Whether an operation is done."""
+
+
+class MpiCarrier:
+    """MPI, by an mpi4py communicator of its own.
+
+    Parameters
+    ----------
+    comm
+        Duplicated, so that no other messages meet these.
+    """
+
+    name = "mpi4py"
+
+    def __init__(self, comm: Any) -> None:
+        self._mpi = sys.modules["mpi4py.MPI"]
+        self._comm = comm.Dup()
+        self.rank, self.nranks = comm.Get_rank(), comm.Get_size()
+
+    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
+        """Start a nonblocking operation of MPI's."""
+        operator = {"sum": self._mpi.SUM, "prod": self._mpi.PROD, "max": self._mpi.MAX, "min": self._mpi.MIN}.get(op)
+        given: Any
+        target: Any
+        given, target = (None if array is None else array.reshape(-1) for array in (x, out))
+        if given is not None and target is not None and np.may_share_memory(given, target):
+            given = given.copy()  # MPI takes no aliases
+        # MPI knows no float16 and no types of ml_dtypes: sums of them are computed in float32, and what only moves goes
+        # as bytes.
+        if kind in REDUCTIONS and given.dtype.itemsize < 4 and given.dtype.kind not in "iu":
+            wide = None if target is None else np.empty(target.shape, np.float32)
+            request, _ = self.start(kind, given.astype(np.float32), wide, op, root)
+            return request, (lambda: None if wide is None else target.__setitem__(..., wide.astype(target.dtype)))
+        if kind not in REDUCTIONS:
+            given, target = (None if array is None else array.view(np.uint8) for array in (given, target))
+        return self._begin(kind, given, target, operator, root), None
+
+    def _begin(self, kind: str, given: Any, target: Any, operator: Any, root: int) -> Any:
+        comm = self._comm
+        if kind == "all_reduce":
+            return comm.Iallreduce(given, target, operator)
+        if kind == "reduce":
+            return comm.Ireduce(given, target, operator, root)
+        if kind == "reduce_scatter":
+            return comm.Ireduce_scatter_block(given, target, operator)
+        if kind == "broadcast":
+            if self.rank == root:
+                target[...] = given
+            return comm.Ibcast(target, root)
+        if kind == "all_gather":
+            return comm.Iallgather(given, target)
+        if kind == "all_to_all":
+            return comm.Ialltoall(given, target)
+        if kind == "gather":
+            return comm.Igather(given, target, root)
+        if kind == "scatter":
+            return comm.Iscatter(given, target, root)
+        if kind == "send":
+            return comm.Isend(given, root)
+        return comm.Irecv(target, root)
+
+    def test(self, request: Any) -> bool:
+        """Let MPI move, tell, and finish what is through."""
+        started, finish = request
+        if not started.Test():
+            return False
+        if finish is not None:
+            finish()
+        return True
+
+
+class TorchCarrier:
+    """A process group of torch.distributed on CPU memory: gloo's, or one of MPI's.
+
+    Parameters
+    ----------
+    group
+        The process group.
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._torch = sys.modules["torch"]
+        self._group = group
+        self.rank, self.nranks = group.rank(), group.size()
+        self.name = f"torch.distributed {group.name()}"
+
+    def _tensor(self, array: Any) -> Any:
+        if array is None:
+            return None
+        row = array.reshape(-1)
+        return _tensor_of(row)
+
+    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
+        """Start an operation of the group's."""
+        dist, group = self._torch.distributed, self._group
+        given, target = self._tensor(x), self._tensor(out)
+        operators = {
+            "sum": dist.ReduceOp.SUM,
+            "prod": dist.ReduceOp.PRODUCT,
+            "max": dist.ReduceOp.MAX,
+            "min": dist.ReduceOp.MIN,
+        }
+        if kind in REDUCTIONS:
+            # torch reduces in place, and gloo scatters no sums: the whole is reduced, and cut.
+            whole = given.clone()
+            work = dist.all_reduce(whole, op=operators[op], group=group, async_op=True)
+            return work, (lambda: None if target is None else target.copy_(self._cut(kind, whole)))
+        if kind == "broadcast":
+            if self.rank == root:
+                target.copy_(given)
+            return dist.broadcast(target, group_src=root, group=group, async_op=True), None
+        if kind == "all_gather":
+            return dist.all_gather(list(target.chunk(self.nranks)), given, group=group, async_op=True), None
+        if kind == "all_to_all":
+            return dist.all_to_all_single(target, given, group=group, async_op=True), None
+        if kind == "gather":
+            parts = None if target is None else list(target.chunk(self.nranks))
+            return dist.gather(given, parts, group_dst=root, group=group, async_op=True), None
+        if kind == "scatter":
+            parts = list(given.chunk(self.nranks)) if self.rank == root else None
+            return dist.scatter(target, parts, group_src=root, group=group, async_op=True), None
+        if kind == "send":
+            return dist.isend(given, group_dst=root, group=group), None
+        return dist.irecv(target, group_src=root, group=group), None
+
+    def _cut(self, kind: str, whole: Any) -> Any:
+        return whole.chunk(self.nranks)[self.rank] if kind == "reduce_scatter" else whole
+
+    def test(self, request: Any) -> bool:
+        """Tell, and finish what is through."""
+        work, finish = request
+        if not work.is_completed():
+            return False
+        work.wait(timedelta(seconds=1))
+        if finish is not None:
+            finish()
+        return True
+
+
+class CarriedCommunicator:
+    """The collectives of a Communicator over another transport, for arrays in CPU memory.
+
+    Made by `Communicator.from_mpi` and `Communicator.from_torch` where the ranks of the host platform are on several
+    machines. What needs RCCL itself (groups, windows, split, pre-multiplied sums, work that goes on) is refused. No
+    transport says who is missing: a timeout says only that somebody is. Arguments are as the Communicator's methods of
+    the same names have them.
+
+    Attributes
+    ----------
+    rank, nranks
+        This rank's number, and how many there are.
+    transport
+        What carries the data, for people.
+    """
+
+    def __init__(self, carrier: Carrier, timeout_s: float, name: str) -> None:
+        self._carrier = carrier
+        self.rank, self.nranks, self.transport = carrier.rank, carrier.nranks, carrier.name
+        self.timeout_s, self.name = timeout_s, name
+        self.is_closed = False
+        self._seq = 0
+
+    @default_arithmetic
+    def _run(self, kind: str, x: ArrayLike | None, out: Any, op: str, root: int | None, timeout_s: float | None) -> Any:
+        if self.is_closed:
+            raise ClosedError("the communicator is closed")
+        if op not in OPERATORS:
+            raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPERATORS)}", rank=self.rank)
+        if root is not None and not 0 <= root < self.nranks:
+            raise InvalidArgumentError(f"root: got {root}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
+        self._seq += 1
+        given = None if x is None else self._array(x, "x")
+        target: Any = None
+        if kind != "send" and (kind not in ("reduce", "gather") or self.rank == root):
+            if kind == "recv":
+                out = x
+            if out is not None:
+                target = self._array(out, "out")
+            else:
+                if given is None:
+                    raise InvalidOperandError(f"x: {kind} needs an array")
+                target = np.empty(result_shape(kind, given.shape, self.nranks), given.dtype)
+        is_average = op == "avg"
+        self._wait(kind, self._carrier.start(kind, given, target, "sum" if is_average else op, root or 0), timeout_s)
+        if is_average and target is not None:
+            np.divide(target, self.nranks, out=target, casting="unsafe")
+        if target is None:
+            return None
+        return out if out is not None else _as_kind_of(x, target)
+
+    def _array(self, x: Any, name: str) -> Any:
+        view = _numpy_of(x, name) if type(x).__module__.startswith("torch") else np.asarray(x)
+        if not view.flags.c_contiguous:
+            raise InvalidOperandError(f"{name}: is not C-contiguous; pass a contiguous copy")
+        return view
+
+    def _wait(self, kind: str, request: Any, timeout_s: float | None) -> None:
+        seconds = self.timeout_s if timeout_s is None else timeout_s
+        deadline = monotonic() + seconds
+        turn = 0
+        while not self._carrier.test(request):
+            turn += 1
+            if monotonic() > deadline:
+                raise CollectiveTimeoutError(
+                    f"rank {self.rank}: {kind} number {self._seq} was not done after {seconds:g} s; {self.transport} "
+                    "cannot tell whom it waits for",
+                    op=kind,
+                    seq=self._seq,
+                    rank=self.rank,
+                )
+            sleep(0 if turn < 200 else 0.0002)
+
+    def all_reduce(
+        self, x: ArrayLike, *, op: str = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> Any:
+        """Combine the inputs of all ranks; all of them get the result."""
+        return self._run("all_reduce", x, out, op, None, timeout_s)
+
+    def reduce(
+        self,
+        x: ArrayLike,
+        *,
+        root: int = 0,
+        op: str = "sum",
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Combine the inputs of all ranks at one of them."""
+        return self._run("reduce", x, out, op, root, timeout_s)
+
+    def reduce_scatter(
+        self, x: ArrayLike, *, op: str = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> Any:
+        """Combine the inputs of all ranks; each gets a part, cut along the first axis."""
+        return self._run("reduce_scatter", x, out, op, None, timeout_s)
+
+    def broadcast(
+        self, x: ArrayLike, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> Any:
+        """Give one rank's array to all."""
+        return self._run("broadcast", x, out, "sum", root, timeout_s)
+
+    def all_gather(self, x: ArrayLike, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> Any:
+        """Stack the arrays of all ranks along the first axis."""
+        return self._run("all_gather", x, out, "sum", None, timeout_s)
+
+    def all_to_all(self, x: ArrayLike, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> Any:
+        """Trade parts: rank r gets the r-th part of every rank."""
+        return self._run("all_to_all", x, out, "sum", None, timeout_s)
+
+    def gather(
+        self, x: ArrayLike, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> Any:
+        """Stack the arrays of all ranks at one of them."""
+        return self._run("gather", x, out, "sum", root, timeout_s)
+
+    def scatter(
+        self,
+        x: ArrayLike | None = None,
+        *,
+        root: int = 0,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Give each rank a part of one rank's array."""
+        return self._run("scatter", x, out, "sum", root, timeout_s)
+
+    def send(self, x: ArrayLike, peer: int, *, timeout_s: float | None = None) -> None:
+        """Send an array to another rank."""
+        self._run("send", x, None, "sum", peer, timeout_s)
+
+    def recv(self, x: ArrayLike, peer: int, *, timeout_s: float | None = None) -> Any:
+        """Receive an array from another rank."""
+        return self._run("recv", x, None, "sum", peer, timeout_s)
+
+    def barrier(self, *, timeout_s: float | None = None) -> None:
+        """Wait until every rank has come here."""
+        self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is known of the communicator."""
+        return {
+            "name": self.name,
+            "rank": self.rank,
+            "nranks": self.nranks,
+            "transport": self.transport,
+            "seq": self._seq,
+            "state": "closed" if self.is_closed else "ready",
+            "ranks": [],
+            "failure": None,
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise UnsupportedError(f"{name}: {self.transport} carries this communicator, and only RCCL's have it")
+
+    def close(self) -> None:
+        """Give it back; the transport is the caller's."""
+        self.is_closed = True
+
+    abort = finalize = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"rocpy.rccl.CarriedCommunicator(rank={self.rank}, nranks={self.nranks}, transport={self.transport!r})"
+
+
+def _numpy_of(tensor: Any, name: str) -> Any:
+    torch = sys.modules["torch"]
+    if tensor.device.type != "cpu":
+        raise InvalidOperandError(f"{name}: is on {tensor.device}; this communicator takes CPU memory")
+    if tensor.dtype == torch.bfloat16:
+        return tensor.detach().view(torch.int16).numpy().view(numpy_type("bfloat16"))
+    return tensor.detach().numpy()
+
+
+def _tensor_of(array: Any) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _as_kind_of(x: Any, made: Any) -> Any:
+    return _tensor_of(made) if type(x).__module__.startswith("torch") else made
+
+
+def check_carrier(wanted: str, own: str) -> None:
+    """Refuse a carrier that there is not.
+
+    Parameters
+    ----------
+    wanted
+        ``"rccl"``, ``"auto"``, or the transport's name.
+    own
+        The name of the transport at hand.
+    """
+    if wanted not in ("auto", "rccl", own):
+        raise InvalidArgumentError(f"carrier: got {wanted!r}, expected 'auto', 'rccl' or {own!r}")
+
+
+def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle: str) -> CarriedCommunicator:
+    """Return a communicator over a transport.
+
+    Parameters
+    ----------
+    carrier
+        The transport.
+    timeout_s, name
+        Of the communicator.
+    obstacle
+        Why RCCL does not reach all ranks; rank 0 warns of it. Empty where the transport was asked for.
+    """
+    made = CarriedCommunicator(carrier, timeout_s, name)
+    if obstacle and made.rank == 0:
+        warnings.warn(
+            f"{obstacle}. Collectives go over {made.transport}, and groups, windows and split are refused",
+            RocpyWarning,
+            stacklevel=6,
+        )
+    return made

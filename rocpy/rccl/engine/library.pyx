@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""What RCCL does that belongs to no communicator: unique ids, versions, groups, configurations."""
+
+cimport abi
+from abi cimport ncclComm_t
+from libc.limits cimport INT_MIN
+from libc.string cimport memset
+
+from weakref import WeakSet
+
+from rocpy._core import has
+from rocpy.errors import InvalidArgumentError, UnsupportedError
+from rocpy.rccl.model.failures import attributed
+
+cdef int UNSET = INT_MIN
+# Fields of ncclConfig_t that a caller may set, in its order.
+SETTINGS = (
+    "cga_cluster_size", "min_ctas", "max_ctas", "split_share", "traffic_class", "collnet_enable", "cta_policy", "shrink_share",
+    "nvls_ctas", "n_channels_per_net_peer", "nvlink_centric_sched", "graph_usage_mode", "num_rma_ctx", "max_p2p_peers",
+)
+
+
+# The communicators' handles of this process.
+handles = WeakSet()
+
+
+cdef object last_text(ncclComm_t comm):
+    cdef const char* text = abi.slot_ncclGetLastError(comm)
+    if text == NULL:
+        return ""
+    count = sum(not handle.is_closed for handle in list(handles))
+    return attributed(text.decode("utf-8", "replace"), is_of_thread=has("rocpyExtCommStatus"), communicators=count)
+
+
+def make_unique_id():
+    """The 128 bytes of a new unique id (ncclGetUniqueId)."""
+    cdef abi.ncclUniqueId made
+    abi.ncclGetUniqueId(&made)
+    return (<char*>made.internal)[:128]
+
+
+def library_version():
+    """RCCL's version, as ncclGetVersion has it."""
+    cdef int version = 0
+    abi.ncclGetVersion(&version)
+    return version
+
+
+def device_count():
+    """How many devices the platform has."""
+    cdef int count = 0
+    abi.hipGetDeviceCount(&count)
+    return count
+
+
+def group_start():
+    """ncclGroupStart."""
+    abi.ncclGroupStart()
+
+
+def group_end():
+    """End the group that this thread opened; gives RCCL's code and the last error's text."""
+    cdef int code
+    with nogil:
+        code = <int>abi.slot_ncclGroupEnd()
+    return (0 if code == <int>abi.ncclInProgress else code), ("" if code == 0 else last_text(NULL))
+
+
+def machine_text():
+    """What the platform knows of the communicators of this user's other processes, as JSON; empty where it knows nothing."""
+    cdef size_t needed = 0
+    cdef bytearray text
+    cdef char* at
+    library_version()  # chooses the platform
+    if not has("rocpyExtMachineStatus"):
+        return ""
+    abi.rocpyExtMachineStatus(NULL, 0, &needed)
+    # There may be more communicators a moment later.
+    needed += 65536
+    text = bytearray(needed)
+    at = text
+    abi.rocpyExtMachineStatus(at, needed, &needed)
+    return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+
+
+def error_string(int code):
+    """RCCL's words for a result code (ncclGetErrorString)."""
+    library_version()  # chooses the platform
+    return (<bytes>abi.slot_ncclGetErrorString(<abi.ncclResult_t>code)).decode("utf-8", "replace")
+
+
+def last_error():
+    """RCCL's last words of what went wrong in this thread, or else this process (ncclGetLastError)."""
+    library_version()
+    return last_text(NULL)
+
+
+def parameters():
+    """RCCL's parameters and their values, as text (ncclParamGetAllParameterKeys, ncclParamGetParameter)."""
+    cdef const char** keys = NULL
+    cdef const char* value = NULL
+    cdef int count = 0, length = 0, i
+    library_version()
+    if not has("ncclParamGetAllParameterKeys"):
+        raise UnsupportedError("parameters: this platform's RCCL has no ncclParamGetAllParameterKeys, which came with 2.30", library="rccl")
+    abi.ncclParamGetAllParameterKeys(&keys, &count)
+    names = [<bytes>keys[i] for i in range(count)]
+    found = {}
+    for name in names:
+        abi.ncclParamGetParameter(name, &value, &length)
+        found[name.decode()] = value[:length].decode("utf-8", "replace")
+    return found
+
+
+cdef object apply_settings(abi.ncclConfig_t* config, object settings):
+    """Set what a caller chose; gives what must live as long as the library may look at it."""
+    cdef int* places[14]
+    kept = None
+    places[:] = [
+        &config.cgaClusterSize, &config.minCTAs, &config.maxCTAs, &config.splitShare, &config.trafficClass, &config.collnetEnable,
+        &config.CTAPolicy, &config.shrinkShare, &config.nvlsCTAs, &config.nChannelsPerNetPeer, &config.nvlinkCentricSched,
+        &config.graphUsageMode, &config.numRmaCtx, &config.maxP2pPeers,
+    ]
+    for name, value in dict(settings).items():
+        try:
+            if name == "net_name":
+                kept = str(value).encode()
+                config.netName = <const char*><bytes>kept
+                continue
+            places[SETTINGS.index(name)][0] = value
+        except (TypeError, OverflowError, ValueError):
+            raise InvalidArgumentError(f"config: got {name!r}: {value!r}, expected numbers for {', '.join(SETTINGS)}, or a net_name") from None
+    return kept
+
+
+cdef abi.ncclConfig_t nonblocking_config(const char* name) noexcept:
+    """Fields up to the version that all releases share; a newer library takes the rest for unset."""
+    cdef abi.ncclConfig_t config
+    memset(&config, 0, sizeof(config))
+    config.size = sizeof(config)
+    config.magic = abi.NCCL_CONFIG_MAGIC
+    config.version = abi.NCCL_VERSION_CODE
+    config.blocking = 0
+    config.cgaClusterSize = config.minCTAs = config.maxCTAs = UNSET
+    config.splitShare = config.trafficClass = config.collnetEnable = config.CTAPolicy = UNSET
+    config.shrinkShare = config.nvlsCTAs = config.nChannelsPerNetPeer = config.nvlinkCentricSched = UNSET
+    config.graphUsageMode = config.numRmaCtx = config.maxP2pPeers = UNSET
+    config.commName = name
+    return config

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""A collective's operands: checks of their memory as it lies and of results that overlap inputs; arrays on raw memory."""
+
+from rocpy.errors import InvalidOperandError
+
+from libc.stdint cimport int64_t
+
+from rocpy._dlpack cimport Operand, array_type_of_hip
+from rocpy.rccl.engine.call cimport all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
+from rocpy.runtime.memory cimport buffer_on, type_of as array_type
+
+
+def part_of(raw, shape, dtype):
+    """A Buffer on the beginning of another one's memory."""
+    return buffer_on(<void*><size_t>raw.handle, array_type(dtype), shape, raw.device_index, raw)
+
+
+cdef int64_t elements(const Operand* operand):
+    cdef int64_t count = 1
+    cdef int i
+    for i in range(operand.ndim):
+        count *= operand.shape[i]
+    return count
+
+
+cdef size_t bytes_of(const Operand* operand):
+    return <size_t>elements(operand) << array_type_of_hip(operand.type).shift
+
+
+cdef int check_contiguous(const Operand* operand, str name) except -1:
+    cdef int64_t step = 1
+    cdef int i
+    for i in range(operand.ndim - 1, -1, -1):
+        if operand.shape[i] != 1 and operand.strides[i] != step:
+            if elements(operand) == 0:
+                return 0
+            shape = tuple([operand.shape[j] for j in range(operand.ndim)])
+            strides = tuple([operand.strides[j] for j in range(operand.ndim)])
+            raise InvalidOperandError(
+                f"{name}: shape {shape} with strides {strides} is not C-contiguous, and a collective takes memory as it lies; "
+                "pass a contiguous copy"
+            )
+        step *= operand.shape[i]
+    return 0
+
+
+cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* given, const Operand* result) except -1:
+    cdef const char* source = <const char*>given.data
+    cdef const char* target = <const char*>result.data
+    cdef int64_t shift = 0
+    if source + bytes_of(given) <= target or target + bytes_of(result) <= source:
+        return 0
+    if (kind == broadcast or kind == scatter) and root != rank:
+        return 0  # what the input holds is not read
+    if kind == all_gather or kind == gather:
+        shift = -count * rank
+    elif kind == reduce_scatter or kind == scatter:
+        shift = wanted * rank
+    if kind != all_to_all and source + shift * (<int64_t>1 << array_type_of_hip(given.type).shift) == target:
+        return 0
+    raise InvalidOperandError("out: shares memory with x, and not as RCCL works in place; pass an array of its own")

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""What waits for the end of the group that a thread has open."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocpy.rccl.engine.call import Call
+
+__all__ = ["Caller", "PendingGroup", "Step", "begin_group", "current_group", "end_group", "run_ends", "run_step"]
+
+_open = threading.local()
+
+
+class Caller(Protocol):
+    """What a group needs of a communicator whose calls it launches."""
+
+    @property
+    def rank(self) -> int:
+        """Number of the calling rank."""
+
+    def launch_group_call(self, call: Call, seconds: float) -> None:
+        """Give a call to RCCL, between ncclGroupStart and ncclGroupEnd."""
+
+    def hold_call(self, call: Call) -> bool:
+        """Keep what the call uses; return whether it must be waited for."""
+
+    def await_call(self, call: Call, timeout_s: float | None) -> Any:
+        """Wait for a call that was launched."""
+
+    def status(self) -> dict[str, Any]:
+        """Return what is known of the communicator."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something collective that one thread may do for several ranks: all are started before any is waited for.
+
+    Attributes
+    ----------
+    owner
+        Whose it is: a communicator does one thing at a time.
+    start
+        Begins it, between ncclGroupStart and ncclGroupEnd in a group.
+    finish
+        Waits for it.
+    cancel
+        Gives back what came of it, where another one fails.
+    """
+
+    owner: object
+    start: Callable[[], object]
+    finish: Callable[[], object]
+    cancel: Callable[[], object]
+
+
+@dataclass
+class PendingGroup:
+    """What an open group holds: communicators and windows to make, calls, communicators to end; in this order."""
+
+    steps: list[Step] = field(default_factory=list)
+    calls: list[tuple[Caller, Call, float]] = field(default_factory=list)
+    ends: list[Step] = field(default_factory=list)
+
+    def add(self, communicator: Caller, call: Call, seconds: float) -> None:
+        """Note a checked call."""
+        self.calls.append((communicator, call, seconds))
+
+    def add_end(self, step: Step) -> None:
+        """Note how a communicator, or what belongs to one, comes to its end; once, however often it is said."""
+        if all(known.owner is not step.owner for known in self.ends):
+            self.ends.append(step)
+
+    def drop(self) -> None:
+        """Give back what was begun: the block has raised."""
+        for step in self.steps:
+            step.cancel()
+
+
+def begin_group() -> PendingGroup:
+    """Open a group on this thread, which has none."""
+    made: PendingGroup = PendingGroup()
+    _open.group = made
+    return made
+
+
+def end_group() -> None:
+    """Note that this thread has no group open."""
+    del _open.group
+
+
+def current_group() -> PendingGroup | None:
+    """Return the group that this thread has open."""
+    return getattr(_open, "group", None)
+
+
+def run_step(step: Step) -> None:
+    """Do a step now, or leave it to the group that this thread has open."""
+    group = current_group()
+    if group is not None:
+        group.steps.append(step)
+        return
+    step.start()
+    step.finish()
+
+
+def run_ends(steps: list[Step]) -> None:
+    """End communicators of one thread: each waits for the others, so all begin before any is waited for.
+
+    Raises
+    ------
+    RcclError
+        What the first that failed came to; it was cancelled, and the others were ended all the same.
+    """
+    failures: list[BaseException] = []
+
+    def attempt(step: Step, action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001  (kept: the others are ended first)
+            step.cancel()
+            failures.append(error)
+            return False
+        return True
+
+    started = [step for step in steps if attempt(step, step.start)]
+    for step in started:
+        attempt(step, step.finish)
+    if failures:
+        raise failures[0]

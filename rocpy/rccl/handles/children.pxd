@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+"""Waiting for calls that a nonblocking communicator takes its time for, for Cython."""
+
+from rocpy.rccl.handles.communicator cimport Handle
+
+cdef int require(Handle self, str function, str since=*) except -1
+cdef int judge(Handle self, int code, str op) except -1
+cdef int settle(Handle self, int code, str op, double seconds) except -1

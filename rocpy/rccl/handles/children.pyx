@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: MIT
+"""Communicators made from communicators: parts, what is left when ranks go, what there is when ranks come; revoking, resting, the end."""
+
+from time import monotonic, sleep
+
+from rocpy._core import has
+from rocpy.errors import InvalidArgumentError, UnsupportedError
+from rocpy.rccl.model.failures import error_of, timeout_error
+
+cimport abi
+from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
+
+from rocpy.rccl.engine.call cimport raise_pending
+from rocpy.rccl.engine.library cimport last_text, nonblocking_config
+from rocpy.rccl.handles.communicator cimport Handle
+
+
+cdef int require(Handle self, str function, str since="2.30") except -1:
+    """Refuse what the platform's RCCL has no function for."""
+    self.check()
+    if not has(function):
+        raise UnsupportedError(f"this platform's RCCL has no {function}, which came with {since}", function=function, library="rccl")
+    return 0
+
+
+cdef int judge(Handle self, int code, str op) except -1:
+    """Raise what a call came to; 0 and in progress are good."""
+    if code == 0 or code == <int>abi.ncclInProgress:
+        return 0
+    raise_pending()
+    raise error_of(code, op=op, seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+
+
+cdef int settle(Handle self, int code, str op, double seconds) except -1:
+    """Wait for a nonblocking communicator that has taken a call of this kind, and raise what it came to."""
+    cdef abi.ncclResult_t state = abi.ncclInProgress
+    deadline = monotonic() + seconds
+    while code == <int>abi.ncclInProgress:
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        code = <int>state
+        if code == <int>abi.ncclInProgress:
+            if monotonic() > deadline:
+                raise timeout_error(op, self.seq, self.rank, seconds, self.status())
+            sleep(0.0005)
+    return judge(self, code, op)
+
+
+def start_split(Handle self not None, Handle made not None, int color, int key, timeout_s, settings, name):
+    """Begin the handle of this rank's part, if it has one (ncclCommSplit); `finish_child` waits for it."""
+    cdef int code
+    cdef double seconds = self.seconds_of(timeout_s)
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
+    self.check()
+    made.choose(&config, self.settings if settings is None else settings)
+    self.set_patience(seconds)
+    self.seq += 1
+    with nogil:
+        code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
+    judge(self, code, "split")
+
+
+def start_shrink(Handle self not None, Handle made not None, excluded, bint abort, timeout_s, settings, name):
+    """Begin the handle of a communicator without some ranks (ncclCommShrink); `finish_child` waits for it."""
+    cdef int code, count = len(excluded)
+    cdef int ranks[1024]
+    cdef int flags = 1 if abort else 0
+    cdef double seconds = self.seconds_of(timeout_s)
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
+    require(self, "ncclCommShrink", "2.27")
+    if not 0 < count < min(self.nranks, 1024) or any(not hasattr(rank, "__index__") or not 0 <= rank < self.nranks for rank in excluded):
+        raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
+    for i, rank in enumerate(excluded):
+        ranks[i] = rank
+    made.choose(&config, self.settings if settings is None else settings)
+    self.set_patience(seconds)
+    with nogil:
+        code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
+    judge(self, code, "shrink")
+
+
+def growth_id(Handle self not None):
+    """The 128 bytes that new ranks join by (ncclCommGetUniqueId)."""
+    cdef abi.ncclUniqueId made
+    cdef int code
+    require(self, "ncclCommGetUniqueId")
+    with nogil:
+        code = <int>abi.slot_ncclCommGetUniqueId(self.comm, &made)
+    judge(self, code, "growth_id")
+    return (<char*>made.internal)[:128]
+
+
+def start_grow(Handle self not None, Handle made not None, nranks, unique_id, timeout_s, settings, name):
+    """Begin the handle of a communicator with more ranks (ncclCommGrow); `finish_child` waits for it."""
+    cdef abi.ncclUniqueId ident
+    cdef const abi.ncclUniqueId* given = NULL
+    cdef const unsigned char[:] raw
+    cdef int code, c_nranks
+    cdef double seconds = self.seconds_of(timeout_s)
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
+    require(self, "ncclCommGrow")
+    if not isinstance(nranks, int) or not self.nranks < nranks < 2**31:
+        raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the {self.nranks} that there are")
+    if unique_id is not None:
+        raw = unique_id
+        if raw.shape[0] != sizeof(ident):
+            raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
+        memcpy(&ident, &raw[0], sizeof(ident))
+        given = &ident
+    made.choose(&config, self.settings if settings is None else settings)
+    self.set_patience(seconds)
+    self.seq += 1
+    c_nranks = nranks
+    with nogil:
+        code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, given, -1, &made.comm, &config)
+    judge(self, code, "grow")
+
+
+def revoke(Handle self not None):
+    """Take back what runs, for good (ncclCommRevoke)."""
+    cdef int code
+    require(self, "ncclCommRevoke")
+    if self.revoked:
+        raise InvalidArgumentError("revoke: this communicator was revoked already", rank=self.rank)
+    with nogil:
+        code = <int>abi.slot_ncclCommRevoke(self.comm, 0)
+    settle(self, code, "revoke", self.timeout_s)
+    self.revoked = True
+
+
+def suspend(Handle self not None):
+    """Give device memory back for now (ncclCommSuspend)."""
+    cdef int code
+    require(self, "ncclCommSuspend")
+    with nogil:
+        code = <int>abi.slot_ncclCommSuspend(self.comm, 1)
+    settle(self, code, "suspend", self.timeout_s)
+
+
+def resume(Handle self not None):
+    """Take device memory again (ncclCommResume)."""
+    cdef int code
+    require(self, "ncclCommResume")
+    with nogil:
+        code = <int>abi.slot_ncclCommResume(self.comm)
+    settle(self, code, "resume", self.timeout_s)
+
+
+def memory_stats(Handle self not None):
+    """Bytes, and whether they are given back for now (ncclCommMemStats)."""
+    cdef uint64_t value = 0
+    cdef int number
+    require(self, "ncclCommMemStats")
+    found = {}
+    for number, name in enumerate(("suspendable", "suspended", "persistent", "total")):
+        judge(self, <int>abi.slot_ncclCommMemStats(self.comm, <abi.ncclCommMemStat_t>number, &value), "memory_stats")
+        found[name] = value
+    return found
+
+
+cdef const char* begin_child(Handle self, Handle made, object name) except? NULL:
+    """Give a handle what it has of its parent from the beginning; returns its label."""
+    made.device_index = self.device_index
+    made.name = self.name if name is None else str(name)
+    made.c_name = made.name.encode()
+    return made.label()
+
+
+def finish_child(Handle self not None, Handle made not None, timeout_s):
+    """Wait for a handle that was begun; gives False where this rank has none."""
+    cdef int value = 0
+    cdef abi.ncclResult_t state = abi.ncclInProgress
+    cdef double seconds = self.seconds_of(timeout_s)
+    deadline = monotonic() + seconds
+    # RCCL gives the handle of a nonblocking communicator's child when that one's state has changed, not before.
+    while made.comm == NULL and state == abi.ncclInProgress:
+        self.check()
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        if state == abi.ncclInProgress:
+            if monotonic() > deadline:
+                raise timeout_error("init", self.seq, self.rank, seconds, self.status())
+            sleep(0.0005)
+    if made.comm == NULL:
+        if not self.revoked:
+            judge(self, <int>state, "init")
+        return False
+    made.adopt()
+    made.timeout_s = self.timeout_s
+    made.finish_init(deadline, seconds)
+    abi.ncclCommCount(made.comm, &value)
+    made.nranks = value
+    abi.ncclCommUserRank(made.comm, &value)
+    made.rank = value
+    return True
+
+
+def start_finalize(Handle self not None, double seconds):
+    """Begin to wait until all ranks are through with their work (ncclCommFinalize); `finish_finalize` goes on.
+
+    Nothing is begun where it was aborted since: it has its end.
+    """
+    cdef int code
+    if self.closed:
+        return
+    self.check()
+    self.patience_s, self.end_by = seconds, monotonic() + seconds
+    with nogil:
+        code = <int>abi.slot_ncclCommFinalize(self.comm)
+    if code != 0 and code != <int>abi.ncclInProgress:
+        raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+
+
+def finish_finalize(Handle self not None):
+    """Wait until all ranks are through with their work, then give the communicator back (ncclCommDestroy)."""
+    cdef int code = <int>abi.ncclInProgress, turn = 0
+    cdef abi.ncclResult_t state = abi.ncclInProgress
+    if self.end_by == 0:
+        return
+    while code == <int>abi.ncclInProgress:
+        self.check()
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        code = <int>state
+        if code == <int>abi.ncclInProgress:
+            if monotonic() > self.end_by:
+                status = self.status()
+                missing = [row["rank"] for row in status["ranks"] if row["state"] == "present" and row["rank"] != self.rank]
+                raise timeout_error("finalize", None, self.rank, self.patience_s, status, missing)
+            turn += 1
+            sleep(0 if turn < 20 else 0.0005)
+    if code != 0:
+        raise error_of(code, op="finalize", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+    self.closed = True
+    with nogil:
+        code = <int>abi.slot_ncclCommDestroy(self.comm)
+    self.comm = NULL
+    if code != 0:
+        raise error_of(code, op="destroy", seq=None, rank=self.rank, text=last_text(NULL))

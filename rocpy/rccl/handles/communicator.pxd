@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""The handle of a communicator for Cython."""
+
+from abi cimport ncclComm_t, ncclConfig_t
+from libc.stdint cimport uint64_t
+
+from rocpy.rccl.engine.call cimport Call
+
+
+# A call, as the trace has it.
+cdef struct Record:
+    uint64_t seq, number
+    size_t count
+    int kind, type, op, rank_argument
+    double when
+
+
+cdef class Handle:
+    cdef ncclComm_t comm
+    cdef readonly int rank, nranks, device_index
+    cdef readonly str name
+    cdef public double timeout_s
+    cdef readonly uint64_t seq
+    cdef uint64_t patience_ns
+    # How long finalizing may take, and when it is given up; 0 before it began.
+    cdef double patience_s, end_by
+    cdef bint closed, aborted, revoked, has_patience, uses_cpu_memory
+    cdef int generation
+    cdef Record* ring
+    # Calls that were made, and those that the platform took.
+    cdef uint64_t noted, taken
+    # What the library may look at as long as it has the communicator.
+    cdef bytes c_name
+    cdef object settings, kept_settings
+    cdef object __weakref__
+    cdef int choose(self, ncclConfig_t* config, object settings) except -1
+    cdef int adopt(self) except -1
+    cdef int check(self) except -1
+    cdef int set_patience(self, double seconds) except -1
+    cdef double seconds_of(self, object timeout_s) except -1
+    cdef int rank_of(self, object rank, str what) except -1
+    cdef const char* label(self) noexcept
+    cdef object give(self, Call call, double seconds, bint block)
+    # Gives RCCL's code, or NOT_DONE where the call was taken and has not ended yet.
+    cdef int launch(self, Call call, double seconds) except -100
+    cdef object await_end(self, Call call, double seconds)
+    cdef object failure(self, int code, Call call)
+    cdef object mark(self, Call call)
+    cdef void note(self, Call call) noexcept
+
+
+cdef class PreMulSum:
+    cdef int number, type
+    cdef bint is_open
+    cdef Handle owner

@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: MIT
+"""The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
+
+import json
+from math import prod
+from time import monotonic, sleep
+
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
+from rocpy.platform import current as current_platform
+from rocpy.rccl.model.failures import error_of, timeout_error
+from rocpy.rccl.engine.pending import current_group
+from rocpy.rccl.engine.library import handles
+from rocpy.rccl.model.shapes import result_shape
+from rocpy.rccl.engine.staging import stage_collective
+
+cimport abi
+from libc.stdint cimport int64_t, uint64_t
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.string cimport memcpy
+
+from rocpy._core import has
+from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
+from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
+from rocpy.runtime cimport device as _device
+from rocpy.runtime._keep_alive cimport hold
+
+from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl.engine.library cimport apply_settings, last_text, nonblocking_config
+from rocpy.rccl.engine.operands cimport check_contiguous, check_in_place, elements
+from rocpy.rccl.engine.call import NAMES
+
+OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
+cdef enum:
+    TRACE_LENGTH = 256
+
+
+cdef class PreMulSum:
+    """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
+
+    @property
+    def handle(self):
+        """The ncclRedOp_t as a number."""
+        if not self.is_open:
+            raise ClosedError("this PreMulSum has been closed")
+        return self.number
+
+    def close(self):
+        """Give the operator back (ncclRedOpDestroy); the last use of it does so too."""
+        if self.is_open and not self.owner.closed and self.owner.generation == _device.generation:
+            abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
+        self.is_open = False
+
+    def __del__(self):
+        self.close()
+
+    def __repr__(self):
+        return f"rocpy.rccl.PreMulSum(rank={self.owner.rank}, {'open' if self.is_open else 'closed'})"
+
+
+cdef class Handle:
+    """What a Communicator holds of RCCL."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.comm = NULL
+        self.closed = True
+        self.noted = 0
+        self.ring = <Record*>PyMem_Calloc(TRACE_LENGTH, sizeof(Record))
+        if self.ring == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.ring)
+
+    def begin(self, nranks, rank, unique_id, device, timeout_s, name, settings=None, bint grows=False):
+        """Start joining; `finish_init` waits until that is done."""
+        cdef abi.ncclUniqueId ident
+        cdef abi.ncclConfig_t config
+        cdef int code, previous, c_nranks, c_rank
+        cdef const unsigned char[:] raw = bytes(unique_id)
+        if not isinstance(nranks, int) or not isinstance(rank, int) or not 0 <= rank < nranks < 2**31:
+            raise InvalidArgumentError(f"rank: got {rank!r} of nranks {nranks!r}, expected 0 <= rank < nranks < 2**31")
+        if raw.shape[0] != sizeof(ident):
+            raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
+        self.timeout_s = self.seconds_of(timeout_s)
+        self.device_index = _device.index_of(device)
+        self.c_name = str(name).encode()
+        self.name = str(name)
+        self.nranks, self.rank = nranks, rank
+        c_nranks, c_rank = nranks, rank
+        memcpy(&ident, &raw[0], sizeof(ident))
+        config = nonblocking_config(self.label())
+        self.choose(&config, settings)
+        if grows and not has("ncclCommGrow"):
+            raise UnsupportedError("join_grown: this platform's RCCL has no ncclCommGrow, which came with 2.30", library="rccl")
+        previous = _device.enter(self.device_index)
+        try:
+            # Chosen by `index_of`, the platform is loaded: the slot may be called.
+            with nogil:
+                if grows:
+                    code = <int>abi.slot_ncclCommGrow(NULL, c_nranks, &ident, c_rank, &self.comm, &config)
+                else:
+                    code = <int>abi.slot_ncclCommInitRankConfig(&self.comm, c_nranks, ident, c_rank, &config)
+        finally:
+            _device.leave(previous)
+        if code != 0 and code != <int>abi.ncclInProgress:
+            raise error_of(code, op="init", seq=None, rank=rank, text=last_text(NULL))
+        self.adopt()
+
+    cdef int choose(self, abi.ncclConfig_t* config, object settings) except -1:
+        """Take a caller's settings; kept, because the library may look at their text, and because children inherit them."""
+        self.settings = dict(settings or {})
+        self.kept_settings = apply_settings(config, self.settings)
+        return 0
+
+    cdef int adopt(self) except -1:
+        self.closed, self.generation = False, _device.generation
+        handles.add(self)
+        self.has_patience = has("rocpyExtCommSetPatience")
+        self.uses_cpu_memory = current_platform().host_memory
+        self.patience_ns = 0
+        listen_for_signals()
+        return 0
+
+    def finish_init(self, deadline, seconds):
+        """Wait until the others have joined; gives up and aborts when they do not."""
+        cdef abi.ncclResult_t state = abi.ncclInProgress
+        turn = 0
+        try:
+            # The platform keeps the deadline where it can: all ranks then give the same reason.
+            self.set_patience(max(deadline - monotonic(), 0.001))
+            if self.has_patience:
+                deadline += 0.4
+            while True:
+                abi.ncclCommGetAsyncError(self.comm, &state)
+                if state == abi.ncclSuccess:
+                    return
+                if state != abi.ncclInProgress:
+                    raise error_of(<int>state, op="init", seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
+                if monotonic() > deadline:
+                    raise timeout_error("init", None, self.rank, seconds, self.status())
+                turn += 1
+                sleep(0 if turn < 20 else 0.0005 if turn < 200 else 0.005)
+        except BaseException:
+            self.abort()
+            raise
+
+    cdef int check(self) except -1:
+        if self.closed:
+            raise ClosedError(
+                "this Communicator has been closed, finalized or aborted" if self.nranks != 0 else
+                "this Communicator is not there before its group ends, or could not be made"
+            )
+        if self.generation != _device.generation:
+            raise ClosedError("this Communicator was made before a fork and belongs to the parent process; make a new one here")
+        return 0
+
+    cdef int set_patience(self, double seconds) except -1:
+        cdef uint64_t nanoseconds = <uint64_t>(seconds * 1e9) if seconds < 1e9 else <uint64_t>-1
+        if self.has_patience and nanoseconds != self.patience_ns:
+            abi.rocpyExtCommSetPatience(self.comm, nanoseconds)
+            self.patience_ns = nanoseconds
+        return 0
+
+    def run(
+        self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block,
+        object staged=None,
+    ):
+        """Check a call, make its result, and give it to RCCL, or to the group that is open.
+
+        ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
+        """
+        cdef Operand given, result, added
+        cdef Call call = Call.__new__(Call)
+        cdef int64_t count, wanted
+        cdef bint has_result, has_input, is_given
+        cdef double seconds
+        self.check()
+        seconds = self.seconds_of(timeout_s)
+        call.comm = self.comm
+        call.kind = kind
+        call.device = self.device_index
+        if root is not None:
+            call.rank_argument = self.rank_of(root, "peer" if kind in (send, recv) else "root")
+        has_input = x is not None
+        if not has_input and (out is None or kind != scatter or root == self.rank):
+            raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
+        like = x if has_input else out
+        kept = parse_output(x, "x", &given) if kind == recv else parse(like, "x" if has_input else "out", &given)
+        check_contiguous(&given, "x" if has_input else "out")
+        call.type = type_of(given.type)
+        if call.type < 0:
+            raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(given.type).name.decode()}")
+        call.in_cpu_memory = given.device_type == kDLCPU
+        has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
+        if call.in_cpu_memory and not self.uses_cpu_memory:
+            x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
+            return self.run(kind, x, out, op, root, bias, timeout_s, stream, block, staged)
+        if not call.in_cpu_memory and given.device_id != self.device_index:
+            raise InvalidOperandError(f"x: is on device {given.device_id}, the communicator on device {self.device_index}")
+        count = elements(&given)
+        call.source = given.data
+        is_given = out is not None
+        if kind == recv:
+            call.target = given.data
+            call.result = x
+        elif kind == send:
+            call.result = None
+        else:
+            wanted = count
+            if kind > broadcast or not is_given:
+                shape = result_shape(NAMES[kind], tuple([given.shape[i] for i in range(given.ndim)]), self.nranks, has_input)
+                wanted = prod(shape)
+            if is_given and has_result:
+                kept_out = parse_output(out, "out", &result)
+                check_contiguous(&result, "out")
+                if result.type != given.type or elements(&result) != wanted or result.device_type != given.device_type:
+                    raise InvalidOperandError(
+                        f"out: {elements(&result)} elements of {array_type_of_hip(result.type).name.decode()}, expected "
+                        f"{wanted} of {array_type_of_hip(given.type).name.decode()} in the memory that x is in"
+                    )
+                if has_input:
+                    check_in_place(kind, self.rank, call.rank_argument, count, wanted, &given, &result)
+                call.target = result.data
+                call.result = out
+                kept = (kept, kept_out)
+            elif has_result:
+                result.type = given.type
+                result.device_type = given.device_type
+                result.device_id = given.device_id
+                result.ndim = len(shape)
+                for i in range(result.ndim):
+                    result.shape[i] = shape[i]
+                call.result = allocate(like, given.provider, &result)
+                call.target = result.data
+        # RCCL counts what one rank contributes, or gets where parts are given out.
+        if kind in (reduce_scatter, all_to_all) or (kind == scatter and has_input):
+            count //= self.nranks
+        call.count = count
+        if op is not None:
+            set_op(self, call, op)
+        if bias is not None:
+            kept_bias = parse(bias, "bias", &added)
+            check_contiguous(&added, "bias")
+            if added.type != given.type or elements(&added) != elements(&given) or added.device_type != given.device_type:
+                raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
+            call.bias = added.data
+            kept = (kept, kept_bias, bias)
+        stream_of(stream, &given, &call.stream)
+        call.kept = (x, kept, call.result, op)
+        if is_given and has_result:
+            written(out, result.provider)
+        if staged is not None:
+            call.stage(staged)
+        return self.give(call, seconds, block)
+
+    def seconds_to_wait(self, timeout_s):
+        """A given deadline in seconds, or this communicator's; of a communicator that is open."""
+        self.check()
+        return self.seconds_of(timeout_s)
+
+    cdef double seconds_of(self, object timeout_s) except -1:
+        cdef double seconds = 0
+        if timeout_s is None:
+            return self.timeout_s
+        try:
+            seconds = timeout_s
+        except TypeError:
+            pass
+        if not seconds > 0:
+            raise InvalidArgumentError(f"timeout_s: got {timeout_s!r}, expected a positive number of seconds")
+        return seconds
+
+    cdef int rank_of(self, object rank, str what) except -1:
+        if not hasattr(rank, "__index__") or not 0 <= rank < self.nranks:
+            raise InvalidArgumentError(f"{what}: got {rank!r}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
+        return rank
+
+    cdef const char* label(self) noexcept:
+        return <const char*>self.c_name if self.c_name else NULL
+
+    cdef object give(self, Call call, double seconds, bint block):
+        """Give a checked call to RCCL, or to the group that is open; wait for it where its memory is the CPU's."""
+        cdef int code
+        group = current_group() if group_count() != 0 else None
+        self.seq += call.kind < send or call.kind == all_to_all_v
+        call.seq = self.seq
+        self.note(call)
+        if group is not None:
+            group.add(self, call, seconds)
+            return call.result
+        code = self.launch(call, seconds if block else 0)
+        if code != 0 and code != NOT_DONE:
+            raise_pending()
+            raise self.failure(code, call)
+        if not block:
+            return self.mark(call)
+        if not call.in_cpu_memory:
+            self.mark(call)
+        elif code == NOT_DONE:
+            self.await_end(call, seconds)
+        elif call.staged is not None:
+            call.unstage()
+        return call.result
+
+    cdef int launch(self, Call call, double seconds) except -100:
+        """Give a call to RCCL; a nonblocking communicator may need time to take it."""
+        cdef int code, previous
+        cdef bint is_taken
+        self.set_patience(seconds)
+        previous = _device.enter(self.device_index)
+        try:
+            with nogil:
+                code = issue(call)
+                is_taken = code != <int>abi.ncclInvalidArgument and code != <int>abi.ncclInvalidUsage
+                if code == 0 or code == <int>abi.ncclInProgress:
+                    code = outcome_of(call)
+        finally:
+            _device.leave(previous)
+        # The platform numbers what it takes in the same order.
+        if is_taken:
+            self.taken += 1
+            if self.noted - call.noted <= TRACE_LENGTH:
+                self.ring[call.noted % TRACE_LENGTH].number = self.taken
+        return code
+
+    cdef object await_end(self, Call call, double seconds):
+        # Where the platform keeps the deadline itself, it says more than this process can: it goes first.
+        limit = monotonic() + seconds + (0.4 if self.has_patience else 0.0)
+        cdef int code = wait_for(call, limit)
+        if code == NOT_DONE:
+            raise timeout_error(NAMES[call.kind], call.seq, self.rank, seconds, self.status())
+        if code != 0:
+            raise self.failure(code, call)
+        if call.staged is not None:
+            call.unstage()
+
+    cdef object failure(self, int code, Call call):
+        return error_of(
+            code, op=NAMES[call.kind], seq=call.seq, rank=self.rank, text=last_text(self.comm), status=self.status()
+        )
+
+    cdef object mark(self, Call call):
+        """Keep what the call uses until its stream is through with it."""
+        cdef int previous = _device.enter(self.device_index)  # the null stream is that of the current device
+        try:
+            hold(call.stream, self.device_index, call.kept)
+        finally:
+            _device.leave(previous)
+        return call
+
+    cdef void note(self, Call call) noexcept:
+        cdef Record* record = &self.ring[self.noted % TRACE_LENGTH]
+        record.seq, record.kind, record.type, record.count = call.seq, call.kind, call.type, call.count
+        record.op, record.rank_argument, record.when, record.number = call.op, call.rank_argument, now(), 0
+        call.noted = self.noted
+        self.noted += 1
+
+    def launch_group_call(self, Call call not None, double seconds):
+        """Give one call of a group to RCCL, between ncclGroupStart and ncclGroupEnd. For `group`."""
+        self.check()
+        code = self.launch(call, seconds)
+        if code != 0 and code != NOT_DONE:
+            raise self.failure(code, call)
+
+    def await_call(self, Call call not None, timeout_s):
+        """Wait for a call that was launched; expiry and failures raise. For `group` and `Work`."""
+        self.check()
+        self.await_end(call, self.seconds_of(timeout_s))
+        return call.result
+
+    def call_done(self, Call call not None):
+        """Whether a call that was launched is done. For `Work`."""
+        self.check()
+        code = wait_for(call, 0.0)
+        if code not in (0, NOT_DONE):
+            raise self.failure(code, call)
+        return code == 0
+
+    def hold_call(self, Call call not None):
+        """Keep what a call uses until its stream is through with it. For `group`."""
+        self.mark(call)
+        return call.in_cpu_memory
+
+    def status_text(self):
+        """What the platform knows of the ranks, as JSON; empty where it knows nothing."""
+        cdef size_t needed = 0
+        cdef bytearray text
+        cdef char* at
+        if self.comm == NULL or not has("rocpyExtCommStatus"):
+            return ""
+        if abi.slot_rocpyExtCommStatus(self.comm, NULL, 0, &needed) != abi.ncclSuccess:
+            return ""
+        # What the ranks do may take more words a moment later.
+        needed += 512
+        text = bytearray(needed)
+        at = text
+        if abi.slot_rocpyExtCommStatus(self.comm, at, needed, &needed) != abi.ncclSuccess:
+            return ""
+        return bytes(text).split(b"\0")[0].decode("utf-8", "replace")
+
+    def status(self):
+        """What is known of the communicator, as a dict."""
+        text = self.status_text()
+        known = {"name": self.name, "rank": self.rank, "nranks": self.nranks, "device": self.device_index, "ranks": [], "failure": None}
+        return json.loads(text) if text else known
+
+    def calls(self):
+        """The last calls: number, kind, type, count, op, root or peer, when called, and when it began and ended, or 0."""
+        cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0
+        cdef uint64_t begin, end
+        cdef Record* one
+        cdef bint tells = self.comm != NULL and self.generation == _device.generation and has("rocpyExtCommTimes")
+        found = []
+        for i in range(first, self.noted):
+            one = &self.ring[i % TRACE_LENGTH]
+            begin = end = 0
+            if tells and one.number != 0:
+                abi.rocpyExtCommTimes(self.comm, one.number, &begin, &end)
+            found.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when, begin * 1e-9, end * 1e-9))
+        return found
+
+    def async_error(self):
+        """RCCL's code for the state of what runs (ncclCommGetAsyncError)."""
+        cdef abi.ncclResult_t state = abi.ncclSuccess
+        self.check()
+        abi.ncclCommGetAsyncError(self.comm, &state)
+        return <int>state
+
+    @property
+    def is_closed(self):
+        """Whether it was closed, finalized or aborted."""
+        return self.closed
+
+    @property
+    def is_aborted(self):
+        """Whether it was ended by `abort`, or because finalizing it failed."""
+        return self.aborted
+
+    @property
+    def is_revoked(self):
+        """Whether `revoke` has been called."""
+        return self.revoked
+
+    @property
+    def handle(self):
+        """The ncclComm_t as a number."""
+        self.check()
+        return <size_t>self.comm
+
+    @property
+    def device(self):
+        """The Device of this rank."""
+        return _device.Device(self.device_index)
+
+    def abort(self):
+        """End it at once, whatever runs (ncclCommAbort)."""
+        cdef int code
+        if self.closed:
+            return
+        self.closed = self.aborted = True
+        if self.generation != _device.generation:
+            return
+        with nogil:
+            code = <int>abi.slot_ncclCommAbort(self.comm)
+        self.comm = NULL
+        if code != 0:
+            raise error_of(code, op="abort", seq=None, rank=self.rank, text=last_text(NULL))
+
+    def make_op(self, scalar_bytes, int hip_type):
+        """The number of a pre-multiplied sum (ncclRedOpCreatePreMulSum)."""
+        cdef bytes raw = bytes(scalar_bytes)
+        cdef char* at = raw
+        cdef abi.ncclRedOp_t number
+        cdef PreMulSum made = PreMulSum.__new__(PreMulSum)
+        self.check()
+        made.type = type_of(hip_type)
+        if made.type < 0:
+            raise InvalidOperandError("dtype: RCCL has no sums of this type")
+        abi.ncclRedOpCreatePreMulSum(&number, <void*>at, <abi.ncclDataType_t>made.type, abi.ncclScalarHostImmediate, self.comm)
+        made.number, made.owner, made.is_open = <int>number, self, True
+        return made
+
+
+cdef int set_op(Handle self, Call call, object op) except -1:
+    cdef PreMulSum made
+    if isinstance(op, PreMulSum):
+        made = op
+        if made.owner is not self:
+            raise InvalidArgumentError("op: was made by another communicator; make one with this one's premul_sum")
+        if not made.is_open:
+            raise ClosedError("op: this PreMulSum has been closed")
+        if made.type != call.type:
+            raise InvalidArgumentError("op: was made for another dtype than x has")
+        call.op = made.number
+        return 0
+    found = OPS.get(op) if isinstance(op, str) else None
+    if found is None:
+        raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives")
+    call.op = found
+    return 0

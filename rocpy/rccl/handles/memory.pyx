@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: MIT
+"""Memory of RCCL (ncclMemAlloc), its registration, windows, and the calls that need them; all-to-all with counts."""
+
+import warnings
+
+from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
+from rocpy.rccl.model.failures import error_of
+from rocpy.rccl.engine.staging import stage_all_to_all_v
+
+cimport abi
+from abi cimport ncclWindow_t
+
+from rocpy._core import has
+from rocpy._dlpack cimport Operand, kDLCPU
+from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
+from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
+from rocpy.rccl.handles.children cimport judge, require, settle
+from rocpy.rccl.engine.library cimport last_text
+from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements
+from rocpy.rccl.handles.communicator cimport Handle
+from rocpy.runtime cimport device as _device
+from rocpy.runtime.memory cimport buffer_on, bytes_of as array_bytes, type_of as array_type
+
+
+cdef class PeerMemory:
+    """Another rank's memory, as long as an array of it lives."""
+
+    cdef void* lease
+    cdef object window
+
+    def __cinit__(self):
+        self.lease = NULL
+
+    def __dealloc__(self):
+        if self.lease != NULL:
+            abi.slot_rocpyExtWinEndLease(self.lease)
+
+
+cdef class Registration:
+    """Memory that a communicator may use as it lies (ncclCommRegister), until it is closed."""
+
+    cdef void* handle
+    cdef Handle comm
+    cdef object kept
+
+    @property
+    def number(self):
+        """RCCL's handle as a number; 0 once it was taken back."""
+        return <size_t>self.handle
+
+    def close(self):
+        """Take the registration back (ncclCommDeregister); calling it again does nothing."""
+        cdef void* handle = self.handle
+        self.handle = NULL
+        self.kept = None
+        if handle != NULL and not self.comm.closed and self.comm.generation == _device.generation:
+            abi.ncclCommDeregister(self.comm.comm, handle)
+
+    def __repr__(self):
+        return f"rocpy.rccl.Registration({'closed' if self.handle == NULL else 'open'})"
+
+
+cdef class Memory:
+    """What ncclMemAlloc gave, until the last array that uses it lets go."""
+
+    cdef void* data
+    cdef int generation
+    cdef Registration registration
+
+    def __cinit__(self):
+        self.data = NULL
+
+    def __del__(self):
+        cdef void* data = self.data
+        cdef int code
+        if self.registration is not None:
+            self.registration.close()
+        self.data = NULL
+        if data == NULL or self.generation != _device.generation:
+            return
+        with nogil:
+            code = <int>abi.slot_ncclMemFree(data)
+        if code != 0:
+            warnings.warn(f"memory of ncclMemAlloc could not be given back: {last_text(NULL)}", RocpyWarning, stacklevel=1)
+
+
+cdef Registration register_memory(Handle comm, void* data, size_t nbytes, object kept):
+    cdef Registration made = Registration.__new__(Registration)
+    made.comm, made.kept = comm, kept
+    abi.ncclCommRegister(comm.comm, data, nbytes, &made.handle)
+    return made
+
+
+def empty(shape, dtype, device, Handle comm=None):
+    """Make a Buffer in memory of ncclMemAlloc, registered with a communicator if one is given."""
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef int type = array_type(dtype)
+    cdef size_t nbytes = array_bytes(type, shape)
+    cdef int previous, code, index = _device.index_of(device)
+    if comm is not None:
+        comm.check()
+    memory.generation = _device.generation
+    previous = _device.enter(index)
+    try:
+        with nogil:
+            code = <int>abi.slot_ncclMemAlloc(&memory.data, nbytes if nbytes else 1)
+    finally:
+        _device.leave(previous)
+    if code != 0:
+        raise error_of(code, op="mem_alloc", seq=None, rank=None, text=last_text(NULL))
+    if comm is not None and nbytes:
+        memory.registration = register_memory(comm, memory.data, nbytes, None)
+    return buffer_on(memory.data, type, shape, index, memory)
+
+
+def register(Handle comm not None, array):
+    """Register an array's memory."""
+    cdef Operand given
+    kept = parse_output(array, "array", &given)
+    check_contiguous(&given, "array")
+    comm.check()
+    return register_memory(comm, given.data, bytes_of(&given), (array, kept))
+
+
+cdef class WindowHandle:
+    """What a Window holds of RCCL."""
+
+    cdef ncclWindow_t window
+    cdef readonly Handle comm
+    cdef readonly object array
+    cdef object kept
+    cdef int type
+    cdef tuple shape
+    cdef size_t nbytes
+    cdef void* data
+
+    def __cinit__(self, *args, **kwargs):
+        self.window = NULL
+
+    def take(self, Handle comm not None, array):
+        """Check the array whose memory is to be a window."""
+        cdef Operand given
+        kept = parse_output(array, "array", &given)
+        check_contiguous(&given, "array")
+        require(comm, "ncclCommWindowRegister", "2.27")
+        self.nbytes, self.data = bytes_of(&given), given.data
+        self.comm, self.array, self.kept = comm, array, kept
+        self.type = given.type
+        self.shape = tuple([given.shape[i] for i in range(given.ndim)])
+
+    def start(self, int flags, timeout_s):
+        """Begin to make the memory a window (ncclCommWindowRegister); `finish` waits for it."""
+        cdef Handle comm = self.comm
+        cdef int code
+        cdef double seconds = comm.seconds_of(timeout_s)
+        comm.check()
+        comm.set_patience(seconds)
+        comm.seq += 1
+        with nogil:
+            code = <int>abi.slot_ncclCommWindowRegister(comm.comm, self.data, self.nbytes, &self.window, flags)
+        judge(comm, code, "window")
+
+    def finish(self, timeout_s):
+        """Wait until the memory is a window."""
+        cdef Handle comm = self.comm
+        comm.check()
+        settle(comm, <int>abi.ncclInProgress, "window", comm.seconds_of(timeout_s))
+        if self.window == NULL:
+            raise UnsupportedError(
+                "window: RCCL made none of this memory; use memory of comm.empty(..., window=True) on every rank (between processes "
+                "of the host platform nothing else can be seen; AMD GPUs need NCCL_CUMEM_ENABLE=1)",
+                library="rccl",
+            )
+
+    cdef int check(self) except -1:
+        if self.window == NULL:
+            raise ClosedError("this Window has been closed")
+        return self.comm.check()
+
+    def peer_buffer(self, peer):
+        """Another rank's memory as a Buffer."""
+        cdef PeerMemory memory = PeerMemory.__new__(PeerMemory)
+        cdef void* data = NULL
+        cdef size_t nbytes = 0
+        self.check()
+        rank = self.comm.rank_of(peer, "peer")
+        if not has("rocpyExtWinLeasePeer"):
+            raise UnsupportedError(f"peer: rank {rank}'s memory is reached by kernels and puts alone on this platform", library="rccl")
+        abi.rocpyExtWinLeasePeer(self.comm.comm, self.window, rank, &data, &nbytes, &memory.lease)
+        memory.window = self
+        if nbytes == self.nbytes:
+            return buffer_on(data, self.type, self.shape, self.comm.device_index, memory)
+        own = 1
+        for extent in self.shape:
+            own *= extent
+        return buffer_on(data, self.type, nbytes * own // self.nbytes, self.comm.device_index, memory)
+
+    def close(self):
+        """Give the window back (ncclCommWindowDeregister); calling it again does nothing."""
+        cdef ncclWindow_t window = self.window
+        self.window = NULL
+        self.kept = None
+        if window != NULL and not self.comm.closed and self.comm.generation == _device.generation:
+            abi.ncclCommWindowDeregister(self.comm.comm, window)
+
+    @property
+    def is_closed(self):
+        """Whether it was closed."""
+        return self.window == NULL
+
+    @property
+    def number(self):
+        """RCCL's handle as a number; 0 while there is none."""
+        return <size_t>self.window
+
+    @property
+    def address(self):
+        """Where this rank's part begins, as a number (ncclWinGetUserPtr)."""
+        cdef void* data = NULL
+        self.check()
+        abi.ncclWinGetUserPtr(self.comm.comm, self.window, &data)
+        return <size_t>data
+
+
+cdef Call call_of(Handle comm, int kind, object like, object stream):
+    """A call without operands yet, on the stream of the array that it is about."""
+    cdef Call call = Call.__new__(Call)
+    cdef Operand given
+    comm.check()
+    call.comm, call.kind, call.device = comm.comm, kind, comm.device_index
+    call.in_cpu_memory = True
+    if like is not None:
+        call.kept = parse(like, "x", &given)
+        check_contiguous(&given, "x")
+        call.type = type_of(given.type)
+        if call.type < 0:
+            raise InvalidOperandError("x: RCCL has no calls on arrays of this dtype")
+        call.count, call.source = elements(&given), given.data
+        call.in_cpu_memory = given.device_type == kDLCPU
+    else:
+        given.device_type, given.device_id, given.provider = kDLCPU, 0, 0
+    stream_of(stream, &given, &call.stream)
+    return call
+
+
+def put(Handle comm not None, x, peer, WindowHandle window not None, offset, timeout_s, stream, bint block):
+    """Copy an array into a rank's window, and signal it (ncclPutSignal)."""
+    cdef Call call
+    cdef double seconds = comm.seconds_of(timeout_s)
+    window.check()
+    if window.comm is not comm:
+        raise InvalidArgumentError("window: is one of another communicator")
+    if not hasattr(offset, "__index__") or offset < 0:
+        raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements of 0 or more")
+    call = call_of(comm, put_signal, x, stream)
+    if call.in_cpu_memory and not comm.uses_cpu_memory:
+        raise InvalidOperandError("x: is in CPU memory; what is put lies in a window of this communicator")
+    call.rank_argument = comm.rank_of(peer, "peer")
+    call.window = window.window
+    items = 1
+    for extent in window.shape:
+        items *= extent
+    call.offset = offset * (window.nbytes // max(items, 1))
+    call.kept = (x, call.kept, window)
+    return comm.give(call, seconds, block)
+
+
+def signal_peer(Handle comm not None, peer, timeout_s, stream, bint block):
+    """Signal a rank (ncclSignal)."""
+    cdef double seconds = comm.seconds_of(timeout_s)
+    cdef Call call = call_of(comm, signal, None, stream)
+    call.rank_argument = comm.rank_of(peer, "peer")
+    return comm.give(call, seconds, block)
+
+
+def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
+    """Wait for signals: pairs of a rank and how many (ncclWaitSignal)."""
+    cdef double seconds = comm.seconds_of(timeout_s)
+    cdef Call call = call_of(comm, wait_signal, None, stream)
+    cdef abi.ncclWaitSignalDesc_t one
+    cdef bytearray table = bytearray()
+    for peer, count in wanted:
+        if not hasattr(count, "__index__") or count < 1:
+            raise InvalidArgumentError(f"signals: got {count!r} of rank {peer}, expected a number of 1 or more")
+        one.opCnt, one.peer, one.sigIdx, one.ctx = count, comm.rank_of(peer, "peer"), 0, 0
+        table += (<char*>&one)[:sizeof(one)]
+    call.table = <char*>table
+    call.table_size = len(wanted)
+    call.kept = (table,)
+    return comm.give(call, seconds, block)
+
+
+def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint block, staged=None):
+    """Give each rank as many rows as it is to have (ncclAllToAllv); counts are rows.
+
+    ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
+    """
+    cdef Operand given, result
+    cdef double seconds = comm.seconds_of(timeout_s)
+    cdef Call call = call_of(comm, all_to_all_v, x, stream)
+    cdef int n = comm.nranks, i
+    cdef size_t row = 1
+    cdef size_t sent = 0, taken = 0
+    cdef bytearray table = bytearray(4 * n * sizeof(size_t))
+    cdef size_t* numbers = <size_t*><char*>table
+    kept = parse(x, "x", &given)
+    if call.in_cpu_memory and not comm.uses_cpu_memory:
+        x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
+        return trade(comm, x, sends, takes, out, timeout_s, stream, block, staged)
+    if given.ndim == 0:
+        raise InvalidProblemError("x: has no first axis to cut")
+    for i in range(1, given.ndim):
+        row *= given.shape[i]
+    for i in range(n):
+        numbers[i], numbers[n + i] = sends[i] * row, sent
+        numbers[2 * n + i], numbers[3 * n + i] = takes[i] * row, taken
+        sent += numbers[i]
+        taken += numbers[2 * n + i]
+    if sent != <size_t>elements(&given):
+        raise InvalidProblemError(f"send_counts: are {sum(sends)} rows in all, x has {given.shape[0]}")
+    if out is not None:
+        kept_out = parse_output(out, "out", &result)
+        check_contiguous(&result, "out")
+        if result.type != given.type or <size_t>elements(&result) != taken or result.device_type != given.device_type:
+            raise InvalidOperandError(f"out: expected {taken} elements of x's dtype in the memory that x is in, got {elements(&result)}")
+        check_in_place(all_to_all, comm.rank, -1, 0, 0, &given, &result)
+        call.target, call.result = result.data, out
+        kept = (kept, kept_out)
+        written(out, result.provider)
+    else:
+        result = given
+        result.shape[0] = sum(takes)
+        call.result = allocate(x, given.provider, &result)
+        call.target = result.data
+    call.table, call.table_size = <char*>table, n
+    call.kept = (x, kept, call.result, table)
+    if staged is not None:
+        call.stage(staged)
+    return comm.give(call, seconds, block)

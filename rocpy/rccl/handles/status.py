@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""The communicators of this process that are ready, and what is known of them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocpy.rccl.handles.communicator import Handle
+
+__all__ = ["register", "status"]
+
+_ready: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def register(communicator: Handle) -> None:
+    """Have `status` report a communicator, until it is closed."""
+    _ready.add(communicator)
+
+
+def status() -> list[dict[str, Any]]:
+    """Return what is known of every communicator of this process.
+
+    Returns
+    -------
+    list of dict
+        One for each: name, rank, nranks, device, its failure, and what each rank last did, where the platform knows it.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name="shown") as comm:
+    ...     [known["state"] for known in rccl.status() if known["name"] == "shown"]
+    ['ready']
+    """
+    return [communicator.status() for communicator in list(_ready) if not communicator.is_closed]

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""The element types that RCCL has, by the names that numpy, ml_dtypes and torch share."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocpy import _operand
+from rocpy.errors import InvalidOperandError
+
+if TYPE_CHECKING:
+    from rocpy.typing import DTypeLike
+
+NAMES = (
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
+
+
+@functools.cache
+def _numbers() -> dict[str, int]:
+    known = _operand.array_types()
+    return {name: known[name][0] for name in NAMES}
+
+
+def name_of(dtype: DTypeLike) -> str:
+    """Return the name of a type of RCCL's, whoever's dtype it is.
+
+    Raises
+    ------
+    InvalidOperandError
+        RCCL has no such type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy.rccl.model.dtypes import name_of
+    >>> name_of(np.float32)
+    'float32'
+    """
+    given: Any = dtype
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    if type(given).__module__ == "torch" or (isinstance(given, str) and given.startswith("torch.")):
+        name = str(given).removeprefix("torch.")
+    if name not in NAMES:
+        try:
+            name = np.dtype(given).name
+        except TypeError:
+            name = None
+    if name not in NAMES:
+        raise InvalidOperandError(f"dtype: {dtype!r} is none of RCCL's: {', '.join(NAMES)}")
+    return str(name)
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """Return the numpy dtype of a name."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes  # when one of its types is met: half the users never need it
+
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def hip_number(name: str) -> int:
+    """Return the ``hipDataType`` of a name."""
+    return _numbers()[name]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""What RCCL tells and gives without a communicator: its version, its words, its parameters, its memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocpy.rccl.engine import library
+from rocpy.rccl.handles import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocpy.runtime.device import Device
+    from rocpy.runtime.memory import Buffer
+    from rocpy.typing import DTypeLike
+
+__all__ = ["empty", "error_string", "last_error", "parameters", "version"]
+
+
+def version() -> int:
+    """Return the version of the platform's RCCL, major * 10000 + minor * 100 + patch (ncclGetVersion).
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> rccl.version() >= 21803
+    True
+    """
+    return library.library_version()
+
+
+def error_string(code: int) -> str:
+    """Return RCCL's words for a result code (ncclGetErrorString).
+
+    Parameters
+    ----------
+    code
+        An ncclResult_t.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> rccl.error_string(0)
+    'no error'
+    """
+    return library.error_string(code)
+
+
+def last_error() -> str:
+    """Return what RCCL said last of something that went wrong (ncclGetLastError).
+
+    The host platform keeps a text for each thread. AMD's RCCL keeps one for the process: where that has several
+    communicators, the text says that it may be about another.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> isinstance(rccl.last_error(), str)
+    True
+    """
+    return library.last_error()
+
+
+def parameters() -> dict[str, str]:
+    """Return RCCL's parameters, which NCCL_* variables set, and their values (ncclParamGetParameter).
+
+    The host platform's RCCL has none.
+
+    Raises
+    ------
+    UnsupportedError
+        The platform's RCCL is older than 2.30.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> isinstance(rccl.parameters(), dict)
+    True
+    """
+    return library.parameters()
+
+
+def empty(shape: int | Sequence[int], dtype: DTypeLike = "float32", *, device: Device | int | None = None) -> Buffer:
+    """Make an array in memory of RCCL's (ncclMemAlloc), for `Communicator.window` or `Communicator.register_buffer`.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of the array.
+    device
+        Whose memory; the thread's current device by default.
+
+    Returns
+    -------
+    Buffer
+        Uninitialised memory, as of `Communicator.empty` with ``window=True``.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> rccl.empty((2, 3), "float16").nbytes
+    12
+    """
+    return memory.empty(shape, dtype, device)

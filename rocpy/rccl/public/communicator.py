@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: MIT
+"""Communicator, as users have it: how it is made, its collectives, its end."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
+from rocpy.rccl.engine import library
+from rocpy.rccl.engine.call import NAMES
+from rocpy.rccl.engine.pending import Step, run_step
+from rocpy.rccl.handles.status import register
+from rocpy.rccl.model import dtypes
+from rocpy.rccl.model.failures import error_of
+from rocpy.rccl.public.family import Family
+from rocpy.rccl.public.joining import Joining
+from rocpy.rccl.public.remote import Remote
+from rocpy.rccl.rendezvous import bootstrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from rocpy.rccl.handles.communicator import PreMulSum
+    from rocpy.rccl.public.unique_id import UniqueId
+    from rocpy.runtime.device import Device
+    from rocpy.typing import DTypeLike
+
+__all__ = ["Communicator"]
+
+
+def _nothing() -> None:
+    """Start a step that has been started."""
+
+
+class Communicator(Joining, Remote, Family):
+    """One rank of several that communicate; made by `init`, `init_all`, and the ways that begin with ``from_``.
+
+    It is a context manager: leaving it normally finalizes it, by an exception aborts it, so that the others are told.
+    One communicator belongs to one thread at a time. Operands are C-contiguous arrays of any framework; results are new
+    arrays of the operand's kind, or `out`. A call on CPU memory returns when it is done, one on device memory as soon
+    as it is in its stream.
+
+    Attributes
+    ----------
+    rank, nranks
+        This rank's number, and how many there are.
+    device_index
+        Its device: each rank has one of its own.
+    timeout_s
+        How long a wait may take where a call does not say.
+    name
+        For people.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     comm.all_reduce(np.arange(3.0))
+    array([0., 1., 2.])
+    """
+
+    @classmethod
+    def init(
+        cls,
+        nranks: int,
+        rank: int,
+        unique_id: UniqueId | bytes,
+        *,
+        device: Device | int | None = None,
+        timeout_s: float = 30.0,
+        name: str = "",
+        config: Mapping[str, int | str] | None = None,
+    ) -> Self:
+        """Join a communicator; every rank calls this, on a thread or in a process of its own (ncclCommInitRankConfig).
+
+        Parameters
+        ----------
+        nranks, rank
+            How many ranks there are, and which this is.
+        unique_id
+            The same for all of them.
+        device
+            This rank's device; the thread's current one by default.
+        timeout_s
+            How long to wait for the others, and then the default of the communicator's calls.
+        name
+            Shown by `status`.
+        config
+            Settings of RCCL's for this communicator, fields of ``ncclConfig_t``: ``cga_cluster_size``, ``min_ctas``,
+            ``max_ctas``, ``net_name``, ``split_share``, ``traffic_class``, ``collnet_enable``, ``cta_policy``,
+            ``shrink_share``, ``nvls_ctas``, ``n_channels_per_net_peer``, ``nvlink_centric_sched``,
+            ``graph_usage_mode``, ``num_rma_ctx``, ``max_p2p_peers``. The host platform only checks them.
+
+        Returns
+        -------
+        Communicator
+            Ready for use; in a `group`, where one thread may do this for several ranks, once the group has ended.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks are missing: ``waiting_for`` names them.
+        InvalidUsageError
+            Two ranks use one device, or one rank is taken.
+        """
+        made = cls()
+        made.begin(nranks, rank, unique_id, device, timeout_s, name, config)
+        run_step(Step(made, _nothing, partial(made._finish_begun, timeout_s), made.abort))
+        return made
+
+    def _finish_begun(self, timeout_s: float) -> None:
+        """Wait until the others have joined."""
+        self.finish_init(monotonic() + timeout_s, timeout_s)
+        register(self)
+
+    from_unique_id = init
+
+    @classmethod
+    def init_all(
+        cls, devices: int | Sequence[int] | None = None, *, timeout_s: float = 30.0, name: str = ""
+    ) -> list[Self]:
+        """Make one communicator for each of several devices, all in this process.
+
+        Parameters
+        ----------
+        devices
+            How many, or which; all by default.
+        timeout_s, name
+            As in `init`.
+
+        Returns
+        -------
+        list of Communicator
+            In the order of their ranks. A thread that calls for several of them puts the calls into a `group`.
+
+        Raises
+        ------
+        InvalidUsageError
+            There are not so many devices, or one is named twice.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> comms = rccl.Communicator.init_all(2)
+        >>> with rccl.group():
+        ...     sums = [comm.all_reduce(np.ones(2)) for comm in comms]
+        >>> sums[1]
+        array([2., 2.])
+        >>> for comm in comms:
+        ...     comm.abort()
+        """
+        chosen = bootstrap.chosen_devices(devices, library.device_count())
+        unique_id = library.make_unique_id()
+        made: list[Self] = []
+        deadline = monotonic() + timeout_s
+        try:
+            library.group_start()
+            try:
+                for rank, device in enumerate(chosen):
+                    made.append(cls())
+                    made[-1].begin(len(chosen), rank, unique_id, device, timeout_s, name)
+            finally:
+                code, text = library.group_end()
+            if code != 0:
+                raise error_of(code, op="init_all", seq=None, rank=None, text=text)
+            for communicator in made:
+                communicator.finish_init(deadline, timeout_s)
+        except BaseException:
+            for communicator in made:
+                communicator.abort()
+            raise
+        for communicator in made:
+            register(communicator)
+        return made
+
+    def barrier(self, *, timeout_s: float | None = None) -> None:
+        """Wait until every rank has come here.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+        """
+        self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
+
+    def premul_sum(self, scalar: float, dtype: DTypeLike = "float32") -> PreMulSum:
+        """Return an operator that multiplies this rank's input by a scalar before the sum (ncclRedOpCreatePreMulSum).
+
+        Parameters
+        ----------
+        scalar
+            This rank's factor; ranks may differ.
+        dtype
+            Of the arrays it is used with.
+
+        Returns
+        -------
+        PreMulSum
+            For `op` of this communicator's calls.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     comm.all_reduce(np.ones(2, "float32"), op=comm.premul_sum(0.5))
+        array([0.5, 0.5], dtype=float32)
+        """
+        name = dtypes.name_of(dtype)
+        given = np.asarray(scalar)
+        if given.size != 1 or given.dtype.kind not in "biufV":
+            raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
+        value = given.astype(dtypes.numpy_type(name))
+        if "int" in name and not (value == given).all():
+            raise InvalidArgumentError(f"scalar: {scalar!r} is no {name}")
+        return self.make_op(value.tobytes(), dtypes.hip_number(name))
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Return the last calls of this rank, oldest first.
+
+        Returns
+        -------
+        list of dict
+            ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``,
+            how long ago it was called; ``begin_s`` and ``end_s``, when it ran, as `time.monotonic` counts in all
+            processes of the machine, or ``None`` while it has not, or where nobody can tell: on AMD GPUs.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     _ = comm.all_reduce(np.ones(3))
+        ...     last = comm.trace()[-1]
+        >>> last["op"], last["count"], last["begin_s"] <= last["end_s"]
+        ('all_reduce', 3, True)
+        """
+        now = monotonic()
+        return [
+            {
+                "seq": seq,
+                "op": NAMES[kind],
+                "dtype": dtype,
+                "count": count,
+                "root": None if root < 0 else root,
+                "age_s": now - when,
+                "begin_s": begin or None,
+                "end_s": end or None,
+            }
+            for seq, kind, dtype, count, _, root, when, begin, end in self.calls()
+        ]
+
+    def close(self) -> None:
+        """Finalize it unless it has been closed, finalized or aborted; calling it again does nothing.
+
+        A revoked one is aborted: there is nothing left to wait for.
+        """
+        if self.is_revoked:
+            self.abort()
+        elif not self.is_closed:
+            self.finalize()
+
+    destroy = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        try:
+            if not self.is_closed and not self._is_of_parent():
+                self.abort()
+                warnings.warn(
+                    f"{self!r} was dropped without close(): it was aborted, and the other ranks are told so",
+                    RocpyWarning,
+                    stacklevel=1,
+                )
+        except Exception as error:  # noqa: BLE001
+            warnings.warn(f"a Communicator could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+
+    def _is_of_parent(self) -> bool:
+        """Whether it was made before a fork, and this is the child: it is the parent's to end."""
+        try:
+            return self.handle == 0
+        except ClosedError:
+            return True
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"device={self.device_index}"
+        return f"rocpy.rccl.Communicator(rank={self.rank}, nranks={self.nranks}, {state})"

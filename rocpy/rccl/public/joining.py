@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: MIT
+"""How a communicator is joined where a launcher, MPI, torch or a store brings the processes together."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Self
+
+from rocpy.errors import InvalidArgumentError, InvalidUsageError, RemoteError
+from rocpy.rccl.carriers.carried import MpiCarrier, TorchCarrier, carried_communicator, check_carrier
+from rocpy.rccl.engine import library
+from rocpy.rccl.handles.status import register
+from rocpy.rccl.public.collectives import Collectives
+from rocpy.rccl.rendezvous import bootstrap
+from rocpy.rccl.rendezvous.boards import MpiBoard, StoreBoard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocpy.rccl.carriers.carried import CarriedCommunicator, Carrier
+    from rocpy.rccl.rendezvous.channel import Channel, Message
+    from rocpy.runtime.device import Device
+
+__all__ = ["Joining"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    timeout_s: float
+    device: Device | int | None
+    name: str
+
+
+@dataclass(frozen=True)
+class _CarrierChoice:
+    """The transport that the ranks have besides RCCL, and which of the two they asked for."""
+
+    wanted: str
+    own: str
+    connect: Callable[[], Carrier]
+    timeout_s: float
+    name: str
+
+    def __post_init__(self) -> None:
+        check_carrier(self.wanted, self.own)
+
+    def make(self, obstacle: str) -> CarriedCommunicator:
+        """Return the communicator over the transport; `obstacle` says why it is not RCCL's, where nobody asked."""
+        if self.wanted == "rccl":
+            raise InvalidArgumentError(f"carrier: {obstacle}; take 'auto' or {self.own!r}")
+        return carried_communicator(self.connect(), self.timeout_s, self.name, obstacle)
+
+
+def _first_failure(notes: list[Message]) -> Message:
+    failed = [(rank, note["failure"]) for rank, note in enumerate(notes) if note["failure"] is not None]
+    return {"failed": failed[0][0], "text": failed[0][1]} if failed else {}
+
+
+class Joining(Collectives):
+    """The ways into a communicator that need no unique id from the user."""
+
+    @classmethod
+    def _join(
+        cls, channel: Channel, facts: bootstrap.LaunchFacts, options: _Options, carrier: _CarrierChoice | None = None
+    ) -> Any:
+        """Meet, begin, and see who has come; give the communicator, or the one over another transport."""
+        deadline = monotonic() + options.timeout_s
+        try:
+            met = bootstrap.meet(channel, facts, deadline, library.make_unique_id, bootstrap.introduction())
+            if carrier is not None and carrier.wanted == carrier.own:
+                return carrier.make("")
+            made = cls()
+            failure: BaseException | None = None
+            try:
+                chosen = met.facts.local_rank if options.device is None else options.device
+                made.begin(met.facts.nranks, met.facts.rank, met.unique_id, chosen, options.timeout_s, options.name)
+                made._enter(deadline, options.timeout_s)
+            except BaseException as error:  # noqa: BLE001  (raised below, once the others know)
+                failure = error
+            try:
+                text = None if failure is None else f"{type(failure).__name__}: {failure}"[:4000]
+                verdict = channel.exchange("ready", {"failure": text}, _first_failure, deadline)
+            except BaseException:
+                made.abort()
+                if failure is not None:
+                    raise failure from None
+                raise
+        finally:
+            channel.close()
+        if failure is not None:
+            made.abort()
+            raise failure
+        if "failed" in verdict:
+            made.abort()
+            raise RemoteError(
+                f"rank {verdict['failed']} could not begin: {verdict['text']}", op="init", rank=verdict["failed"]
+            )
+        return made._finish(met, deadline, carrier)
+
+    def _enter(self, deadline: float, timeout_s: float) -> None:
+        """Wait until this rank has entered the memory that ranks share, where the platform knows of one."""
+        while True:
+            known = self.status()
+            state = known.get("state", "ready")
+            if state == "failed" or monotonic() > deadline:
+                self.finish_init(deadline, timeout_s)
+            if state != "initializing" or any(
+                row["rank"] == self.rank and row["state"] != "absent" for row in known["ranks"]
+            ):
+                return
+            sleep(0.0005)
+
+    def _absent_ranks(self) -> list[int]:
+        """Return the ranks that have not entered that memory: none where the platform knows of no such memory."""
+        return [row["rank"] for row in self.status()["ranks"] if row["state"] == "absent"]
+
+    def _finish(self, met: bootstrap.Meeting, deadline: float, carrier: _CarrierChoice | None) -> Any:
+        """Wait for the others where all have found this rank's memory, which those who have not cannot reach."""
+        if absent := self._absent_ranks():
+            obstacle = met.obstacle(absent)
+            self.abort()
+            if carrier is None:
+                raise InvalidUsageError(
+                    f"{obstacle}. Or use Communicator.from_mpi with an mpi4py communicator or Communicator.from_torch "
+                    "with a gloo group, over which the collectives can go; RCCL on AMD GPUs reaches all machines",
+                    op="init",
+                    rank=met.facts.rank,
+                )
+            return carrier.make(obstacle)
+        self.finish_init(deadline, max(deadline - monotonic(), 0.001))
+        register(self)
+        return self
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        timeout_s: float = 30.0,
+        store: str | None = None,
+        device: Device | int | None = None,
+        name: str = "",
+    ) -> Self:
+        """Join the communicator of all processes that a launcher started: torchrun, Slurm, Open MPI, MPICH.
+
+        Parameters
+        ----------
+        timeout_s
+            As in `init`; it holds for the rendezvous too.
+        store
+            Where the processes meet: ``"tcp://host:port"``, served by rank 0, or ``"file:///folder"``, which all of
+            them see. By default the host ``MASTER_ADDR`` and the port after ``MASTER_PORT``; under Slurm the first
+            host of the step and a port made of the job's number.
+        device
+            The local rank's number by default.
+        name
+            As in `init`.
+
+        Returns
+        -------
+        Communicator
+            Ready for use.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come: ``waiting_for`` names them.
+        InvalidArgumentError
+            There are no variables of a launcher, or they make no sense.
+        InvalidUsageError
+            The ranks do not agree on their number or on RCCL's version, or the host platform's ranks, when they tried
+            it, shared no memory: they are on several machines, or in containers with networks of their own.
+        RemoteError
+            A rank failed or went away: ``rank`` names it.
+        """
+        facts = bootstrap.launch_facts()
+        options = _Options(timeout_s, device, name)
+        return cls._join(bootstrap.open_channel(facts, store), facts, options)
+
+    @classmethod
+    def from_store(
+        cls,
+        store: Any,
+        rank: int,
+        nranks: int,
+        *,
+        prefix: str = "",
+        timeout_s: float = 30.0,
+        device: Device | int | None = None,
+        name: str = "",
+    ) -> Self:
+        """Join by a key-value store as torch.distributed has them (TCPStore, FileStore, HashStore, PrefixStore).
+
+        Parameters
+        ----------
+        store
+            All ranks see the same.
+        rank, nranks
+            Which this is, and how many there are.
+        prefix
+            Keeps the keys of several communicators apart.
+        timeout_s, name
+            As in `init`.
+        device
+            By default the number among the ranks of this machine.
+
+        Returns
+        -------
+        Communicator
+            Ready for use.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come: ``waiting_for`` names them.
+        InvalidUsageError
+            As for `from_env`.
+        """
+        facts = bootstrap.LaunchFacts(rank, nranks, None, "store")
+        channel = bootstrap.open_board(StoreBoard(store, prefix), facts)
+        return cls._join(channel, facts, _Options(timeout_s, device, name))
+
+    @classmethod
+    def from_mpi(
+        cls,
+        comm: Any,
+        *,
+        carrier: str = "auto",
+        timeout_s: float = 30.0,
+        device: Device | int | None = None,
+        name: str = "",
+    ) -> Self | CarriedCommunicator:
+        """Join by an mpi4py communicator; rocpy itself never imports mpi4py, because that would initialise MPI.
+
+        Parameters
+        ----------
+        comm
+            An ``mpi4py.MPI.Intracomm``; all of its ranks call this.
+        carrier
+            ``"rccl"``: RCCL. ``"mpi4py"``: the collectives go over MPI itself. ``"auto"``: RCCL, but MPI where the
+            platform is the host platform and the ranks, when they tried it, shared no memory: on several machines, or
+            in containers with networks of their own; a warning says so.
+        timeout_s, name
+            As in `init`.
+        device
+            By default the number among the ranks of this machine.
+
+        Returns
+        -------
+        Communicator or CarriedCommunicator
+            Ready for use.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come: ``waiting_for`` names them.
+        """
+        facts = bootstrap.LaunchFacts(comm.Get_rank(), comm.Get_size(), None, "mpi4py")
+        choice = _CarrierChoice(carrier, "mpi4py", lambda: MpiCarrier(comm), timeout_s, name)
+        channel = bootstrap.open_board(MpiBoard(comm), facts)
+        return cls._join(channel, facts, _Options(timeout_s, device, name), choice)
+
+    @classmethod
+    def from_torch(
+        cls,
+        group: Any = None,
+        *,
+        carrier: str = "auto",
+        timeout_s: float = 30.0,
+        device: Device | int | None = None,
+        name: str = "",
+    ) -> Self | CarriedCommunicator:
+        """Join the ranks of a torch.distributed group, which may be gloo's.
+
+        Parameters
+        ----------
+        group
+            The default group if not given; all of its ranks call this.
+        carrier
+            ``"rccl"``: RCCL. ``"torch"``: the collectives go over the group itself. ``"auto"``: RCCL, but the group
+            where the platform is the host platform and the ranks, when they tried it, shared no memory: on several
+            machines, or in containers with networks of their own; a warning says so.
+        timeout_s, name
+            As in `init`.
+        device
+            By default the number among the ranks of this machine.
+
+        Returns
+        -------
+        Communicator or CarriedCommunicator
+            Ready for use.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Ranks have not come: ``waiting_for`` names them.
+        InvalidArgumentError
+            torch.distributed is not initialised.
+        """
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_initialized():
+            raise InvalidArgumentError("group: torch.distributed is not initialised; call init_process_group first")
+        chosen = distributed.group.WORLD if group is None else group
+        facts = bootstrap.LaunchFacts(distributed.get_rank(chosen), distributed.get_world_size(chosen), None, "torch")
+        choice = _CarrierChoice(carrier, "torch", lambda: TorchCarrier(chosen), timeout_s, name)
+        store = distributed.distributed_c10d._get_process_group_store(chosen)
+        channel = bootstrap.open_board(StoreBoard(store, f"{chosen.group_name}/"), facts)
+        return cls._join(channel, facts, _Options(timeout_s, device, name), choice)

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: MIT
+"""A communicator's memory, windows, puts and signals; and the collectives that take more than one array."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocpy.errors import InvalidArgumentError, InvalidProblemError
+from rocpy.rccl.engine.pending import Step, current_group, run_step
+from rocpy.rccl.handles import memory
+from rocpy.rccl.public.collectives import Collectives
+from rocpy.rccl.public.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocpy.rccl.handles.communicator import PreMulSum
+    from rocpy.rccl.handles.memory import Registration
+    from rocpy.runtime.memory import Buffer
+    from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+
+__all__ = ["Remote"]
+
+_FLAGS = {"default": 0, "symmetric": 1, "strict": 2, "symmetric_strict": 3}
+
+
+class Remote(Collectives):
+    """What a Communicator does with memory of its own."""
+
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32", *, window: bool = False) -> Buffer:
+        """Make an array in memory of RCCL's (ncclMemAlloc), which collectives use as it lies.
+
+        Between processes of the host platform a collective whose operands are such on all ranks copies nothing twice.
+
+        Parameters
+        ----------
+        shape, dtype
+            Of the array.
+        window
+            Whether it is for `window`, which registers it; else it is registered here (ncclCommRegister).
+
+        Returns
+        -------
+        Buffer
+            Uninitialised memory; ``numpy.from_dlpack`` or ``torch.from_dlpack`` make an array of it where the CPU
+            reaches it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     x = comm.empty(3, "float64")
+        ...     np.asarray(x)[:] = 2
+        ...     comm.all_reduce(x, out=x).to_numpy()
+        array([2., 2., 2.])
+        """
+        made: Buffer = memory.empty(shape, dtype, self.device_index, None if window else self)
+        return made
+
+    def window(self, array: ArrayLike, *, flags: str = "default", timeout_s: float | None = None) -> Window:
+        """Let every rank reach an array; every rank calls this with one of its own (ncclCommWindowRegister).
+
+        Parameters
+        ----------
+        array
+            Of `empty`, with ``window=True``. Sizes may differ.
+        flags
+            ``"default"``, ``"symmetric"``, ``"strict"`` (ordering), or ``"symmetric_strict"``.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+
+        Returns
+        -------
+        Window
+            To be closed, or left to the communicator's end. In a `group` it can be used once the group has ended.
+
+        Raises
+        ------
+        UnsupportedError
+            RCCL made no window of this memory.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     win = comm.window(comm.empty((4,), "float32", window=True))
+        ...     win.peer(0).shape
+        (4,)
+        """
+        if flags not in _FLAGS:
+            raise InvalidArgumentError(f"flags: got {flags!r}, expected one of {', '.join(_FLAGS)}")
+        made = Window()
+        made.take(self, array)
+        start = partial(made.start, _FLAGS[flags], timeout_s)
+        run_step(Step(self, start, partial(made.finish, timeout_s), made.close))
+        return made
+
+    register_window = window
+
+    def register_buffer(self, array: ArrayLike) -> Registration:
+        """Let this rank's collectives use an array as it lies (ncclCommRegister); only this rank calls it.
+
+        Parameters
+        ----------
+        array
+            C-contiguous and writable. All ranks must pass registered memory to a call, or none.
+
+        Returns
+        -------
+        Registration
+            Its ``close`` takes it back.
+
+        Examples
+        --------
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     handle = comm.register_buffer(comm.empty(8, "int32", window=True))
+        ...     handle.close()
+        """
+        return memory.register(self, array)
+
+    def put_signal(
+        self,
+        x: ArrayLike,
+        peer: int,
+        window: Window,
+        offset: int = 0,
+        *,
+        timeout_s: float | None = None,
+        stream: StreamLike | None = None,
+        block: bool = True,
+    ) -> Any:
+        """Copy an array into a rank's window, without its help, and signal the rank (ncclPutSignal).
+
+        Parameters
+        ----------
+        x
+            What is copied; it lies in a window of this communicator itself.
+        peer
+            The rank.
+        window
+            The window.
+        offset
+            Where in the peer's part, in elements of the window's dtype.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+        stream
+            Stream to run on; by default the current one of the operand's framework.
+        block
+            False returns a :class:`Work` at once.
+
+        Returns
+        -------
+        None or Work
+            ``None``, or a Work.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     a, b = (comm.window(comm.empty(2, "float64", window=True)) for _ in range(2))
+        ...     np.asarray(a.array)[:] = 5
+        ...     comm.put_signal(a.array, 0, b)
+        ...     comm.wait_signal(0)
+        ...     b.array.to_numpy()
+        array([5., 5.])
+        """
+        return self._outcome(memory.put(self, x, peer, window, offset, timeout_s, stream, block))
+
+    def signal(
+        self, peer: int, *, timeout_s: float | None = None, stream: StreamLike | None = None, block: bool = True
+    ) -> Any:
+        """Signal a rank, once it sees all that was put before (ncclSignal).
+
+        Parameters
+        ----------
+        peer
+            The rank.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+        stream
+            Stream to run on; by default the current one of the operand's framework.
+        block
+            False returns a :class:`Work` at once.
+
+        Returns
+        -------
+        None or Work
+            ``None``, or a Work.
+        """
+        return self._outcome(memory.signal_peer(self, peer, timeout_s, stream, block))
+
+    def wait_signal(
+        self,
+        peers: int | Sequence[int] | Mapping[int, int],
+        *,
+        timeout_s: float | None = None,
+        stream: StreamLike | None = None,
+        block: bool = True,
+    ) -> Any:
+        """Wait for signals of other ranks, and use them up (ncclWaitSignal).
+
+        Parameters
+        ----------
+        peers
+            A rank, several of them, or how many signals of each.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+        stream
+            Stream to run on; by default the current one of the operand's framework.
+        block
+            False returns a :class:`Work` at once.
+
+        Returns
+        -------
+        None or Work
+            ``None``, or a Work.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            Signals have not come: ``waiting_for`` names their ranks.
+        """
+        if isinstance(peers, int | np.integer):
+            wanted = [(int(peers), 1)]
+        else:
+            wanted = list(peers.items()) if hasattr(peers, "items") else [(peer, 1) for peer in peers]
+        return self._outcome(memory.wait(self, wanted, timeout_s, stream, block))
+
+    def all_to_all_v(
+        self,
+        x: ArrayLike,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int] | None = None,
+        *,
+        out: ArrayLike | None = None,
+        timeout_s: float | None = None,
+        stream: StreamLike | None = None,
+        block: bool = True,
+    ) -> Any:
+        """Give each rank as many rows as it is to have, and get what the others give (ncclAllToAllv).
+
+        Parameters
+        ----------
+        x
+            Rows for rank 0, then those for rank 1, and so on, along the first axis.
+        send_counts
+            How many rows each rank gets.
+        recv_counts
+            How many rows each rank gives; they are asked for, by an `all_to_all` before, where it is not said.
+        out
+            Where the result goes.
+        timeout_s
+            How long to wait; the communicator's `timeout_s` by default.
+        stream
+            Stream to run on; by default the current one of the operand's framework.
+        block
+            False returns a :class:`Work` at once.
+
+        Returns
+        -------
+        array or Work
+            The rows of rank 0, then those of rank 1, and so on.
+
+        Raises
+        ------
+        CollectiveMismatchError
+            A rank gives another number of rows than one takes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     comm.all_to_all_v(np.arange(3), [3])
+        array([0, 1, 2])
+        """
+        sends = self._counts("send_counts", send_counts)
+        if recv_counts is None:
+            if current_group() is not None:
+                raise InvalidArgumentError(
+                    "recv_counts: in a group they must be said, because nothing can be asked before"
+                )
+            recv_counts = self.all_to_all(np.asarray(sends, np.int64), timeout_s=timeout_s).tolist()
+        takes = self._counts("recv_counts", recv_counts)
+        return self._outcome(memory.trade(self, x, sends, takes, out, timeout_s, stream, block))
+
+    def _counts(self, name: str, given: Sequence[int]) -> list[int]:
+        counts = [int(count) for count in given]
+        if len(counts) != self.nranks or any(count < 0 for count in counts):
+            raise InvalidProblemError(
+                f"{name}: got {counts}, expected a number of rows for each of {self.nranks} ranks"
+            )
+        return counts
+
+    def all_reduce_with_bias(
+        self,
+        x: ArrayLike,
+        bias: ArrayLike,
+        *,
+        out: ArrayLike | None = None,
+        op: str | PreMulSum = "sum",
+        timeout_s: float | None = None,
+        stream: StreamLike | None = None,
+        block: bool = True,
+    ) -> Any:
+        """Combine the arrays of all ranks, and one more, once (ncclAllReduceWithBias): `all_reduce` with ``bias``.
+
+        Parameters
+        ----------
+        x
+            Input, of the same shape on every rank.
+        bias
+            The one more; the same on every rank.
+        out, op, timeout_s, stream, block
+            As in `all_reduce`.
+
+        Returns
+        -------
+        array or Work
+            As in `all_reduce`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rocpy import rccl
+        >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        ...     comm.all_reduce_with_bias(np.ones(2, "float32"), np.ones(2, "float32"))
+        array([2., 2.], dtype=float32)
+        """
+        return self.all_reduce(x, out=out, op=op, bias=bias, timeout_s=timeout_s, stream=stream, block=block)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""UniqueId: what the ranks of a communicator to be have in common."""
+
+from __future__ import annotations
+
+from rocpy.errors import InvalidArgumentError
+from rocpy.rccl.engine import library
+
+__all__ = ["UniqueId"]
+
+
+class UniqueId:
+    """What the ranks of a communicator to be have in common (ncclGetUniqueId).
+
+    Parameters
+    ----------
+    data
+        Its 128 bytes.
+
+    Examples
+    --------
+    >>> from rocpy import rccl
+    >>> len(bytes(rccl.UniqueId.make()))
+    128
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        if not isinstance(data, bytes | bytearray) or len(data) != 128:
+            raise InvalidArgumentError(f"data: got {type(data).__name__}, expected 128 bytes")
+        self._data = bytes(data)
+
+    @staticmethod
+    def make() -> UniqueId:
+        """Return a new one, for one rank to make and to give to the others; it can be pickled."""
+        return UniqueId(library.make_unique_id())
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UniqueId) and self._data == other._data
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
+        return UniqueId, (self._data,)
+
+    def __repr__(self) -> str:
+        return f"rocpy.rccl.UniqueId({self._data[:24].hex()}...)"

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Work: an operation that goes on while the program does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocpy.rccl.engine.call import Call
+    from rocpy.rccl.handles.communicator import Handle
+
+__all__ = ["Work"]
+
+
+class Work:
+    """An operation that was called with ``block=False``.
+
+    Parameters
+    ----------
+    communicator
+        The communicator of the call.
+    call
+        The call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rocpy import rccl
+    >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+    ...     work = comm.all_reduce(np.ones(2), block=False)
+    ...     work.wait(timeout_s=2)
+    array([1., 1.])
+    """
+
+    def __init__(self, communicator: Handle, call: Call) -> None:
+        self._communicator = communicator
+        self._call = call
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Wait until the operation is done, and return its result.
+
+        Parameters
+        ----------
+        timeout_s
+            How long; the communicator's `timeout_s` by default. After a timeout it may be waited for again.
+
+        Returns
+        -------
+        array or None
+            What the call would have returned.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            It is not done: ``waiting_for`` names the ranks that have not come.
+        """
+        return self._communicator.await_call(self._call, timeout_s)
+
+    @property
+    def done(self) -> bool:
+        """Whether the operation is done."""
+        return self._communicator.call_done(self._call)
+
+    def __repr__(self) -> str:
+        return f"rocpy.rccl.Work({self._call.op_name} number {self._call.seq})"
