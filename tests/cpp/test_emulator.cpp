@@ -9,8 +9,10 @@
 
 #include "check.hpp"
 #include "code_object_builder.hpp"
+#include "decode.hpp"
 #include "exports.h"
 #include "instruction.hpp"
+#include "opcode_handlers.hpp"
 
 namespace {
 
@@ -146,8 +148,8 @@ std::vector<uint32_t> instruction(Architecture architecture, bool only_memory) {
       words[1] &= 0x1f7f1f1f;  // registers that were filled
       words[2] &= 0xffffff1f;
     }
-    if (!decode(architecture, words, 4, &first, &second) || first.opcode->handler == nullptr ||
-        (first.has_second && second.opcode->handler == nullptr)) {
+    if (!decode(architecture, words, 4, &first, &second) || handler_of(*first.opcode) == nullptr ||
+        (first.has_second && handler_of(*second.opcode) == nullptr)) {
       continue;
     }
     const std::string name = first.opcode->name;

@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about devices. All devices are this machine's CPU: they share its cores and its memory.
 #include "device_properties.hpp"
-#include "environment.h"
 #include "graph.hpp"
 #include "hip_call.hpp"
 #include "hip_memory.hpp"
 #include "window.hpp"
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 namespace rocpy_host {
 
 namespace {
-
-constexpr int default_device_count = 8;
-
-thread_local int device_of_thread = 0;
-
-// What is no number gives the default; the rest is brought into 1..64.
-int device_count_from_environment() {
-  char *end;
-  const char *text = rocpy_environment(ROCPY_HOST_DEVICES);
-  const long count = std::strtol(text, &end, 10);
-  if (end == text || *end != '\0') {
-    return default_device_count;
-  }
-  return static_cast<int>(std::clamp(count, 1L, static_cast<long>(max_devices)));
-}
-
-bool is_device(int device) { return device >= 0 && device < runtime().device_count; }
 
 // Runs body() if the number is a device's.
 template <class Body>
@@ -59,34 +39,6 @@ hipError_t copy_text(char *target, int capacity, const char *text) {
 uint64_t bit(int device) { return uint64_t{1} << device; }
 
 }  // namespace
-
-Runtime::Runtime()
-    : device_count(device_count_from_environment()),
-      is_stressed(false),
-      is_host_memory_shared(std::strcmp(rocpy_environment(ROCPY_HOST_STAGING), "1") != 0),
-      random_state(0) {
-  const char *seed = rocpy_environment(ROCPY_HOST_STRESS);
-  is_stressed = *seed != '\0';
-  for (; *seed != '\0'; ++seed) {
-    random_state = random_state * 131 + static_cast<unsigned char>(*seed);
-  }
-  for (int i = 0; i < max_devices; ++i) {
-    devices[i].null_stream.device = i;
-    devices[i].null_stream.is_null = true;
-    devices[i].null_stream.id = next_stream_id++;
-    devices[i].null_stream.delay = random_delay(*this);
-  }
-}
-
-int current_device() { return device_of_thread; }
-
-bool set_current_device(int device) {
-  if (!is_device(device)) {
-    return false;
-  }
-  device_of_thread = device;
-  return true;
-}
 
 }  // namespace rocpy_host
 

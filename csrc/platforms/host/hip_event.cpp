@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about events. A record is a point in a stream that takes the time when it is reached.
+#include "hip_event.hpp"
+
 #include "graph.hpp"
 #include "hip_call.hpp"
 

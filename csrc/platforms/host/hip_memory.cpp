@@ -31,6 +31,21 @@ MemoryTable &memory() {
   return *table;
 }
 
+void lock_memory() { memory().mutex.lock(); }
+
+void unlock_memory(bool is_child) {
+  if (is_child) {
+    new (&memory().mutex) std::mutex;
+  } else {
+    memory().mutex.unlock();
+  }
+}
+
+__attribute__((constructor)) void guard_memory_at_forks() {
+  runtime().lock_for_fork = lock_memory;
+  runtime().unlock_after_fork = unlock_memory;
+}
+
 uintptr_t address_of(const void *pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
 AllocationMap::iterator holder_of(uintptr_t address) {
@@ -192,16 +207,6 @@ bool is_of_graph(const void *pointer) {
   return it != memory().allocations.end() && it->second.is_of_graph;
 }
 
-void lock_memory() { memory().mutex.lock(); }
-
-void unlock_memory(bool is_child) {
-  if (is_child) {
-    new (&memory().mutex) std::mutex;
-  } else {
-    memory().mutex.unlock();
-  }
-}
-
 bool find_allocation(const void *pointer, Allocation *found) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = holder_of(address_of(pointer));
@@ -210,13 +215,6 @@ bool find_allocation(const void *pointer, Allocation *found) {
   }
   *found = it->second;
   return true;
-}
-
-hipError_t wait_to_free(int device) {
-  if (const auto answer = capture_forbids_unsafe_call()) {
-    return *answer;
-  }
-  return wait_device(device, false) ? hipSuccess : hipErrorDeinitialized;
 }
 
 bool is_host_memory_shared() { return runtime().is_host_memory_shared; }

@@ -39,10 +39,6 @@ void give_out(const void *pointer, bool is_given_out);
 void end_of_graph(const void *pointer);
 bool is_of_graph(const void *pointer);
 
-// Around a fork, inside the runtime's mutex.
-void lock_memory();
-void unlock_memory(bool is_child);
-
 // The allocation or registration that holds the address. False: memory of the process that HIP knows nothing about.
 bool find_allocation(const void *pointer, Allocation *found);
 

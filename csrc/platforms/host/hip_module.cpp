@@ -3,6 +3,7 @@
 // stream order.
 #include "emulator.hpp"
 #include "hip_call.hpp"
+#include "hip_event.hpp"
 #include "hip_memory.hpp"
 #include "runtime.hpp"
 

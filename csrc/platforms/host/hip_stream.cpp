@@ -11,30 +11,6 @@ namespace {
 
 constexpr int least_priority = 1, greatest_priority = -1;
 
-// The per-thread streams of a thread end with it.
-struct PerThreadStreams {
-  uint64_t handles[max_devices] = {};
-  ~PerThreadStreams() {
-    for (const uint64_t handle : handles) {
-      if (handle != 0) {
-        destroy_stream(reinterpret_cast<const void *>(handle));
-      }
-    }
-  }
-};
-
-Stream *per_thread_stream() {
-  thread_local PerThreadStreams streams;
-  const int device = current_device();
-  uint64_t &handle = streams.handles[device];
-  Stream *stream = handle != 0 ? runtime().streams.find(reinterpret_cast<const void *>(handle)) : nullptr;
-  if (stream == nullptr) {
-    stream = create_stream(device, hipStreamDefault, 0);
-    handle = stream != nullptr ? stream->handle.load(std::memory_order_relaxed) : 0;
-  }
-  return stream;
-}
-
 hipError_t create(hipStream_t *stream, unsigned flags, int priority) {
   if (stream == nullptr || (flags != hipStreamDefault && flags != hipStreamNonBlocking)) {
     return hipErrorInvalidValue;
@@ -57,16 +33,6 @@ hipError_t with_stream(hipStream_t handle, Body body, hipError_t otherwise = hip
 }
 
 }  // namespace
-
-Stream *resolve(hipStream_t handle) {
-  if (handle == nullptr || handle == hipStreamLegacy) {
-    return &runtime().devices[current_device()].null_stream;
-  }
-  if (handle == hipStreamPerThread) {
-    return per_thread_stream();
-  }
-  return runtime().streams.find(handle);
-}
 
 }  // namespace rocpy_host
 

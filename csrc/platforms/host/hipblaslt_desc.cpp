@@ -9,8 +9,6 @@
 
 namespace rocpy_host::lt {
 
-Pool<MatmulDesc> matmul_descs;
-
 namespace {
 
 int32_t read_int32(const void *value) {

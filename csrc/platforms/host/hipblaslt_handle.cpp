@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // hipBLASLt handles of the host platform: life cycle, version, architecture, and the settings a handle keeps.
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,25 +12,6 @@
 #include "window.hpp"
 
 namespace rocpy_host::lt {
-
-Pool<Handle> handles;
-
-void report(const char *function, const char *format, ...) {
-  char message[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(message, sizeof(message), format, arguments);
-  va_end(arguments);
-  std::fprintf(stderr, "rocpy host platform: %s: %s\n", function, message);
-}
-
-std::optional<hipblasStatus_t> captured_status(const char *function, std::optional<hipError_t> answer) {
-  if (!answer.has_value()) return std::nullopt;
-  if (*answer == hipSuccess) return HIPBLAS_STATUS_SUCCESS;
-  if (*answer == hipErrorOutOfMemory) return HIPBLAS_STATUS_ALLOC_FAILED;
-  report(function, "refused while a stream is captured (HIP's error %d)", static_cast<int>(*answer));
-  return HIPBLAS_STATUS_INTERNAL_ERROR;
-}
 
 namespace {
 

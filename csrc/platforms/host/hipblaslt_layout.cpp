@@ -9,8 +9,6 @@
 
 namespace rocpy_host::lt {
 
-Pool<Layout> layouts;
-
 namespace {
 
 constexpr Attribute attributes[] = {

@@ -8,8 +8,6 @@
 
 namespace rocpy_host::lt {
 
-Pool<Preference> preferences;
-
 namespace {
 
 constexpr Attribute attributes[] = {

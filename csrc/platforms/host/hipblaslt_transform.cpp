@@ -18,8 +18,6 @@
 
 namespace rocpy_host::lt {
 
-Pool<TransformDesc> transform_descs;
-
 namespace {
 
 constexpr Attribute attributes[] = {

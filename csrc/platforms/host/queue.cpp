@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The stream queues: what waits for what, the worker threads, and what becomes of them at exit and in a forked child.
 #include "graph.hpp"
-#include "hip_memory.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -239,13 +238,23 @@ void at_exit() {
 // A forked child has no worker threads and none of the parent's work: its streams are idle. Handles and memory stay
 // good.
 void before_fork() {
-  runtime().mutex.lock();
-  lock_memory();
+  Runtime &rt = runtime();
+  rt.mutex.lock();
+  if (rt.lock_for_fork != nullptr) {
+    rt.lock_for_fork();
+  }
+}
+
+void unlock_after_fork(Runtime &rt, bool is_child) {
+  if (rt.unlock_after_fork != nullptr) {
+    rt.unlock_after_fork(is_child);
+  }
 }
 
 void after_fork_in_parent() {
-  unlock_memory(false);
-  runtime().mutex.unlock();
+  Runtime &rt = runtime();
+  unlock_after_fork(rt, false);
+  rt.mutex.unlock();
 }
 
 // What was queued is neither run nor destroyed, since its owners may be threads that the child does not have; it stays
@@ -263,7 +272,7 @@ void reset_queue(Runtime &rt, Stream &stream) {
 
 void after_fork_in_child() {
   Runtime &rt = runtime();
-  unlock_memory(true);
+  unlock_after_fork(rt, true);
   new (&rt.mutex) std::mutex;
   new (&rt.work_available) std::condition_variable;
   new (&rt.progress) std::condition_variable;
@@ -288,19 +297,6 @@ void after_fork_in_child() {
 Runtime &runtime() {
   static auto *instance = new Runtime;
   return *instance;
-}
-
-uint64_t next_random(Runtime &rt) {
-  uint64_t z = rt.random_state += 0x9e3779b97f4a7c15;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return z ^ z >> 31;
-}
-
-// Apart by factors, so that the slower of two streams comes last whether its work is one item or three.
-std::chrono::microseconds random_delay(Runtime &rt) {
-  constexpr int delays[] = {0, 50, 200, 800};
-  return std::chrono::microseconds(rt.is_stressed ? delays[next_random(rt) % 4] : 0);
 }
 
 namespace {

@@ -97,6 +97,10 @@ struct Runtime {
   std::condition_variable work_available, progress;
   std::condition_variable host_waits;  // told when a thread of the user's begins to wait; only stress mode listens
 
+  // A lock of the code above that is taken inside the mutex around a fork, so that a child finds what it guards whole.
+  void (*lock_for_fork)() = nullptr;
+  void (*unlock_after_fork)(bool is_child) = nullptr;
+
   Runtime();
 };
 
@@ -107,6 +111,7 @@ Runtime &runtime();
 uint64_t next_random(Runtime &rt);
 std::chrono::microseconds random_delay(Runtime &rt);  // of a new stream
 
+bool is_device(int device);
 int current_device();
 bool set_current_device(int device);  // false: no such device
 
@@ -138,9 +143,5 @@ uint64_t enqueue_host_function(Stream *stream, Function function) {
 // All unfinished work of a device, or that which its null stream is ordered with. False as in wait().
 bool wait_device(int device, bool blocking_only);
 bool is_device_idle(int device, bool blocking_only);
-
-// Whether the event is one of the stream's device; and hipEventRecord on that stream.
-bool can_record(hipEvent_t event, const Stream *stream);
-hipError_t record_event(hipEvent_t event, Stream *stream);
 
 }  // namespace rocpy_host

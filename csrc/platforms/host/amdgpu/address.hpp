@@ -2,7 +2,6 @@
 // Where the lanes of a vector memory instruction read or write: global and shared memory, a thread's own, buffers.
 #pragma once
 
-#include "handlers.hpp"
 #include "wave.hpp"
 
 namespace rocpy_host::amdgpu {

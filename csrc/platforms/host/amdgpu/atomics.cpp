@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Atomic operations on global, shared and buffer memory: real ones, since the host and other streams may take part.
 #include "address.hpp"
+#include "handlers.hpp"
 #include "operands.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vector instructions that move values between lanes, or between vector and scalar registers.
+#include "handlers.hpp"
 #include "operands.hpp"
 
 namespace rocpy_host::amdgpu {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Machine code to instructions: the fields of each encoding, by AMD's instruction set documents.
+#include "decode.hpp"
 #include "decoder.hpp"
 
 namespace rocpy_host::amdgpu {

@@ -2,7 +2,9 @@
 // rocpy's own rows about the emulator, and what they share with HIP's module rows.
 #include "emulator.hpp"
 
+#include "decode.hpp"
 #include "hip_call.hpp"
+#include "opcode_handlers.hpp"
 
 #include <cinttypes>
 #include <cstdio>
@@ -65,7 +67,7 @@ std::string opcode_list() {
     json += json.size() > 1 ? ",\n" : "";
     json += std::string("{\"name\": ") + quoted(opcode.name) + ", \"encoding\": \"" +
             encodings[static_cast<int>(opcode.encoding)] +
-            "\", \"executed\": " + (opcode.handler != nullptr ? "true" : "false") + ", \"numbers\": {";
+            "\", \"executed\": " + (handler_of(opcode) != nullptr ? "true" : "false") + ", \"numbers\": {";
     bool first = true;
     for (int a = 0; a < architecture_count; ++a) {
       if (opcode.numbers[static_cast<size_t>(a)] >= 0) {

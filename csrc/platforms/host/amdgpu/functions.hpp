@@ -2,6 +2,7 @@
 // Reciprocals, roots, exponentials and logarithms: computed in float64 and rounded once, in lanes and of scalars.
 #pragma once
 
+#include "handlers.hpp"
 #include "operands.hpp"
 
 namespace rocpy_host::amdgpu {

@@ -9,6 +9,9 @@
 
 namespace rocpy_host::amdgpu {
 
+struct Wave;
+using Handler = void (*)(Wave &, const Instruction &);
+
 class Handlers {
  public:
   void add(const std::string &name, Handler handler) { by_name_[name] = handler; }
@@ -26,6 +29,8 @@ class Handlers {
 };
 
 void add_scalar(Handlers &handlers);
+void add_scalar_compare(Handlers &handlers);
+void add_scalar_float(Handlers &handlers);
 void add_scalar_memory(Handlers &handlers);
 void add_program(Handlers &handlers);
 void add_indexing(Handlers &handlers);
@@ -40,15 +45,5 @@ void add_matrix(Handlers &handlers);
 void add_lds(Handlers &handlers);
 void add_memory(Handlers &handlers);
 void add_atomics(Handlers &handlers);
-
-inline Handlers all_handlers() {
-  Handlers handlers;
-  for (auto *add :
-       {add_scalar, add_scalar_memory, add_program, add_indexing, add_integer, add_float, add_half, add_convert,
-        add_compare, add_cross_lane, add_packed, add_matrix, add_lds, add_memory, add_atomics}) {
-    add(handlers);
-  }
-  return handlers;
-}
 
 }  // namespace rocpy_host::amdgpu

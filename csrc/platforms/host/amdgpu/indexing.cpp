@@ -2,6 +2,7 @@
 // Registers whose numbers are computed: GFX9's index mode, and relative moves.
 #include "indexing.hpp"
 
+#include "handlers.hpp"
 #include "operands.hpp"
 
 namespace rocpy_host::amdgpu {

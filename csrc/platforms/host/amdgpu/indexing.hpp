@@ -2,7 +2,6 @@
 // GFX9's mode in which vector instructions add an index to the numbers of their registers.
 #pragma once
 
-#include "handlers.hpp"
 #include "wave.hpp"
 
 namespace rocpy_host::amdgpu {

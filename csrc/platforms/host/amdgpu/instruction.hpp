@@ -97,10 +97,6 @@ constexpr bool is_float(Type t) {
          t == Type::mix;
 }
 
-struct Wave;
-struct Instruction;
-using Handler = void (*)(Wave &, const Instruction &);
-
 struct Opcode {
   const char *name;
   Encoding encoding;
@@ -108,10 +104,10 @@ struct Opcode {
   std::array<Type, 2> results;
   std::array<Type, 4> sources;
   uint8_t result_count, source_count;
-  Handler handler;  // null: decoded, not executed
 };
 
 const std::vector<Opcode> &opcodes();
+inline size_t row_of(const Opcode &opcode) { return static_cast<size_t>(&opcode - opcodes().data()); }
 // Null: the architecture has no such instruction.
 const Opcode *find_opcode(Architecture architecture, Encoding encoding, unsigned number);
 
@@ -162,12 +158,5 @@ struct Instruction {
   bool returns = false, offset_enable = false, index_enable = false, is_scratch_vector = false;
   uint8_t cache = 0;  // cache policy bits, as they stand
 };
-
-// Decodes the instruction at code[0..words). False: no instruction of this architecture, or cut off. Of VOPD `second`
-// is the other half.
-bool decode(Architecture architecture, const uint32_t *code, size_t words, Instruction *found, Instruction *second);
-
-// The instruction in the syntax of LLVM's assembler.
-std::string to_text(Architecture architecture, int lanes, const Instruction &instruction, const Instruction *second);
 
 }  // namespace rocpy_host::amdgpu

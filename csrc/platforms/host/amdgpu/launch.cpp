@@ -2,8 +2,10 @@
 // The launch of a kernel: what its waves find in their registers, and the order in which they run.
 #include "launch.hpp"
 
+#include "decode.hpp"
 #include "fp_environment.h"
 #include "indexing.hpp"
+#include "opcode_handlers.hpp"
 #include "wave.hpp"
 
 #include <cfenv>
@@ -288,14 +290,16 @@ class Runner {
   }
 
   void execute(Wave &w, const Instruction &i) {
-    if (i.opcode->handler == nullptr) {
+    const size_t row = row_of(*i.opcode);
+    const Handler handler = handlers_[row];
+    if (handler == nullptr) {
       fault(Fault::Kind::instruction, "%s is not emulated", i.opcode->name);
     }
-    ++report_.counts[static_cast<size_t>(i.opcode - opcodes().data())];
+    ++report_.counts[row];
     if (w.indexes_registers()) {
-      i.opcode->handler(w, with_indexed_registers(w, i));
+      handler(w, with_indexed_registers(w, i));
     } else {
-      i.opcode->handler(w, i);
+      handler(w, i);
     }
   }
 
@@ -342,6 +346,7 @@ class Runner {
     return place + ": ";
   }
 
+  const std::vector<Handler> &handlers_ = opcode_handlers();
   Launch &launch_;
   const CodeObject &code_;
   const Kernel &kernel_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of a wave: MFMA of CDNA and WMMA of RDNA, their elements where AMD's documents have them.
 #include "fp8.hpp"
+#include "handlers.hpp"
 #include "operands.hpp"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of instructions: names, numbers and operand types of each architecture, and what executes them.
-#include "handlers.hpp"
+// The table of instructions: names, numbers and operand types of each architecture.
 #include "instruction.hpp"
 
 #include <cstring>
@@ -93,7 +92,6 @@ std::vector<Opcode> make_opcodes() {
 #include "opcodes.def"
 #undef ROCPY_OPCODE
   };
-  const Handlers handlers = all_handlers();
   std::vector<Opcode> made;
   made.reserve(std::size(rows));
   for (const Row &row : rows) {
@@ -107,7 +105,6 @@ std::vector<Opcode> make_opcodes() {
       opcode.result_count = parse_types(signature.substr(0, equals), &opcode.results);
       opcode.source_count = parse_types(signature.substr(equals + 1), &opcode.sources);
     }
-    opcode.handler = handlers.find(row.encoding, row.name);
     made.push_back(opcode);
   }
   return made;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "half.hpp"
-#include "handlers.hpp"
 #include "wave.hpp"
 
 #include <cfenv>

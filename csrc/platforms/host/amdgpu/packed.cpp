@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Packed arithmetic on pairs of 16-bit values and of float32, mixed precision, and dot products.
+#include "handlers.hpp"
 #include "operands.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Instructions as text, in the syntax of LLVM's assembler: assembled again they give the same bytes, which tests check.
+#include "decode.hpp"
 #include "operand_names.hpp"
 
 namespace rocpy_host::amdgpu {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The scalar unit: integers, bits, masks and, on GFX11 and later, floats.
+#include "handlers.hpp"
 #include "scalar_operands.hpp"
 
 #include <algorithm>

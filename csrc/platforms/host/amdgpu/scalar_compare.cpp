@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Scalar comparisons, instructions with a constant of 16 bits, and scalar floats of GFX11 and later.
+#include "handlers.hpp"
 #include "scalar_operands.hpp"
 
 #include <cmath>

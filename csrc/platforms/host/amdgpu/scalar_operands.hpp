@@ -3,7 +3,6 @@
 #pragma once
 
 #include "half.hpp"
-#include "handlers.hpp"
 #include "wave.hpp"
 
 #include <type_traits>
@@ -61,8 +60,5 @@ void give(Wave &w, const Instruction &i, T value) {
     w.scc = (flag);                                      \
     give<T>(w, i, d);                                    \
   })
-
-void add_scalar_compare(Handlers &handlers);
-void add_scalar_float(Handlers &handlers);
 
 }  // namespace rocpy_host::amdgpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared memory (DS): loads, stores, and the exchanges between lanes that run through its crossbar.
 #include "address.hpp"
+#include "handlers.hpp"
 #include "operands.hpp"
 
 namespace rocpy_host::amdgpu {

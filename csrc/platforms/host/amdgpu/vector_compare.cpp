@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vector comparisons, classes of floats, and the choice by a mask.
+#include "handlers.hpp"
 #include "operands.hpp"
 
 namespace rocpy_host::amdgpu {

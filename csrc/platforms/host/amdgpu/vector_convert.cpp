@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Conversions between integers and floats of all widths, and moves.
 #include "fp8.hpp"
+#include "handlers.hpp"
 #include "operands.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Integer and bitwise vector instructions.
+#include "handlers.hpp"
 #include "operands.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Vector loads and stores: FLAT, GLOBAL, SCRATCH and buffers.
 #include "address.hpp"
+#include "handlers.hpp"
 #include "operands.hpp"
 
 namespace rocpy_host::amdgpu {
