@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# rocpy_platform(<name> SOURCES ... FACADES <library>=<row library> ...): a platform of rocpy's own, laid out like a ROCm install.
+# rocpy_platform(<name> LAYERS <folder> ... [OBJECTS <object library> ...] FACADES <library>=<row library> ...): a platform of rocpy's own, laid
+# out like a ROCm install, of the layers that rocpy_platform_layer() made.
 #
 # All code is in librocpy_<name>.so, which exports rocpy_<name>_* and nothing else. A facade lib<library>.so exports the rows of one row
 # library and forwards them. Its SONAME is not AMD's, nothing binds to a symbol of another library by AMD's name (-Bsymbolic), and it
@@ -13,8 +14,35 @@ include(RocpySanitize)
 set(CMAKE_LINK_LIBRARY_USING_rocpy_whole "-Wl,--whole-archive" "<LINK_ITEM>" "-Wl,--no-whole-archive")
 set(CMAKE_LINK_LIBRARY_USING_rocpy_whole_SUPPORTED TRUE)
 
+# rocpy_platform_layer(<name> <folder> [BELOW <folder> ...] [SOURCES ...] [OPTIONS ...]): the sources of one folder of the platform, with the
+# compiler's options for them. They find the headers of csrc/abi, of this folder, of those BELOW and of what these name, and no others.
+# Without sources the folder holds headers alone.
+function(rocpy_platform_layer name folder)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "BELOW;SOURCES;OPTIONS")
+  string(REPLACE "/" "_" target rocpy_${name}_layer_${folder})
+  set(abi ${ROCPY_SOURCE_ROOT}/csrc/abi)
+  if(arg_SOURCES)
+    list(TRANSFORM arg_SOURCES PREPEND ${folder}/)
+    add_library(${target} OBJECT ${arg_SOURCES})
+    set_target_properties(${target} PROPERTIES
+      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+    target_compile_options(${target} PRIVATE -Wall -Wextra ${arg_OPTIONS})
+    rocpy_sanitize(${target})
+    set(scope PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${CMAKE_CURRENT_SOURCE_DIR}/${folder} ${abi})
+  foreach(below IN LISTS arg_BELOW)
+    string(REPLACE "/" "_" below rocpy_${name}_layer_${below})
+    target_include_directories(${target} ${scope} $<TARGET_PROPERTY:${below},INTERFACE_INCLUDE_DIRECTORIES>)
+  endforeach()
+endfunction()
+
 function(rocpy_platform name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;FACADES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LAYERS;OBJECTS;FACADES")
   set(folder ${CMAKE_BINARY_DIR}/rocpy/_${name}/lib)
   set(abi ${ROCPY_SOURCE_ROOT}/csrc/abi)
   set(generator ${ROCPY_SOURCE_ROOT}/tools/generate_abi.py)
@@ -29,12 +57,16 @@ function(rocpy_platform name)
 
   # The code is a static library first, so that a C++ test can link what the shared one hides.
   set(core rocpy_${name})
-  add_library(${core}_static STATIC ${arg_SOURCES})
-  set_target_properties(${core}_static PROPERTIES
-    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
-    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_include_directories(${core}_static PUBLIC ${abi} ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/gemm)
-  target_compile_options(${core}_static PRIVATE -Wall -Wextra)
+  add_library(${core}_static STATIC)
+  set_target_properties(${core}_static PROPERTIES LINKER_LANGUAGE CXX)
+  foreach(layer IN LISTS arg_LAYERS)
+    string(REPLACE "/" "_" layer ${core}_layer_${layer})
+    list(APPEND arg_OBJECTS ${layer})
+    target_include_directories(${core}_static INTERFACE $<TARGET_PROPERTY:${layer},INTERFACE_INCLUDE_DIRECTORIES>)
+  endforeach()
+  foreach(objects IN LISTS arg_OBJECTS)
+    target_sources(${core}_static PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
   target_link_libraries(${core}_static PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
   rocpy_sanitize(${core}_static)
   set(symbols ${CMAKE_CURRENT_BINARY_DIR}/${core}.map)

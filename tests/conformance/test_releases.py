@@ -197,7 +197,7 @@ def test_a_change_of_the_platforms_table_alone_is_found(release):
 def test_the_tables_share_nothing():
     """Neither is made of the other, nor both of a third: a mistake in one is not in the other."""
     root = Path(__file__).resolve().parents[2]
-    platform = (root / "csrc/platforms/host/hipblaslt_releases.cpp").read_text(encoding="utf-8")
+    platform = (root / "csrc/platforms/host/hipblaslt/problem/hipblaslt_releases.cpp").read_text(encoding="utf-8")
     assert re.findall(r'#include "(.*)"', platform) == ["hipblaslt_releases.hpp", "window.hpp"]
     binding = (root / "rocpy/blaslt/_releases.py").read_text(encoding="utf-8")
     imported = set(re.findall(r"^(?:from|import) ([\w.]+)", binding, re.MULTILINE))

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
-# The product engine's sources: ROCPY_GEMM_SOURCES, relative to csrc/platforms/host. Kernels are built per instruction set, as
-# object libraries, because only they may hold instructions that the CPU is not known to have.
-set(ROCPY_GEMM_SOURCES
-    threads.cpp gemm/algorithms.cpp gemm/blocking.cpp gemm/blocks.cpp gemm/complex.cpp gemm/drivers.cpp gemm/drivers_skinny.cpp gemm/drivers_split.cpp
-    gemm/drivers_tiled.cpp gemm/expression.cpp gemm/isa.cpp gemm/operand.cpp)
+# The kernels, built per instruction set: only they may hold instructions that the CPU is not known to have. They see gemm/interface alone,
+# and none sees them: a set is known by its table (kernels.hpp).
+set(ROCPY_GEMM_KERNELS)
 
-# rocpy_gemm_kernels(<isa> <sources, with commas in between> <options ...>)
+# rocpy_gemm_kernels(<isa> <sources, with commas in between> <options ...>): an object library, added to ROCPY_GEMM_KERNELS.
 function(rocpy_gemm_kernels isa sources)
   set(target rocpy_gemm_kernels_${isa})
   if(NOT TARGET ${target})
@@ -16,8 +14,7 @@ function(rocpy_gemm_kernels isa sources)
     # Link-time optimisation could move wide code into functions of the baseline.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                INTERPROCEDURAL_OPTIMIZATION OFF)
-    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ${CMAKE_CURRENT_FUNCTION_LIST_DIR}
-                                                 ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../../abi)
+    target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:rocpy_host_layer_gemm_interface,INTERFACE_INCLUDE_DIRECTORIES>)
     target_compile_definitions(${target} PRIVATE ROCPY_KERNEL_ISA=${isa})
     if(COMMAND rocpy_sanitize)
       rocpy_sanitize(${target})
@@ -25,7 +22,7 @@ function(rocpy_gemm_kernels isa sources)
     # Fused operations are written out where they are meant; see simd.hpp. Instrumented kernels take minutes to optimise further.
     target_compile_options(${target} PRIVATE $<IF:$<BOOL:${ROCPY_SANITIZE}>,-O1,-O3> -Wall -Wextra -ffp-contract=off -fno-math-errno ${ARGN})
   endif()
-  set(ROCPY_GEMM_SOURCES ${ROCPY_GEMM_SOURCES} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
+  set(ROCPY_GEMM_KERNELS ${ROCPY_GEMM_KERNELS} ${target} PARENT_SCOPE)
 endfunction()
 
 set(all kernels.cpp,kernels_blocks.cpp,kernels_bytes.cpp,kernels_complex.cpp,kernels_integer.cpp,kernels_program.cpp)

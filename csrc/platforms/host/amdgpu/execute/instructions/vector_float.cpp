@@ -3,7 +3,7 @@
 //
 // Arithmetic is exact to the bit. Reciprocals, roots, exponentials, logarithms, sines and cosines are rounded from
 // float64 and so within half an ulp; the hardware promises one or more. NaN payloads are not modelled.
-#include "functions.hpp"
+#include "vector_functions.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vector instructions of float16. Sums and products are exact in float64 and rounded once.
-#include "functions.hpp"
+#include "vector_functions.hpp"
 
 namespace rocpy_host::amdgpu {
 
