@@ -10,10 +10,10 @@ function(rocpy_gemm_kernels isa sources)
     string(REPLACE "," ";" sources ${sources})
     list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/)
     add_library(${target} OBJECT ${sources})
-    target_compile_features(${target} PRIVATE cxx_std_17)
     # Link-time optimisation could move wide code into functions of the baseline.
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
-                                               INTERPROCEDURAL_OPTIMIZATION OFF)
+    set_target_properties(${target} PROPERTIES
+      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON INTERPROCEDURAL_OPTIMIZATION OFF)
     target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:rocpy_host_layer_gemm_interface,INTERFACE_INCLUDE_DIRECTORIES>)
     target_compile_definitions(${target} PRIVATE ROCPY_KERNEL_ISA=${isa})
     if(COMMAND rocpy_sanitize)
