@@ -25,8 +25,8 @@ from rocpy.errors import (
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
+from rocpy.runtime.kernels.module import Module
 from rocpy.runtime.memory import Buffer
-from rocpy.runtime.module import Module
 from rocpy.runtime.stream import Stream
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rocpy._producers.torch_tensors cimport (
     check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated,
 )
 from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_reason
-from rocpy.runtime._stream_handle cimport handle_of
+from rocpy.runtime.handles.stream_handle cimport handle_of
 
 cnp.import_array()
 

@@ -21,8 +21,8 @@ from rocpy._dlpack cimport (
     operand_of_dltensor, provider_array_interface, provider_buffer, provider_capsule, provider_exchange,
 )
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other, parse_subclass
+from rocpy.runtime.handles.stream_handle cimport handle_of
 from rocpy.runtime.memory cimport Buffer
-from rocpy.runtime._stream_handle cimport handle_of
 
 ACCEPTED = "numpy and torch arrays, and any object with __dlpack__, __cuda_array_interface__, __array_interface__ or the buffer protocol"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rocpy.blaslt import _custom
 from rocpy.blaslt._custom_launch import Placed, dense, device_of, launch, placed, results_of, write
-from rocpy.runtime import _code
+from rocpy.runtime.kernels import compilation
 
 if TYPE_CHECKING:
     from rocpy.epilogues import Expression
@@ -109,6 +109,6 @@ def generated_of(bound: _custom.Bound, rest: Expression, x_type: str, device: in
     UnsupportedError
         If it is no GPU of AMD's, there is no compiler, or kernels do not compute it.
     """
-    arch = _code.device_arch(device)
+    arch = compilation.device_arch(device)
     kernel = source_of(bound, rest, x_type)
-    return Generated(kernel, _code.code_object(kernel.source, kernel.name, arch))
+    return Generated(kernel, compilation.code_object(kernel.source, kernel.name, arch))

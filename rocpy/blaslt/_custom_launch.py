@@ -16,8 +16,8 @@ from rocpy.blaslt import _copies, _refusals, _staging
 from rocpy.blaslt._streams import Settle, device_and_stream
 from rocpy.blaslt.problem import dense_strides
 from rocpy.errors import UnsupportedError
+from rocpy.runtime.kernels.module import Kernel, Module
 from rocpy.runtime.memory import Buffer
-from rocpy.runtime.module import Kernel, Module
 
 __all__ = ["Placed", "launch", "placed", "results_of", "settled", "write"]
 

@@ -25,7 +25,7 @@ from rocpy.blaslt._product_types import FLOAT8
 from rocpy.blaslt._weight_operand import is_weight
 from rocpy.blaslt.algorithms import Algorithm, origin
 from rocpy.errors import LibraryError, UnsupportedError
-from rocpy.runtime import _code
+from rocpy.runtime.kernels import compilation
 
 if TYPE_CHECKING:
     from rocpy.epilogues import FusedKernel, Tile
@@ -109,7 +109,7 @@ class TritonProduct:
         from rocpy.epilogues import _triton
 
         self.bound, self.kinds = bound, _kinds(bound)
-        self.arch = _code.device_arch(device)
+        self.arch = compilation.device_arch(device)
         if self.arch not in _triton.ARCHITECTURES:
             raise UnsupportedError(f"Triton kernels are made for {', '.join(_triton.ARCHITECTURES)}, not {self.arch}")
         problem = bound.problem

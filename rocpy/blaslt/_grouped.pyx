@@ -25,7 +25,7 @@ from rocpy.blaslt._launch cimport (
 from rocpy.blaslt._scales cimport Scales
 from rocpy.blaslt._streams cimport Settle
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
-from rocpy.runtime._keep_alive cimport hold
+from rocpy.runtime.handles.keep_alive cimport hold
 
 from rocpy import platform
 from rocpy.blaslt import _choice

@@ -10,8 +10,8 @@ from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt._program cimport has_programs, operand_type, stand_in
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
-from rocpy.runtime._keep_alive cimport hold
-from rocpy.runtime._stream_handle cimport handle_of
+from rocpy.runtime.handles.keep_alive cimport hold
+from rocpy.runtime.handles.stream_handle cimport handle_of
 
 from rocpy import platform as _platform
 from rocpy.blaslt import _choice

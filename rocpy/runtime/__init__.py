@@ -4,8 +4,8 @@
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
+from rocpy.runtime.kernels.module import Kernel, Module
 from rocpy.runtime.memory import Buffer
-from rocpy.runtime.module import Kernel, Module
 from rocpy.runtime.stream import Stream
 
 __all__ = ["Buffer", "Device", "Event", "Graph", "Kernel", "Module", "Stream"]

@@ -3,7 +3,7 @@
 
 from abi cimport hipEvent_t
 
-from rocpy.runtime._owner cimport Owner
+from rocpy.runtime.handles.owner cimport Owner
 
 
 cdef class Event(Owner):

@@ -2,8 +2,8 @@
 # Types of the event; event.pyx has the documentation.
 from typing_extensions import disjoint_base
 
-from rocpy.runtime._owner import Owner
 from rocpy.runtime.device import Device
+from rocpy.runtime.handles.owner import Owner
 
 @disjoint_base
 class Event(Owner):

@@ -6,7 +6,7 @@ from rocpy.errors import InvalidProblemError
 cimport abi
 
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._owner cimport Owner
+from rocpy.runtime.handles.owner cimport Owner
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 

@@ -5,8 +5,8 @@ from typing import Self
 
 from typing_extensions import disjoint_base
 
-from rocpy.runtime._owner import Owner
-from rocpy.runtime._stream_handle import StreamHandle
+from rocpy.runtime.handles.owner import Owner
+from rocpy.runtime.handles.stream_handle import StreamHandle
 from rocpy.typing import StreamLike
 
 @disjoint_base

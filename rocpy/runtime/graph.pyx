@@ -8,9 +8,9 @@ from abi cimport hipStream_t
 
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures
-from rocpy.runtime._keep_alive cimport hold
-from rocpy.runtime._owner cimport Owner
-from rocpy.runtime._stream_handle cimport StreamHandle, handle_of
+from rocpy.runtime.handles.keep_alive cimport hold
+from rocpy.runtime.handles.owner cimport Owner
+from rocpy.runtime.handles.stream_handle cimport StreamHandle, handle_of
 
 _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
 

@@ -17,8 +17,8 @@ from rocpy._dlpack cimport (
 )
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, allocate
-from rocpy.runtime._keep_alive cimport release_finished
-from rocpy.runtime._stream_handle cimport handle_of
+from rocpy.runtime.handles.keep_alive cimport release_finished
+from rocpy.runtime.handles.stream_handle cimport handle_of
 
 # numpy dtypes by hipDataType, filled when first needed; ml_dtypes is imported for the types that only it has.
 cdef dict dtypes = {}

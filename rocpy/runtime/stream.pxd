@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Stream for Cython."""
 
-from rocpy.runtime._stream_handle cimport StreamHandle
+from rocpy.runtime.handles.stream_handle cimport StreamHandle
 
 
 cdef class Stream(StreamHandle):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Types of the stream; stream.pyx has the documentation.
-from rocpy.runtime._stream_handle import StreamHandle
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
+from rocpy.runtime.handles.stream_handle import StreamHandle
 
 class Stream(StreamHandle):
     def __init__(self, device: Device | int = 0, *, nonblocking: bool = False, priority: int = 0) -> None: ...

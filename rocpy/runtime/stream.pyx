@@ -8,9 +8,9 @@ cimport abi
 from abi cimport hipStream_t
 
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._keep_alive cimport hold, release_finished
-from rocpy.runtime._stream_handle cimport StreamHandle
 from rocpy.runtime.event cimport Event
+from rocpy.runtime.handles.keep_alive cimport hold, release_finished
+from rocpy.runtime.handles.stream_handle cimport StreamHandle
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
     void forget_stream(hipStream_t stream)

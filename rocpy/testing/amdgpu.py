@@ -16,7 +16,7 @@ import numpy as np
 
 from rocpy import errors
 from rocpy.errors import InvalidOperandError, InvalidProblemError, KernelError, KernelIndexError, UnsupportedError
-from rocpy.runtime._kernel_arguments import extents, pack
+from rocpy.runtime.kernels.arguments import extents, pack
 from rocpy.testing import _emulator
 
 __all__ = ["Opcode", "Report", "decode", "opcodes", "run"]

@@ -18,7 +18,7 @@ from elftools.elf.elffile import ELFFile
 import rocpy
 from rocpy.epilogues._hip import block_threads, kernel_source
 from rocpy.epilogues._resolve import resolve
-from rocpy.runtime import _code
+from rocpy.runtime.kernels import compilation
 from rocpy.testing import expressions
 from rocpy.testing.tolerance import compare, ulp
 
@@ -184,7 +184,7 @@ def test_every_second_column(tmp_path, rng):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_kernels_compile_for_amd(tmp_path, arch):
     kernels = [kernel for *_, kernel in draw(12)]
-    text = _code.isa_text(together(kernels), arch, tmp_path)
+    text = compilation.isa_text(together(kernels), arch, tmp_path)
     assert text.count(".amdhsa_kernel kernel") == 12
     assert not re.search(r"s_swappc|scratch_(load|store)", text)
     sizes = re.findall(r"\.amdhsa_private_segment_fixed_size (\d+)", text)
@@ -198,8 +198,8 @@ def test_a_code_object_has_one_kernel(tmp_path, arch):
     f = rocpy.epilogue(lambda x, b, m: (np.tanh(x + b) * m, (x * 8).astype("float8_e4m3fn")))
     types = {"b": ("bfloat16", 2), "m": ("bool", 2)}
     kernel = kernel_source(resolve(f.expression, "float32", types), x_type="float32")
-    code = _code.code_object(kernel.source, kernel.name, arch, using=_code.clang(), folder=tmp_path)
-    assert code == _code.code_object(kernel.source, kernel.name, arch, using=_code.clang(), folder=tmp_path)
+    code = compilation.code_object(kernel.source, kernel.name, arch, using=compilation.clang(), folder=tmp_path)
+    assert code == compilation.code_object(kernel.source, kernel.name, arch, using=compilation.clang(), folder=tmp_path)
     assert len(list(tmp_path.glob("*.json"))) == 1
     elf = ELFFile(io.BytesIO(code))
     # The loader goes by the machine in the ELF header: EF_AMDGPU_MACH of LLVM's AMDGPU usage.
@@ -215,7 +215,9 @@ def test_a_code_object_has_one_kernel(tmp_path, arch):
 def test_code_objects_run_on_the_emulator(tmp_path, rng, arch):
     x, arrays = operands(rng, (2, 3, 70))
     drawn = draw(8, seed=3)
-    code = _code.code_object(together([one for *_, one in drawn]), "k", arch, using=_code.clang(), folder=tmp_path)
+    code = compilation.code_object(
+        together([one for *_, one in drawn]), "k", arch, using=compilation.clang(), folder=tmp_path
+    )
     if rocpy.platform.current().name != "host":
         pytest.skip("a GPU runs its own code")
     try:
@@ -239,7 +241,7 @@ def test_code_objects_run_on_the_emulator(tmp_path, rng, arch):
 @needs_clang
 def test_what_does_not_compile_is_said(tmp_path):
     with pytest.raises(rocpy.LibraryError, match="k.hip does not compile"):
-        _code.code_object("this is no program", "k", "gfx942", using=_code.clang(), folder=tmp_path)
+        compilation.code_object("this is no program", "k", "gfx942", using=compilation.clang(), folder=tmp_path)
 
 
 def test_what_kernels_do_not_do():

@@ -10,7 +10,7 @@ import pytest
 
 import rocpy
 from rocpy.runtime import Module
-from rocpy.runtime._kernel_arguments import extents, pack
+from rocpy.runtime.kernels.arguments import extents, pack
 
 torch = pytest.importorskip("torch")
 
@@ -91,7 +91,7 @@ def test_extents_of_grids_and_blocks():
 def test_an_array_in_cpu_memory_is_refused_where_the_device_has_its_own(run_python):
     run_python(
         "import numpy as np, pytest, rocpy\n"
-        "from rocpy.runtime._kernel_arguments import pack\n"
+        "from rocpy.runtime.kernels.arguments import pack\n"
         "with pytest.raises(rocpy.InvalidOperandError, match='argument 1: a ndarray in the CPU.s memory.*Buffer'):\n"
         "    pack([1, np.ones(3)])\n"
         "with rocpy.Buffer(3, 'float64') as buffer:\n"

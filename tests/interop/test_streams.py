@@ -18,7 +18,7 @@ import pytest
 import rocpy
 from rocpy._operand import resolve_stream
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, LibraryError, RocpyWarning
-from rocpy.runtime._keep_alive import held_count
+from rocpy.runtime.handles.keep_alive import held_count
 from rocpy.runtime.stream import hold_objects
 
 
@@ -438,7 +438,7 @@ def test_exit_with_live_objects_and_queued_work():
 def test_fork_leaves_the_parents_objects_alone():
     code = (
         "import os, rocpy\n"
-        "from rocpy.runtime._keep_alive import held_count\n"
+        "from rocpy.runtime.handles.keep_alive import held_count\n"
         "from rocpy.runtime.stream import hold_objects\n"
         "stream = rocpy.Stream(); event = rocpy.Event(); buffer = rocpy.Buffer(1 << 20)\n"
         "buffer.fill(3, stream=stream); hold_objects(stream, buffer)\n"

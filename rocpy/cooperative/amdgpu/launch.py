@@ -13,8 +13,8 @@ from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.runtime.device import Device
+from rocpy.runtime.kernels.module import Module
 from rocpy.runtime.memory import Buffer
-from rocpy.runtime.module import Module
 
 _GPU_TYPES = (2, 10)  # kDLCUDA, which ROCm builds of some frameworks say, and kDLROCM
 _PLAIN = (np.ndarray, np.generic, bool, int, float, complex)

@@ -22,7 +22,7 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.runtime cimport device as _device
-from rocpy.runtime._keep_alive cimport hold
+from rocpy.runtime.handles.keep_alive cimport hold
 
 from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, nonblocking_config

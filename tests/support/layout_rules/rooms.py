@@ -15,6 +15,16 @@ ROOMS = {
         {"arrays"},
         {"__init__"},
     ),
+    "rocpy.runtime": (
+        {"_kept", "device"},
+        {"_allocation", "_capture"},
+        {"handles"},
+        {"event", "memory"},
+        {"graph"},
+        {"stream"},
+        {"kernels"},
+        {"__init__"},
+    ),
     "rocpy.torch": (
         {"analysis", "operators", "process_group"},
         {"layers"},
@@ -34,6 +44,7 @@ def room_of(package: str, name: str) -> str:
     {"rocpy/cooperative/amdgpu/bad.py": "from rocpy.cooperative.cpu.entry import machine_code\n"},
     {"rocpy/cooperative/numba/bad.py": "from rocpy.cooperative import jit\n"},
     {"rocpy/cooperative/novelty.py": "from rocpy import errors\n"},
+    {"rocpy/runtime/handles/bad.pyx": "from rocpy.runtime.stream cimport Stream\n"},
     {"rocpy/torch/operators/bad.py": "from rocpy.torch.layers.modules import Linear\n"},
     {"rocpy/torch/layers/bad.py": "import rocpy.torch\n"},
 )

@@ -2,7 +2,7 @@
 """Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
 
 from rocpy.errors import InvalidOperandError, InvalidProblemError
-from rocpy.runtime._kernel_arguments import extents, pack
+from rocpy.runtime.kernels.arguments import extents, pack
 
 from libcpp.vector cimport vector
 
@@ -12,9 +12,9 @@ from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, capture_of
-from rocpy.runtime._keep_alive cimport hold
-from rocpy.runtime._owner cimport Owner
-from rocpy.runtime._stream_handle cimport handle_of
+from rocpy.runtime.handles.keep_alive cimport hold
+from rocpy.runtime.handles.owner cimport Owner
+from rocpy.runtime.handles.stream_handle cimport handle_of
 
 
 cdef class Module(Owner):

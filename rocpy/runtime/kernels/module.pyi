@@ -5,8 +5,8 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
-from rocpy.runtime._owner import Owner
 from rocpy.runtime.device import Device
+from rocpy.runtime.handles.owner import Owner
 from rocpy.typing import StreamLike
 
 @disjoint_base

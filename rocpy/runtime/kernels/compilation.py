@@ -18,7 +18,8 @@ from pathlib import Path
 
 from rocpy import platform
 from rocpy.errors import LibraryError, UnsupportedError
-from rocpy.runtime import _hiprtc, _kept
+from rocpy.runtime import _kept
+from rocpy.runtime.kernels import hiprtc
 
 __all__ = ["Compiler", "clang", "code_object", "compiler", "device_arch", "isa_text"]
 
@@ -66,8 +67,8 @@ def compiler() -> Compiler:
     UnsupportedError
         If there is neither.
     """
-    if _hiprtc.available():
-        return Compiler("hiprtc", _hiprtc.version(), _by_hiprtc)
+    if hiprtc.available():
+        return Compiler("hiprtc", hiprtc.version(), _by_hiprtc)
     return clang()
 
 
@@ -125,7 +126,7 @@ def code_object(
 
 
 def _by_hiprtc(source: str, name: str, arch: str) -> bytes:
-    return _hiprtc.compile_source(source, name, [f"--offload-arch={arch}", *_LANGUAGE])
+    return hiprtc.compile_source(source, name, [f"--offload-arch={arch}", *_LANGUAGE])
 
 
 @functools.cache

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Types of the run-time compiler; _hiprtc.pyx has the documentation.
+# Types of the run-time compiler; hiprtc.pyx has the documentation.
 from collections.abc import Sequence
 
 def available() -> bool: ...

@@ -5,7 +5,7 @@ from rocpy.errors import InvalidOperandError
 
 from abi cimport hipStream_t
 
-from rocpy.runtime._owner cimport Owner
+from rocpy.runtime.handles.owner cimport Owner
 
 
 cdef class StreamHandle(Owner):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Types of what every noun with an object of HIP's shares; _owner.pyx has the documentation.
+# Types of what every noun with an object of HIP's shares; owner.pyx has the documentation.
 from types import TracebackType
 from typing import Self
 

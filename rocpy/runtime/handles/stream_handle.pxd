@@ -3,7 +3,7 @@
 
 from abi cimport hipStream_t
 
-from rocpy.runtime._owner cimport Owner
+from rocpy.runtime.handles.owner cimport Owner
 
 
 cdef class StreamHandle(Owner):
