@@ -14,7 +14,7 @@ from rocpy.errors import (
     RcclSystemError,
     RemoteError,
 )
-from rocpy.rccl.carriers.carried import CarriedCommunicator
+from rocpy.rccl.carriers.communicator import CarriedCommunicator
 from rocpy.rccl.handles.communicator import PreMulSum
 from rocpy.rccl.handles.status import status
 from rocpy.rccl.monitoring.ras import diagnose, machine_status

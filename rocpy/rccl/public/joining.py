@@ -9,7 +9,10 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RemoteError
-from rocpy.rccl.carriers.carried import MpiCarrier, TorchCarrier, carried_communicator, check_carrier
+from rocpy.rccl.carriers.carrier import check_carrier
+from rocpy.rccl.carriers.communicator import carried_communicator
+from rocpy.rccl.carriers.mpi import MpiCarrier
+from rocpy.rccl.carriers.process_group import TorchCarrier
 from rocpy.rccl.engine import library
 from rocpy.rccl.handles.status import register
 from rocpy.rccl.public.collectives import Collectives
@@ -19,7 +22,8 @@ from rocpy.rccl.rendezvous.boards import MpiBoard, StoreBoard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocpy.rccl.carriers.carried import CarriedCommunicator, Carrier
+    from rocpy.rccl.carriers.carrier import Carrier
+    from rocpy.rccl.carriers.communicator import CarriedCommunicator
     from rocpy.rccl.rendezvous.channel import Channel, Message
     from rocpy.runtime.device import Device
 

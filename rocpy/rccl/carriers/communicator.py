@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from datetime import timedelta
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -20,168 +18,18 @@ from rocpy.errors import (
     RocpyWarning,
     UnsupportedError,
 )
-from rocpy.rccl.model.dtypes import numpy_type
+from rocpy.rccl.carriers.tensors import numpy_of, tensor_of
 from rocpy.rccl.model.shapes import result_shape
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from rocpy.rccl.carriers.carrier import Carrier
     from rocpy.typing import ArrayLike
 
-__all__ = ["CarriedCommunicator", "Carrier", "MpiCarrier", "TorchCarrier", "carried_communicator", "check_carrier"]
+__all__ = ["CarriedCommunicator", "carried_communicator"]
 
-REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
 OPERATORS = ("sum", "prod", "max", "min", "avg")
-
-
-class Carrier(Protocol):
-    """A transport: its collectives on C-contiguous numpy arrays."""
-
-    name: str
-    rank: int
-    nranks: int
-
-    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
-        """Start an operation and return what `test` asks about."""
-
-    def test(self, request: Any) -> bool:
-        """Whether an operation is done."""
-
-
-class MpiCarrier:
-    """MPI, by an mpi4py communicator of its own.
-
-    Parameters
-    ----------
-    comm
-        Duplicated, so that no other messages meet these.
-    """
-
-    name = "mpi4py"
-
-    def __init__(self, comm: Any) -> None:
-        self._mpi = sys.modules["mpi4py.MPI"]
-        self._comm = comm.Dup()
-        self.rank, self.nranks = comm.Get_rank(), comm.Get_size()
-
-    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
-        """Start a nonblocking operation of MPI's."""
-        operator = {"sum": self._mpi.SUM, "prod": self._mpi.PROD, "max": self._mpi.MAX, "min": self._mpi.MIN}.get(op)
-        given: Any
-        target: Any
-        given, target = (None if array is None else array.reshape(-1) for array in (x, out))
-        if given is not None and target is not None and np.may_share_memory(given, target):
-            given = given.copy()  # MPI takes no aliases
-        # MPI knows no float16 and no types of ml_dtypes: sums of them are computed in float32, and what only moves goes
-        # as bytes.
-        if kind in REDUCTIONS and given.dtype.itemsize < 4 and given.dtype.kind not in "iu":
-            wide = None if target is None else np.empty(target.shape, np.float32)
-            request, _ = self.start(kind, given.astype(np.float32), wide, op, root)
-            return request, (lambda: None if wide is None else target.__setitem__(..., wide.astype(target.dtype)))
-        if kind not in REDUCTIONS:
-            given, target = (None if array is None else array.view(np.uint8) for array in (given, target))
-        return self._begin(kind, given, target, operator, root), None
-
-    def _begin(self, kind: str, given: Any, target: Any, operator: Any, root: int) -> Any:
-        comm = self._comm
-        if kind == "all_reduce":
-            return comm.Iallreduce(given, target, operator)
-        if kind == "reduce":
-            return comm.Ireduce(given, target, operator, root)
-        if kind == "reduce_scatter":
-            return comm.Ireduce_scatter_block(given, target, operator)
-        if kind == "broadcast":
-            if self.rank == root:
-                target[...] = given
-            return comm.Ibcast(target, root)
-        if kind == "all_gather":
-            return comm.Iallgather(given, target)
-        if kind == "all_to_all":
-            return comm.Ialltoall(given, target)
-        if kind == "gather":
-            return comm.Igather(given, target, root)
-        if kind == "scatter":
-            return comm.Iscatter(given, target, root)
-        if kind == "send":
-            return comm.Isend(given, root)
-        return comm.Irecv(target, root)
-
-    def test(self, request: Any) -> bool:
-        """Let MPI move, tell, and finish what is through."""
-        started, finish = request
-        if not started.Test():
-            return False
-        if finish is not None:
-            finish()
-        return True
-
-
-class TorchCarrier:
-    """A process group of torch.distributed on CPU memory: gloo's, or one of MPI's.
-
-    Parameters
-    ----------
-    group
-        The process group.
-    """
-
-    def __init__(self, group: Any) -> None:
-        self._torch = sys.modules["torch"]
-        self._group = group
-        self.rank, self.nranks = group.rank(), group.size()
-        self.name = f"torch.distributed {group.name()}"
-
-    def _tensor(self, array: Any) -> Any:
-        if array is None:
-            return None
-        row = array.reshape(-1)
-        return _tensor_of(row)
-
-    def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
-        """Start an operation of the group's."""
-        dist, group = self._torch.distributed, self._group
-        given, target = self._tensor(x), self._tensor(out)
-        operators = {
-            "sum": dist.ReduceOp.SUM,
-            "prod": dist.ReduceOp.PRODUCT,
-            "max": dist.ReduceOp.MAX,
-            "min": dist.ReduceOp.MIN,
-        }
-        if kind in REDUCTIONS:
-            # torch reduces in place, and gloo scatters no sums: the whole is reduced, and cut.
-            whole = given.clone()
-            work = dist.all_reduce(whole, op=operators[op], group=group, async_op=True)
-            return work, (lambda: None if target is None else target.copy_(self._cut(kind, whole)))
-        if kind == "broadcast":
-            if self.rank == root:
-                target.copy_(given)
-            return dist.broadcast(target, group_src=root, group=group, async_op=True), None
-        if kind == "all_gather":
-            return dist.all_gather(list(target.chunk(self.nranks)), given, group=group, async_op=True), None
-        if kind == "all_to_all":
-            return dist.all_to_all_single(target, given, group=group, async_op=True), None
-        if kind == "gather":
-            parts = None if target is None else list(target.chunk(self.nranks))
-            return dist.gather(given, parts, group_dst=root, group=group, async_op=True), None
-        if kind == "scatter":
-            parts = list(given.chunk(self.nranks)) if self.rank == root else None
-            return dist.scatter(target, parts, group_src=root, group=group, async_op=True), None
-        if kind == "send":
-            return dist.isend(given, group_dst=root, group=group), None
-        return dist.irecv(target, group_src=root, group=group), None
-
-    def _cut(self, kind: str, whole: Any) -> Any:
-        return whole.chunk(self.nranks)[self.rank] if kind == "reduce_scatter" else whole
-
-    def test(self, request: Any) -> bool:
-        """Tell, and finish what is through."""
-        work, finish = request
-        if not work.is_completed():
-            return False
-        work.wait(timedelta(seconds=1))
-        if finish is not None:
-            finish()
-        return True
 
 
 class CarriedCommunicator:
@@ -236,7 +84,7 @@ class CarriedCommunicator:
         return out if out is not None else _as_kind_of(x, target)
 
     def _array(self, x: Any, name: str) -> Any:
-        view = _numpy_of(x, name) if type(x).__module__.startswith("torch") else np.asarray(x)
+        view = numpy_of(x, name) if type(x).__module__.startswith("torch") else np.asarray(x)
         if not view.flags.c_contiguous:
             raise InvalidOperandError(f"{name}: is not C-contiguous; pass a contiguous copy")
         return view
@@ -360,38 +208,8 @@ class CarriedCommunicator:
         return f"rocpy.rccl.CarriedCommunicator(rank={self.rank}, nranks={self.nranks}, transport={self.transport!r})"
 
 
-def _numpy_of(tensor: Any, name: str) -> Any:
-    torch = sys.modules["torch"]
-    if tensor.device.type != "cpu":
-        raise InvalidOperandError(f"{name}: is on {tensor.device}; this communicator takes CPU memory")
-    if tensor.dtype == torch.bfloat16:
-        return tensor.detach().view(torch.int16).numpy().view(numpy_type("bfloat16"))
-    return tensor.detach().numpy()
-
-
-def _tensor_of(array: Any) -> Any:
-    torch = sys.modules["torch"]
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
 def _as_kind_of(x: Any, made: Any) -> Any:
-    return _tensor_of(made) if type(x).__module__.startswith("torch") else made
-
-
-def check_carrier(wanted: str, own: str) -> None:
-    """Refuse a carrier that there is not.
-
-    Parameters
-    ----------
-    wanted
-        ``"rccl"``, ``"auto"``, or the transport's name.
-    own
-        The name of the transport at hand.
-    """
-    if wanted not in ("auto", "rccl", own):
-        raise InvalidArgumentError(f"carrier: got {wanted!r}, expected 'auto', 'rccl' or {own!r}")
+    return tensor_of(made) if type(x).__module__.startswith("torch") else made
 
 
 def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle: str) -> CarriedCommunicator:
