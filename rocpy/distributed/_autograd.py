@@ -47,15 +47,15 @@ class ColumnLinear(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; that of x is summed over the ranks."""
         rows, weight = ctx.saved_tensors
         comm, sequence_parallel, chunks, shape = ctx.settings
-        given = as_matrix(grad, grad.shape[-1]).contiguous()
+        grad_rows = as_matrix(grad, grad.shape[-1]).contiguous()
         grads: list[Any] = [None] * 6
         if ctx.needs_input_grad[0]:
-            summed = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
-            grads[0] = summed(given, weight.conj(), comm=comm, chunks=chunks).reshape(shape)
+            summed_product = matmul_reduce_scatter if sequence_parallel else matmul_all_reduce
+            grads[0] = summed_product(grad_rows, weight.conj(), comm=comm, chunks=chunks).reshape(shape)
         if ctx.needs_input_grad[1]:
-            grads[1] = matmul(given.T, rows.conj())
+            grads[1] = matmul(grad_rows.T, rows.conj())
         if ctx.needs_input_grad[2]:
-            grads[2] = given.sum(0)
+            grads[2] = grad_rows.sum(0)
         return tuple(grads)
 
 
@@ -84,17 +84,17 @@ class RowLinear(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients; where the result was cut, its gradient is gathered first."""
         rows, weight = ctx.saved_tensors
         comm, sequence_parallel, chunks, shape = ctx.settings
-        given = as_matrix(grad, grad.shape[-1]).contiguous()
+        grad_rows = as_matrix(grad, grad.shape[-1]).contiguous()
         grads: list[Any] = [None] * 6
         if sequence_parallel:
-            back, given = all_gather_matmul(given, weight.conj(), comm=comm, chunks=chunks, gathered=True)
-            grads[0] = back.reshape(shape) if ctx.needs_input_grad[0] else None
+            grad_x, grad_rows = all_gather_matmul(grad_rows, weight.conj(), comm=comm, chunks=chunks, gathered=True)
+            grads[0] = grad_x.reshape(shape) if ctx.needs_input_grad[0] else None
         elif ctx.needs_input_grad[0]:
-            grads[0] = matmul(given, weight.conj()).reshape(shape)
+            grads[0] = matmul(grad_rows, weight.conj()).reshape(shape)
         if ctx.needs_input_grad[1]:
-            grads[1] = matmul(given.T, rows.conj())
+            grads[1] = matmul(grad_rows.T, rows.conj())
         if ctx.needs_input_grad[2]:
-            grads[2] = given.sum(0)
+            grads[2] = grad_rows.sum(0)
         return tuple(grads)
 
 

@@ -31,11 +31,11 @@ __all__ = ["all_gather_matmul", "matmul_all_reduce", "matmul_reduce_scatter"]
 CHUNK_WORK = 1 << 24
 MOST_CHUNKS = 8
 
-_lines: weakref.WeakKeyDictionary[Communicator, Line] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_stream_pairs: weakref.WeakKeyDictionary[Communicator, StreamPair] = weakref.WeakKeyDictionary()
+_streams_lock = threading.Lock()
 
 
-class Line:
+class StreamPair:
     """The two streams of a communicator, and the order between them."""
 
     def __init__(self, device: int) -> None:
@@ -47,12 +47,12 @@ class Line:
         later.wait(earlier.record())
 
 
-def line_of(comm: Communicator) -> Line:
+def streams_of(comm: Communicator) -> StreamPair:
     """Return the communicator's streams, made when they are first asked for."""
-    with _making:
-        if comm not in _lines:
-            _lines[comm] = Line(comm.device_index)
-        return _lines[comm]
+    with _streams_lock:
+        if comm not in _stream_pairs:
+            _stream_pairs[comm] = StreamPair(comm.device_index)
+        return _stream_pairs[comm]
 
 
 class Run:
@@ -60,11 +60,11 @@ class Run:
 
     def __init__(self, comm: Communicator, *operands: Any) -> None:
         self.comm = comm
-        self.line = line_of(comm)
+        self.streams = streams_of(comm)
         self._spans = current_spans()
         self._works: list[Work] = []
-        self._kept: list[Any] = list(operands)
-        self._foreign = _foreign_streams(operands, self.line)
+        self._owners: list[Any] = list(operands)
+        self._foreign = _foreign_streams(operands, self.streams)
         # Arrays in CPU memory are computed on the thread's current device, which must be that of the streams.
         self._device = Device(comm.device_index)
 
@@ -80,23 +80,23 @@ class Run:
     def product(self, chunk: int, a: Any, b: Any, out: Any, bias: Any = None) -> None:
         """Give a product to its stream."""
         epilogue = None if bias is None else "bias"
-        with self._mark(self.line.product, "product", chunk):
-            matmul(a, b, out=out, bias=bias, epilogue=epilogue, stream=self.line.product)
-        self._kept.append((a, b, out))
+        with self._mark(self.streams.product, "product", chunk):
+            matmul(a, b, out=out, bias=bias, epilogue=epilogue, stream=self.streams.product)
+        self._owners.append((a, b, out))
 
     def collective(self, chunk: int, name: str, x: Any, out: Any, **settings: Any) -> None:
         """Give a collective to its stream."""
-        with self._mark(self.line.collective, "collective", chunk):
+        with self._mark(self.streams.collective, "collective", chunk):
             call = getattr(self.comm, name)
-            self._works.append(call(x, out=out, stream=self.line.collective, block=False, **settings))
+            self._works.append(call(x, out=out, stream=self.streams.collective, block=False, **settings))
 
     def product_then_collective(self) -> None:
         """Order what comes next on the collectives' stream after the products so far."""
-        self.line.follow(self.line.collective, self.line.product)
+        self.streams.follow(self.streams.collective, self.streams.product)
 
     def collective_then_product(self) -> None:
         """Order what comes next on the products' stream after the collectives so far."""
-        self.line.follow(self.line.product, self.line.collective)
+        self.streams.follow(self.streams.product, self.streams.collective)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,7 +106,7 @@ class Run:
             if kind is None:
                 for work in self._works:
                     work.wait()
-            self.line.product.synchronize()
+            self.streams.product.synchronize()
             for stream in self._foreign:
                 stream.after()
         finally:
@@ -116,10 +116,10 @@ class Run:
 class _TorchStream:
     """torch's current stream on the device of its tensors, which the two streams follow and which follows them."""
 
-    def __init__(self, torch: Any, device: Any, line: Line) -> None:
+    def __init__(self, torch: Any, device: Any, streams: StreamPair) -> None:
         self._torch, self._device = torch, device
         self._ours = [
-            torch.cuda.ExternalStream(stream.handle, device=device) for stream in (line.product, line.collective)
+            torch.cuda.ExternalStream(stream.handle, device=device) for stream in (streams.product, streams.collective)
         ]
 
     def before(self) -> None:
@@ -133,11 +133,11 @@ class _TorchStream:
             current.wait_stream(stream)
 
 
-def _foreign_streams(operands: tuple[Any, ...], line: Line) -> list[_TorchStream]:
+def _foreign_streams(operands: tuple[Any, ...], streams: StreamPair) -> list[_TorchStream]:
     torch = sys.modules.get("torch")
     for operand in operands:
         if torch is not None and isinstance(operand, torch.Tensor) and operand.is_cuda:
-            return [_TorchStream(torch, operand.device, line)]
+            return [_TorchStream(torch, operand.device, streams)]
     return []
 
 
@@ -307,11 +307,11 @@ def matmul_reduce_scatter(x: Any, w: Any, *, comm: Communicator, chunks: int | N
     m, k, n = check(x, w, comm, cut=True)
     rows = m // comm.nranks
     y = empty(x, (rows, n))
-    given = x.reshape(comm.nranks, rows, k)
+    blocks = x.reshape(comm.nranks, rows, k)
     with Run(comm, x, w) as run:
         for chunk, (begin, end) in enumerate(bounds(rows, chunks, m * k * n)):
             part = empty(x, (comm.nranks, end - begin, n))
-            run.product(chunk, given[:, begin:end], w, part)
+            run.product(chunk, blocks[:, begin:end], w, part)
             run.product_then_collective()
             run.collective(chunk, "reduce_scatter", part.reshape(comm.nranks * (end - begin), n), y[begin:end])
     return y
@@ -357,9 +357,9 @@ def all_gather_matmul(
     count = comm.nranks
     y = empty(x, (count, rows, n))
     parts = bounds(rows, chunks, count * rows * k * n)
-    kept = [empty(x, (count, end - begin, k)) for begin, end in parts]
+    gathered_parts = [empty(x, (count, end - begin, k)) for begin, end in parts]
     with Run(comm, x, w, bias) as run:
-        for chunk, ((begin, end), part) in enumerate(zip(parts, kept, strict=True)):
+        for chunk, ((begin, end), part) in enumerate(zip(parts, gathered_parts, strict=True)):
             run.collective(chunk, "all_gather", x[begin:end], part.reshape(count * (end - begin), k))
             run.collective_then_product()
             run.product(chunk, part, w, y[:, begin:end], bias)
@@ -367,6 +367,6 @@ def all_gather_matmul(
     if not gathered:
         return result
     whole = empty(x, (count, rows, k))
-    for (begin, end), part in zip(parts, kept, strict=True):
+    for (begin, end), part in zip(parts, gathered_parts, strict=True):
         whole[:, begin:end] = part
     return result, whole.reshape(count * rows, k)

@@ -38,8 +38,8 @@ def column_forward(
     rows = rows_of(x, sequence_parallel)
     _check(rows, weight)
     if sequence_parallel:
-        made = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
-        return made[0], made[1]
+        y, gathered = all_gather_matmul(rows, weight.T, bias, comm=comm, chunks=chunks, gathered=True)
+        return y, gathered
     y = matmul(rows, weight.T, bias=bias, epilogue=None if bias is None else "bias")
     return y.reshape(*x.shape[:-1], weight.shape[0]), rows
 

@@ -77,12 +77,12 @@ class Spans:
     def overlapping(self) -> list[int]:
         """Return the chunks whose collective ran beside the next chunk's product, or the other way about."""
         spans = {(span.kind, span.chunk): span for span in self}
-        found = []
+        chunks = []
         for (kind, chunk), span in spans.items():
             after = spans.get(("product" if kind == "collective" else "collective", chunk + 1))
             if after is not None and span.overlaps(after):
-                found.append(chunk)
-        return sorted(set(found))
+                chunks.append(chunk)
+        return sorted(set(chunks))
 
 
 def current_spans() -> Spans | None:
@@ -105,8 +105,8 @@ def overlap_trace() -> Iterator[Spans]:
     [('collective', 0), ('collective', 1), ('product', 0), ('product', 1)]
     """
     before = current_spans()
-    _open.spans = made = Spans()
+    _open.spans = spans = Spans()
     try:
-        yield made
+        yield spans
     finally:
         _open.spans = before

@@ -12,7 +12,14 @@ import pytest
 
 from rocpy import rccl
 from rocpy.rccl.rendezvous.boards import StoreBoard
-from rocpy.rccl.rendezvous.bootstrap import LaunchFacts, default_address, introduction, launch_facts, meet, open_channel
+from rocpy.rccl.rendezvous.bootstrap import (
+    LaunchFacts,
+    agree,
+    default_address,
+    introduction,
+    launch_facts,
+    open_channel,
+)
 
 
 def free_port():
@@ -29,7 +36,7 @@ def meet_all(store, facts, *, seconds=10.0, **said):
         try:
             channel = open_channel(fact, store)
             try:
-                results[fact.rank] = meet(channel, fact, time.monotonic() + seconds, lambda: b"i" * 128, note)
+                results[fact.rank] = agree(channel, fact, time.monotonic() + seconds, lambda: b"i" * 128, note)
             finally:
                 channel.close()
         except rccl.RcclError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocpy import rccl
-from rocpy.rccl.rendezvous.bootstrap import LaunchFacts, introduction, meet, open_channel
+from rocpy.rccl.rendezvous.bootstrap import LaunchFacts, agree, introduction, open_channel
 from rocpy.rccl.rendezvous.envelope import job_key, seal
 from rocpy.rccl.rendezvous.tcp import ClientChannel
 
@@ -38,8 +38,8 @@ class Ranks:
                 channel = open_channel(facts, self.store)
                 deadline = time.monotonic() + seconds
                 try:
-                    met = meet(channel, facts, deadline, make_id, introduction())
-                    self.found[name or rank] = met if step is None else step(channel, deadline)
+                    agreement = agree(channel, facts, deadline, make_id, introduction())
+                    self.found[name or rank] = agreement if step is None else step(channel, deadline)
                 finally:
                     channel.close()
             except BaseException as error:
@@ -97,7 +97,7 @@ def test_idle_connections_and_a_flood_delay_nobody(port):
         thread.join()
     for connection in idle:
         connection.close()
-    assert [met.unique_id for met in found.values()] == [b"i" * 128] * 3
+    assert [agreement.unique_id for agreement in found.values()] == [b"i" * 128] * 3
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_note_of_another_shape_is_nonsense_even_with_the_mark(port, wrong):
     stranger = sealed_note(port, **wrong)
     assert stranger.recv(100) == b""
     stranger.close()
-    assert {met.unique_id for met in all_ranks.start(1, 2).join().values()} == {b"i" * 128}
+    assert {agreement.unique_id for agreement in all_ranks.start(1, 2).join().values()} == {b"i" * 128}
 
 
 @pytest.mark.parametrize("has_secret", [True, False])
@@ -159,7 +159,7 @@ def test_an_impostor_needs_the_secret(port, monkeypatch, has_secret):
     else:
         with pytest.raises(rccl.CollectiveTimeoutError, match="another ROCPY_RCCL_SECRET"):
             impostor.exchange("id", note, dict, time.monotonic() + 0.5)
-        assert {met.unique_id for met in all_ranks.start(1, 2).join().values()} == {b"i" * 128}
+        assert {agreement.unique_id for agreement in all_ranks.start(1, 2).join().values()} == {b"i" * 128}
     impostor.close()
 
 
@@ -218,7 +218,7 @@ def test_a_rank_that_comes_late(port):
     assert {error.waiting_for for error in found.values()} == {(2,)}
     # Another rendezvous at the same address begins anew.
     again = Ranks(f"tcp://127.0.0.1:{port}").start(1, 2).start(0, 2).join()
-    assert {met.unique_id for met in again.values()} == {b"i" * 128}
+    assert {agreement.unique_id for agreement in again.values()} == {b"i" * 128}
 
 
 def test_a_second_rendezvous_while_a_late_rank_is_awaited(port):
@@ -228,7 +228,7 @@ def test_a_second_rendezvous_while_a_late_rank_is_awaited(port):
     time.sleep(0.3)  # rank 1 knocks at what is left of the first rendezvous, and is not told of it again
     assert second.found == {}
     found = second.start(0, 3).start(2, 3).join()
-    assert {met.unique_id for met in found.values()} == {b"i" * 128}
+    assert {agreement.unique_id for agreement in found.values()} == {b"i" * 128}
 
 
 def test_a_rank_that_counts_otherwise(store):
@@ -297,7 +297,7 @@ def test_nonsense_on_a_board_is_no_note(tmp_path):
     (folder / "ready-rank-1").mkdir()
     os.mkfifo(folder / "ready-answer")
     found = Ranks(f"file://{folder}").start(0, 2).start(1, 2).join()
-    assert {met.unique_id for met in found.values()} == {b"i" * 128}
+    assert {agreement.unique_id for agreement in found.values()} == {b"i" * 128}
 
 
 def test_what_an_earlier_rendezvous_left_on_a_board_is_not_believed(tmp_path):
@@ -306,7 +306,7 @@ def test_what_an_earlier_rendezvous_left_on_a_board_is_not_believed(tmp_path):
     key = job_key(["test"])
     stale = {**introduction(), "nranks": 2, "patience_s": 9.0, "nonce": "old"}
     (folder / "id-rank-1").write_text(json.dumps(seal(key, ["id-rank-1"], stale)))
-    old = {"id": "00", "places": [["", "", ""]], "place_of": [0, 0], "nonces": ["older", "old"]}
+    old = {"id": "00", "locations": [["", "", ""]], "location_of": [0, 0], "nonces": ["older", "old"]}
     (folder / "id-answer").write_text(json.dumps(seal(key, ["id-answer"], old)))
 
     def ready(channel, deadline):

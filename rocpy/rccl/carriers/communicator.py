@@ -64,7 +64,7 @@ class CarriedCommunicator:
         if root is not None and not 0 <= root < self.nranks:
             raise InvalidArgumentError(f"root: got {root}, expected a rank from 0 to {self.nranks - 1}", rank=self.rank)
         self._seq += 1
-        given = None if x is None else self._array(x, "x")
+        source = None if x is None else self._array(x, "x")
         target: Any = None
         if kind != "send" and (kind not in ("reduce", "gather") or self.rank == root):
             if kind == "recv":
@@ -72,16 +72,16 @@ class CarriedCommunicator:
             if out is not None:
                 target = self._array(out, "out")
             else:
-                if given is None:
+                if source is None:
                     raise InvalidOperandError(f"x: {kind} needs an array")
-                target = np.empty(result_shape(kind, given.shape, self.nranks), given.dtype)
+                target = np.empty(result_shape(kind, source.shape, self.nranks), source.dtype)
         is_average = op == "avg"
-        self._wait(kind, self._carrier.start(kind, given, target, "sum" if is_average else op, root or 0), timeout_s)
+        self._wait(kind, self._carrier.start(kind, source, target, "sum" if is_average else op, root or 0), timeout_s)
         if is_average and target is not None:
             np.divide(target, self.nranks, out=target, casting="unsafe")
         if target is None:
             return None
-        return out if out is not None else _as_kind_of(x, target)
+        return out if out is not None else _in_framework_of(x, target)
 
     def _array(self, x: Any, name: str) -> Any:
         view = numpy_of(x, name) if type(x).__module__.startswith("torch") else np.asarray(x)
@@ -208,8 +208,8 @@ class CarriedCommunicator:
         return f"rocpy.rccl.CarriedCommunicator(rank={self.rank}, nranks={self.nranks}, transport={self.transport!r})"
 
 
-def _as_kind_of(x: Any, made: Any) -> Any:
-    return tensor_of(made) if type(x).__module__.startswith("torch") else made
+def _in_framework_of(x: Any, array: Any) -> Any:
+    return tensor_of(array) if type(x).__module__.startswith("torch") else array
 
 
 def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle: str) -> CarriedCommunicator:
@@ -224,11 +224,11 @@ def carried_communicator(carrier: Carrier, timeout_s: float, name: str, obstacle
     obstacle
         Why RCCL does not reach all ranks; rank 0 warns of it. Empty where the transport was asked for.
     """
-    made = CarriedCommunicator(carrier, timeout_s, name)
-    if obstacle and made.rank == 0:
+    communicator = CarriedCommunicator(carrier, timeout_s, name)
+    if obstacle and communicator.rank == 0:
         warnings.warn(
-            f"{obstacle}. Collectives go over {made.transport}, and groups, windows and split are refused",
+            f"{obstacle}. Collectives go over {communicator.transport}, and groups, windows and split are refused",
             RocpyWarning,
             stacklevel=6,
         )
-    return made
+    return communicator

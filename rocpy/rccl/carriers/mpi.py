@@ -32,43 +32,43 @@ class MpiCarrier:
     def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
         """Start a nonblocking operation of MPI's."""
         operator = {"sum": self._mpi.SUM, "prod": self._mpi.PROD, "max": self._mpi.MAX, "min": self._mpi.MIN}.get(op)
-        given: Any
+        source: Any
         target: Any
-        given, target = (None if array is None else array.reshape(-1) for array in (x, out))
-        if given is not None and target is not None and np.may_share_memory(given, target):
-            given = given.copy()  # MPI takes no aliases
+        source, target = (None if array is None else array.reshape(-1) for array in (x, out))
+        if source is not None and target is not None and np.may_share_memory(source, target):
+            source = source.copy()  # MPI takes no aliases
         # MPI knows no float16 and no types of ml_dtypes: sums of them are computed in float32, and what only moves goes
         # as bytes.
-        if kind in REDUCTIONS and given.dtype.itemsize < 4 and given.dtype.kind not in "iu":
+        if kind in REDUCTIONS and source.dtype.itemsize < 4 and source.dtype.kind not in "iu":
             wide = None if target is None else np.empty(target.shape, np.float32)
-            request, _ = self.start(kind, given.astype(np.float32), wide, op, root)
+            request, _ = self.start(kind, source.astype(np.float32), wide, op, root)
             return request, (lambda: None if wide is None else target.__setitem__(..., wide.astype(target.dtype)))
         if kind not in REDUCTIONS:
-            given, target = (None if array is None else array.view(np.uint8) for array in (given, target))
-        return self._begin(kind, given, target, operator, root), None
+            source, target = (None if array is None else array.view(np.uint8) for array in (source, target))
+        return self._begin(kind, source, target, operator, root), None
 
-    def _begin(self, kind: str, given: Any, target: Any, operator: Any, root: int) -> Any:
+    def _begin(self, kind: str, source: Any, target: Any, operator: Any, root: int) -> Any:
         comm = self._comm
         if kind == "all_reduce":
-            return comm.Iallreduce(given, target, operator)
+            return comm.Iallreduce(source, target, operator)
         if kind == "reduce":
-            return comm.Ireduce(given, target, operator, root)
+            return comm.Ireduce(source, target, operator, root)
         if kind == "reduce_scatter":
-            return comm.Ireduce_scatter_block(given, target, operator)
+            return comm.Ireduce_scatter_block(source, target, operator)
         if kind == "broadcast":
             if self.rank == root:
-                target[...] = given
+                target[...] = source
             return comm.Ibcast(target, root)
         if kind == "all_gather":
-            return comm.Iallgather(given, target)
+            return comm.Iallgather(source, target)
         if kind == "all_to_all":
-            return comm.Ialltoall(given, target)
+            return comm.Ialltoall(source, target)
         if kind == "gather":
-            return comm.Igather(given, target, root)
+            return comm.Igather(source, target, root)
         if kind == "scatter":
-            return comm.Iscatter(given, target, root)
+            return comm.Iscatter(source, target, root)
         if kind == "send":
-            return comm.Isend(given, root)
+            return comm.Isend(source, root)
         return comm.Irecv(target, root)
 
     def test(self, request: Any) -> bool:

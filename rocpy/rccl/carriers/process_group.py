@@ -37,7 +37,7 @@ class TorchCarrier:
     def start(self, kind: str, x: Any, out: Any, op: str, root: int) -> Any:
         """Start an operation of the group's."""
         dist, group = self._torch.distributed, self._group
-        given, target = self._tensor(x), self._tensor(out)
+        source, target = self._tensor(x), self._tensor(out)
         operators = {
             "sum": dist.ReduceOp.SUM,
             "prod": dist.ReduceOp.PRODUCT,
@@ -46,25 +46,25 @@ class TorchCarrier:
         }
         if kind in REDUCTIONS:
             # torch reduces in place, and gloo scatters no sums: the whole is reduced, and cut.
-            whole = given.clone()
+            whole = source.clone()
             work = dist.all_reduce(whole, op=operators[op], group=group, async_op=True)
             return work, (lambda: None if target is None else target.copy_(self._cut(kind, whole)))
         if kind == "broadcast":
             if self.rank == root:
-                target.copy_(given)
+                target.copy_(source)
             return dist.broadcast(target, group_src=root, group=group, async_op=True), None
         if kind == "all_gather":
-            return dist.all_gather(list(target.chunk(self.nranks)), given, group=group, async_op=True), None
+            return dist.all_gather(list(target.chunk(self.nranks)), source, group=group, async_op=True), None
         if kind == "all_to_all":
-            return dist.all_to_all_single(target, given, group=group, async_op=True), None
+            return dist.all_to_all_single(target, source, group=group, async_op=True), None
         if kind == "gather":
             parts = None if target is None else list(target.chunk(self.nranks))
-            return dist.gather(given, parts, group_dst=root, group=group, async_op=True), None
+            return dist.gather(source, parts, group_dst=root, group=group, async_op=True), None
         if kind == "scatter":
-            parts = list(given.chunk(self.nranks)) if self.rank == root else None
+            parts = list(source.chunk(self.nranks)) if self.rank == root else None
             return dist.scatter(target, parts, group_src=root, group=group, async_op=True), None
         if kind == "send":
-            return dist.isend(given, group_dst=root, group=group), None
+            return dist.isend(source, group_dst=root, group=group), None
         return dist.irecv(target, group_src=root, group=group), None
 
     def _cut(self, kind: str, whole: Any) -> Any:

@@ -39,14 +39,14 @@ cdef class Call:
     # Counts and displacements of an all-to-all-v, descriptors of a wait.
     cdef const void* table
     cdef int table_size
-    # What must stay alive, and what the call gives.
-    cdef object kept
+    # What must stay alive, and the result of the call.
+    cdef object owners
     cdef readonly object result
     cdef bint in_cpu_memory
     # The copies of arrays in CPU memory that it works on, and its result there.
     cdef object staged, on_device
     cdef readonly uint64_t seq
-    # Its place among the calls of this rank.
+    # Its index among the calls of this rank.
     cdef uint64_t noted
     cdef int stage(self, object target) except -1
     cdef int unstage(self) except -1

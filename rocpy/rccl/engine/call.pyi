@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Types of a checked call; _call.pyx has the documentation.
+# Types of a checked call; call.pyx has the documentation.
 from typing import Any
 
 from typing_extensions import disjoint_base

@@ -44,8 +44,8 @@ cdef dict types = {
 
 
 cdef int type_of(int hip_type):
-    found = types.get(hip_type)
-    return -1 if found is None else found
+    number = types.get(hip_type)
+    return -1 if number is None else number
 
 
 cdef int issue(Call call) noexcept nogil:

@@ -34,9 +34,9 @@ cdef object last_text(ncclComm_t comm):
 
 def make_unique_id():
     """The 128 bytes of a new unique id (ncclGetUniqueId)."""
-    cdef abi.ncclUniqueId made
-    abi.ncclGetUniqueId(&made)
-    return (<char*>made.internal)[:128]
+    cdef abi.ncclUniqueId unique_id
+    abi.ncclGetUniqueId(&unique_id)
+    return (<char*>unique_id.internal)[:128]
 
 
 def library_version():
@@ -105,18 +105,18 @@ def parameters():
         raise UnsupportedError("parameters: this platform's RCCL has no ncclParamGetAllParameterKeys, which came with 2.30", library="rccl")
     abi.ncclParamGetAllParameterKeys(&keys, &count)
     names = [<bytes>keys[i] for i in range(count)]
-    found = {}
+    values = {}
     for name in names:
         abi.ncclParamGetParameter(name, &value, &length)
-        found[name.decode()] = value[:length].decode("utf-8", "replace")
-    return found
+        values[name.decode()] = value[:length].decode("utf-8", "replace")
+    return values
 
 
 cdef object apply_settings(abi.ncclConfig_t* config, object settings):
     """Set what a caller chose; gives what must live as long as the library may look at it."""
-    cdef int* places[14]
-    kept = None
-    places[:] = [
+    cdef int* fields[14]
+    net_name = None
+    fields[:] = [
         &config.cgaClusterSize, &config.minCTAs, &config.maxCTAs, &config.splitShare, &config.trafficClass, &config.collnetEnable,
         &config.CTAPolicy, &config.shrinkShare, &config.nvlsCTAs, &config.nChannelsPerNetPeer, &config.nvlinkCentricSched,
         &config.graphUsageMode, &config.numRmaCtx, &config.maxP2pPeers,
@@ -124,13 +124,13 @@ cdef object apply_settings(abi.ncclConfig_t* config, object settings):
     for name, value in dict(settings).items():
         try:
             if name == "net_name":
-                kept = str(value).encode()
-                config.netName = <const char*><bytes>kept
+                net_name = str(value).encode()
+                config.netName = <const char*><bytes>net_name
                 continue
-            places[SETTINGS.index(name)][0] = value
+            fields[SETTINGS.index(name)][0] = value
         except (TypeError, OverflowError, ValueError):
             raise InvalidArgumentError(f"config: got {name!r}: {value!r}, expected numbers for {', '.join(SETTINGS)}, or a net_name") from None
-    return kept
+    return net_name
 
 
 cdef abi.ncclConfig_t nonblocking_config(const char* name) noexcept:

@@ -9,4 +9,4 @@ cdef int64_t elements(const Operand* operand)
 cdef size_t bytes_of(const Operand* operand)
 cdef int check_contiguous(const Operand* operand, str name) except -1
 # Refuses a result that overlaps the input otherwise than RCCL works in place; `count` elements go in, `wanted` come out.
-cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* given, const Operand* result) except -1
+cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* operand_x, const Operand* operand_out) except -1

@@ -44,11 +44,11 @@ cdef int check_contiguous(const Operand* operand, str name) except -1:
     return 0
 
 
-cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* given, const Operand* result) except -1:
-    cdef const char* source = <const char*>given.data
-    cdef const char* target = <const char*>result.data
+cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* operand_x, const Operand* operand_out) except -1:
+    cdef const char* source = <const char*>operand_x.data
+    cdef const char* target = <const char*>operand_out.data
     cdef int64_t shift = 0
-    if source + bytes_of(given) <= target or target + bytes_of(result) <= source:
+    if source + bytes_of(operand_x) <= target or target + bytes_of(operand_out) <= source:
         return 0
     if (kind == broadcast or kind == scatter) and root != rank:
         return 0  # what the input holds is not read
@@ -56,6 +56,6 @@ cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wan
         shift = -count * rank
     elif kind == reduce_scatter or kind == scatter:
         shift = wanted * rank
-    if kind != all_to_all and source + shift * (<int64_t>1 << array_type_of_hip(given.type).shift) == target:
+    if kind != all_to_all and source + shift * (<int64_t>1 << array_type_of_hip(operand_x.type).shift) == target:
         return 0
     raise InvalidOperandError("out: shares memory with x, and not as RCCL works in place; pass an array of its own")

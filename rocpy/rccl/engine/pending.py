@@ -73,7 +73,7 @@ class PendingGroup:
 
     def add_end(self, step: Step) -> None:
         """Note how a communicator, or what belongs to one, comes to its end; once, however often it is said."""
-        if all(known.owner is not step.owner for known in self.ends):
+        if all(other.owner is not step.owner for other in self.ends):
             self.ends.append(step)
 
     def drop(self) -> None:
@@ -84,9 +84,9 @@ class PendingGroup:
 
 def begin_group() -> PendingGroup:
     """Open a group on this thread, which has none."""
-    made: PendingGroup = PendingGroup()
-    _open.group = made
-    return made
+    group: PendingGroup = PendingGroup()
+    _open.group = group
+    return group
 
 
 def end_group() -> None:

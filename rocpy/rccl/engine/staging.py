@@ -36,7 +36,7 @@ class Ranks(Protocol):
 
 # Memory of each communicator's device that no call uses.
 _pools: weakref.WeakKeyDictionary[Ranks, list[Buffer]] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_pools_lock = threading.Lock()
 
 
 def _memory(array: Any, name: str, *, output: bool) -> tuple[Any, Any]:
@@ -68,7 +68,7 @@ class Staged:
     """
 
     def __init__(self, comm: Ranks) -> None:
-        with _making:
+        with _pools_lock:
             self._free = _pools.setdefault(comm, [])
         self._device = comm.device_index
         self._used: list[Buffer] = []
@@ -87,14 +87,14 @@ class Staged:
 
     def upload(self, array: Any, name: str) -> Buffer:
         """Return a copy of a C-contiguous array on the device."""
-        view, kept = _memory(array, name, output=False)
-        made = self._take(view.shape, view.dtype)
+        view, owners = _memory(array, name, output=False)
+        buffer = self._take(view.shape, view.dtype)
         with Device(self._device):  # the null stream of another device may wait for this rank
-            made.copy_from(view)
-        del kept
-        return made
+            buffer.copy_from(view)
+        del owners
+        return buffer
 
-    def room(self, target: Any, name: str) -> Buffer:
+    def reserve(self, target: Any, name: str) -> Buffer:
         """Return memory for a result that goes to a C-contiguous array when the call is done."""
         view, _ = _memory(target, name, output=True)
         self.target = target
@@ -103,13 +103,13 @@ class Staged:
     def finish(self, on_device: Buffer | None) -> None:
         """Copy the result, and give the memory back: the call is done."""
         if self.target is not None and on_device is not None:
-            view, kept = _memory(self.target, "out", output=True)
+            view, owners = _memory(self.target, "out", output=True)
             if view.size:
                 view.setflags(write=True)
                 with Device(self._device):
                     on_device.copy_to(view)
             touch(self.target)
-            del kept
+            del owners
         self._free += self._used
         self._used = []
 
@@ -126,19 +126,19 @@ class StagedOperands(NamedTuple):
 def stage_collective(comm: Ranks, name: str, x: Any, out: Any, bias: Any, has_result: bool) -> StagedOperands:
     """Copy the operands of a collective; its result goes to `out`, or to a new array like `x`, when it is done."""
     staged = Staged(comm)
-    added = None if bias is None else staged.upload(bias, "bias")
+    bias_copy = None if bias is None else staged.upload(bias, "bias")
     if name == "recv":
-        return StagedOperands(staged.room(x, "x"), None, added, staged)
-    given = None if x is None else staged.upload(x, "x")
+        return StagedOperands(staged.reserve(x, "x"), None, bias_copy, staged)
+    source = None if x is None else staged.upload(x, "x")
     if has_result and out is None:
         out = allocate_like(x, result_shape(name, tuple(x.shape), comm.nranks))
-    result = staged.room(out, "out") if has_result else None
-    return StagedOperands(given, result, added, staged)
+    result = staged.reserve(out, "out") if has_result else None
+    return StagedOperands(source, result, bias_copy, staged)
 
 
 def stage_all_to_all_v(comm: Ranks, x: Any, rows: int, out: Any) -> StagedOperands:
     """Copy the operands of an all-to-all with counts, of whose result this rank gets `rows` rows."""
     staged = Staged(comm)
-    given = staged.upload(x, "x")
-    target = allocate_like(x, (rows, *given.shape[1:])) if out is None else out
-    return StagedOperands(given, staged.room(target, "out"), None, staged)
+    source = staged.upload(x, "x")
+    target = allocate_like(x, (rows, *source.shape[1:])) if out is None else out
+    return StagedOperands(source, staged.reserve(target, "out"), None, staged)

@@ -6,7 +6,7 @@ from rocpy.rccl.handles.communicator import Handle
 
 def start_split(
     self: Handle,
-    made: Handle,
+    child: Handle,
     color: int,
     key: int,
     timeout_s: float | None,
@@ -15,7 +15,7 @@ def start_split(
 ) -> None: ...
 def start_shrink(
     self: Handle,
-    made: Handle,
+    child: Handle,
     excluded: Sequence[int],
     abort: bool,
     timeout_s: float | None,
@@ -25,14 +25,14 @@ def start_shrink(
 def growth_id(self: Handle) -> bytes: ...
 def start_grow(
     self: Handle,
-    made: Handle,
+    child: Handle,
     nranks: int,
     unique_id: bytes | None,
     timeout_s: float | None,
     settings: Mapping[str, int | str] | None,
     name: str | None,
 ) -> None: ...
-def finish_child(self: Handle, made: Handle, timeout_s: float | None) -> bool: ...
+def finish_child(self: Handle, child: Handle, timeout_s: float | None) -> bool: ...
 def start_finalize(self: Handle, seconds: float) -> None: ...
 def finish_finalize(self: Handle) -> None: ...
 def revoke(self: Handle) -> None: ...

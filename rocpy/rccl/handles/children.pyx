@@ -32,7 +32,7 @@ cdef int judge(Handle self, int code, str op) except -1:
     raise error_of(code, op=op, seq=None, rank=self.rank, text=last_text(self.comm), status=self.status())
 
 
-cdef int settle(Handle self, int code, str op, double seconds) except -1:
+cdef int await_communicator(Handle self, int code, str op, double seconds) except -1:
     """Wait for a nonblocking communicator that has taken a call of this kind, and raise what it came to."""
     cdef abi.ncclResult_t state = abi.ncclInProgress
     deadline = monotonic() + seconds
@@ -46,58 +46,58 @@ cdef int settle(Handle self, int code, str op, double seconds) except -1:
     return judge(self, code, op)
 
 
-def start_split(Handle self not None, Handle made not None, int color, int key, timeout_s, settings, name):
+def start_split(Handle self not None, Handle child not None, int color, int key, timeout_s, settings, name):
     """Begin the handle of this rank's part, if it has one (ncclCommSplit); `finish_child` waits for it."""
     cdef int code
     cdef double seconds = self.seconds_of(timeout_s)
-    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     self.check()
-    made.choose(&config, self.settings if settings is None else settings)
+    child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     self.seq += 1
     with nogil:
-        code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &made.comm, &config)
+        code = <int>abi.slot_ncclCommSplit(self.comm, color, key, &child.comm, &config)
     judge(self, code, "split")
 
 
-def start_shrink(Handle self not None, Handle made not None, excluded, bint abort, timeout_s, settings, name):
+def start_shrink(Handle self not None, Handle child not None, excluded, bint abort, timeout_s, settings, name):
     """Begin the handle of a communicator without some ranks (ncclCommShrink); `finish_child` waits for it."""
     cdef int code, count = len(excluded)
     cdef int ranks[1024]
     cdef int flags = 1 if abort else 0
     cdef double seconds = self.seconds_of(timeout_s)
-    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommShrink", "2.27")
     if not 0 < count < min(self.nranks, 1024) or any(not hasattr(rank, "__index__") or not 0 <= rank < self.nranks for rank in excluded):
         raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
     for i, rank in enumerate(excluded):
         ranks[i] = rank
-    made.choose(&config, self.settings if settings is None else settings)
+    child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     with nogil:
-        code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &made.comm, &config, flags)
+        code = <int>abi.slot_ncclCommShrink(self.comm, ranks, count, &child.comm, &config, flags)
     judge(self, code, "shrink")
 
 
 def growth_id(Handle self not None):
     """The 128 bytes that new ranks join by (ncclCommGetUniqueId)."""
-    cdef abi.ncclUniqueId made
+    cdef abi.ncclUniqueId unique_id
     cdef int code
     require(self, "ncclCommGetUniqueId")
     with nogil:
-        code = <int>abi.slot_ncclCommGetUniqueId(self.comm, &made)
+        code = <int>abi.slot_ncclCommGetUniqueId(self.comm, &unique_id)
     judge(self, code, "growth_id")
-    return (<char*>made.internal)[:128]
+    return (<char*>unique_id.internal)[:128]
 
 
-def start_grow(Handle self not None, Handle made not None, nranks, unique_id, timeout_s, settings, name):
+def start_grow(Handle self not None, Handle child not None, nranks, unique_id, timeout_s, settings, name):
     """Begin the handle of a communicator with more ranks (ncclCommGrow); `finish_child` waits for it."""
     cdef abi.ncclUniqueId ident
-    cdef const abi.ncclUniqueId* given = NULL
+    cdef const abi.ncclUniqueId* id_pointer = NULL
     cdef const unsigned char[:] raw
     cdef int code, c_nranks
     cdef double seconds = self.seconds_of(timeout_s)
-    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, made, name))
+    cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommGrow")
     if not isinstance(nranks, int) or not self.nranks < nranks < 2**31:
         raise InvalidArgumentError(f"nranks: got {nranks}, expected more than the {self.nranks} that there are")
@@ -106,13 +106,13 @@ def start_grow(Handle self not None, Handle made not None, nranks, unique_id, ti
         if raw.shape[0] != sizeof(ident):
             raise InvalidArgumentError(f"unique_id: has {raw.shape[0]} bytes, expected {sizeof(ident)}")
         memcpy(&ident, &raw[0], sizeof(ident))
-        given = &ident
-    made.choose(&config, self.settings if settings is None else settings)
+        id_pointer = &ident
+    child.choose(&config, self.settings if settings is None else settings)
     self.set_patience(seconds)
     self.seq += 1
     c_nranks = nranks
     with nogil:
-        code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, given, -1, &made.comm, &config)
+        code = <int>abi.slot_ncclCommGrow(self.comm, c_nranks, id_pointer, -1, &child.comm, &config)
     judge(self, code, "grow")
 
 
@@ -124,7 +124,7 @@ def revoke(Handle self not None):
         raise InvalidArgumentError("revoke: this communicator was revoked already", rank=self.rank)
     with nogil:
         code = <int>abi.slot_ncclCommRevoke(self.comm, 0)
-    settle(self, code, "revoke", self.timeout_s)
+    await_communicator(self, code, "revoke", self.timeout_s)
     self.revoked = True
 
 
@@ -134,7 +134,7 @@ def suspend(Handle self not None):
     require(self, "ncclCommSuspend")
     with nogil:
         code = <int>abi.slot_ncclCommSuspend(self.comm, 1)
-    settle(self, code, "suspend", self.timeout_s)
+    await_communicator(self, code, "suspend", self.timeout_s)
 
 
 def resume(Handle self not None):
@@ -143,7 +143,7 @@ def resume(Handle self not None):
     require(self, "ncclCommResume")
     with nogil:
         code = <int>abi.slot_ncclCommResume(self.comm)
-    settle(self, code, "resume", self.timeout_s)
+    await_communicator(self, code, "resume", self.timeout_s)
 
 
 def memory_stats(Handle self not None):
@@ -151,46 +151,46 @@ def memory_stats(Handle self not None):
     cdef uint64_t value = 0
     cdef int number
     require(self, "ncclCommMemStats")
-    found = {}
+    stats = {}
     for number, name in enumerate(("suspendable", "suspended", "persistent", "total")):
         judge(self, <int>abi.slot_ncclCommMemStats(self.comm, <abi.ncclCommMemStat_t>number, &value), "memory_stats")
-        found[name] = value
-    return found
+        stats[name] = value
+    return stats
 
 
-cdef const char* begin_child(Handle self, Handle made, object name) except? NULL:
+cdef const char* begin_child(Handle self, Handle child, object name) except? NULL:
     """Give a handle what it has of its parent from the beginning; returns its label."""
-    made.device_index = self.device_index
-    made.name = self.name if name is None else str(name)
-    made.c_name = made.name.encode()
-    return made.label()
+    child.device_index = self.device_index
+    child.name = self.name if name is None else str(name)
+    child.c_name = child.name.encode()
+    return child.label()
 
 
-def finish_child(Handle self not None, Handle made not None, timeout_s):
+def finish_child(Handle self not None, Handle child not None, timeout_s):
     """Wait for a handle that was begun; gives False where this rank has none."""
     cdef int value = 0
     cdef abi.ncclResult_t state = abi.ncclInProgress
     cdef double seconds = self.seconds_of(timeout_s)
     deadline = monotonic() + seconds
     # RCCL gives the handle of a nonblocking communicator's child when that one's state has changed, not before.
-    while made.comm == NULL and state == abi.ncclInProgress:
+    while child.comm == NULL and state == abi.ncclInProgress:
         self.check()
         abi.ncclCommGetAsyncError(self.comm, &state)
         if state == abi.ncclInProgress:
             if monotonic() > deadline:
                 raise timeout_error("init", self.seq, self.rank, seconds, self.status())
             sleep(0.0005)
-    if made.comm == NULL:
+    if child.comm == NULL:
         if not self.revoked:
             judge(self, <int>state, "init")
         return False
-    made.adopt()
-    made.timeout_s = self.timeout_s
-    made.finish_init(deadline, seconds)
-    abi.ncclCommCount(made.comm, &value)
-    made.nranks = value
-    abi.ncclCommUserRank(made.comm, &value)
-    made.rank = value
+    child.adopt()
+    child.timeout_s = self.timeout_s
+    child.finish_init(deadline, seconds)
+    abi.ncclCommCount(child.comm, &value)
+    child.nranks = value
+    abi.ncclCommUserRank(child.comm, &value)
+    child.rank = value
     return True
 
 

@@ -31,7 +31,7 @@ cdef class Handle:
     cdef uint64_t noted, taken
     # What the library may look at as long as it has the communicator.
     cdef bytes c_name
-    cdef object settings, kept_settings
+    cdef object settings, settings_owner
     cdef object __weakref__
     cdef int choose(self, ncclConfig_t* config, object settings) except -1
     cdef int adopt(self) except -1

@@ -109,7 +109,7 @@ cdef class Handle:
     cdef int choose(self, abi.ncclConfig_t* config, object settings) except -1:
         """Take a caller's settings; kept, because the library may look at their text, and because children inherit them."""
         self.settings = dict(settings or {})
-        self.kept_settings = apply_settings(config, self.settings)
+        self.settings_owner = apply_settings(config, self.settings)
         return 0
 
     cdef int adopt(self) except -1:
@@ -169,10 +169,10 @@ cdef class Handle:
 
         ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
         """
-        cdef Operand given, result, added
+        cdef Operand operand_x, operand_out, operand_bias
         cdef Call call = Call.__new__(Call)
         cdef int64_t count, wanted
-        cdef bint has_result, has_input, is_given
+        cdef bint has_result, has_input, has_out
         cdef double seconds
         self.check()
         seconds = self.seconds_of(timeout_s)
@@ -185,53 +185,53 @@ cdef class Handle:
         if not has_input and (out is None or kind != scatter or root == self.rank):
             raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
         like = x if has_input else out
-        kept = parse_output(x, "x", &given) if kind == recv else parse(like, "x" if has_input else "out", &given)
-        check_contiguous(&given, "x" if has_input else "out")
-        call.type = type_of(given.type)
+        owners = parse_output(x, "x", &operand_x) if kind == recv else parse(like, "x" if has_input else "out", &operand_x)
+        check_contiguous(&operand_x, "x" if has_input else "out")
+        call.type = type_of(operand_x.type)
         if call.type < 0:
-            raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(given.type).name.decode()}")
-        call.in_cpu_memory = given.device_type == kDLCPU
+            raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(operand_x.type).name.decode()}")
+        call.in_cpu_memory = operand_x.device_type == kDLCPU
         has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
             return self.run(kind, x, out, op, root, bias, timeout_s, stream, block, staged)
-        if not call.in_cpu_memory and given.device_id != self.device_index:
-            raise InvalidOperandError(f"x: is on device {given.device_id}, the communicator on device {self.device_index}")
-        count = elements(&given)
-        call.source = given.data
-        is_given = out is not None
+        if not call.in_cpu_memory and operand_x.device_id != self.device_index:
+            raise InvalidOperandError(f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}")
+        count = elements(&operand_x)
+        call.source = operand_x.data
+        has_out = out is not None
         if kind == recv:
-            call.target = given.data
+            call.target = operand_x.data
             call.result = x
         elif kind == send:
             call.result = None
         else:
             wanted = count
-            if kind > broadcast or not is_given:
-                shape = result_shape(NAMES[kind], tuple([given.shape[i] for i in range(given.ndim)]), self.nranks, has_input)
+            if kind > broadcast or not has_out:
+                shape = result_shape(NAMES[kind], tuple([operand_x.shape[i] for i in range(operand_x.ndim)]), self.nranks, has_input)
                 wanted = prod(shape)
-            if is_given and has_result:
-                kept_out = parse_output(out, "out", &result)
-                check_contiguous(&result, "out")
-                if result.type != given.type or elements(&result) != wanted or result.device_type != given.device_type:
+            if has_out and has_result:
+                out_owner = parse_output(out, "out", &operand_out)
+                check_contiguous(&operand_out, "out")
+                if operand_out.type != operand_x.type or elements(&operand_out) != wanted or operand_out.device_type != operand_x.device_type:
                     raise InvalidOperandError(
-                        f"out: {elements(&result)} elements of {array_type_of_hip(result.type).name.decode()}, expected "
-                        f"{wanted} of {array_type_of_hip(given.type).name.decode()} in the memory that x is in"
+                        f"out: {elements(&operand_out)} elements of {array_type_of_hip(operand_out.type).name.decode()}, expected "
+                        f"{wanted} of {array_type_of_hip(operand_x.type).name.decode()} in the memory that x is in"
                     )
                 if has_input:
-                    check_in_place(kind, self.rank, call.rank_argument, count, wanted, &given, &result)
-                call.target = result.data
+                    check_in_place(kind, self.rank, call.rank_argument, count, wanted, &operand_x, &operand_out)
+                call.target = operand_out.data
                 call.result = out
-                kept = (kept, kept_out)
+                owners = (owners, out_owner)
             elif has_result:
-                result.type = given.type
-                result.device_type = given.device_type
-                result.device_id = given.device_id
-                result.ndim = len(shape)
-                for i in range(result.ndim):
-                    result.shape[i] = shape[i]
-                call.result = allocate(like, given.provider, &result)
-                call.target = result.data
+                operand_out.type = operand_x.type
+                operand_out.device_type = operand_x.device_type
+                operand_out.device_id = operand_x.device_id
+                operand_out.ndim = len(shape)
+                for i in range(operand_out.ndim):
+                    operand_out.shape[i] = shape[i]
+                call.result = allocate(like, operand_x.provider, &operand_out)
+                call.target = operand_out.data
         # RCCL counts what one rank contributes, or gets where parts are given out.
         if kind in (reduce_scatter, all_to_all) or (kind == scatter and has_input):
             count //= self.nranks
@@ -239,16 +239,16 @@ cdef class Handle:
         if op is not None:
             set_op(self, call, op)
         if bias is not None:
-            kept_bias = parse(bias, "bias", &added)
-            check_contiguous(&added, "bias")
-            if added.type != given.type or elements(&added) != elements(&given) or added.device_type != given.device_type:
+            bias_owner = parse(bias, "bias", &operand_bias)
+            check_contiguous(&operand_bias, "bias")
+            if operand_bias.type != operand_x.type or elements(&operand_bias) != elements(&operand_x) or operand_bias.device_type != operand_x.device_type:
                 raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
-            call.bias = added.data
-            kept = (kept, kept_bias, bias)
-        stream_of(stream, &given, &call.stream)
-        call.kept = (x, kept, call.result, op)
-        if is_given and has_result:
-            written(out, result.provider)
+            call.bias = operand_bias.data
+            owners = (owners, bias_owner, bias)
+        stream_of(stream, &operand_x, &call.stream)
+        call.owners = (x, owners, call.result, op)
+        if has_out and has_result:
+            written(out, operand_out.provider)
         if staged is not None:
             call.stage(staged)
         return self.give(call, seconds, block)
@@ -343,7 +343,7 @@ cdef class Handle:
         """Keep what the call uses until its stream is through with it."""
         cdef int previous = _device.enter(self.device_index)  # the null stream is that of the current device
         try:
-            hold(call.stream, self.device_index, call.kept)
+            hold(call.stream, self.device_index, call.owners)
         finally:
             _device.leave(previous)
         return call
@@ -410,14 +410,14 @@ cdef class Handle:
         cdef uint64_t begin, end
         cdef Record* one
         cdef bint tells = self.comm != NULL and self.generation == _device.generation and has("rocpyExtCommTimes")
-        found = []
+        rows = []
         for i in range(first, self.noted):
             one = &self.ring[i % TRACE_LENGTH]
             begin = end = 0
             if tells and one.number != 0:
                 abi.rocpyExtCommTimes(self.comm, one.number, &begin, &end)
-            found.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when, begin * 1e-9, end * 1e-9))
-        return found
+            rows.append((one.seq, one.kind, one.type, one.count, one.op, one.rank_argument, one.when, begin * 1e-9, end * 1e-9))
+        return rows
 
     def async_error(self):
         """RCCL's code for the state of what runs (ncclCommGetAsyncError)."""
@@ -471,30 +471,30 @@ cdef class Handle:
         cdef bytes raw = bytes(scalar_bytes)
         cdef char* at = raw
         cdef abi.ncclRedOp_t number
-        cdef PreMulSum made = PreMulSum.__new__(PreMulSum)
+        cdef PreMulSum reduction = PreMulSum.__new__(PreMulSum)
         self.check()
-        made.type = type_of(hip_type)
-        if made.type < 0:
+        reduction.type = type_of(hip_type)
+        if reduction.type < 0:
             raise InvalidOperandError("dtype: RCCL has no sums of this type")
-        abi.ncclRedOpCreatePreMulSum(&number, <void*>at, <abi.ncclDataType_t>made.type, abi.ncclScalarHostImmediate, self.comm)
-        made.number, made.owner, made.is_open = <int>number, self, True
-        return made
+        abi.ncclRedOpCreatePreMulSum(&number, <void*>at, <abi.ncclDataType_t>reduction.type, abi.ncclScalarHostImmediate, self.comm)
+        reduction.number, reduction.owner, reduction.is_open = <int>number, self, True
+        return reduction
 
 
 cdef int set_op(Handle self, Call call, object op) except -1:
-    cdef PreMulSum made
+    cdef PreMulSum reduction
     if isinstance(op, PreMulSum):
-        made = op
-        if made.owner is not self:
+        reduction = op
+        if reduction.owner is not self:
             raise InvalidArgumentError("op: was made by another communicator; make one with this one's premul_sum")
-        if not made.is_open:
+        if not reduction.is_open:
             raise ClosedError("op: this PreMulSum has been closed")
-        if made.type != call.type:
+        if reduction.type != call.type:
             raise InvalidArgumentError("op: was made for another dtype than x has")
-        call.op = made.number
+        call.op = reduction.number
         return 0
-    found = OPS.get(op) if isinstance(op, str) else None
-    if found is None:
+    number = OPS.get(op) if isinstance(op, str) else None
+    if number is None:
         raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives")
-    call.op = found
+    call.op = number
     return 0

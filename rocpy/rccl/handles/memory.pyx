@@ -14,7 +14,7 @@ from rocpy._core import has
 from rocpy._dlpack cimport Operand, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.rccl.engine.call cimport Call, all_to_all, all_to_all_v, put_signal, signal, type_of, wait_signal
-from rocpy.rccl.handles.children cimport judge, require, settle
+from rocpy.rccl.handles.children cimport judge, require, await_communicator
 from rocpy.rccl.engine.library cimport last_text
 from rocpy.rccl.engine.operands cimport bytes_of, check_contiguous, check_in_place, elements
 from rocpy.rccl.handles.communicator cimport Handle
@@ -41,7 +41,7 @@ cdef class Registration:
 
     cdef void* handle
     cdef Handle comm
-    cdef object kept
+    cdef object owners
 
     @property
     def number(self):
@@ -52,7 +52,7 @@ cdef class Registration:
         """Take the registration back (ncclCommDeregister); calling it again does nothing."""
         cdef void* handle = self.handle
         self.handle = NULL
-        self.kept = None
+        self.owners = None
         if handle != NULL and not self.comm.closed and self.comm.generation == _device.generation:
             abi.ncclCommDeregister(self.comm.comm, handle)
 
@@ -84,11 +84,11 @@ cdef class Memory:
             warnings.warn(f"memory of ncclMemAlloc could not be given back: {last_text(NULL)}", RocpyWarning, stacklevel=1)
 
 
-cdef Registration register_memory(Handle comm, void* data, size_t nbytes, object kept):
-    cdef Registration made = Registration.__new__(Registration)
-    made.comm, made.kept = comm, kept
-    abi.ncclCommRegister(comm.comm, data, nbytes, &made.handle)
-    return made
+cdef Registration register_memory(Handle comm, void* data, size_t nbytes, object owners):
+    cdef Registration registration = Registration.__new__(Registration)
+    registration.comm, registration.owners = comm, owners
+    abi.ncclCommRegister(comm.comm, data, nbytes, &registration.handle)
+    return registration
 
 
 def empty(shape, dtype, device, Handle comm=None):
@@ -115,11 +115,11 @@ def empty(shape, dtype, device, Handle comm=None):
 
 def register(Handle comm not None, array):
     """Register an array's memory."""
-    cdef Operand given
-    kept = parse_output(array, "array", &given)
-    check_contiguous(&given, "array")
+    cdef Operand operand
+    owners = parse_output(array, "array", &operand)
+    check_contiguous(&operand, "array")
     comm.check()
-    return register_memory(comm, given.data, bytes_of(&given), (array, kept))
+    return register_memory(comm, operand.data, bytes_of(&operand), (array, owners))
 
 
 cdef class WindowHandle:
@@ -128,7 +128,7 @@ cdef class WindowHandle:
     cdef ncclWindow_t window
     cdef readonly Handle comm
     cdef readonly object array
-    cdef object kept
+    cdef object owners
     cdef int type
     cdef tuple shape
     cdef size_t nbytes
@@ -139,14 +139,14 @@ cdef class WindowHandle:
 
     def take(self, Handle comm not None, array):
         """Check the array whose memory is to be a window."""
-        cdef Operand given
-        kept = parse_output(array, "array", &given)
-        check_contiguous(&given, "array")
+        cdef Operand operand
+        owners = parse_output(array, "array", &operand)
+        check_contiguous(&operand, "array")
         require(comm, "ncclCommWindowRegister", "2.27")
-        self.nbytes, self.data = bytes_of(&given), given.data
-        self.comm, self.array, self.kept = comm, array, kept
-        self.type = given.type
-        self.shape = tuple([given.shape[i] for i in range(given.ndim)])
+        self.nbytes, self.data = bytes_of(&operand), operand.data
+        self.comm, self.array, self.owners = comm, array, owners
+        self.type = operand.type
+        self.shape = tuple([operand.shape[i] for i in range(operand.ndim)])
 
     def start(self, int flags, timeout_s):
         """Begin to make the memory a window (ncclCommWindowRegister); `finish` waits for it."""
@@ -164,7 +164,7 @@ cdef class WindowHandle:
         """Wait until the memory is a window."""
         cdef Handle comm = self.comm
         comm.check()
-        settle(comm, <int>abi.ncclInProgress, "window", comm.seconds_of(timeout_s))
+        await_communicator(comm, <int>abi.ncclInProgress, "window", comm.seconds_of(timeout_s))
         if self.window == NULL:
             raise UnsupportedError(
                 "window: RCCL made none of this memory; use memory of comm.empty(..., window=True) on every rank (between processes "
@@ -199,7 +199,7 @@ cdef class WindowHandle:
         """Give the window back (ncclCommWindowDeregister); calling it again does nothing."""
         cdef ncclWindow_t window = self.window
         self.window = NULL
-        self.kept = None
+        self.owners = None
         if window != NULL and not self.comm.closed and self.comm.generation == _device.generation:
             abi.ncclCommWindowDeregister(self.comm.comm, window)
 
@@ -225,21 +225,21 @@ cdef class WindowHandle:
 cdef Call call_of(Handle comm, int kind, object like, object stream):
     """A call without operands yet, on the stream of the array that it is about."""
     cdef Call call = Call.__new__(Call)
-    cdef Operand given
+    cdef Operand operand
     comm.check()
     call.comm, call.kind, call.device = comm.comm, kind, comm.device_index
     call.in_cpu_memory = True
     if like is not None:
-        call.kept = parse(like, "x", &given)
-        check_contiguous(&given, "x")
-        call.type = type_of(given.type)
+        call.owners = parse(like, "x", &operand)
+        check_contiguous(&operand, "x")
+        call.type = type_of(operand.type)
         if call.type < 0:
             raise InvalidOperandError("x: RCCL has no calls on arrays of this dtype")
-        call.count, call.source = elements(&given), given.data
-        call.in_cpu_memory = given.device_type == kDLCPU
+        call.count, call.source = elements(&operand), operand.data
+        call.in_cpu_memory = operand.device_type == kDLCPU
     else:
-        given.device_type, given.device_id, given.provider = kDLCPU, 0, 0
-    stream_of(stream, &given, &call.stream)
+        operand.device_type, operand.device_id, operand.provider = kDLCPU, 0, 0
+    stream_of(stream, &operand, &call.stream)
     return call
 
 
@@ -261,7 +261,7 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     for extent in window.shape:
         items *= extent
     call.offset = offset * (window.nbytes // max(items, 1))
-    call.kept = (x, call.kept, window)
+    call.owners = (x, call.owners, window)
     return comm.give(call, seconds, block)
 
 
@@ -286,7 +286,7 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
         table += (<char*>&one)[:sizeof(one)]
     call.table = <char*>table
     call.table_size = len(wanted)
-    call.kept = (table,)
+    call.owners = (table,)
     return comm.give(call, seconds, block)
 
 
@@ -295,7 +295,7 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
 
     ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
     """
-    cdef Operand given, result
+    cdef Operand operand, result
     cdef double seconds = comm.seconds_of(timeout_s)
     cdef Call call = call_of(comm, all_to_all_v, x, stream)
     cdef int n = comm.nranks, i
@@ -303,37 +303,37 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
     cdef size_t sent = 0, taken = 0
     cdef bytearray table = bytearray(4 * n * sizeof(size_t))
     cdef size_t* numbers = <size_t*><char*>table
-    kept = parse(x, "x", &given)
+    owners = parse(x, "x", &operand)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
         return trade(comm, x, sends, takes, out, timeout_s, stream, block, staged)
-    if given.ndim == 0:
+    if operand.ndim == 0:
         raise InvalidProblemError("x: has no first axis to cut")
-    for i in range(1, given.ndim):
-        row *= given.shape[i]
+    for i in range(1, operand.ndim):
+        row *= operand.shape[i]
     for i in range(n):
         numbers[i], numbers[n + i] = sends[i] * row, sent
         numbers[2 * n + i], numbers[3 * n + i] = takes[i] * row, taken
         sent += numbers[i]
         taken += numbers[2 * n + i]
-    if sent != <size_t>elements(&given):
-        raise InvalidProblemError(f"send_counts: are {sum(sends)} rows in all, x has {given.shape[0]}")
+    if sent != <size_t>elements(&operand):
+        raise InvalidProblemError(f"send_counts: are {sum(sends)} rows in all, x has {operand.shape[0]}")
     if out is not None:
-        kept_out = parse_output(out, "out", &result)
+        out_owner = parse_output(out, "out", &result)
         check_contiguous(&result, "out")
-        if result.type != given.type or <size_t>elements(&result) != taken or result.device_type != given.device_type:
+        if result.type != operand.type or <size_t>elements(&result) != taken or result.device_type != operand.device_type:
             raise InvalidOperandError(f"out: expected {taken} elements of x's dtype in the memory that x is in, got {elements(&result)}")
-        check_in_place(all_to_all, comm.rank, -1, 0, 0, &given, &result)
+        check_in_place(all_to_all, comm.rank, -1, 0, 0, &operand, &result)
         call.target, call.result = result.data, out
-        kept = (kept, kept_out)
+        owners = (owners, out_owner)
         written(out, result.provider)
     else:
-        result = given
+        result = operand
         result.shape[0] = sum(takes)
-        call.result = allocate(x, given.provider, &result)
+        call.result = allocate(x, operand.provider, &result)
         call.target = result.data
     call.table, call.table_size = <char*>table, n
-    call.kept = (x, kept, call.result, table)
+    call.owners = (x, owners, call.result, table)
     if staged is not None:
         call.stage(staged)
     return comm.give(call, seconds, block)

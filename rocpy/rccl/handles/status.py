@@ -31,7 +31,7 @@ def status() -> list[dict[str, Any]]:
     --------
     >>> from rocpy import rccl
     >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make(), name="shown") as comm:
-    ...     [known["state"] for known in rccl.status() if known["name"] == "shown"]
+    ...     [row["state"] for row in rccl.status() if row["name"] == "shown"]
     ['ready']
     """
     return [communicator.status() for communicator in list(_ready) if not communicator.is_closed]

@@ -32,8 +32,8 @@ NAMES = (
 
 @functools.cache
 def _numbers() -> dict[str, int]:
-    known = _operand.array_types()
-    return {name: known[name][0] for name in NAMES}
+    types = _operand.array_types()
+    return {name: types[name][0] for name in NAMES}
 
 
 def name_of(dtype: DTypeLike) -> str:
@@ -51,13 +51,13 @@ def name_of(dtype: DTypeLike) -> str:
     >>> name_of(np.float32)
     'float32'
     """
-    given: Any = dtype
-    name = given if isinstance(given, str) else getattr(given, "name", None)
-    if type(given).__module__ == "torch" or (isinstance(given, str) and given.startswith("torch.")):
-        name = str(given).removeprefix("torch.")
+    candidate: Any = dtype
+    name = candidate if isinstance(candidate, str) else getattr(candidate, "name", None)
+    if type(candidate).__module__ == "torch" or (isinstance(candidate, str) and candidate.startswith("torch.")):
+        name = str(candidate).removeprefix("torch.")
     if name not in NAMES:
         try:
-            name = np.dtype(given).name
+            name = np.dtype(candidate).name
         except TypeError:
             name = None
     if name not in NAMES:

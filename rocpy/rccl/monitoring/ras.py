@@ -58,16 +58,16 @@ def ras_address(text: str | None = None) -> tuple[str, int]:
     >>> ras_address("node7:1234"), ras_address("[::1]:99")
     (('node7', 1234), ('::1', 99))
     """
-    given = os.environ.get("NCCL_RAS_ADDR", "") if text is None else text
-    if not given:
+    address = os.environ.get("NCCL_RAS_ADDR", "") if text is None else text
+    if not address:
         return DEFAULT_ADDRESS
     try:
-        parts = urlsplit(f"//{given}")
+        parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if not host:
-        raise InvalidArgumentError(f"address: got {given!r}, expected host:port")
+        raise InvalidArgumentError(f"address: got {address!r}, expected host:port")
     return host, DEFAULT_ADDRESS[1] if port is None else port
 
 
@@ -118,12 +118,12 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
                 )
         talk.say("VERBOSE STATUS" if verbose else "STATUS")
         text = talk.rest()
-    found = parse_json(text)
-    if found is None:
+    document = parse_json(text)
+    if document is None:
         raise RcclSystemError(f"{where} gave no JSON document: {text[:120]!r}", op="status")
-    if not _is_status(found):
+    if not _is_status(document):
         raise RcclSystemError(f"{where} gave a document without communicators in the shape of RAS", op="status")
-    return _completed(cast("dict[str, Any]", found))
+    return _completed(cast("dict[str, Any]", document))
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _is_status(document: Any) -> bool:
     """Whether what a server gave has the shape that `diagnose` and the command line read."""
 
     def rows(one: dict[str, Any], name: str) -> list[Any] | None:
-        found = one.get(name, [])
-        return found if isinstance(found, list) and all(isinstance(row, dict) for row in found) else None
+        value = one.get(name, [])
+        return value if isinstance(value, list) and all(isinstance(row, dict) for row in value) else None
 
     communicators = rows(document, "communicators") if isinstance(document, dict) else None
     if communicators is None or "communicators" not in document:
@@ -192,8 +192,8 @@ class _Talk:
         while b"\n" not in self._text and len(self._text) <= MOST_LINE_BYTES:
             if not self._more():
                 break
-        found, _, self._text = self._text.partition(b"\n")
-        return found.decode("utf-8", "replace").strip()
+        line, _, self._text = self._text.partition(b"\n")
+        return line.decode("utf-8", "replace").strip()
 
     def rest(self) -> str:
         while self._more():
@@ -232,8 +232,8 @@ def machine_status(*, address: str | None = None, timeout_s: float = 10.0) -> di
     >>> from rocpy import rccl
     >>> with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
     ...     _ = comm.all_reduce(np.ones(3))
-    ...     found = rccl.machine_status()
-    >>> sorted(found)[:2]
+    ...     document = rccl.machine_status()
+    >>> sorted(document)[:2]
     ['communicators', 'communicators_count']
     """
     if address is None:
@@ -243,12 +243,12 @@ def machine_status(*, address: str | None = None, timeout_s: float = 10.0) -> di
     return ask_ras(ras_address(address), timeout_s=timeout_s)
 
 
-def ras_shape(known: list[dict[str, Any]], version: int) -> dict[str, Any]:
+def ras_shape(reports: list[dict[str, Any]], version: int) -> dict[str, Any]:
     """Return what the host platform tells of its communicators as RCCL's RAS would.
 
     Parameters
     ----------
-    known
+    reports
         One for each communicator.
     version
         RCCL's, as ncclGetVersion has it.
@@ -261,7 +261,7 @@ def ras_shape(known: list[dict[str, Any]], version: int) -> dict[str, Any]:
     """
     host = socket.gethostname()
     used: set[str] = set()
-    communicators = [_communicator(one, host, used) for one in known]
+    communicators = [_communicator(one, host, used) for one in reports]
     return {
         "nccl_version": f"{version // 10000}.{version // 100 % 100}.{version % 100}",
         "communicators_count": len(communicators),
@@ -271,42 +271,42 @@ def ras_shape(known: list[dict[str, Any]], version: int) -> dict[str, Any]:
 
 def _merged(own: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return this process's communicators, once each: several of its threads may be ranks of one."""
-    found: list[dict[str, Any]] = []
+    merged: list[dict[str, Any]] = []
     ranks: list[set[int]] = []
     for one in own:
-        for index, other in enumerate(found):
+        for index, other in enumerate(merged):
             if _identity(one) == _identity(other) and one["rank"] not in ranks[index]:
                 ranks[index].add(one["rank"])
                 break
         else:
-            found.append(one)
+            merged.append(one)
             ranks.append({one["rank"]})
-    return found
+    return merged
 
 
-def _identity(known: dict[str, Any]) -> str:
+def _identity(report: dict[str, Any]) -> str:
     """Return what tells a communicator from others from one look to the next: its name, and who is in it."""
-    processes = [(row["rank"], row["pid"], row["device"]) for row in known["ranks"]]
-    return f"{zlib.crc32(repr((known['name'], known['nranks'], processes)).encode()):08x}"
+    processes = [(row["rank"], row["pid"], row["device"]) for row in report["ranks"]]
+    return f"{zlib.crc32(repr((report['name'], report['nranks'], processes)).encode()):08x}"
 
 
-def _communicator(known: dict[str, Any], host: str, used: set[str]) -> dict[str, Any]:
-    key = _identity(known)
+def _communicator(report: dict[str, Any], host: str, used: set[str]) -> dict[str, Any]:
+    key = _identity(report)
     while key in used:
         key = f"{int(key, 16) + 1:08x}"
     used.add(key)
-    rows = {row["rank"]: row for row in known["ranks"]}
+    rows = {row["rank"]: row for row in report["ranks"]}
     ranks, missing = [], []
-    for rank in range(known["nranks"]):
+    for rank in range(report["nranks"]):
         row = rows.get(rank, {"rank": rank, "state": "absent", "process": None, "pid": 0, "device": -1})
-        place = {"rank": rank, "host": host, "pid": row["pid"], "cuda_dev": row["device"], "nvml_dev": row["device"]}
+        identity = {"rank": rank, "host": host, "pid": row["pid"], "cuda_dev": row["device"], "nvml_dev": row["device"]}
         if row["state"] == "absent" or row["process"] == "dead":
             is_dead = row["process"] == "dead"
-            missing.append({**place, "unresponsive": True, "considered_dead": is_dead})
+            missing.append({**identity, "unresponsive": True, "considered_dead": is_dead})
             continue
         ranks.append(
             {
-                **place,
+                **identity,
                 "status": {
                     "init_state": 0,
                     "async_error": 6 if row["state"] == "failed" else 0,
@@ -322,8 +322,8 @@ def _communicator(known: dict[str, Any], host: str, used: set[str]) -> dict[str,
         )
     return {
         "hash": f"0x{key}",
-        "name": known["name"],
-        "size": known["nranks"],
+        "name": report["name"],
+        "size": report["nranks"],
         "ranks_count": len(ranks),
         "missing_ranks_count": len(missing),
         "ranks": ranks,
@@ -346,25 +346,25 @@ def diagnose(document: dict[str, Any]) -> list[str]:
     >>> diagnose({"communicators": [{"hash": "0xa", "size": 2, "ranks": rows, "missing_ranks": []}]})
     ['communicator 0xa: ranks [1] are behind in AllReduce: 4 of 5 calls']
     """
-    found = []
+    problems = []
     for one in document["communicators"]:
         where = f"communicator {one.get('hash', '?')}"
         for row in one.get("missing_ranks", []):
             what = "is dead" if row.get("considered_dead") else "has not joined, or does not answer"
-            found.append(f"{where}: rank {row['rank']} (process {row.get('pid') or 'unknown'}) {what}")
+            problems.append(f"{where}: rank {row['rank']} (process {row.get('pid') or 'unknown'}) {what}")
         rows = one.get("ranks", [])
         for name in sorted({name for row in rows for name in row.get("collective_counts", {})}):
             counts = {row["rank"]: row.get("collective_counts", {}).get(name, 0) for row in rows}
             most, least = max(counts.values()), min(counts.values())
             if most != least and name not in ("Send", "Recv"):
                 behind = [rank for rank, count in counts.items() if count == least]
-                found.append(f"{where}: ranks {behind} are behind in {name}: {least} of {most} calls")
+                problems.append(f"{where}: ranks {behind} are behind in {name}: {least} of {most} calls")
         for row in rows:
             state, last = row.get("status", {}), row.get("last", {})
             if state.get("abort_flag"):
-                found.append(f"{where}: rank {row['rank']} aborted")
+                problems.append(f"{where}: rank {row['rank']} aborted")
             elif state.get("async_error"):
-                found.append(f"{where}: rank {row['rank']} failed with code {state['async_error']}")
+                problems.append(f"{where}: rank {row['rank']} failed with code {state['async_error']}")
             if last.get("process") == "stopped":
-                found.append(f"{where}: the process {row['pid']} of rank {row['rank']} is stopped")
-    return found
+                problems.append(f"{where}: the process {row['pid']} of rank {row['rank']} is stopped")
+    return problems

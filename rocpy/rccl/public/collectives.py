@@ -18,9 +18,9 @@ _KINDS = {name: number for number, name in enumerate(NAMES)}
 class Collectives(Handle):
     """What a Communicator does with arrays."""
 
-    def _outcome(self, made: Any) -> Any:
+    def _outcome(self, result: Any) -> Any:
         """Return a call that is under way as a Work, a finished one's array as it is."""
-        return Work(self, made) if isinstance(made, Call) else made
+        return Work(self, result) if isinstance(result, Call) else result
 
     def all_reduce(
         self,

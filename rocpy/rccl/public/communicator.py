@@ -110,10 +110,10 @@ class Communicator(Joining, Remote, Family):
         InvalidUsageError
             Two ranks use one device, or one rank is taken.
         """
-        made = cls()
-        made.begin(nranks, rank, unique_id, device, timeout_s, name, config)
-        run_step(Step(made, _nothing, partial(made._finish_begun, timeout_s), made.abort))
-        return made
+        communicator = cls()
+        communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config)
+        run_step(Step(communicator, _nothing, partial(communicator._finish_begun, timeout_s), communicator.abort))
+        return communicator
 
     def _finish_begun(self, timeout_s: float) -> None:
         """Wait until the others have joined."""
@@ -159,27 +159,27 @@ class Communicator(Joining, Remote, Family):
         """
         chosen = bootstrap.chosen_devices(devices, library.device_count())
         unique_id = library.make_unique_id()
-        made: list[Self] = []
+        communicators: list[Self] = []
         deadline = monotonic() + timeout_s
         try:
             library.group_start()
             try:
                 for rank, device in enumerate(chosen):
-                    made.append(cls())
-                    made[-1].begin(len(chosen), rank, unique_id, device, timeout_s, name)
+                    communicators.append(cls())
+                    communicators[-1].begin(len(chosen), rank, unique_id, device, timeout_s, name)
             finally:
                 code, text = library.group_end()
             if code != 0:
                 raise error_of(code, op="init_all", seq=None, rank=None, text=text)
-            for communicator in made:
+            for communicator in communicators:
                 communicator.finish_init(deadline, timeout_s)
         except BaseException:
-            for communicator in made:
+            for communicator in communicators:
                 communicator.abort()
             raise
-        for communicator in made:
+        for communicator in communicators:
             register(communicator)
-        return made
+        return communicators
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
         """Wait until every rank has come here.
@@ -215,11 +215,11 @@ class Communicator(Joining, Remote, Family):
         array([0.5, 0.5], dtype=float32)
         """
         name = dtypes.name_of(dtype)
-        given = np.asarray(scalar)
-        if given.size != 1 or given.dtype.kind not in "biufV":
+        factor = np.asarray(scalar)
+        if factor.size != 1 or factor.dtype.kind not in "biufV":
             raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
-        value = given.astype(dtypes.numpy_type(name))
-        if "int" in name and not (value == given).all():
+        value = factor.astype(dtypes.numpy_type(name))
+        if "int" in name and not (value == factor).all():
             raise InvalidArgumentError(f"scalar: {scalar!r} is no {name}")
         return self.make_op(value.tobytes(), dtypes.hip_number(name))
 

@@ -26,10 +26,10 @@ __all__ = ["Family"]
 class Family(Collectives):
     """Communicators that come of communicators."""
 
-    def _adopt_child(self, made: Self, timeout_s: float | None) -> None:
+    def _adopt_child(self, child: Self, timeout_s: float | None) -> None:
         """Wait for a communicator that comes of this one."""
-        if children.finish_child(self, made, timeout_s):
-            register(made)
+        if children.finish_child(self, child, timeout_s):
+            register(child)
 
     def split(
         self,
@@ -62,11 +62,11 @@ class Family(Collectives):
             raise InvalidArgumentError(f"color: got {color!r}, expected a number from 0 to 2**31 - 1, or None")
         if not isinstance(key, int) or not -(2**31) <= key < 2**31:
             raise InvalidArgumentError(f"key: got {key!r}, expected a number of 32 bits")
-        made = type(self)()
+        child = type(self)()
         number = -1 if color is None else color
-        start = partial(children.start_split, self, made, number, key, timeout_s, config, name)
-        run_step(Step(self, start, partial(self._adopt_child, made, timeout_s), made.abort))
-        return None if color is None else made
+        start = partial(children.start_split, self, child, number, key, timeout_s, config, name)
+        run_step(Step(self, start, partial(self._adopt_child, child, timeout_s), child.abort))
+        return None if color is None else child
 
     def shrink(
         self,
@@ -97,10 +97,10 @@ class Family(Collectives):
         """
         if not isinstance(exclude_ranks, Iterable) or isinstance(exclude_ranks, str | bytes):
             raise InvalidArgumentError(f"exclude_ranks: got {exclude_ranks!r}, expected ranks")
-        made = type(self)()
-        start = partial(children.start_shrink, self, made, list(exclude_ranks), abort, timeout_s, config, name)
-        run_step(Step(self, start, partial(self._adopt_child, made, timeout_s), made.abort))
-        return made
+        child = type(self)()
+        start = partial(children.start_shrink, self, child, list(exclude_ranks), abort, timeout_s, config, name)
+        run_step(Step(self, start, partial(self._adopt_child, child, timeout_s), child.abort))
+        return child
 
     def growth_id(self) -> UniqueId:
         """Return what new ranks join by; one rank makes it, for `grow` and for the newcomers (ncclCommGetUniqueId).
@@ -163,11 +163,11 @@ class Family(Collectives):
         ...     thread.join()
         array([2.])
         """
-        made = type(self)()
-        ident = None if unique_id is None else bytes(unique_id)
-        children.start_grow(self, made, nranks, ident, timeout_s, config, name)
-        self._adopt_child(made, timeout_s)
-        return made
+        child = type(self)()
+        id_bytes = None if unique_id is None else bytes(unique_id)
+        children.start_grow(self, child, nranks, id_bytes, timeout_s, config, name)
+        self._adopt_child(child, timeout_s)
+        return child
 
     @classmethod
     def join_grown(
@@ -202,11 +202,11 @@ class Family(Collectives):
         CollectiveTimeoutError
             Ranks are missing: ``waiting_for`` names them.
         """
-        made = cls()
-        made.begin(nranks, rank, unique_id, device, timeout_s, name, config, True)
-        made.finish_init(monotonic() + timeout_s, timeout_s)
-        register(made)
-        return made
+        communicator = cls()
+        communicator.begin(nranks, rank, unique_id, device, timeout_s, name, config, True)
+        communicator.finish_init(monotonic() + timeout_s, timeout_s)
+        register(communicator)
+        return communicator
 
     def finalize(self, timeout_s: float | None = None) -> None:
         """Wait until all ranks are through with their work, then give it back (ncclCommFinalize, ncclCommDestroy).

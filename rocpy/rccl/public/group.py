@@ -73,7 +73,7 @@ def _run_steps(pending: PendingGroup) -> None:
     """Do each communicator's first step, then its second, and so on."""
     rounds: list[list[Step]] = []
     for i, step in enumerate(pending.steps):
-        earlier = sum(known.owner is step.owner for known in pending.steps[:i])
+        earlier = sum(other.owner is step.owner for other in pending.steps[:i])
         if earlier == len(rounds):
             rounds.append([])
         rounds[earlier].append(step)

@@ -63,55 +63,58 @@ def _first_failure(notes: list[Message]) -> Message:
 
 
 class Joining(Collectives):
-    """The ways into a communicator that need no unique id from the user."""
+    """Constructors of communicators that need no unique id from the user."""
 
     @classmethod
     def _join(
         cls, channel: Channel, facts: bootstrap.LaunchFacts, options: _Options, carrier: _CarrierChoice | None = None
     ) -> Any:
-        """Meet, begin, and see who has come; give the communicator, or the one over another transport."""
+        """Agree with the other ranks, join, and return the communicator, or the one over another transport."""
         deadline = monotonic() + options.timeout_s
         try:
-            met = bootstrap.meet(channel, facts, deadline, library.make_unique_id, bootstrap.introduction())
+            agreement = bootstrap.agree(channel, facts, deadline, library.make_unique_id, bootstrap.introduction())
             if carrier is not None and carrier.wanted == carrier.own:
                 return carrier.make("")
-            made = cls()
+            communicator = cls()
             failure: BaseException | None = None
             try:
-                chosen = met.facts.local_rank if options.device is None else options.device
-                made.begin(met.facts.nranks, met.facts.rank, met.unique_id, chosen, options.timeout_s, options.name)
-                made._enter(deadline, options.timeout_s)
+                facts = agreement.facts
+                chosen = facts.local_rank if options.device is None else options.device
+                communicator.begin(
+                    facts.nranks, facts.rank, agreement.unique_id, chosen, options.timeout_s, options.name
+                )
+                communicator._enter(deadline, options.timeout_s)
             except BaseException as error:  # noqa: BLE001  (raised below, once the others know)
                 failure = error
             try:
                 text = None if failure is None else f"{type(failure).__name__}: {failure}"[:4000]
                 verdict = channel.exchange("ready", {"failure": text}, _first_failure, deadline)
             except BaseException:
-                made.abort()
+                communicator.abort()
                 if failure is not None:
                     raise failure from None
                 raise
         finally:
             channel.close()
         if failure is not None:
-            made.abort()
+            communicator.abort()
             raise failure
         if "failed" in verdict:
-            made.abort()
+            communicator.abort()
             raise RemoteError(
                 f"rank {verdict['failed']} could not begin: {verdict['text']}", op="init", rank=verdict["failed"]
             )
-        return made._finish(met, deadline, carrier)
+        return communicator._finish_join(agreement, deadline, carrier)
 
     def _enter(self, deadline: float, timeout_s: float) -> None:
         """Wait until this rank has entered the memory that ranks share, where the platform knows of one."""
         while True:
-            known = self.status()
-            state = known.get("state", "ready")
+            report = self.status()
+            state = report.get("state", "ready")
             if state == "failed" or monotonic() > deadline:
                 self.finish_init(deadline, timeout_s)
             if state != "initializing" or any(
-                row["rank"] == self.rank and row["state"] != "absent" for row in known["ranks"]
+                row["rank"] == self.rank and row["state"] != "absent" for row in report["ranks"]
             ):
                 return
             sleep(0.0005)
@@ -120,17 +123,17 @@ class Joining(Collectives):
         """Return the ranks that have not entered that memory: none where the platform knows of no such memory."""
         return [row["rank"] for row in self.status()["ranks"] if row["state"] == "absent"]
 
-    def _finish(self, met: bootstrap.Meeting, deadline: float, carrier: _CarrierChoice | None) -> Any:
+    def _finish_join(self, agreement: bootstrap.Agreement, deadline: float, carrier: _CarrierChoice | None) -> Any:
         """Wait for the others where all have found this rank's memory, which those who have not cannot reach."""
         if absent := self._absent_ranks():
-            obstacle = met.obstacle(absent)
+            obstacle = agreement.obstacle(absent)
             self.abort()
             if carrier is None:
                 raise InvalidUsageError(
                     f"{obstacle}. Or use Communicator.from_mpi with an mpi4py communicator or Communicator.from_torch "
                     "with a gloo group, over which the collectives can go; RCCL on AMD GPUs reaches all machines",
                     op="init",
-                    rank=met.facts.rank,
+                    rank=agreement.facts.rank,
                 )
             return carrier.make(obstacle)
         self.finish_init(deadline, max(deadline - monotonic(), 0.001))

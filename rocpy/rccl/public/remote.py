@@ -58,8 +58,8 @@ class Remote(Collectives):
         ...     comm.all_reduce(x, out=x).to_numpy()
         array([2., 2., 2.])
         """
-        made: Buffer = memory.empty(shape, dtype, self.device_index, None if window else self)
-        return made
+        buffer: Buffer = memory.empty(shape, dtype, self.device_index, None if window else self)
+        return buffer
 
     def window(self, array: ArrayLike, *, flags: str = "default", timeout_s: float | None = None) -> Window:
         """Let every rank reach an array; every rank calls this with one of its own (ncclCommWindowRegister).
@@ -94,11 +94,11 @@ class Remote(Collectives):
         """
         if flags not in _FLAGS:
             raise InvalidArgumentError(f"flags: got {flags!r}, expected one of {', '.join(_FLAGS)}")
-        made = Window()
-        made.take(self, array)
-        start = partial(made.start, _FLAGS[flags], timeout_s)
-        run_step(Step(self, start, partial(made.finish, timeout_s), made.close))
-        return made
+        window = Window()
+        window.take(self, array)
+        start = partial(window.start, _FLAGS[flags], timeout_s)
+        run_step(Step(self, start, partial(window.finish, timeout_s), window.close))
+        return window
 
     register_window = window
 
@@ -281,18 +281,18 @@ class Remote(Collectives):
         ...     comm.all_to_all_v(np.arange(3), [3])
         array([0, 1, 2])
         """
-        sends = self._counts("send_counts", send_counts)
+        send_rows = self._counts("send_counts", send_counts)
         if recv_counts is None:
             if current_group() is not None:
                 raise InvalidArgumentError(
                     "recv_counts: in a group they must be said, because nothing can be asked before"
                 )
-            recv_counts = self.all_to_all(np.asarray(sends, np.int64), timeout_s=timeout_s).tolist()
-        takes = self._counts("recv_counts", recv_counts)
-        return self._outcome(memory.trade(self, x, sends, takes, out, timeout_s, stream, block))
+            recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
+        recv_rows = self._counts("recv_counts", recv_counts)
+        return self._outcome(memory.trade(self, x, send_rows, recv_rows, out, timeout_s, stream, block))
 
-    def _counts(self, name: str, given: Sequence[int]) -> list[int]:
-        counts = [int(count) for count in given]
+    def _counts(self, name: str, rows: Sequence[int]) -> list[int]:
+        counts = [int(count) for count in rows]
         if len(counts) != self.nranks or any(count < 0 for count in counts):
             raise InvalidProblemError(
                 f"{name}: got {counts}, expected a number of rows for each of {self.nranks} ranks"

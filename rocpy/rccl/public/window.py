@@ -55,8 +55,8 @@ class Window(WindowHandle):
         UnsupportedError
             Only kernels and puts reach it on this platform: on AMD GPUs.
         """
-        found: Buffer = self.peer_buffer(rank)
-        return found
+        buffer: Buffer = self.peer_buffer(rank)
+        return buffer
 
     def __enter__(self) -> Self:
         return self

@@ -61,9 +61,9 @@ class FolderBoard:
 
     def put(self, note: str, text: str) -> None:
         """Write a file; a reader sees all of it or nothing."""
-        beside = self._folder / f".{note}.{os.getpid()}"
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self._folder / note)
+        temporary = self._folder / f".{note}.{os.getpid()}"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(self._folder / note)
 
     def get(self, note: str) -> str | None:
         """Read a file; anything else of that name is no note."""
@@ -238,10 +238,10 @@ class BoardChannel:
         self._nonces[0] = self._nonce
         while True:
             for rank in range(self._nranks):
-                found = None if rank in notes else self._note_of(step, rank)
-                if found is not None:
-                    notes[rank], self._nonces[rank] = found, found["nonce"]
-                    deadline = min(deadline, monotonic() + found["patience_s"])
+                received = None if rank in notes else self._note_of(step, rank)
+                if received is not None:
+                    notes[rank], self._nonces[rank] = received, received["nonce"]
+                    deadline = min(deadline, monotonic() + received["patience_s"])
                 elif rank not in notes and step != STEPS[0]:
                     self._renew(rank)
             missing = [rank for rank in range(self._nranks) if rank not in notes]

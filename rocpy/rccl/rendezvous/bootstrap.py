@@ -36,8 +36,8 @@ class LaunchFacts:
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """What a rank knows when all have met.
+class Agreement:
+    """What a rank knows of the others once all have joined the rendezvous.
 
     Parameters
     ----------
@@ -45,18 +45,18 @@ class Meeting:
         Who this is; the number on its machine is known now.
     unique_id
         Of the communicator to be.
-    places
+    locations
         Of each rank: its machine (as it was booted), its network namespace, and the name of its host.
     """
 
     facts: LaunchFacts
     unique_id: bytes
-    places: tuple[tuple[str, str, str], ...]
+    locations: tuple[tuple[str, str, str], ...]
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that the ranks are on, each once."""
-        return tuple(dict.fromkeys(host for _, _, host in self.places))
+        return tuple(dict.fromkeys(host for _, _, host in self.locations))
 
     def obstacle(self, absent: Sequence[int]) -> str:
         """Return why ranks share no memory with this one, for people.
@@ -66,8 +66,8 @@ class Meeting:
         absent
             The ranks that were not found in this rank's shared memory, although they have begun.
         """
-        machine, network, host = self.places[self.facts.rank]
-        there = [self.places[rank] for rank in absent]
+        machine, network, host = self.locations[self.facts.rank]
+        there = [self.locations[rank] for rank in absent]
         names = ", ".join(dict.fromkeys(name for _, _, name in there))
         text = f"rank {self.facts.rank} on {host} shares no memory with ranks {list(absent)} on {names}: "
         if any(its_machine != machine for its_machine, _, _ in there):
@@ -89,7 +89,7 @@ LAUNCHERS = {
 }
 
 
-# What all processes of a launcher's job have alike, beside the address.
+# Variables that all processes of a launcher's job share, besides the address.
 JOB_NAMES = {"torchrun": ("TORCHELASTIC_RUN_ID",), "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID")}
 
 
@@ -137,16 +137,16 @@ def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
     >>> launch_facts({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}).nranks
     4
     """
-    known = _snapshot() if variables is None else variables
+    environment = _snapshot() if variables is None else variables
     for launcher, (rank_name, size_name, local_name) in LAUNCHERS.items():
-        if rank_name not in known or size_name not in known:
+        if rank_name not in environment or size_name not in environment:
             continue
         try:
-            rank, nranks = int(known[rank_name]), int(known[size_name])
-            local_rank = int(known[local_name]) if local_name in known else None
+            rank, nranks = int(environment[rank_name]), int(environment[size_name])
+            local_rank = int(environment[local_name]) if local_name in environment else None
         except ValueError:
             raise InvalidArgumentError(
-                f"{rank_name}={known[rank_name]!r} and {size_name}={known[size_name]!r} must be numbers"
+                f"{rank_name}={environment[rank_name]!r} and {size_name}={environment[size_name]!r} must be numbers"
             ) from None
         if not 0 <= rank < nranks:
             raise InvalidArgumentError(f"{rank_name}={rank} is none of the {nranks} ranks that {size_name} tells")
@@ -205,8 +205,8 @@ def introduction() -> dict[str, Any]:
     }
 
 
-def default_address(facts: LaunchFacts, known: Mapping[str, str]) -> str:
-    """Return where the processes of a launcher meet when nobody says it.
+def default_address(facts: LaunchFacts, variables: Mapping[str, str]) -> str:
+    """Return the default address of the rendezvous of the processes that a launcher started.
 
     Raises
     ------
@@ -222,13 +222,13 @@ def default_address(facts: LaunchFacts, known: Mapping[str, str]) -> str:
     ... )
     'tcp://gpu07:37125'
     """
-    if "MASTER_PORT" in known:
+    if "MASTER_PORT" in variables:
         # The launcher's own store listens at the port itself.
-        return f"tcp://{known.get('MASTER_ADDR', 'localhost')}:{int(known['MASTER_PORT']) + 1}"
-    nodes = known.get("SLURM_STEP_NODELIST") or known.get("SLURM_JOB_NODELIST")
-    if facts.launcher == "Slurm" and nodes and "SLURM_JOB_ID" in known:
+        return f"tcp://{variables.get('MASTER_ADDR', 'localhost')}:{int(variables['MASTER_PORT']) + 1}"
+    nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST")
+    if facts.launcher == "Slurm" and nodes and "SLURM_JOB_ID" in variables:
         # Steps of a job that run beside each other, and jobs on one node, get ports of their own.
-        port = 20000 + (int(known["SLURM_JOB_ID"]) * 139 + int(known.get("SLURM_STEP_ID", "0")) * 7) % 40000
+        port = 20000 + (int(variables["SLURM_JOB_ID"]) * 139 + int(variables.get("SLURM_STEP_ID", "0")) * 7) % 40000
         return f"tcp://{first_host(nodes)}:{port}"
     raise InvalidArgumentError(
         f'{facts.launcher} tells no MASTER_PORT: pass store="tcp://host:port" or "file:///folder", or import '
@@ -256,18 +256,22 @@ def _judge(notes: Sequence[Mapping[str, Any]], make_id: Callable[[], bytes]) -> 
     first = notes[0]
     for rank, theirs in enumerate(notes):
         if theirs["nranks"] != first["nranks"]:
-            who = f"rank {rank} (process {theirs['pid']} on {theirs['host']})"
-            return {"problem": f"{who} expects {theirs['nranks']} ranks, rank 0 expects {first['nranks']}"}
+            sender = f"rank {rank} (process {theirs['pid']} on {theirs['host']})"
+            return {"problem": f"{sender} expects {theirs['nranks']} ranks, rank 0 expects {first['nranks']}"}
         if theirs["version"] != first["version"]:
             both = f"rank {rank} has RCCL {theirs['version']}, rank 0 has {first['version']}"
             return {"problem": f"{both}: install the same on all machines"}
-    places = [[theirs["machine"], theirs["network"], theirs["host"]] for theirs in notes]
-    known = [place for index, place in enumerate(places) if place not in places[:index]]
-    return {"id": make_id().hex(), "places": known, "place_of": [known.index(place) for place in places]}
+    locations = [[theirs["machine"], theirs["network"], theirs["host"]] for theirs in notes]
+    distinct = [location for index, location in enumerate(locations) if location not in locations[:index]]
+    return {
+        "id": make_id().hex(),
+        "locations": distinct,
+        "location_of": [distinct.index(location) for location in locations],
+    }
 
 
 def open_channel(facts: LaunchFacts, store: str | None) -> Channel:
-    """Return the way by which the processes of a launcher meet.
+    """Return the channel of the processes that a launcher started.
 
     Parameters
     ----------
@@ -282,16 +286,16 @@ def open_channel(facts: LaunchFacts, store: str | None) -> Channel:
     InvalidArgumentError
         It is no address, or the launcher tells none.
     """
-    known = _snapshot()
+    variables = _snapshot()
     if facts.nranks == 1:
         return LocalChannel()
-    shared = [facts.launcher, *(known.get(name, "") for name in JOB_NAMES.get(facts.launcher, ()))]
+    shared = [facts.launcher, *(variables.get(name, "") for name in JOB_NAMES.get(facts.launcher, ()))]
     key = job_key(shared)
     if store is None:
         mpi = sys.modules.get("mpi4py.MPI")
         if facts.launcher in ("Open MPI", "MPICH") and mpi is not None and mpi.Is_initialized():
             return BoardChannel(MpiBoard(mpi.COMM_WORLD), facts.rank, facts.nranks, key)
-        store = default_address(facts, known)
+        store = default_address(facts, variables)
     try:
         parts = urlsplit(store)
         address = (parts.hostname or "", parts.port or 0)
@@ -311,22 +315,22 @@ def open_board(board: Board, facts: LaunchFacts) -> Channel:
     return BoardChannel(board, facts.rank, facts.nranks, job_key([facts.launcher]))
 
 
-def meet(
-    channel: Channel, facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], said: Mapping[str, Any]
-) -> Meeting:
-    """Meet the other processes: agree, and get the unique id.
+def agree(
+    channel: Channel, facts: LaunchFacts, deadline: float, make_id: Callable[[], bytes], own: Mapping[str, Any]
+) -> Agreement:
+    """Agree with the other processes, and get the unique id.
 
     Parameters
     ----------
     channel
-        The way to them.
+        Connects them.
     facts
         Who this is.
     deadline
         When to give up, as `time.monotonic` counts.
     make_id
         Makes the unique id, on rank 0.
-    said
+    own
         What this rank says of itself, as `introduction` gives it.
 
     Raises
@@ -338,14 +342,14 @@ def meet(
     RemoteError
         A rank failed or went away.
     """
-    note = {**said, "nranks": facts.nranks}
+    note = {**own, "nranks": facts.nranks}
     answer = channel.exchange("id", note, lambda notes: _judge(notes, make_id), deadline)
     try:
-        places = [tuple(answer["places"][index]) for index in answer["place_of"]]
+        locations = [tuple(answer["locations"][index]) for index in answer["location_of"]]
         unique_id = bytes.fromhex(answer["id"])
-        machines = [machine for machine, _, _ in places]
+        machines = [machine for machine, _, _ in locations]
         counted = machines[: facts.rank].count(machines[facts.rank])
     except (LookupError, TypeError, ValueError):
         raise RcclInternalError("rank 0 gave an answer that is none", op="init", rank=facts.rank) from None
     local_rank = counted if facts.local_rank is None else facts.local_rank
-    return Meeting(LaunchFacts(facts.rank, facts.nranks, local_rank, facts.launcher), unique_id, tuple(places))
+    return Agreement(LaunchFacts(facts.rank, facts.nranks, local_rank, facts.launcher), unique_id, tuple(locations))

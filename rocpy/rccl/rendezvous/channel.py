@@ -31,7 +31,7 @@ NOTES: dict[str, dict[str, tuple[type, ...]]] = {
 
 
 class Channel(Protocol):
-    """A way to rank 0 and back."""
+    """A connection to rank 0."""
 
     def exchange(self, step: str, note: Message, judge: Callable[[list[Message]], Message], deadline: float) -> Message:
         """Give this rank's note; return what rank 0 answers to the notes of all ranks.

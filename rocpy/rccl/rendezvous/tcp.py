@@ -62,7 +62,7 @@ class _Peer:
         self.is_told = False
         self.nonce = ""
         self.sent = self.received = 0
-        self.who = ""
+        self.origin = ""
 
     def context(self, direction: str, number: int) -> list[str]:
         return [direction, self.challenge, self.nonce, str(number)]
@@ -168,7 +168,7 @@ class ServerChannel:
         self._close(peer)
         if self._answer is None:
             self._told.add(peer.rank)
-            self._answer = {"gone": peer.rank, "text": f"rank {peer.rank} ({peer.who}) went away during init"}
+            self._answer = {"gone": peer.rank, "text": f"rank {peer.rank} ({peer.origin}) went away during init"}
 
     def _write(self, peer: _Peer) -> None:
         try:
@@ -212,7 +212,7 @@ class ServerChannel:
 
     def _admit(self, peer: _Peer, note: Message) -> None:
         rank = note["rank"]
-        peer.who = f"process {note['pid']} on {note['host']}"
+        peer.origin = f"process {note['pid']} on {note['host']}"
         if self._is_lingering:
             # Who has been told already comes for another rendezvous, which is not here yet.
             if rank not in self._told:
@@ -222,16 +222,18 @@ class ServerChannel:
             self._close(peer)
             return
         self._strangers.remove(peer)
-        known = next((member for member in self._members if member.rank == rank), None)
+        previous = next((member for member in self._members if member.rank == rank), None)
         problem = ""
         if note["nranks"] != self._nranks:
-            problem = f"rank {rank} ({peer.who}) expects {note['nranks']} ranks, rank 0 expects {self._nranks}"
+            problem = f"rank {rank} ({peer.origin}) expects {note['nranks']} ranks, rank 0 expects {self._nranks}"
         elif not 0 < rank < self._nranks:
-            problem = f"{peer.who} came as rank {rank}, which is none of the {self._nranks} ranks or is taken by rank 0"
-        elif known is not None and known.nonce == peer.nonce:
-            self._close(known)  # the same process, over a new connection
-        elif known is not None:
-            problem = f"rank {rank} came twice: {known.who}, and {peer.who}"
+            problem = (
+                f"{peer.origin} came as rank {rank}, which is none of the {self._nranks} ranks or is taken by rank 0"
+            )
+        elif previous is not None and previous.nonce == peer.nonce:
+            self._close(previous)  # the same process, over a new connection
+        elif previous is not None:
+            problem = f"rank {rank} came twice: {previous.origin}, and {peer.origin}"
         if problem and self._answer is None:
             self._answer = {"problem": problem}
         peer.rank = rank
