@@ -31,6 +31,13 @@ ROOMS = {
         {"compiler", "replace"},
         {"__init__"},
     ),
+    "rocpy.rccl": (
+        {"model"},
+        {"engine", "carriers"},
+        {"handles", "rendezvous"},
+        {"public", "monitoring"},
+        {"__init__"},
+    ),
 }
 
 
@@ -47,6 +54,7 @@ def room_of(package: str, name: str) -> str:
     {"rocpy/runtime/handles/bad.pyx": "from rocpy.runtime.stream cimport Stream\n"},
     {"rocpy/torch/operators/bad.py": "from rocpy.torch.layers.modules import Linear\n"},
     {"rocpy/torch/layers/bad.py": "import rocpy.torch\n"},
+    {"rocpy/rccl/engine/bad.pyx": "from rocpy.rccl.handles.communicator cimport Handle\n"},
 )
 def rooms_import_downwards(tree: Tree) -> Iterator[str]:
     """The folders of a library have an order, too: none imports what is above it or beside it."""
