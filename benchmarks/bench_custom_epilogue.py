@@ -10,8 +10,8 @@ from harness import Entry, Session, main
 from peers import normal, shape_name, to_torch, torch_with
 
 import rocpy
-from rocpy.blaslt._program import TileProgram
-from rocpy.blaslt._tile import product
+from rocpy.blaslt.custom.tile import product
+from rocpy.blaslt.engine.program import TileProgram
 
 GROUPS = ((512, 3072, 768), (64, 3072, 768), (8, 4096, 4096))
 EAGER = "torch eager"

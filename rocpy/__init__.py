@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
-from rocpy.blaslt import Epilogue, Matmul, Options, Weight, _tuner, explain, matmul, options
-from rocpy.blaslt import _plan_cache as plan_cache
+from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
+from rocpy.blaslt.front import _plan_cache as plan_cache
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import (
     ClosedError,
     InvalidOperandError,

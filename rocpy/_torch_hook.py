@@ -12,7 +12,7 @@ from typing import Any
 import rocpy_torch_backend
 from rocpy._import_hook import when_imported
 from rocpy._operand import set_torch_dispatcher
-from rocpy.blaslt.weight import sources_may_have_changed
+from rocpy.blaslt.operands.weight import sources_may_have_changed
 
 _OPTIMIZER = "torch.optim.optimizer"
 

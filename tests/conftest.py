@@ -47,7 +47,7 @@ def selftest_record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def own_selftest_record(selftest_record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record of the self-test of each test's own: what a test makes wrong is not composed from then on."""
-    record = sys.modules.get("rocpy.blaslt._selftest_record")
+    record = sys.modules.get("rocpy.blaslt.selection.selftest_record")
     if record is not None:
         selftest_record.unlink(missing_ok=True)
         monkeypatch.setattr(record, "record_path", lambda: selftest_record)
@@ -123,7 +123,8 @@ class Refusals:
 def refusals(fresh_plan_cache: None) -> Iterator[Refusals]:
     """A hipblasLtMatmul that refuses what a test tells it to, although the heuristic has offered algorithms for it."""
     import rocpy
-    from rocpy.blaslt import _choice, _library
+    from rocpy.blaslt.selection import choice as _choice
+    from rocpy.blaslt.selection import library as _library
 
     made, extents = Refusals(), {}
     address, size = ctypes.c_void_p, ctypes.c_size_t

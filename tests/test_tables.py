@@ -11,7 +11,7 @@ import pytest
 
 import rocpy
 from rocpy.blaslt import EPILOGUES
-from rocpy.blaslt.problem import RESULT_TYPES
+from rocpy.blaslt.model.problem import RESULT_TYPES
 from rocpy.testing.cases import cases
 from rocpy.testing.oracles import ALIASES, ORACLES
 from rocpy.testing.tolerance import FORMATS

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import rocpy
 from rocpy.blaslt import EPILOGUES, supported
-from rocpy.blaslt._product_types import FAMILIES, Family, needs_scales
-from rocpy.blaslt._releases import RELEASES, ROWS, Row, first_release
+from rocpy.blaslt.model.product_types import FAMILIES, Family, needs_scales
+from rocpy.blaslt.selection.releases import RELEASES, ROWS, Row, first_release
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "support.md"

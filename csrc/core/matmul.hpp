@@ -4,7 +4,7 @@
 //
 // hipBLASLt is column-major and takes its bias along the rows of D. A row-major product d = a @ b is therefore planned
 // as the transposed one, D' = B' A': operand A of the library is the user's b, its m is the user's n, and its bias runs
-// along the user's last axis. The caller (rocpy/ blaslt/problem.py) decides that; here everything is in the library's
+// along the user's last axis. The caller (rocpy/blaslt/model) decides that; here everything is in the library's
 // own terms.
 #pragma once
 

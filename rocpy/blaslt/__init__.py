@@ -5,19 +5,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rocpy.blaslt._explain import explain
-from rocpy.blaslt._explanation import Explanation, GroupedExplanation
-from rocpy.blaslt._options import Options, options
-from rocpy.blaslt.algorithms import Algorithm
-from rocpy.blaslt.call import matmul as matmul
-from rocpy.blaslt.epilogues import EPILOGUES, Epilogue
-from rocpy.blaslt.problem import OperandInfo, Problem
-from rocpy.blaslt.stateful import Matmul
-from rocpy.blaslt.weight import Weight
+from rocpy.blaslt.front.call import matmul as matmul
+from rocpy.blaslt.front.stateful import Matmul
+from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.epilogues import EPILOGUES, Epilogue
+from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
+from rocpy.blaslt.model.options import Options, options
+from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.operands.weight import Weight
 
 if TYPE_CHECKING:
     from rocpy.blaslt._support import Support, supported
-    from rocpy.blaslt.grouped import grouped_matmul as grouped_matmul
-    from rocpy.blaslt.quantization import dequantize, dequantize_mx, quantize, quantize_mx
+    from rocpy.blaslt.arrays.quantization import dequantize, dequantize_mx, quantize, quantize_mx
+    from rocpy.blaslt.grouped.function import grouped_matmul as grouped_matmul
 
 __all__ = [
     "EPILOGUES",
@@ -45,11 +45,11 @@ __all__ = [
 # A plain product needs none of these: their modules are imported when they are first named.
 _LATE = {
     "Support": "_support",
-    "dequantize": "quantization",
-    "dequantize_mx": "quantization",
-    "grouped_matmul": "grouped",
-    "quantize": "quantization",
-    "quantize_mx": "quantization",
+    "dequantize": "arrays.quantization",
+    "dequantize_mx": "arrays.quantization",
+    "grouped_matmul": "grouped.function",
+    "quantize": "arrays.quantization",
+    "quantize_mx": "arrays.quantization",
     "supported": "_support",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocpy.blaslt._explain_product import explain_product
+from rocpy.blaslt.front.explain_product import explain_product
 
 __all__ = ["explain"]
 
@@ -44,7 +44,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
     native
     """
     if "offsets" in arguments or isinstance(a, list | tuple) or isinstance(b, list | tuple):
-        from rocpy.blaslt._group_explain import explain_groups  # a plain product needs none of it
+        from rocpy.blaslt.grouped.explain import explain_groups  # a plain product needs none of it
 
         return explain_groups(a, b, **arguments)
     return explain_product(a, b, c, **arguments)

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import dtypes, platform
-from rocpy.blaslt import _launch, _library, _recipes
-from rocpy.blaslt._blocks import packing_refused
-from rocpy.blaslt._custom_support import custom_answer, input_infos
-from rocpy.blaslt._options import Options, options, resolve_options
-from rocpy.blaslt._product_types import bias_types, find_family
-from rocpy.blaslt._refusals import copy_refused
-from rocpy.blaslt._settings import COPY_BITS, clamp_bounds
-from rocpy.blaslt.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
-from rocpy.blaslt.lowering import with_copies
-from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.blaslt.arrays.blocks import packing_refused
+from rocpy.blaslt.custom.support import custom_answer, input_infos
+from rocpy.blaslt.engine import launch as _launch
+from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
+from rocpy.blaslt.model.lowering import with_copies
+from rocpy.blaslt.model.options import Options, options, resolve_options
+from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.model.product_types import bias_types, find_family
+from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.settings import COPY_BITS, clamp_bounds
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.typing import DTypeLike
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rocpy.blaslt.epilogues import UserEpilogue
+from rocpy.blaslt.model.epilogues import UserEpilogue
 from rocpy.epilogues._evaluate import evaluate
 from rocpy.epilogues._expression import Builder, Expression
 from rocpy.epilogues._gradient import Gradient, gradient_of

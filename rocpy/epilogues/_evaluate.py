@@ -13,7 +13,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt._framework import framework_of, numpy_erfc, root, values
+from rocpy.blaslt.arrays.framework import framework_of, numpy_erfc, root, values
 from rocpy.epilogues._expression import Expression, Node
 from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, category, compute_type, name_of
 from rocpy.errors import InvalidOperandError, UnsupportedError
@@ -338,7 +338,7 @@ def _arrays(name: str, framework: Any) -> _Arrays:
 def _arrays_of(x: Any) -> _Arrays:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        from rocpy.blaslt._framework import _framework
+        from rocpy.blaslt.arrays.framework import _framework
 
         return _arrays("torch", _framework("torch"))
     if not hasattr(x, "dtype"):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.epilogues._expression import Builder, Expression, Node
 
 __all__ = ["NativeForm", "match", "nearest"]

@@ -32,7 +32,7 @@ class Code:
     Parameters
     ----------
     instructions, result, pairs
-        As :class:`rocpy.blaslt._program.TileProgram` takes them.
+        As :class:`rocpy.blaslt.engine.program.TileProgram` takes them.
     inputs
         Names, in the program's order.
     outputs
@@ -56,7 +56,7 @@ class Code:
     @functools.cached_property
     def program(self) -> Any:
         """The program for the platform."""
-        from rocpy.blaslt._program import TileProgram
+        from rocpy.blaslt.engine.program import TileProgram
 
         return TileProgram(self.instructions, self.result, len(self.inputs), self.outputs, pairs=self.pairs)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from rocpy import dtypes
-from rocpy.blaslt._recipes import function_of
+from rocpy.blaslt.selection.recipes import function_of
 from rocpy.jax._call import Spec
 
 __all__ = ["activation_of", "derivative_spec", "plain_spec", "relu_slope", "row_sums", "slope", "wide"]

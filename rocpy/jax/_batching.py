@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
-from rocpy.blaslt.problem import is_column_bias
+from rocpy.blaslt.model.problem import is_column_bias
 from rocpy.jax._call import OPERANDS, Spec
 from rocpy.jax._partition import partitioned_call
 

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt._options import DEFAULT, Options
-from rocpy.blaslt._settings import compute_code
-from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
-from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.options import DEFAULT, Options
+from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.blaslt.model.settings import compute_code
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax import _handler
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt._options import resolve_options
-from rocpy.blaslt._settings import clamp_bounds
-from rocpy.blaslt.epilogues import find_epilogue
+from rocpy.blaslt.model.epilogues import find_epilogue
+from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
 from rocpy.jax._gradients import product

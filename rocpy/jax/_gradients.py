@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from rocpy import dtypes
-from rocpy.blaslt._recipes import function_of
-from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
-from rocpy.blaslt.problem import is_column_bias
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.selection.recipes import function_of
 from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, relu_slope, row_sums, slope, wide
 from rocpy.jax._batching import batched_call
 from rocpy.jax._call import Spec

@@ -11,11 +11,11 @@ from abi cimport hipStream_t
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip, export_capsule
 from rocpy._operand cimport Operand
-from rocpy.blaslt._arguments cimport Operands, add_bounds, begin_key, describe, problem_of
-from rocpy.blaslt._launch cimport (
+from rocpy.blaslt.operands._arguments cimport Operands, add_bounds, begin_key, describe, problem_of
+from rocpy.blaslt.engine.launch cimport (
     CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, aim, borrow_context, build, plan_cache, release_context,
 )
-from rocpy.blaslt.call cimport get_ready, stages_arrays, tuning_word
+from rocpy.blaslt.front.call cimport get_ready, stages_arrays, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype
 
 import json
@@ -23,12 +23,12 @@ import json
 import numpy
 
 from rocpy import platform
-from rocpy.blaslt import _choice
-from rocpy.blaslt._arguments import EPILOGUE_NAMES
-from rocpy.blaslt._options import DEFAULT, Options
-from rocpy.blaslt._product_types import unit_scales
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
+from rocpy.blaslt.model.options import DEFAULT, Options
+from rocpy.blaslt.model.product_types import unit_scales
+from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 

@@ -14,8 +14,8 @@ from jax.experimental.custom_partitioning import ArrayMapping, SdyShardingRule, 
 from jax.sharding import NamedSharding, PartitionSpec
 
 from rocpy import dtypes
-from rocpy.blaslt._recipes import function_of
-from rocpy.blaslt.problem import is_column_bias
+from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.selection.recipes import function_of
 from rocpy.errors import InvalidProblemError
 from rocpy.jax._activations import activation_of, derivative_spec, plain_spec, row_sums, slope, wide
 from rocpy.jax._call import OPERANDS, Spec, call, problem_of, varying_axes

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rocpy.blaslt import _library, _selftest_record
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import selftest_record as _selftest_record
 from rocpy.errors import UnsupportedError
 
 from .cases import Case, cases

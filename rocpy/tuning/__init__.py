@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Measured choice of algorithms: tuning of products, the database that remembers it, the recorder of shapes."""
 
-from rocpy.blaslt._tuning_report import Trial, TuningReport
+from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.tuning._exchange import export_hipblaslt, export_json, export_tunableop, import_json
 from rocpy.tuning._keys import problem_key, scope
 from rocpy.tuning._switches import Shapes, disable, enable, record

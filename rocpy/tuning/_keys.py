@@ -10,9 +10,9 @@ import os
 from typing import Any
 
 from rocpy import platform
-from rocpy.blaslt._options import Options
-from rocpy.blaslt.lowering import lower
-from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.model.lowering import lower
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import InvalidProblemError
 from rocpy.runtime.device import Device
 from rocpy.tuning._files import SCHEMA

@@ -17,16 +17,17 @@ from typing import Any
 
 from rocpy import platform
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt import _choice, _library
-from rocpy.blaslt._copies import contiguous
-from rocpy.blaslt._options import Options
-from rocpy.blaslt._scale_arguments import scale_arguments
-from rocpy.blaslt._streams import device_and_stream
-from rocpy.blaslt._tuner import Choice
-from rocpy.blaslt._tuning_report import Trial, TuningReport
-from rocpy.blaslt.lowering import lower
-from rocpy.blaslt.problem import Problem
-from rocpy.blaslt.stateful import Matmul
+from rocpy.blaslt.arrays.copies import contiguous
+from rocpy.blaslt.engine.streams import device_and_stream
+from rocpy.blaslt.front.stateful import Matmul
+from rocpy.blaslt.model.lowering import lower
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.scale_arguments import scale_arguments
+from rocpy.blaslt.model.tuning_report import Trial, TuningReport
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection.tuner import Choice
 from rocpy.errors import (
     InvalidOperandError,
     InvalidProblemError,

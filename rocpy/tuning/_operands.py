@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from rocpy.blaslt.stateful import Matmul
+    from rocpy.blaslt.front.stateful import Matmul
 
 
 def array_of(operand: OperandInfo, seed: int) -> Any:
@@ -34,8 +34,8 @@ def array_of(operand: OperandInfo, seed: int) -> Any:
 
 def product_of(problem: Problem) -> Matmul:
     """Return a product that has a problem, on made-up operands."""
-    from rocpy.blaslt.stateful import Matmul
-    from rocpy.blaslt.weight import Weight
+    from rocpy.blaslt.front.stateful import Matmul
+    from rocpy.blaslt.operands.weight import Weight
 
     scales = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
     if scales:

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rocpy.blaslt import _choice
-from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Shapes", "disable", "enable", "record"]

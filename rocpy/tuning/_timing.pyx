@@ -7,7 +7,7 @@ from abi cimport hipStream_t
 from rocpy import _core
 from rocpy cimport _core as _c_core
 from rocpy._core cimport Status
-from rocpy.blaslt._launch cimport StreamContext, borrow_context, release_context
+from rocpy.blaslt.engine.launch cimport StreamContext, borrow_context, release_context
 from rocpy.runtime.event cimport Event
 
 

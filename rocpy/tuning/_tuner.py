@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rocpy.blaslt._options import Options
-from rocpy.blaslt._tuning_report import TuningReport
-from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.tuning_report import TuningReport
 from rocpy.tuning._keys import problem_key, scope
 from rocpy.tuning.database import Record, current
 

@@ -12,16 +12,16 @@ import ml_dtypes
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt._blocks import dequantized
-from rocpy.blaslt._fallback import activated
-from rocpy.blaslt._framework import framework_of, values
-from rocpy.blaslt._scale_arguments import SCALES
-from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.blaslt.problem import Problem, is_column_bias
+from rocpy.blaslt.arrays.blocks import dequantized
+from rocpy.blaslt.arrays.framework import framework_of, values
+from rocpy.blaslt.composed.product import activated
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.problem import Problem, is_column_bias
+from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.blaslt.stateful import Matmul
+    from rocpy.blaslt.front.stateful import Matmul
 
 Array = np.ndarray[Any, Any]
 

@@ -11,8 +11,8 @@ import pytest
 
 import rocpy
 from rocpy import dtypes
-from rocpy.blaslt._product_types import FAMILIES
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.product_types import FAMILIES
 from rocpy.errors import UnsupportedError
 
 EXTENTS = [(m, n, k, batch) for m, n, k, batch in itertools.product((0, 4), (0, 4), (0, 32), ((), (0,), (2,)))]

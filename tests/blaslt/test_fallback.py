@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import _fallback, _library, _recipes, supported
-from rocpy.blaslt._framework import Framework, framework_of, numpy_erfc, values
-from rocpy.blaslt._releases import number_of
-from rocpy.blaslt.call import product_again
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt import supported
+from rocpy.blaslt.arrays.framework import Framework, framework_of, numpy_erfc, values
+from rocpy.blaslt.composed import product as _fallback
+from rocpy.blaslt.front.call import product_again
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import recipes as _recipes
+from rocpy.blaslt.selection.releases import number_of
 from rocpy.testing import ORACLES, Case, run_case
 from rocpy.testing.cases import DTYPES
 from rocpy.testing.runner import keywords, make_operands

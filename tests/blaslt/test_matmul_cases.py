@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.testing import ORACLES, Case, run_case, run_selftest
 from rocpy.testing import cases as case_list
 from rocpy.testing.runner import keywords, make_operands

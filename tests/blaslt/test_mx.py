@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt._blocks import dequantized, pack, prepare, unpack
-from rocpy.blaslt._packed import Packed
+from rocpy.blaslt.arrays.blocks import dequantized, pack, prepare, unpack
+from rocpy.blaslt.model.packed import Packed
 from rocpy.testing import evaluate
 from rocpy.testing.cases import MX
 from rocpy.testing.runner import check_outputs, dtype_of, to_torch

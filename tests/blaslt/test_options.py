@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt._options import DEFAULT, current_options, resolve_options
+from rocpy.blaslt.model.options import DEFAULT, current_options, resolve_options
 
 # A layout that no library takes: it is copied, or refused under options(copies="error").
 ODD = np.ones((4, 8), np.float32)[::2, ::-2]

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rocpy.blaslt import epilogues
+from rocpy.blaslt.model import epilogues
 from rocpy.testing import Case, bounds, compare, evaluate, make_operands, oracles, run_case, tolerance
 from rocpy.testing.cases import DTYPES, EPILOGUES, LAYOUTS, TIERS, cases, main, select, to_json
 from rocpy.testing.runner import check_outputs, dtype_of, keywords, lay_out, reference, saturated

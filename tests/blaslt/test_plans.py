@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.problem import Problem
+from rocpy.blaslt.model.problem import Problem
 from rocpy.testing import Case, evaluate, make_operands
 from rocpy.testing import cases as case_list
 from rocpy.testing.runner import check_outputs, dtype_of, keywords, reference
@@ -355,7 +355,7 @@ def test_problems_survive_json(case):
 def test_validation_needs_no_platform(run_python):
     code = """
         import sys
-        from rocpy.blaslt.problem import OperandInfo, Problem
+        from rocpy.blaslt.model.problem import OperandInfo, Problem
         from rocpy.errors import InvalidProblemError
         a = OperandInfo.dense((4, 5), "float32")
         try:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.testing import Case, evaluate, run_case
 from rocpy.testing.cases import DTYPES
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.quantization import _FORMATS, _Numpy, _round
+from rocpy.blaslt.arrays.quantization import _FORMATS, _Numpy, _round
 from rocpy.testing.runner import to_torch
 
 MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")

@@ -142,7 +142,7 @@ def test_epilogues_of_the_user(programs, refusals, rng, request):
 
 
 def test_a_candidate_that_is_not_launched_is_not_chosen(refusals, rng, tmp_path, monkeypatch):
-    from rocpy.blaslt import _choice
+    from rocpy.blaslt.selection import choice as _choice
     from rocpy.tuning import Database, _live, database
 
     monkeypatch.setattr(database, "_current", Database([]))

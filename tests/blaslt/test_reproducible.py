@@ -16,7 +16,7 @@ from strict import skip_extension
 import rocpy
 from rocpy import dtypes
 from rocpy.blaslt import supported
-from rocpy.blaslt.problem import RESULT_TYPES
+from rocpy.blaslt.model.problem import RESULT_TYPES
 from rocpy.testing import ORACLES
 
 ROWS = (1, 2, 17, 33, 128, 1024)
@@ -149,7 +149,7 @@ def test_what_cannot_be_promised_is_refused(without_programs):
 
 
 def test_a_platform_that_promises_nothing(monkeypatch):
-    from rocpy.blaslt import _recipes
+    from rocpy.blaslt.selection import recipes as _recipes
 
     # A bit that no platform knows: what a library without the row answers to every question.
     monkeypatch.setattr(_recipes, "required_traits", lambda options: 1 << 30 if options.reproducible else 0)

@@ -11,8 +11,10 @@ import pytest
 from made_up_library import made_up, problem
 
 import rocpy
-from rocpy.blaslt import _choice, _library, _selftest_record
-from rocpy.blaslt._selftest_record import Verdict
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import selftest_record as _selftest_record
+from rocpy.blaslt.selection.selftest_record import Verdict
 from rocpy.errors import RocpyWarning
 from rocpy.testing import Case, run_selftest
 from rocpy.testing import runner as runner_module
@@ -146,7 +148,7 @@ def test_a_selftest_keeps_what_it_finds(record, monkeypatch):
 
     def wrong(a, b, **arguments):
         result = right(a, b, **arguments)
-        if arguments.get("epilogue") == "relu" and rocpy.blaslt._options.current_options().fallback == "error":
+        if arguments.get("epilogue") == "relu" and rocpy.blaslt.model.options.current_options().fallback == "error":
             result = result + np.float32(1)
         return result
 

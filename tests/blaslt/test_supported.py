@@ -8,7 +8,7 @@ import pytest
 
 import rocpy
 from rocpy.blaslt import OperandInfo, Problem, supported
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.testing import ORACLES, Case
 from rocpy.testing.runner import keywords, make_operands

@@ -12,8 +12,8 @@ import pytest
 import rocpy
 from rocpy import dtypes
 from rocpy.blaslt import supported
-from rocpy.blaslt._product_types import FAMILIES, bias_types, find_family
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.product_types import FAMILIES, bias_types, find_family
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 QUESTIONS = 250

@@ -6,8 +6,8 @@ import pytest
 from strict import skip_extension
 
 import rocpy
-from rocpy.blaslt._program import OPCODES, TileProgram, available
-from rocpy.blaslt._tile import algorithms, product
+from rocpy.blaslt.custom.tile import algorithms, product
+from rocpy.blaslt.engine.program import OPCODES, TileProgram, available
 
 pytestmark = pytest.mark.skipif(
     not rocpy.platform.current().host_memory,

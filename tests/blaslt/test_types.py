@@ -10,7 +10,7 @@ import pytest
 import rocpy
 from rocpy import dtypes
 from rocpy.blaslt import OperandInfo, Problem
-from rocpy.blaslt._product_types import FAMILIES
+from rocpy.blaslt.model.product_types import FAMILIES
 from rocpy.testing import evaluate
 from rocpy.testing.cases import FLOAT8
 from rocpy.testing.runner import check_outputs, dtype_of, saturated

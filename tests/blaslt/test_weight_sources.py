@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.weight import sources_may_have_changed
+from rocpy.blaslt.operands.weight import sources_may_have_changed
 
 INT8 = {"scale_a": 0.5, "dtype": "int8"}
 

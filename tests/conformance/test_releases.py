@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from made_up_library import made_up, problem
 
-from rocpy.blaslt import _library, _releases
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import releases as _releases
 from rocpy.testing import evaluate
 
 PRESENTED = ("6.4", "7.0", "7.2", "10.0")
@@ -199,12 +200,12 @@ def test_the_tables_share_nothing():
     root = Path(__file__).resolve().parents[2]
     platform = (root / "csrc/platforms/host/hipblaslt/problem/hipblaslt_releases.cpp").read_text(encoding="utf-8")
     assert re.findall(r'#include "(.*)"', platform) == ["hipblaslt_releases.hpp", "window.hpp"]
-    binding = (root / "rocpy/blaslt/_releases.py").read_text(encoding="utf-8")
+    binding = (root / "rocpy/blaslt/selection/releases.py").read_text(encoding="utf-8")
     imported = set(re.findall(r"^(?:from|import) ([\w.]+)", binding, re.MULTILINE))
     assert imported <= {"__future__", "bisect", "collections.abc", "dataclasses", "typing"}
     assert not re.search(r"open\(|read_text|csrc/", binding)
     tools = {path.name: path.read_text(encoding="utf-8") for path in (root / "tools").glob("*.py")}
-    assert [name for name, text in tools.items() if "hipblaslt_releases" in text or "_releases.py" in text] == []
+    assert [name for name, text in tools.items() if "hipblaslt_releases" in text or "releases.py" in text] == []
 
 
 def test_every_row_names_its_source_and_rises():

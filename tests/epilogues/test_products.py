@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import Problem, _choice
+from rocpy.blaslt import Problem
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.tuning import Database, database
 
 

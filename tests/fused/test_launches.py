@@ -11,7 +11,7 @@ import ctypes
 import numpy as np
 import torch
 import rocpy
-from rocpy.blaslt import _custom_triton
+from rocpy.blaslt.custom import triton_kernel as _custom_triton
 from rocpy.epilogues import _triton
 from rocpy.epilogues import _triton_source
 

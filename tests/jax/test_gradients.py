@@ -8,7 +8,7 @@ import functools
 import numpy as np
 import pytest
 
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidProblemError
 from rocpy.testing.tolerance import gamma, unit_roundoff
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.testing import Case, evaluate, run_case
 from rocpy.testing import cases as case_list

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from rocpy.blaslt import OperandInfo, Problem, _library
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt import OperandInfo, Problem
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.selection import library as _library
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch, version: int, card: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import rocpy
-from rocpy.blaslt.weight import sources_may_have_changed
+from rocpy.blaslt.operands.weight import sources_may_have_changed
 
 M, K, N = 24, 192, 160
 # What elements of the source may be: a result is K times one of them, or a sum of several while the source is written.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import _choice
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.tuning import Database, _live, current, database, export_json, import_json
 
 

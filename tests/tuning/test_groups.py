@@ -8,7 +8,7 @@ import pytest
 
 import rocpy
 from rocpy import tuning
-from rocpy.blaslt import _choice
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.tuning import _live, database
 from rocpy.tuning.database import Database
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import _choice
+from rocpy.blaslt.selection import choice as _choice
 from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.tuning import Database, _live, database
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt import _choice, _selftest_record
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import selftest_record as _selftest_record
 from rocpy.errors import RocpyWarning, UnsupportedError
 from rocpy.runtime import _kept
 from rocpy.testing.cases import cases

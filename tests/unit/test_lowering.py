@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocpy.blaslt.lowering import OP_N, lower
-from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.blaslt.model.lowering import OP_N, lower
+from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import InvalidProblemError
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import rocpy
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt.quantization import narrowed
-from rocpy.blaslt.quantization import widened as wide_of
+from rocpy.blaslt.arrays.quantization import narrowed
+from rocpy.blaslt.arrays.quantization import widened as wide_of
 from rocpy.compat.nvmath import _arrays
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 

@@ -12,7 +12,7 @@ from typing import Any
 import rocpy
 from rocpy import dtypes
 from rocpy._memory_record import MemoryRecord, any_moved, records_of
-from rocpy.blaslt._streams import device_and_stream
+from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.compat.nvmath import _arrays, _block_scaling, _epilogs
 from rocpy.compat.nvmath._algorithm import Algorithm
 from rocpy.compat.nvmath._configuration import MatmulOptions, MatmulPlanPreferences, MatmulQuantizationScales, coerce

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
-from rocpy.blaslt._lending import Lending
-from rocpy.blaslt._streams import Settle
+from rocpy.blaslt.engine.lending import Lending
+from rocpy.blaslt.engine.streams import Settle
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["BaseCUDAMemoryManager", "BaseCUDAMemoryManagerAsync", "MemoryPointer"]

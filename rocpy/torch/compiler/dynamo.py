@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.grouped import grouped_matmul
+from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.grouped.function import grouped_matmul
 from rocpy.torch.operators.dispatch import dispatched_grouped, dispatched_matmul
 
 __all__ = ["register"]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rocpy._producers.torch_tensors import route
-from rocpy.blaslt.call import matmul as _matmul
-from rocpy.blaslt.epilogues import is_custom, refuse_inputs
+from rocpy.blaslt.front.call import matmul as _matmul
+from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers.custom import check_epilogue, custom_linear
 from rocpy.torch.operators import linear_layer

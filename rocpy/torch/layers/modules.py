@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.epilogues import is_custom, refuse_inputs
+from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_epilogue, custom_layer

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rocpy._producers.torch_tensors import route
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.weight import Weight
+from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.operands.weight import Weight
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.counters import count, watched
 from rocpy.torch.operators.kernels import has_layer_shapes

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt._program import available
+from rocpy.blaslt.engine.program import available
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused", "name_activation"]

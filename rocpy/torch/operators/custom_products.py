@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt._custom import complete, refuse_operands
-from rocpy.blaslt._weight_operand import WeightOperand, snapshot_of
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.custom.binding import complete, refuse_operands
+from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues._evaluate import evaluate, is_number
 from rocpy.epilogues._gradient import gradient_of

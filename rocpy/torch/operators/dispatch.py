@@ -12,15 +12,15 @@ from torch.autograd import forward_ad
 from torch.fx import Proxy
 
 from rocpy import dtypes
-from rocpy.blaslt._groups import aligned, check_epilogue
-from rocpy.blaslt._options import options as _options
-from rocpy.blaslt._options import resolve_options
-from rocpy.blaslt._product_types import check_cast
-from rocpy.blaslt._refusals import cast_refused
-from rocpy.blaslt._weight_operand import snapshot_of
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.epilogues import find_epilogue, is_custom, refuse_inputs
-from rocpy.blaslt.weight import Weight
+from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.grouped.groups import aligned, check_epilogue
+from rocpy.blaslt.model.epilogues import find_epilogue, is_custom, refuse_inputs
+from rocpy.blaslt.model.options import options as _options
+from rocpy.blaslt.model.options import resolve_options
+from rocpy.blaslt.model.product_types import check_cast
+from rocpy.blaslt.model.refusals import cast_refused
+from rocpy.blaslt.model.weight_operand import snapshot_of
+from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
 from rocpy.torch.operators.custom_products import custom_product

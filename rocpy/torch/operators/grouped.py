@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt import _groups
-from rocpy.blaslt.epilogues import EPILOGUES
-from rocpy.blaslt.grouped import grouped_matmul
+from rocpy.blaslt.grouped import groups as _groups
+from rocpy.blaslt.grouped.function import grouped_matmul
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, watched

@@ -14,7 +14,7 @@ from torch.fx import Proxy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt.call import matmul
+from rocpy.blaslt.front.call import matmul
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, watched

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.call import matmul
-from rocpy.blaslt.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment

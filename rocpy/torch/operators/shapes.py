@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.epilogues import EpilogueRow
-from rocpy.blaslt.problem import OperandInfo, Problem
+from rocpy.blaslt.model.epilogues import EpilogueRow
+from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["check_devices", "check_product", "check_scalars", "product_shapes"]

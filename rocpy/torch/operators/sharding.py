@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 
 __all__ = ["is_sharded", "register_for"]
 

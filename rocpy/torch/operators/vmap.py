@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.epilogues import EPILOGUES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import UnsupportedError
 from rocpy.torch.operators import blocks, linear_layer, products
 from rocpy.torch.operators.activations import ACTIVATIONS

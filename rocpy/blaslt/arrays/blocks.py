@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: MIT
+"""Operands with scales by blocks of K: in the order that the library reads, elements of four and six bits packed."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy._operand import describe
+from rocpy.blaslt.arrays.copies import contiguous
+from rocpy.blaslt.arrays.framework import values
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.packed import Packed
+from rocpy.blaslt.model.problem import dense_strides, extents_of
+from rocpy.blaslt.model.product_types import BLOCK, scale_kind
+from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.weight_operand import is_weight
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+
+def are_blocks(scale: Any) -> bool:
+    """Whether a scale is an array of exponents, one for each block."""
+    dtype = getattr(scale, "dtype", None)
+    if dtype is None:
+        return False
+    try:
+        return str(dtype) in ("uint8", "torch.uint8") or dtypes.lookup(dtype).name == "float8_e8m0fnu"
+    except InvalidOperandError:
+        return False
+
+
+def prepare(a: Any, b: Any, scale_a: Any, scale_b: Any, options: Options) -> tuple[Any, Any]:
+    """Return a and b as the library reads them where their scales are by blocks: along K, narrow elements packed."""
+    if not (are_blocks(scale_a) or are_blocks(scale_b)):
+        return a, b
+    a, b = along_k(a, "a", options), along_k(b, "b", options)
+    return a, _repacked(b, _extent_of_k(a))
+
+
+def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: Options, k: int) -> dict[str, Any]:
+    """Return new operands of a planned product, whose sums have ``k`` terms, as :func:`prepare` does."""
+    if not (are_blocks(scales[0]) or are_blocks(scales[1])):
+        return changes
+    found = {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
+    if "b" in found:
+        found["b"] = _repacked(found["b"], k)
+    return found
+
+
+def along_k(array: Any, name: str, options: Options) -> Any:
+    """Return an operand with neighbours along K adjacent in memory; of four and six bits packed."""
+    if is_weight(array):
+        return array.by_blocks() if are_blocks(array.scale) else along_k(array.matrix(), name, options)
+    if isinstance(array, Packed) or not hasattr(array, "dtype"):
+        return array
+    right = name == "b"
+    try:
+        row = dtypes.lookup(array.dtype)
+    except InvalidOperandError:
+        return array  # refused by name when it is parsed
+    if row.bits == 8:
+        return _turned(array, name, options) if right else _lying(array, name, options)
+    if row.bits > 8:
+        return array
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        bytes_ = array.view(torch.uint8)
+        return Packed(
+            _lying(bytes_.swapaxes(-1, -2) if right and array.ndim > 1 else bytes_, name, options), row.name, right
+        )
+    if not isinstance(array, np.ndarray):
+        raise UnsupportedError(
+            f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of "
+            "ml_dtypes, or torch's float4_e2m1fn_x2"
+        )
+    if options.copies == "error" and array.size:
+        raise packing_refused(name, row.name)
+    values = array.view(np.uint8)
+    values = np.swapaxes(values, -1, -2) if right and array.ndim > 1 else values
+    return Packed(pack(values, row.bits, name), row.name, right)
+
+
+def packing_refused(name: str, dtype: str) -> UnsupportedError:
+    """Return the error for elements that must be packed, where the options forbid copies."""
+    return UnsupportedError(
+        f"{name}: {dtype} with one element to a byte, which the library reads packed, and options(copies='error') "
+        "forbids the copy; pass a rocpy.Weight as b, or torch's packed float4_e2m1fn_x2"
+    )
+
+
+def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
+    """Return the source of a Weight with scales by blocks as the library reads it, and its scales, dense along K."""
+    turned = weight.layout == "nk"
+    scale = weight.scale.swapaxes(-1, -2) if turned else weight.scale
+    if len(scale.shape) != 2:
+        raise InvalidProblemError(f"scale: shape {tuple(weight.scale.shape)}; that of a Weight has two axes, as w has")
+    b = _repacked(along_k(source.swapaxes(-1, -2) if turned else source, "b", Options()), scale.shape[0] * BLOCK)
+    return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def copied(b: Any) -> Any:
+    """Return a copy of a right operand that lies along K."""
+    if isinstance(b, Packed):
+        return Packed(contiguous(b.memory), b.dtype, b.right)
+    return contiguous(b.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[Any, Any]:
+    """Return codes of four or six bits, one to a byte, packed along the last axis, the first in the lowest bits."""
+    extent = codes.shape[-1]
+    if extent % BLOCK:
+        raise InvalidProblemError(
+            f"{name}: K = {extent} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
+        )
+    if bits == 4:
+        codes = codes & 15
+        return np.ascontiguousarray(codes[..., 0::2] | codes[..., 1::2] << 4)
+    groups = (codes & 63).reshape(*codes.shape[:-1], extent // 4, 4).astype(np.uint32)
+    words = groups[..., 0] | groups[..., 1] << 6 | groups[..., 2] << 12 | groups[..., 3] << 18
+    packed = np.stack([words & 255, words >> 8 & 255, words >> 16], axis=-1).astype(np.uint8)
+    return packed.reshape(*codes.shape[:-1], extent // 4 * 3)
+
+
+def _extent_of_k(a: Any) -> int:
+    """Return how many terms the sums of a left operand have."""
+    if type(a) is Packed:
+        return int(a.memory.shape[-1] * 8 // dtypes.lookup(a.dtype).bits)
+    # What is no array is refused where it is read.
+    shape = tuple(getattr(a, "shape", ()))
+    return int(shape[-1]) if shape else 0
+
+
+def _repacked(b: Any, k: int) -> Any:
+    """Return torch's right operand of four bits packed along K where it is packed along N, told by the extent of K."""
+    if type(b) is not Packed or isinstance(b.memory, np.ndarray | Buffer) or b.memory.ndim < 2:
+        return b
+    if b.memory.shape[-1] != k or k == 0:
+        return b
+    torch = sys.modules["torch"]
+    both = b.memory  # (..., N / 2, K): neighbours along N share a byte
+    codes = torch.stack([both & 15, both >> 4], dim=-2).flatten(-3, -2)
+    return Packed((codes[..., 0::2] | codes[..., 1::2] << 4).contiguous(), b.dtype, True)
+
+
+def _lying(array: Any, name: str, options: Options) -> Any:
+    """Return an array whose last axis is adjacent in memory and whose others do not run backwards."""
+    steps, shape = _steps(array), tuple(array.shape)
+    usual = all(x >= 0 for x in steps) and (not steps or steps[-1] == 1 or shape[-1] <= 1)
+    if usual and (len(shape) < 2 or shape[-2] <= 1 or steps[-2] >= shape[-1]) and not (shape and shape[-1] <= 1):
+        return array
+    if 0 in shape:
+        return array
+    if options.copies == "error":
+        raise copy_refused(name, f"shape {shape}, strides {steps}, {array.dtype}")
+    return contiguous(array)
+
+
+def _turned(array: Any, name: str, options: Options) -> Any:
+    if len(array.shape) < 2:
+        return _lying(array, name, options)
+    if isinstance(array, Buffer) or not hasattr(array, "swapaxes"):
+        raise UnsupportedError(
+            f"b: a {type(array).__name__} with scales by blocks must have neighbours along K adjacent; pass a numpy or "
+            "torch array"
+        )
+    return _lying(array.swapaxes(-1, -2), name, options).swapaxes(-1, -2)
+
+
+def _steps(array: Any) -> tuple[int, ...]:
+    if isinstance(array, Buffer):
+        return dense_strides(tuple(array.shape))
+    if callable(getattr(array, "stride", None)):
+        return tuple(array.stride())
+    if getattr(array, "strides", None) is not None:
+        return tuple(step // array.dtype.itemsize for step in array.strides)
+    return dense_strides(tuple(array.shape))
+
+
+def kinds(given: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
+    """Return what ``Problem.make`` takes of the scales of a product whose operands have these shapes."""
+    found: dict[str, Any] = {}
+    no_batch: tuple[int, ...] = ()
+    if given is None:
+        return found
+    m, n, k, batch_shape, _ = extents_of(a, b)
+    for name, value in zip(("scale_a", "scale_b", "scale_c", "scale_d"), given, strict=False):
+        if value is None:
+            continue
+        kind, batch = "scalar", no_batch
+        if not isinstance(value, int | float | np.generic):
+            view = describe(value, name)
+            kind, batch = scale_kind(name, tuple(view["shape"]), view["dtype"], (m, n, k), batch_shape)
+        found[name] = kind if name in ("scale_a", "scale_b") else True
+        if batch:
+            found[name + "_batch"] = batch
+    if given[4]:
+        found["amax"] = True
+    if {found.get("scale_a"), found.get("scale_b")} == {"scalar", "vector"}:
+        found["scale_a"] = found["scale_b"] = "vector"
+    return found
+
+
+def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: bool) -> Any:
+    """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are."""
+    if turned and len(shape) > 1:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+        strides = (*strides[:-2], strides[-1], strides[-2])
+        if isinstance(scale, Buffer):
+            made = Buffer(shape, scale.dtype)
+            made.copy_from(np.ascontiguousarray(scale.to_numpy().swapaxes(-1, -2)))
+            return made
+        scale = scale.swapaxes(-1, -2) if hasattr(scale, "swapaxes") else scale
+    usual = dense_strides(shape)
+    if all(x == y or extent <= 1 for x, y, extent in zip(strides, usual, shape, strict=True)):
+        return None
+    return contiguous(scale)
+
+
+def repeated(value: Any, like: Any, count: int) -> Any:
+    """Return a vector of ``count`` times one scale, by the framework of the vector that it goes with."""
+    if isinstance(value, Buffer):
+        value = value.to_numpy()
+    if hasattr(like, "new_full"):  # torch's name for it
+        return like.new_empty(count).fill_(
+            value.reshape(()).to(like.device) if hasattr(value, "new_full") else float(np.asarray(value).reshape(()))
+        )
+    if isinstance(like, Buffer):
+        made = Buffer((count,), "float32")
+        made.copy_from(np.full(count, float(np.asarray(value).reshape(())), np.float32))
+        return made
+    if not isinstance(value, float | int | np.generic | np.ndarray):
+        value = value.reshape(())
+    module = sys.modules.get(type(like).__module__.partition(".")[0])
+    if module is not None and hasattr(module, "full"):
+        return module.full((count,), value if not hasattr(value, "reshape") else value.reshape(()), dtype="float32")
+    return np.full(count, float(np.asarray(value).reshape(())), np.float32)
+
+
+def unpack(memory: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    """Return the codes that :func:`pack` packed, one to a byte; of torch's arrays too."""
+    extent = memory.shape[-1] * 8 // bits
+    shape = (*memory.shape[:-1], extent)
+    if bits == 4:
+        return _stacked(memory, [memory & 15, memory >> 4]).reshape(shape)
+    triples = memory.reshape(*memory.shape[:-1], extent // 4, 3)
+    first, second, third = triples[..., 0], triples[..., 1], triples[..., 2]
+    codes = [first & 63, (first >> 6) | (second & 15) << 2, (second >> 4) | (third & 3) << 4, third >> 2]
+    return _stacked(memory, codes).reshape(shape)
+
+
+def _stacked(like: Any, parts: list[Any]) -> Any:
+    if isinstance(like, np.ndarray):
+        return np.stack(parts, axis=-1)
+    return sys.modules["torch"].stack(parts, dim=-1)
+
+
+@functools.cache
+def _values_of(dtype: str) -> np.ndarray[Any, Any]:
+    """Return the numbers that the codes of a type stand for, in float32."""
+    row = dtypes.lookup(dtype)
+    codes = np.arange(1 << row.bits, dtype=np.uint8)
+    numbers: np.ndarray[Any, Any] = codes.view(row.numpy).astype(np.float32)
+    return numbers
+
+
+def _looked_up(codes: Any, dtype: str) -> Any:
+    """Return the numbers of bytes that are codes of a type, by the array library that the bytes belong to."""
+    table = _values_of(dtype)
+    if isinstance(codes, np.ndarray):
+        return table[codes]
+    torch = sys.modules["torch"]
+    return torch.from_numpy(table).to(codes.device)[codes.long()]
+
+
+def dequantized(operand: Any, scale: Any, name: str) -> Any:
+    """Return an operand times its scales by blocks, in float32: an array of its framework, a Buffer's of numpy."""
+    right = name == "b"
+    if type(operand) is Packed:
+        memory = _as_bytes(operand.memory)
+        bits = dtypes.lookup(operand.dtype).bits
+        numbers = _looked_up(memory if bits == 8 else unpack(memory, bits), operand.dtype)
+        numbers = numbers.swapaxes(-1, -2) if right and numbers.ndim > 1 else numbers
+    else:
+        numbers = _as_bytes(operand)
+        numbers = _looked_up(numbers, dtypes.lookup(operand.dtype).name)
+    factors = _looked_up(_as_bytes(scale), "float8_e8m0fnu")
+    if type(factors) is not type(numbers):
+        factors = values(factors) if isinstance(numbers, np.ndarray) else sys.modules["torch"].from_numpy(factors)
+    lone = numbers.ndim == 1
+    if lone and factors.ndim > 2:
+        raise UnsupportedError(
+            f"scale_{name}: shape {tuple(factors.shape)} for an {name} of one axis: this product is composed of the "
+            "framework's own operations, which want the batch axes on the operand too; broadcast it"
+        )
+    # Blocks of K apart from each other: (..., M, K / 32, 32), and of b (..., K / 32, 32, N).
+    axis = -2 if right and not lone else -1
+    shape = tuple(numbers.shape)
+    place = len(shape) + axis
+    cut = numbers.reshape(*shape[:place], shape[place] // BLOCK, BLOCK, *shape[place + 1 :])
+    if lone:
+        product = cut * factors.reshape(-1, 1)
+    else:
+        product = cut * (factors[..., :, None, :] if right else factors[..., None])
+    wide = tuple(product.shape)
+    return product.reshape(*wide[: len(wide) + axis - 1], shape[place], *shape[place + 1 :])
+
+
+def _as_bytes(array: Any) -> Any:
+    """Return the bytes of an array of 8-bit elements, as numpy's or torch's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return array.view(torch.uint8)
+    found = values(array)
+    return found if found.dtype == np.uint8 else np.ascontiguousarray(found).view(np.uint8)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in CPU memory on a platform whose device has memory of its own: copied there and back, and the call blocks."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes, platform
+from rocpy._operand import allocate_like, describe
+from rocpy.blaslt.arrays.blocks import are_blocks, kinds
+from rocpy.blaslt.arrays.copies import assign, contiguous, in_columns, turned_product, turned_rows
+from rocpy.blaslt.model.epilogues import find_epilogue
+from rocpy.blaslt.model.lowering import lower, matrix_layout
+from rocpy.blaslt.model.options import Options, resolve_options
+from rocpy.blaslt.model.packed import Packed
+from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
+from rocpy.blaslt.model.refusals import cast_refused, copy_refused, refuse_turning
+from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.settings import clamp_bounds
+from rocpy.blaslt.model.weight_operand import is_weight
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+_CPU, _PINNED = 1, 11  # kDLCPU, kDLROCMHost
+
+
+def _elements(view: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Return a dense array's memory as numpy sees it; the array must outlive it."""
+    dtype = np.dtype(np.uint8) if view["dtype"] == "uint8" else dtypes.lookup(view["dtype"]).numpy
+    count = math.prod(view["shape"])
+    if count == 0:
+        return np.empty(view["shape"], dtype)
+    block = (ctypes.c_char * (count * dtype.itemsize)).from_address(view["data"])
+    return np.frombuffer(block, dtype).reshape(view["shape"])
+
+
+def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, blocks: bool = False) -> Any:
+    """Return a copy of an array on the device, broadcast to ``shape`` if given; what is there comes back as it is.
+
+    ``blocks``: the product has scales by blocks, and b is read along K. A Buffer cannot lie in columns, so that b is
+    stored by them.
+    """
+    if array is None or is_weight(array):
+        return array
+    if isinstance(array, Packed):
+        return Packed(_moved(array.memory, name, None), array.dtype, array.right)
+    if hasattr(array, "resolve_conj"):  # torch's lazy conjugates are no memory of their own
+        array = array.resolve_conj()
+    view = describe(array, name)
+    if view["device_type"] not in (_CPU, _PINNED):
+        return array
+    if view["dtype"] not in dtypes.DTYPES:
+        raise InvalidProblemError(f"{name} is {view['dtype']}; products take {', '.join(RESULT_TYPES)}: cast it")
+    if blocks and name == "b" and len(view["shape"]) > 1 and hasattr(array, "swapaxes"):
+        return Packed(_moved(array.swapaxes(-1, -2), name, None), view["dtype"], True)
+    return _moved(array, name, shape)
+
+
+def _moved(array: Any, name: str, shape: tuple[int, ...] | None) -> Any:
+    """Return a dense copy on the device, of bytes too."""
+    view = describe(array, name)
+    if view["device_type"] not in (_CPU, _PINNED):
+        return array
+    wanted = tuple(view["shape"]) if shape is None else shape
+    if tuple(view["shape"]) != wanted or tuple(view["strides"]) != dense_strides(wanted):
+        array = contiguous(array, shape)
+        view = describe(array, name)
+    buffer = Buffer(tuple(view["shape"]), view["dtype"])
+    buffer.copy_from(_elements(view))
+    return buffer
+
+
+def upload_scales(scales: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Return the scales of a product, and whether the largest magnitude is wanted, with arrays on the device."""
+    if scales is None:
+        return None
+    moved = tuple(
+        value
+        if value is None or isinstance(value, bool | int | float | np.generic | list | tuple)
+        else _moved(value, name, None)
+        for name, value in zip(SCALES, scales, strict=False)
+    )
+    return (*moved, *scales[5:])
+
+
+def take(array: Any, name: str, options: Options, scales: tuple[Any, ...] | None = None) -> Any:
+    """Return a copy on the device, unless the options forbid copies and the library could not take the layout there.
+
+    ``scales`` are those of the product.
+    """
+    placed = is_weight(array) or isinstance(array, Packed)
+    if options.copies == "error" and name in ("a", "b") and not placed:
+        view = describe(array, name)
+        shape, strides = tuple(view["shape"]), tuple(view["strides"])
+        if len(shape) > 1 and matrix_layout(shape[-2:], strides[-2:]) is None:
+            raise copy_refused(name, OperandInfo(shape, strides, view["dtype"]).text)
+    return upload(array, name, blocks=_by_blocks(scales))
+
+
+def _is_conjugate(array: Any) -> bool:
+    return hasattr(array, "resolve_conj") and bool(array.is_conj())
+
+
+def _by_blocks(scales: tuple[Any, ...] | None) -> bool:
+    return scales is not None and (are_blocks(scales[0]) or are_blocks(scales[1]))
+
+
+def download(buffer: Any, like: Any, stream: Any = None) -> Any:
+    """Return a device result as an array of another array's framework, in CPU memory."""
+    made = allocate_like(like, tuple(buffer.shape), str(buffer.dtype))
+    view = describe(made, "result")
+    target = _elements(view)
+    if target.size:
+        target.setflags(write=True)
+        buffer.copy_to(target, stream=stream)
+    buffer.close()
+    return made
+
+
+def has_own_memory() -> bool:
+    """Whether the platform's devices cannot use CPU memory."""
+    return not platform.current().host_memory
+
+
+def copied_names(info: dict[str, OperandInfo | None], b: Any) -> tuple[str, ...]:
+    """Return the names of operands that are copied to the device; a Weight is there already."""
+    return tuple(name for name, seen in info.items() if seen is not None and not (name == "b" and is_weight(b)))
+
+
+def needed(array: Any) -> bool:
+    """Whether an array is in CPU memory that the platform's device cannot use."""
+    if isinstance(array, Packed):
+        return needed(array.memory)
+    return not platform.current().host_memory and bool(describe(array, "a")["device_type"] == _CPU)
+
+
+def prototype(array: Any) -> Any:
+    """Return an empty array of another's framework, to make results by without keeping the other alive."""
+    array = array.memory if isinstance(array, Packed) else array
+    return allocate_like(array, (0,), describe(array, "a")["dtype"])
+
+
+def check_layouts(
+    info: dict[str, OperandInfo | None],
+    given: tuple[Any, Any],
+    options: Options,
+    scales: tuple[Any, ...] | None,
+    arguments: dict[str, Any],
+) -> None:
+    """Refuse what the library could not take on the device either, a conjugate among it, where copies are forbidden.
+
+    ``info`` describes the operands by name, ``given`` are the user's a and b, ``arguments`` those of ``Problem.make``.
+    """
+    left, right = info["a"], info["b"]
+    if options.copies != "error" or left is None or right is None:
+        return
+    conjugates = _is_conjugate(given[0]), _is_conjugate(given[1])
+    if not any(conjugates):
+        return  # the others are checked as they are copied
+    dtype = arguments["dtype"]
+    more = {name: value for name, value in arguments.items() if name != "dtype"}
+    problem = Problem.make(
+        left,
+        right,
+        info["c"],
+        bias=info["bias"],
+        aux=info["aux"],
+        dtype=None if dtype is None else dtypes.lookup(dtype).name,
+        conj_a=conjugates[0],
+        conj_b=conjugates[1],
+        **more,
+        **kinds(scales, left.shape, right.shape),
+    )
+    if 0 not in problem.result_shape:
+        refuse_copies(problem)
+
+
+def refuse_copies(problem: Problem) -> None:
+    """Refuse a layout that the library could not take on the device either."""
+    lowered = lower(problem)
+    for name in lowered.copies:
+        if name == "out" and problem.out is not None and problem.out.dtype != problem.dtype:
+            raise cast_refused(problem.out.dtype, problem.dtype)
+        raise copy_refused(name, getattr(problem, name).text)
+    if lowered.turned and problem.bias is not None:
+        refuse_turning(Options(copies="error"), problem.bias.text)
+
+
+def check_allowed(options: Options) -> None:
+    """Refuse the copies where the options forbid them."""
+    if options.host_operands == "error":
+        raise UnsupportedError(
+            "a: in CPU memory, which the device cannot use, and options(host_operands='error') forbids the "
+            "copy; move the operands to the device"
+        )
+
+
+def product(
+    run: Callable[..., Any],
+    operands: tuple[Any, ...],
+    info: dict[str, OperandInfo | None],
+    arguments: dict[str, Any],
+) -> Any:
+    """Run a product on copies of its operands and bring the result back; refuses when the options forbid the copies.
+
+    ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
+    names and shapes that the user knows.
+    """
+    options = resolve_options(arguments["options"])
+    check_allowed(options)
+    given = dict(zip(info, operands, strict=True))
+    left, right = info["a"], info["b"]
+    if left is None or right is None:
+        raise InvalidOperandError(f"{'a' if left is None else 'b'}: None; a product needs both operands")
+    problem = Problem.make(
+        left,
+        right,
+        info["c"],
+        bias=info["bias"],
+        aux=info["aux"],
+        out=info["out"],
+        epilogue=find_epilogue(arguments["epilogue"]).name,
+        dtype=None if arguments["dtype"] is None else dtypes.lookup(arguments["dtype"]).name,
+        compute=arguments["compute"],
+        clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
+        conj_a=_is_conjugate(given["a"]),
+        conj_b=_is_conjugate(given["b"]),
+        **kinds(arguments["given"], left.shape, right.shape),
+    )
+    if options.copies == "error" and 0 not in problem.result_shape:
+        refuse_copies(problem)
+        # What is left is between copies of ours, and no layout of the user's.
+        arguments = {**arguments, "options": replace(options, copies="allow")}
+    if problem.column_bias and problem.c is not None:
+        return _transposed(run, given, problem, arguments)
+    out = given["out"]
+    arguments = {**arguments, "given": upload_scales(arguments["given"])}
+    if out is not None:
+        arguments = {**arguments, "dtype": problem.dtype}
+    blocks = _by_blocks(arguments["given"])
+    moved = {
+        name: upload(value, name, problem.result_shape if name == "c" else None, blocks=blocks)
+        for name, value in given.items()
+        if name != "out"
+    }
+    try:
+        result = run(*moved.values(), None, **arguments)
+    finally:
+        for name, value in moved.items():
+            if value is not given[name]:
+                (value.memory if isinstance(value, Packed) else value).close()
+    result, extra = result if isinstance(result, tuple) else (result, None)
+    like, stream = getattr(given["a"], "memory", given["a"]), arguments["stream"]
+    fetched = download(result, like, stream)
+    if out is not None:
+        assign(out, fetched)
+        fetched = out
+    return fetched if extra is None else (fetched, {key: download(value, like, stream) for key, value in extra.items()})
+
+
+def _transposed(run: Callable[..., Any], given: dict[str, Any], problem: Problem, arguments: dict[str, Any]) -> Any:
+    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis.
+
+    Such a product reads c in columns, which bare memory of the device cannot be; here it still is its framework's.
+    """
+    if arguments["given"] is not None:
+        raise UnsupportedError(
+            "c: beside scales and a bias per row it would have to lie in columns of the device's memory; move the "
+            "operands to the device, or add c to the result"
+        )
+    a, b, out = given["a"], given["b"], given["out"]
+    for name, value in (("a", a), ("b", b)):
+        if not hasattr(value, "swapaxes"):
+            raise UnsupportedError(
+                f"bias: one per row, of shape (..., M, 1), needs the transposed operands, and {name} is a "
+                f"{type(value).__name__}, which has no swapaxes; pass numpy or torch arrays"
+            )
+    c = None if given["c"] is None else in_columns(given["c"], problem.result_shape).swapaxes(-1, -2)
+    bias = given["bias"][..., 0]
+    outputs = run(b.swapaxes(-1, -2), a.swapaxes(-1, -2), c, bias, None, None, **{**arguments, "dtype": problem.dtype})
+    if not isinstance(outputs, tuple):
+        return turned_product(outputs, out, lambda: None)
+    result, extra = outputs
+    return turned_product(result, out, lambda: None), {key: turned_rows(value) for key, value in extra.items()}

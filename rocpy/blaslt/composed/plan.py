@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""A planned product that the library may not be able to fuse: a native one, then the framework's operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty
+from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.scale_arguments import scale_arguments
+from rocpy.blaslt.native.plan import Matmul as NativeMatmul
+from rocpy.blaslt.selection.recipes import recipe_of, strict, why
+
+__all__ = ["ComposingMatmul", "UnfusedPlan"]
+
+
+class UnfusedPlan:
+    """What a Matmul holds for an unfused product: the native one as a Matmul of its own, and the rest."""
+
+    def __init__(
+        self,
+        bits: int,
+        problem: Problem,
+        operands: dict[str, Any],
+        options: Options,
+        stream: Any,
+        arguments: dict[str, Any],
+    ) -> None:
+        recipe = recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
+        self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments)
+        #: How it is done and why, in a sentence.
+        self.text = why(problem, recipe)
+        native = self.product.native_operands()
+        # Made of the user's operands, which may have changed at the next execution.
+        self.made = [name for name, value in native.items() if value is not None and value is not operands[name]]
+        a, b = native.pop("a"), native.pop("b")
+        self.native = NativeMatmul(
+            a, b, **native, **self.product.native_arguments(), options=strict(options), stream=stream
+        )
+
+    def plan(self, requested: int) -> list[Algorithm]:
+        """Return the algorithms of the native product, as ways to compute the whole."""
+        return [replace(x, lowering="unfused") for x in self.native.plan(max_algorithms=requested)]
+
+    def execute(self, rank: int, stream: Any, settle: Callable[[], None]) -> Any:
+        """Return the result, or a pair of it and what goes beside it."""
+        chosen = next(one for one in self.native.algorithms if one.rank == rank)
+        if self.made:
+            if stream is not None:
+                settle()
+            native = self.product.native_operands()
+            self.native.reset_operands(**{name: native[name] for name in self.made})
+        base = self.native.execute(algorithm=chosen, stream=stream)
+        if stream is not None:
+            settle()
+        result, extra = self.product.finish(base)
+        if stream is not None:
+            settle()
+        if "amax" in extra:
+            amax = extra.pop("amax")
+            return result, next(iter(extra.values()), None), amax
+        return (result, *extra.values()) if extra else result
+
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any], scales: dict[str, Any]) -> None:
+        """Take other operands of the same problem, other scalars and other scales."""
+        self.product.reset(operands, {**scalars, **scales})
+        native = {name: value for name, value in self.product.native_operands().items() if value is not None}
+        recipe = self.product.recipe
+        own = {name: scales[name] for name in ("scale_a", "scale_b") if recipe.scaled and name in scales}
+        self.native.reset_operands(**native, **self.product.native_scalars(), **({} if recipe.blocks else own))
+
+    def release(self) -> None:
+        """Let go of the operands."""
+        self.product.operands = dict.fromkeys(self.product.operands)
+        self.native.release_operands()
+
+
+class ComposingMatmul(NativeMatmul):
+    """A planned product that is composed where the library cannot fuse it; not for the user's own epilogues."""
+
+    __slots__ = ("__weakref__",)
+
+    def _compose(self, copies: int) -> UnfusedPlan:
+        scales = scale_arguments(self.given["b"], self.scale_values)
+        arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute, **scales}
+        return UnfusedPlan(copies, self.problem, self.given, self.options, self.stream, arguments)
+
+    def _bias_gradient_of_empty(self, result: Any) -> Any:
+        problem, given = self.problem, self.given
+        return bias_gradient_of_empty(
+            problem.epilogue, given["a"], given["b"], self.scale_values, result, problem.dtype
+        )

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: MIT
+"""What the library cannot fuse: its nearest product, then the framework's own operations on the result.
+
+The arithmetic between the product and the one rounding to the result's type is in float32 (float64 for float64 and
+integer results), wherever the library gives the product in that type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic
+from rocpy.blaslt.arrays.blocks import are_blocks, dequantized
+from rocpy.blaslt.arrays.copies import assign
+from rocpy.blaslt.arrays.framework import Framework, framework_of, values
+from rocpy.blaslt.arrays.staging import needed, upload
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.model.product_types import gradient_type, scale_kind
+from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.blaslt.model.weight_operand import is_weight
+from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, recipe_of, strict, working_type
+from rocpy.runtime.memory import Buffer
+
+__all__ = ["Unfused", "activated", "bias_gradient_of_empty", "unfused_product"]
+
+
+class Unfused:
+    """One unfused product: the arguments of its native one, and what is done to the result.
+
+    Parameters
+    ----------
+    recipe
+        How it begins.
+    epilogue, dtype
+        Of the whole.
+    operands
+        The user's ``a``, ``b``, ``c``, ``bias`` and ``aux``, by name.
+    arguments
+        ``alpha``, ``beta``, ``clamp`` and the scales, by name.
+    """
+
+    def __init__(
+        self, recipe: Recipe, epilogue: str, dtype: str, operands: dict[str, Any], arguments: dict[str, Any]
+    ) -> None:
+        self.recipe = recipe
+        self.row: EpilogueRow = EPILOGUES[epilogue]
+        self.dtype = dtype
+        self.work = working_type(dtype)
+        self.operands = operands
+        self.arguments = arguments
+        self.a_ndim, self.b_ndim = (len(getattr(operands[name], "memory", operands[name]).shape) for name in ("a", "b"))
+
+    def native_operands(self) -> dict[str, Any]:
+        """Return the operands of the native product: some converted, those that come later left out."""
+        return self._native_operands({name: self.operands[name] for name in ("a", "b", "c", "bias")})
+
+    @default_arithmetic
+    def _native_operands(self, made: dict[str, Any]) -> dict[str, Any]:
+        recipe = self.recipe
+        if is_weight(made["b"]) and (recipe.operands or not recipe.scaled):
+            made["b"] = made["b"].matrix()  # a Weight would bring its scale along
+            if not recipe.blocks and needed(made["b"]):
+                made["b"] = upload(made["b"], "b")  # beside the others' copies on the device
+        if recipe.blocks:
+            scales = self._scales()
+            for name in ("a", "b"):
+                bare = isinstance(getattr(made[name], "memory", made[name]), Buffer)
+                wide = dequantized(made[name], scales[f"scale_{name}"], name)
+                made[name] = _buffer(wide) if bare else wide
+        like = getattr(made["a"], "memory", made["a"])
+        for name in ("a", "b"):
+            if recipe.operands and not recipe.blocks:
+                made[name] = convert(made[name], recipe.operands, like)
+        if recipe.epilogue != "bias":
+            made["bias"] = None
+        elif dtypes.lookup(made["bias"].dtype).name not in ("float32", recipe.dtype):
+            made["bias"] = convert(made["bias"], recipe.dtype, like)
+        if not recipe.scaled:
+            made["c"] = None
+        elif self._scales()["scale_c"] is not None and made["c"] is not None:
+            made["c"] = self._scaled_c(made["c"], like)
+        elif made["c"] is not None and dtypes.lookup(made["c"].dtype).name != recipe.dtype:
+            made["c"] = convert(made["c"], recipe.dtype, like)
+        return made
+
+    def native_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the native product."""
+        made = dict(self.arguments)
+        made.update(epilogue=self.recipe.epilogue, dtype=self.recipe.dtype)
+        if not self.recipe.scaled:
+            made.update(alpha=1.0, beta=None)
+        made.pop("clamp")
+        own = {name: value for name, value in self._scales().items() if name in ("scale_a", "scale_b")}
+        scaled = self.recipe.scaled and not self.recipe.blocks
+        own = own if scaled else dict.fromkeys(own)
+        unit = has_unit_scales(self.recipe, *(_dtype_name(self.operands[name]) for name in ("a", "b")))
+        if unit:
+            own = dict.fromkeys(own, 1.0)
+        for name in SCALES:
+            made.pop(name, None)
+        if "given" in made:
+            # A sixth place tells that scale_b is the Weight's own.
+            more = (self.arguments["given"] or ())[5:] if scaled else ()
+            none = all(value is None for value in own.values())
+            made["given"] = None if none else (*own.values(), None, None, False, *more)
+        elif unit or not is_weight(self.operands["b"]) or self.operands["b"].scale is None:
+            made.update(own)
+        else:
+            made["scale_a"] = own["scale_a"]
+        if made.get("compute") != "tf32" or self.recipe.operands:
+            made["compute"] = None
+        return made
+
+    def _scales(self) -> dict[str, Any]:
+        """Return the scales and amax as they were given, that of a Weight among them."""
+        given = self.arguments.get("given")
+        if given is None:
+            found = {name: self.arguments.get(name) for name in SCALES}
+        else:
+            found = dict(zip(SCALES, given, strict=False))
+        b = self.operands["b"]
+        if found["scale_b"] is None and is_weight(b):
+            found["scale_b"] = b.factors
+        return found
+
+    def _scaled_c(self, c: Any, like: Any) -> Any:
+        """Return c times its scale, in the type of the native product's result."""
+        if isinstance(like, Buffer):
+            return _buffer(values(self._scaled_c(values(c), values(c))))
+        framework = framework_of(like)
+        wide = framework.wide(c, self.work, like)
+        return framework.narrow(wide * self._factor(framework, "scale_c", wide), self.recipe.dtype)
+
+    def _factor(self, framework: Framework, name: str, x: Any) -> Any:
+        """Return a scale so that it broadcasts over (..., M, N); 1 for none."""
+        value = self._scales()[name]
+        if value is None:
+            return 1.0
+        if isinstance(value, (int, float)):
+            return float(value)
+        shape = tuple(value.shape)
+        wide = framework.wide(value, self.work, x)
+        if math.prod(shape) == 1:
+            return wide.reshape(())
+        m, n = tuple(x.shape[-2:])
+        _, batch = scale_kind(name, shape, "float32", (m, n, 0), tuple(x.shape[:-2]))
+        return wide.reshape((*batch, m, 1) if name == "scale_a" else (*batch, 1, n))
+
+    def native_scalars(self) -> dict[str, Any]:
+        """Return the host scalars of the native product."""
+        if not self.recipe.scaled:
+            return {"alpha": 1.0}
+        return {"alpha": self.arguments["alpha"], "beta": self.arguments["beta"]}
+
+    def reset(self, operands: dict[str, Any], scalars: dict[str, Any]) -> None:
+        """Take other operands of the same problem, and other scalars."""
+        self.operands = operands
+        self.arguments = {**self.arguments, **scalars}
+
+    def finish(self, base: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the result, and what goes beside it, from what the native product gave."""
+        return self._finish(base, self.operands)
+
+    @default_arithmetic
+    def _finish(self, base: Any, _: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if isinstance(base, Buffer):
+            result, extra = self.finish(base.to_numpy())
+            base.close()
+            return _buffer(result), {name: _buffer(value) for name, value in extra.items()}
+        framework = framework_of(base)
+        shape = tuple(base.shape)
+        with np.errstate(all="ignore"):
+            x = framework.wide(base, self.work, base).reshape(self._full(shape))
+            x = self._biased(framework, self._scaled(framework, x))
+            extra = {}
+            if self.row.aux == "store":
+                extra[self.row.aux_name] = framework.narrow(x, self.dtype).reshape(shape)
+            y = self._activated(framework, x)
+            scales = self._scales()
+            if self.row.gradient:
+                extra[self.row.gradient] = self._gradient(framework, y)
+            if scales["amax"]:
+                extra["amax"] = framework.largest_magnitude(y)
+            if scales["scale_d"] is not None:
+                y = y * self._factor(framework, "scale_d", x)
+            return framework.narrow(y, self.dtype).reshape(shape), extra
+
+    def _full(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape (..., M, N) behind numpy's rules for vectors."""
+        full = (*shape, 1) if self.b_ndim == 1 else shape
+        return (*full[:-1], 1, full[-1]) if self.a_ndim == 1 else full
+
+    def _scaled(self, framework: Framework, x: Any) -> Any:
+        if self.recipe.scaled:
+            return x
+        x = x * self._factor(framework, "scale_a", x) * self._factor(framework, "scale_b", x)
+        x = x * float(self.arguments["alpha"])
+        c, beta = self.operands["c"], self.arguments["beta"]
+        if c is not None and beta != 0.0:
+            c = framework.wide(c, self.work, x) * self._factor(framework, "scale_c", x)
+            # One of the result's shape may lack the axes of vectors; others broadcast as they are.
+            c = c.reshape(x.shape) if math.prod(c.shape) == math.prod(x.shape) else c
+            x = x + c * (1.0 if beta is None else float(beta))
+        return x
+
+    def _biased(self, framework: Framework, x: Any) -> Any:
+        if not self.row.bias or self.recipe.epilogue == "bias":
+            return x
+        bias = framework.wide(self.operands["bias"], self.work, x)
+        batch, m, n = tuple(x.shape[:-2]), x.shape[-2], x.shape[-1]
+        if is_column_bias(tuple(bias.shape), m, n, batch, min(self.a_ndim, self.b_ndim) > 1):
+            return x + bias
+        return x + bias[..., None, :]
+
+    def _activated(self, framework: Framework, x: Any) -> Any:
+        aux = None
+        if self.row.aux == "load":
+            aux = framework.wide(self.operands["aux"], self.work, x).reshape(x.shape)
+        return activated(framework, self.row, x, aux, self.arguments["clamp"])
+
+    def _gradient(self, framework: Framework, y: Any) -> Any:
+        if self.row.gradient == "bgrad":
+            return framework.narrow(framework.sum(y, -2), gradient_type(self.dtype))
+        name = "a" if self.row.gradient == "bgrada" else "b"
+        return self._operand_sums(framework, name, y)
+
+    def _operand_sums(self, framework: Framework, name: str, y: Any) -> Any:
+        """Return the row sums of a or the column sums of b, both times their scales."""
+        operand, scale = self.operands[name], self._scales()[f"scale_{name}"]
+        if is_weight(operand):
+            operand = operand.matrix()
+        if are_blocks(scale):
+            operand, scale = dequantized(operand, scale, name), None
+        wide = framework.wide(operand, self.work, y)
+        vector = len(wide.shape) == 1
+        sums = framework.sum(wide, -1 if name == "a" or vector else -2)
+        sums = sums.reshape((1,)) if vector else sums
+        if scale is not None:
+            # Read as those of the result: (..., M, 1) or (..., 1, N), whose batch axes are among the operand's own.
+            factor = self._factor(framework, f"scale_{name}", y)
+            one = math.prod(getattr(factor, "shape", ())) == 1
+            sums = sums * (factor if one else factor.reshape((*factor.shape[:-2], -1)))
+        return framework.narrow(sums, gradient_type(self.dtype))
+
+    def operand_sums(self, base: Any) -> Any:
+        """Return the bias gradient of a product whose result ``base`` has no elements."""
+        return self._operand_sums_of(base, self.operands)
+
+    @default_arithmetic
+    def _operand_sums_of(self, base: Any, _: dict[str, Any]) -> Any:
+        if isinstance(base, Buffer):
+            return _buffer(self._operand_sums_of(base.to_numpy(), _))
+        framework = framework_of(base)
+        y = base.reshape(self._full(tuple(base.shape)))
+        with np.errstate(all="ignore"):
+            return self._operand_sums(framework, "a" if self.row.gradient == "bgrada" else "b", y)
+
+
+def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: tuple[Any, ...] | None, base: Any, dtype: str) -> Any:
+    """Return the sums of one operand for an empty result ``base``: the library sees no work there and writes none."""
+    arguments = dict(zip(SCALES, scales or (), strict=False))
+    return Unfused(Recipe("default", dtype), epilogue, dtype, {"a": a, "b": b}, arguments).operand_sums(base)
+
+
+def _dtype_name(operand: Any) -> str:
+    return dtypes.lookup((operand.matrix() if is_weight(operand) else operand).dtype).name
+
+
+def _negligible(framework: Framework, x: Any, value: Any) -> Any:
+    # Far to the left the value is 0 in every type, and at minus infinity the product would be infinity times 0.
+    return framework.where(~(x < -1000.0), value, -0.0)
+
+
+def _sigmoid(framework: Framework, x: Any) -> Any:
+    return framework.sigmoid(x)
+
+
+def _silu(framework: Framework, x: Any) -> Any:
+    return _negligible(framework, x, x * framework.sigmoid(x))
+
+
+def _gelu(framework: Framework, x: Any) -> Any:
+    # y/2 (1 + tanh u) as y sigmoid(2u), which loses no digits on the left.
+    return _negligible(framework, x, x * framework.sigmoid(_gelu_argument(x)))
+
+
+def _gelu_argument(x: Any) -> Any:
+    return (x * x * 0.044715 + 1.0) * x * (2.0 * math.sqrt(2.0 / math.pi))
+
+
+def _gelu_slope(framework: Framework, x: Any) -> Any:
+    s = framework.sigmoid(_gelu_argument(x))
+    inner = (x * x * (3.0 * 0.044715) + 1.0) * x * (2.0 * math.sqrt(2.0 / math.pi))
+    other = framework.sigmoid(-_gelu_argument(x))
+    # Beyond 40 the second term is 0 in every type, and at the infinities it would be infinity times 0.
+    return s + framework.where((x < 40.0) & (x > -40.0), inner * s * other, 0.0)
+
+
+def _gelu_erf_slope(framework: Framework, x: Any) -> Any:
+    bell = framework.module.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+    phi = framework.erfc(x * -math.sqrt(0.5)) * 0.5
+    return phi + framework.where((x < 40.0) & (x > -40.0), x * bell, 0.0)
+
+
+def _silu_slope(framework: Framework, x: Any) -> Any:
+    s = framework.sigmoid(x)
+    return s + framework.where((x < 1000.0) & (x > -1000.0), x * s * framework.sigmoid(-x), 0.0)
+
+
+def _gelu_erf(framework: Framework, x: Any) -> Any:
+    return _negligible(framework, x, x * 0.5 * framework.erfc(x * -math.sqrt(0.5)))
+
+
+_ACTIVATIONS: dict[str, Callable[[Framework, Any], Any]] = {
+    "relu": lambda framework, x: framework.relu(x),
+    "gelu": _gelu,
+    "gelu_erf": _gelu_erf,
+    "silu": _silu,
+    "sigmoid": _sigmoid,
+}
+
+_SLOPES: dict[str, Callable[[Framework, Any], Any]] = {
+    "dgelu": _gelu_slope,
+    "dgelu_erf": _gelu_erf_slope,
+    "dsilu": _silu_slope,
+}
+
+
+def activated(framework: Framework, row: EpilogueRow, x: Any, aux: Any, clamp: tuple[float, float] | None) -> Any:
+    """Return an epilogue's function of the pre-activation, or of what comes in and ``aux``."""
+    name = function_of(row)
+    if clamp is not None and row.clamp:
+        return framework.clamp(x, *clamp)
+    if aux is not None:
+        return framework.where(aux > 0, x, 0.0) if name == "drelu" else x * _SLOPES[name](framework, aux)
+    return _ACTIVATIONS[name](framework, x) if name in _ACTIVATIONS else x
+
+
+def _buffer(array: np.ndarray[Any, Any]) -> Buffer:
+    made = Buffer(array.shape, array.dtype)
+    made.copy_from(array)
+    return made
+
+
+def convert(array: Any, dtype: str, like: Any) -> Any:
+    """Return an operand in another type, of the framework that ``like`` belongs to."""
+    if isinstance(like, Buffer):
+        return _buffer(np.asarray(values(array)).astype(dtypes.lookup(dtype).numpy))
+    return framework_of(like).wide(array, dtype, like)
+
+
+def unfused_product(
+    run: Callable[..., Any],
+    bits: int,
+    epilogue: str,
+    operand: str,
+    dtype: str,
+    operands: tuple[Any, ...],
+    options: Options,
+    arguments: dict[str, Any],
+    settle: Callable[[], None],
+) -> Any:
+    """Run an unfused product: the native one by ``run``, then the rest.
+
+    ``bits`` are the cached call's, ``operand`` and ``dtype`` the types of a and of the result. ``settle`` waits for a
+    stream that the user gave, whose order the framework's operations do not follow.
+    """
+    named = dict(zip(("a", "b", "c", "bias", "aux"), operands, strict=False))
+    out = operands[5]
+    recipe = recipe_of(bits, epilogue, operand, dtype)
+    own = arguments["stream"] is not None
+    product = Unfused(recipe, epilogue, dtype, named, arguments)
+    if own:
+        settle()
+    native = product.native_operands()
+    if own:
+        settle()
+    base = run(**native, aux=None, out=None, clamp=None, **product.native_arguments(), options=strict(options))
+    if own:
+        settle()
+    result, extra = product.finish(base)
+    if out is not None:
+        assign(out, result)
+        result = out
+    if own:
+        settle()
+    return (result, extra) if extra else result

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: MIT
+"""Products with an epilogue of the user's: its inputs checked against the product, and the ways to compute it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rocpy._operand import TorchLayerRequired, describe
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import OperandInfo, Problem, broadcast, dense_strides
+from rocpy.blaslt.model.product_types import RESULT_TYPES, bias_types, find_family
+from rocpy.blaslt.model.weight_operand import WeightOperand
+from rocpy.blaslt.selection.recipes import working_type
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+if TYPE_CHECKING:
+    from rocpy.epilogues import CustomEpilogue, Expression
+    from rocpy.epilogues._match import NativeForm
+    from rocpy.epilogues._resolve import Resolved
+
+__all__ = ["Bound", "bind", "nearest_form", "whole_form"]
+
+
+def refuse_operands(**given: Any) -> None:
+    """Refuse operands of the library's epilogues beside an epilogue of the user's."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidProblemError(
+                f"{name}: an operand of the library's own epilogues; give the function a parameter for it, and pass it "
+                "in epilogue_inputs"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An epilogue for the operands of one product.
+
+    Parameters
+    ----------
+    resolved
+        What is to be computed, in which types.
+    problem
+        The product by itself, of the type that it counts as.
+    inputs
+        Shape and type of each input that is an array.
+    result_shape
+        Shape of the results.
+    """
+
+    resolved: Resolved
+    problem: Problem
+    inputs: tuple[tuple[str, OperandInfo], ...]
+    result_shape: tuple[int, ...]
+
+    @property
+    def out_types(self) -> tuple[str, ...]:
+        """Types of the results."""
+        return self.resolved.out_types
+
+
+def info_of(value: Any, name: str) -> OperandInfo:
+    """Return what is known of an input: its shape and type; its strides play no role here."""
+    from rocpy.epilogues._evaluate import type_of
+
+    dtype, _ = type_of(value, f"epilogue_inputs[{name!r}]")
+    shape = tuple(int(extent) for extent in value.shape)
+    return OperandInfo(shape, dense_strides(shape), dtype)
+
+
+def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandInfo]) -> Bound:
+    """Return an epilogue for a product and inputs; numbers among the inputs are constants of the expression already.
+
+    Raises
+    ------
+    InvalidProblemError
+        If an input does not broadcast to the result; the message names it.
+    """
+    from rocpy.epilogues._resolve import resolve
+
+    if problem.is_complex:
+        raise UnsupportedError(
+            f"epilogue {expression.name!r}: the product is {problem.dtype}, and custom epilogues are functions of real "
+            "numbers; apply it to the plain product"
+        )
+    full = problem.result_shape
+    half = full
+    if any(node.op == "pick" for node in expression.nodes):
+        if not full or full[-1] % 2 or len(problem.b.shape) < 2:
+            raise InvalidProblemError(
+                f"epilogue {expression.name!r} takes every second column of the product, and the product has shape "
+                f"{full}; N must be even: interleave two weights of one shape"
+            )
+        half = (*full[:-1], full[-1] // 2)
+    for name, halved in _domains(expression).items():
+        if name in inputs:
+            for wanted in {half if one else full for one in halved}:
+                _check_shape(name, inputs[name].shape, wanted)
+    resolved = resolve(
+        expression, problem.dtype, {name: (one.dtype, 2 if one.shape else 1) for name, one in inputs.items()}
+    )
+    for place, dtype in enumerate(resolved.out_types):
+        if dtype not in _RESULTS:
+            which = "the result" if expression.single else f"result {place}"
+            raise InvalidProblemError(
+                f"epilogue {expression.name!r}: {which} is {dtype}, which no product gives; cast it to one of "
+                f"{', '.join(_RESULTS)}"
+            )
+    return Bound(
+        resolved,
+        problem,
+        tuple((name, inputs[name]) for name in expression.used_inputs),
+        half if expression.halved else full,
+    )
+
+
+_RESULTS = (
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "int8", "int32",
+)  # fmt: skip
+
+
+def _domains(expression: Expression) -> dict[str, set[bool]]:
+    """Return for each input whether it meets values of half the product's columns, of all, or both."""
+    halves = expression.halves
+    wanted: list[set[bool]] = [set() if half is None else {half} for half in halves]
+    for place in expression.outputs:
+        wanted[place] |= {bool(halves[place])}
+    found: dict[str, set[bool]] = {}
+    for place in range(len(expression.nodes) - 1, -1, -1):
+        node = expression.nodes[place]
+        below = {"pick": {False}, "interleave": {True}}.get(node.op, wanted[place])
+        for arg in node.args:
+            wanted[arg] |= below
+        if node.op == "input":
+            found.setdefault(node.value, set()).update(wanted[place])
+    return found
+
+
+def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if broadcast(shape, wanted) == wanted:
+        return
+    ways = []
+    if wanted:
+        ways.append(f"({wanted[-1]},) for one per column")
+    if len(wanted) > 1:
+        ways.append(f"({wanted[-2]}, 1) for one per row")
+    raise InvalidProblemError(
+        f"epilogue_inputs[{name!r}]: shape {shape} does not broadcast to the result's {wanted}; it may be "
+        + ", ".join([*ways, f"{wanted}, or one number"])
+    )
+
+
+# ---- what the library computes of it ----
+
+
+def _kinds(bound: Bound, dtype: str) -> dict[str, str]:
+    """Return which inputs may be the bias or the addend of a product of a type."""
+    problem, found = bound.problem, {}
+    allowed = bias_types(find_family(problem.a.dtype, problem.b.dtype, "block32" in problem.scale_a), dtype)
+    matrices = min(len(problem.a.shape), len(problem.b.shape)) > 1
+    for name, info in bound.inputs:
+        if info.shape == problem.result_shape:
+            if info.dtype == dtype:
+                found[name] = "full"
+        elif matrices and info.dtype in allowed:
+            if info.shape == (problem.n,):
+                found[name] = "row"
+            elif info.shape == (problem.m, 1):
+                found[name] = "column"
+    return found
+
+
+def whole_form(bound: Bound) -> NativeForm | None:
+    """Return the library's epilogue that equals the whole of a custom one, if there is one."""
+    from rocpy.epilogues._match import match
+
+    resolved = bound.resolved
+    dtype = resolved.out_types[0]
+    if len(resolved.out_types) != 1 or not resolved.compute or dtype not in RESULT_TYPES.get(bound.problem.a.dtype, ()):
+        return None
+    return match(resolved.expression, _kinds(bound, dtype), bound.problem.c is None)
+
+
+def base_type(bound: Bound) -> str:
+    """Return the type of the product that an unfused epilogue begins with: the widest there is of what is computed."""
+    problem = bound.problem
+    given = RESULT_TYPES.get(problem.a.dtype, ())
+    wanted = bound.resolved.compute or working_type(problem.dtype)
+    return wanted if wanted in given and problem.c is None else problem.dtype
+
+
+def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
+    """Return the product that an unfused epilogue begins with, and what is left to compute."""
+    from rocpy.epilogues._match import NativeForm, nearest
+
+    if not bound.resolved.compute:
+        return NativeForm(), bound.resolved.expression
+    return nearest(bound.resolved.expression, _kinds(bound, base_type(bound)), bound.problem.c is None)
+
+
+def native_operands(form: NativeForm, inputs: Mapping[str, Any], c: Any, alpha: Any, beta: Any) -> dict[str, Any]:
+    """Return the keyword arguments of a product with one of the library's epilogues in the place of the user's."""
+    made = {
+        "c": c,
+        "alpha": alpha if form.alpha == 1 else alpha * form.alpha,
+        "beta": beta,
+        "bias": inputs[form.bias] if form.bias else None,
+    }
+    if form.c:
+        made.update(c=inputs[form.c], beta=form.beta)
+    elif c is not None and form.alpha != 1:
+        made["beta"] = (1.0 if beta is None else beta) * form.alpha
+    return made
+
+
+def native_settings(form: NativeForm) -> dict[str, Any]:
+    """Return what of such a product is no operand."""
+    return {"epilogue": form.epilogue, "clamp": form.clamp}
+
+
+def check_promise(bound: Bound, options: Options) -> None:
+    """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
+    if options.reproducible == "batch" and not bound.resolved.exact_functions:
+        raise UnsupportedError(
+            f"options(reproducible='batch'): epilogue {bound.resolved.expression.name!r} is composed here of the "
+            "framework's own operations, whose functions may depend on an array's shape; apply it to the plain "
+            "product, or leave the option away"
+        )
+
+
+def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
+    """Return the arrays that results go to, ``None`` where there is none; refuses others than there are results."""
+    count = len(bound.out_types)
+    if out is None:
+        return (None,) * count
+    if bound.resolved.expression.single:
+        outs: tuple[Any, ...] = (out,)
+    elif not isinstance(out, (tuple, list)) or len(out) != count:
+        raise InvalidOperandError(
+            f"out: epilogue {bound.resolved.expression.name!r} has {count} results; pass a tuple of {count} arrays"
+        )
+    else:
+        outs = tuple(out)
+    for one in outs:
+        if one is not None and tuple(getattr(one, "shape", ())) != bound.result_shape:
+            raise InvalidProblemError(
+                f"out: shape {tuple(getattr(one, 'shape', ()))}, but the result has shape {bound.result_shape}; pass "
+                "out= of that shape"
+            )
+    seen: dict[int, int] = {}
+    for place, one in enumerate(outs):
+        if count > 1 and one is not None and 0 not in bound.result_shape:
+            first = seen.setdefault(describe(one, "out", output=True)["data"], place)
+            if first != place:
+                raise InvalidOperandError(f"out: the arrays of results {first} and {place} are one; pass two")
+    return outs
+
+
+def complete(epilogue: CustomEpilogue, inputs: Any, b: Any) -> dict[str, Any]:
+    """Return the inputs by name; the bias that a Weight carries is one where the function takes a ``bias``."""
+    if isinstance(b, WeightOperand) and b.bias is not None and "bias" in epilogue.inputs:
+        inputs = {"bias": b.bias, **(inputs or {})}
+    return epilogue.complete(inputs)
+
+
+def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Problem) -> tuple[Bound, dict[str, Any]]:
+    """Return an epilogue for a product and inputs, and those inputs that are numbers, which become constants."""
+    from rocpy.epilogues._evaluate import is_number
+
+    numbers = {name: value for name, value in inputs.items() if is_number(value)}
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in numbers.items()}
+    for name, value in plain.items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InvalidProblemError(
+                f"epilogue_inputs[{name!r}]: a whole number of {value.bit_length()} bits; it must fit in 64"
+            )
+    arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in numbers}
+    return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers
+
+
+def keys_of(numbers: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+    """Return numbers by name as a key of a cache: 1, 1.0 and True are three of them, and -0.0 is not 0.0."""
+    return tuple((name, type(value), repr(value), value) for name, value in numbers.items())
+
+
+@functools.lru_cache(maxsize=512)
+def with_values(expression: Expression, numbers: tuple[tuple[Any, ...], ...]) -> Expression:
+    """Return an expression with numbers in the place of inputs."""
+    return expression.with_values({name: value for name, _, _, value in numbers})
+
+
+def problem_of(bound: Bound) -> Problem:
+    """Return the problem of a product with an epilogue of the user's, as plain data."""
+    return replace(bound.problem, expression=bound.resolved.expression.to_json(), inputs=bound.inputs)
+
+
+def check_tensors(inputs: Mapping[str, Any]) -> None:
+    """Hand over to the layer for torch where an input must be recorded or is none but torch's dispatcher can read."""
+    torch = sys.modules.get("torch")
+    for name, value in inputs.items():
+        if torch is not None and isinstance(value, torch.Tensor):
+            from rocpy._producers.torch_tensors import route
+
+            if route(value, value) != 1:
+                raise TorchLayerRequired(
+                    f"epilogue_inputs[{name!r}]: a tensor that requires a gradient or that a transform, a compiler or "
+                    "autocast must see; import rocpy.torch, or pass it detached"
+                )

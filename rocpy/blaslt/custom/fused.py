@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Custom epilogues by the platform's tile programs: what runs where, and with which operands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rocpy import platform
+from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.custom import binding as _custom
+from rocpy.blaslt.custom import tile as _tile
+from rocpy.blaslt.engine import program as _program
+from rocpy.blaslt.model import scale_arguments as _scale_arguments
+from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.product_types import RESULT_TYPES
+from rocpy.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from rocpy.epilogues._resolve import Resolved
+    from rocpy.epilogues._tile import Code
+
+__all__ = ["Fused", "fused_algorithms", "fused_of", "fused_product"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A tile program for the operands of one product.
+
+    Parameters
+    ----------
+    code
+        The program.
+    bias
+        Name of the input that is the product's bias; empty for none.
+    alpha
+        Factor of the product.
+    dtype
+        Type of the result that is the product's.
+    lead
+        Which of the results that is: the first whose type such a product has.
+    """
+
+    code: Code
+    bias: str
+    alpha: float
+    dtype: str
+    lead: int
+
+
+@functools.lru_cache(maxsize=512)
+def fused_of(bound: _custom.Bound) -> Fused:
+    """Return an epilogue as a tile program.
+
+    Raises
+    ------
+    UnsupportedError
+        If the platform runs none, or the epilogue cannot be one.
+    """
+    from rocpy.epilogues._resolve import resolve
+    from rocpy.epilogues._tile import encode
+
+    if not _program.available():
+        raise UnsupportedError(f"the {platform.current().name} platform runs no tile programs")
+    resolved, problem = bound.resolved, bound.problem
+    given = RESULT_TYPES.get(problem.a.dtype, ()) if problem.c is None else (problem.c.dtype,)
+    lead = next((place for place, dtype in enumerate(resolved.out_types) if dtype in given), None)
+    if lead is None:
+        raise UnsupportedError(
+            f"epilogue {resolved.expression.name!r}: a {problem.a.dtype} product gives no {resolved.out_types[0]}"
+        )
+    bias, alpha = "", 1.0
+    if resolved.expression.halved:
+        # Inputs of a program have one element for two columns: one that goes with both is the product's bias.
+        form, rest = _custom.nearest_form(bound)
+        if not form.function and not form.c and (form.bias or form.alpha != 1):
+            named = {name: ("float32" if rank else own, rank) for name, (own, rank) in resolved.inputs}
+            left = resolve(rest, resolved.compute, named)
+            bias, alpha = form.bias, form.alpha
+            resolved = replace(
+                left, out_types=bound.out_types, inputs=_read(left.expression.used_inputs, resolved.inputs)
+            )
+    return Fused(encode(_led(resolved, lead)), bias, alpha, bound.out_types[lead], lead)
+
+
+def _led(resolved: Resolved, lead: int) -> Resolved:
+    """Return an expression with one of its results before the others."""
+    if lead == 0:
+        return resolved
+    types, places = resolved.out_types, resolved.expression.outputs
+    expression = replace(resolved.expression, outputs=(places[lead], *places[:lead], *places[lead + 1 :]))
+    return replace(resolved, expression=expression, out_types=(types[lead], *types[:lead], *types[lead + 1 :]))
+
+
+def _read(names: tuple[str, ...], inputs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, kind) for name, kind in inputs if name in names)
+
+
+def _arguments(fused: Fused, inputs: Mapping[str, Any], b: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    scales = tuple(settings.get(name) for name in ("scale_a", "scale_b", "scale_c", "scale_d"))
+    return {
+        "program": fused.code.program,
+        "inputs": tuple(inputs[name] for name in fused.code.inputs),
+        "bias": inputs[fused.bias] if fused.bias else None,
+        "dtype": fused.dtype,
+        "compute": settings.get("compute"),
+        "scales": _scale_arguments.all_scales(b, (*scales, False)),
+    }
+
+
+def fused_algorithms(
+    fused: Fused,
+    a: Any,
+    b: Any,
+    c: Any,
+    inputs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    options: Any,
+    requested: int,
+) -> list[Algorithm]:
+    """Return the algorithms that run the program."""
+    return _tile.algorithms(a, b, c, **_arguments(fused, inputs, b, settings), options=options, requested=requested)
+
+
+def fused_product(
+    fused: Fused,
+    a: Any,
+    b: Any,
+    c: Any,
+    inputs: Mapping[str, Any],
+    scalars: tuple[Any, Any],
+    settings: Mapping[str, Any],
+    outs: tuple[Any, ...],
+    options: Any,
+    stream: Any,
+    rank: int = 0,
+) -> tuple[Any, ...]:
+    """Return the results, written where the user wants them."""
+    alpha, beta = scalars
+    results = _tile.product(
+        a, b, c, **_arguments(fused, inputs, b, settings), alpha=alpha if fused.alpha == 1 else alpha * fused.alpha,
+        beta=(1.0 if beta is None else beta) * fused.alpha if c is not None and fused.alpha != 1 else beta,
+        out=outs[fused.lead], options=options, stream=stream, rank=rank,
+    )  # fmt: skip
+    first, *others = results
+    made = [*others[: fused.lead], first, *others[fused.lead :]]
+    for place, out in enumerate(outs):
+        if place != fused.lead and out is not None:
+            _copies.assign(out, made[place])
+            made[place] = out
+    return tuple(made)

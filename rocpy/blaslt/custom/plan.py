@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: MIT
+"""Matmul with an epilogue of the user's: a planned product for each way to compute it, and the choice among them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from rocpy._fp_environment import default_arithmetic
+from rocpy._locks import reentrant_lock
+from rocpy._memory_record import any_moved, records_of
+from rocpy._operand import TorchLayerRequired
+from rocpy.blaslt.composed.plan import ComposingMatmul
+from rocpy.blaslt.custom import binding as _custom
+from rocpy.blaslt.custom.strategies import WAYS, Kept, Way
+from rocpy.blaslt.engine.streams import device_and_stream
+from rocpy.blaslt.model import algorithms as _algorithms
+from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.lowering import lower, with_copies
+from rocpy.blaslt.model.options import Options, resolve_options
+from rocpy.blaslt.model.problem import Problem, check_record
+from rocpy.blaslt.model.weight_operand import snapshot_of
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import library as _library
+from rocpy.errors import (
+    ClosedError,
+    InvalidOperandError,
+    InvalidProblemError,
+    LibraryError,
+    RocpyError,
+    UnsupportedError,
+)
+
+__all__ = ["CustomProduct"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _exclusive(
+    method: Callable[Concatenate[CustomProduct, P], T],
+) -> Callable[Concatenate[CustomProduct, P], T]:
+    """Make a method refuse to run while another thread is in one."""
+
+    @functools.wraps(method)
+    def run(self: CustomProduct, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._using.acquire(blocking=False):
+            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._using.release()
+
+    return cast("Callable[Concatenate[CustomProduct, P], T]", run)
+
+
+class CustomProduct(ComposingMatmul):
+    """A planned product with an epilogue of the user's."""
+
+    __slots__ = (
+        "_closed", "_places", "_plain", "_problem", "_records", "_using", "_ways", "absent", "alpha", "beta", "bound",
+        "chosen_options", "epilogue", "given_stream", "inputs", "numbers", "operands", "right", "settings",
+        "weight_bias",
+    )  # fmt: skip
+
+    @default_arithmetic
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        /,
+        c: Any = None,
+        *,
+        alpha: Any = 1.0,
+        beta: Any = None,
+        epilogue: Any = None,
+        bias: Any = None,
+        aux: Any = None,
+        clamp: Any = None,
+        epilogue_inputs: Any = None,
+        amax: bool = False,
+        dtype: Any = None,
+        options: Any = None,
+        stream: Any = None,
+        **settings: Any,
+    ) -> None:
+        self._closed, self._using = True, reentrant_lock()
+        _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
+        self.chosen_options: Options = resolve_options(options)
+        self.epilogue = epilogue
+        self.alpha, self.beta, self.given_stream = alpha, beta, stream
+        self.settings = {name: value for name, value in settings.items() if value is not None}
+        #: The Weight that was given, or the array; what was read of it is among the operands.
+        self.right = b
+        b = snapshot_of(b)
+        self.inputs = _custom.complete(epilogue, epilogue_inputs, b)
+        #: Whether the function's bias is the one that the Weight carries.
+        self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
+        _custom.check_tensors(self.inputs)
+        self.operands = {"a": a, "b": b, "c": c}
+        self._ways: dict[str, Way] = {}
+        self._bind(dtype)
+        self._places: dict[int, tuple[str, int]] = {}
+        self.absent: dict[str, str] = {}
+        self._closed = False
+
+    def _bind(self, dtype: Any) -> None:
+        given = self.operands
+        plain = ComposingMatmul(
+            given["a"], given["b"], given["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
+            options=self.chosen_options, stream=self.given_stream, **self.settings,
+        )  # fmt: skip
+        problem = plain.problem
+        self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
+        self._problem = _custom.problem_of(self.bound)
+        self._plain = plain
+        # The function's inputs are read where they lie, in the shapes that they had when they were bound.
+        self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
+
+    # ---- what is asked of it ----
+
+    @property
+    def problem(self) -> Problem:
+        """The validated problem, plain data."""
+        return self._problem
+
+    @property
+    def epilogue_name(self) -> str:
+        """Name of the epilogue."""
+        return str(self.epilogue.name)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this Matmul was closed; make a new one")
+
+    @_exclusive
+    @default_arithmetic
+    def plan(
+        self,
+        *,
+        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
+        max_algorithms: int = _choice.LISTED,
+    ) -> list[Algorithm]:
+        """Ask the platform for algorithms of every way to compute it."""
+        self._check_open()
+        if not isinstance(max_algorithms, int) or max_algorithms < 1:
+            raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
+        self._close_ways()
+        refusal: RocpyError | None = None
+        found: list[Algorithm] = []
+        for kind in WAYS:
+            try:
+                way = kind(self)
+                offered = way.plan(max_algorithms)
+            except TorchLayerRequired:
+                raise
+            except (UnsupportedError, InvalidProblemError) as error:
+                refusal = error
+                self.absent[kind.label] = str(error)
+                continue
+            self._ways[way.label] = way
+            for place, one in enumerate(offered):
+                name = one.name if way.lowering == "native" else f"{one.name} ({way.lowering})"
+                self._places[len(found)] = (way.label, place)
+                found.append(dataclasses.replace(one, name=name, lowering=way.lowering, rank=len(found)))
+        if refusal is not None and not self._ways:
+            raise refusal
+        self.found = self._tuned(found)
+        if algorithms is not None:
+            chosen = [self._find(one) for one in algorithms]
+            self.found = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
+        self.chosen = self.found[0].rank if self.found else 0
+        return list(self.found)
+
+    def _tuned(self, found: list[Algorithm]) -> list[Algorithm]:
+        """Put what was measured to be the fastest first."""
+        device = self.device_index
+        problem = self.launched
+        place, source = _choice.choose(problem, self.chosen_options, device, found) if found else (0, "")
+        if source == "tuned":
+            chosen = _choice.labelled(found[place], source, problem, self.chosen_options, device)
+            return [chosen, *found[:place], *found[place + 1 :]]
+        return found
+
+    @property
+    def device_index(self) -> int:
+        """Number of the device that it runs on."""
+        return device_and_stream(self._plain.given["a"], self.given_stream)[0]
+
+    def _find(self, algorithm: Any) -> Algorithm:
+        found = _algorithms.find(algorithm, self.algorithms, self.device_index)
+        if found is None:
+            raise _algorithms.missing(algorithm, self.algorithms)
+        return found
+
+    @_exclusive
+    def pin(self, algorithm: Any) -> Algorithm:
+        """Make execute() take one algorithm from now on, until the next plan."""
+        if isinstance(algorithm, Mapping) and "problem" in algorithm:
+            check_record(algorithm["problem"], self.problem)
+        if not self._ways:
+            self.plan()
+        mine = self._find(algorithm)
+        pinned = dataclasses.replace(mine, source="pinned")
+        self.found = [pinned if one is mine else one for one in self.algorithms]
+        self.chosen = pinned.rank
+        return pinned
+
+    @_exclusive
+    @default_arithmetic
+    def execute(self, *, out: Any = None, algorithm: Any = None, stream: Any = None) -> Any:
+        """Compute the product of the operands as they are now."""
+        self._check_open()
+        if self.operands["a"] is None:
+            raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
+        if snapshot_of(self.right) is not self.operands["b"]:
+            self.reset_operands(b=self.right)  # it was refreshed
+        self._plain._read_operands()
+        any_moved(self._records)  # refuses those of other shapes
+        if not self._ways:
+            self.plan()
+        outs = _custom.check_out(out, self.bound)
+        label, place = self._chosen if algorithm is None else self._places[self._find(algorithm).rank]
+        stream = self.given_stream if stream is None else stream
+        try:
+            results = self._ways[label].execute(self, place, outs, stream)
+        except (LibraryError, UnsupportedError) as error:
+            inner = getattr(self._ways[label], "inner", None)
+            if algorithm is not None or self._is_pinned or inner is None:
+                raise
+            if not _library.composes_after(error, inner.launched, self.device_index):
+                raise
+            self.plan()  # the library is not asked for it again
+            if (label, place) == self._chosen:
+                raise
+            label, place = self._chosen
+            results = self._ways[label].execute(self, place, outs, stream)
+        return results[0] if self.bound.resolved.expression.single else results
+
+    @_exclusive
+    @default_arithmetic
+    def reset_operands(
+        self,
+        *,
+        a: Any = None,
+        b: Any = None,
+        c: Any = None,
+        bias: Any = None,
+        aux: Any = None,
+        alpha: Any = None,
+        beta: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
+        epilogue_inputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put other operands in the place of those given before; ``epilogue_inputs`` are those that change."""
+        self._check_open()
+        _custom.refuse_operands(bias=bias, aux=aux)
+        changed = {"a": a, "b": b, "c": c}
+        right, b = self.right if b is None else b, snapshot_of(b)
+        changed["b"] = b
+        before = (
+            self.operands,
+            self.inputs,
+            self.alpha,
+            self.beta,
+            self.settings,
+            self.bound,
+            self.numbers,
+            self._problem,
+            self.right,
+            self._plain,
+            self._records,
+        )
+        self.right = right
+        self.operands = {name: self.operands[name] if new is None else new for name, new in changed.items()}
+        scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d}
+        self.settings = {**self.settings, **{name: value for name, value in scales.items() if value is not None}}
+        self.alpha = self.alpha if alpha is None else alpha
+        self.beta = self.beta if beta is None else beta
+        try:
+            given = dict(epilogue_inputs or {})
+            if self.weight_bias and b is not None and "bias" not in given and getattr(b, "bias", None) is not None:
+                given["bias"] = b.bias  # of the new Weight
+            self.inputs = self.epilogue.complete({**self.inputs, **given})
+            _custom.check_tensors(self.inputs)
+            old, numbers = self.problem, self.numbers
+            self._bind(old.dtype)
+            if self.problem != old:
+                self._check_same(old)
+            if self.problem != old or self.numbers != numbers or scales != dict.fromkeys(scales):
+                self._replan()
+            else:
+                for way in self._ways.values():
+                    way.reset(self)
+        except Exception:
+            (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
+             self._problem, self.right, self._plain, self._records) = before  # fmt: skip
+            raise
+
+    def _check_same(self, old: Problem) -> None:
+        """Refuse operands of other shapes and types, but for an M that may change."""
+        new = self.problem
+        pairs = [(name, getattr(old, name), getattr(new, name)) for name in ("a", "b", "c")]
+        pairs += [(f"epilogue_inputs[{x!r}]", p, q) for (x, p), (_, q) in zip(old.inputs, new.inputs, strict=False)]
+        for name, before, after in pairs:
+            if before is None or after is None or (before.shape, before.dtype) == (after.shape, after.dtype):
+                continue
+            if before.dtype == after.dtype and self.chosen_options.dynamic == "m" and name != "b":
+                continue
+            raise InvalidProblemError(
+                f"{name}: it was shape {before.shape}, {before.dtype} and would become shape {after.shape}, "
+                f"{after.dtype}; make a new Matmul for another problem"
+            )
+
+    def _replan(self) -> None:
+        if self._ways:
+            self._close_ways()
+            self.plan()
+
+    @_exclusive
+    def release_operands(self) -> None:
+        """Let go of the operands and keep the plan."""
+        self._check_open()
+        for way in self._ways.values():
+            way.release()
+        self._plain.release_operands()
+        self.operands = dict.fromkeys(self.operands)
+        self.right, self._records = None, ()
+
+    # ---- what it says ----
+
+    @property
+    def way(self) -> Way:
+        """The way that execute() takes by itself."""
+        return self._ways[self._chosen[0]]
+
+    @property
+    def kept(self) -> Kept:
+        """How the function form computes the same."""
+        label, place = self._chosen
+        return self._ways[label].kept(place)
+
+    @property
+    def _chosen(self) -> tuple[str, int]:
+        chosen = self.algorithm
+        return (next(iter(self._ways)), 0) if chosen is None else self._places[chosen.rank]
+
+    @property
+    def _is_pinned(self) -> bool:
+        return self.algorithm is not None and self.algorithm.source == "pinned"
+
+    def _prepare(self) -> None:
+        for way in self._ways.values():
+            way.prepare()
+
+    @property
+    def why(self) -> str:
+        """How it is computed, in a sentence."""
+        return self.way.because if self._ways else ""
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Names of operands that are copied at each execution."""
+        return tuple(self._plain.copies)
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """Names of operands in CPU memory that are copied to the device when they are given."""
+        return tuple(self._plain.staged)
+
+    # What tuning asks of a product, as the products inside have it.
+
+    @property
+    def options(self) -> Options:
+        """The options of the product."""
+        return self.chosen_options
+
+    @property
+    def stream(self) -> Any:
+        """The stream given at construction."""
+        return self.given_stream
+
+    @property
+    def launched(self) -> Problem:
+        """The problem that is measured: with dense operands where copies are made."""
+        problem = self.problem
+        if not (problem.m and problem.n and problem.batch):
+            return problem
+        return with_copies(problem, lower(problem).copies)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The operands by name, as the products inside have them."""
+        return dict(self._plain.given)
+
+    @property
+    def prototype(self) -> Any:
+        """``None``: each way has its own copies on the device."""
+        return None
+
+    @property
+    def unfused(self) -> Any:
+        """``None``: a way that composes is one of several."""
+        return None
+
+    @property
+    def packed(self) -> bool:
+        """Whether b is a packed Weight."""
+        return bool(self._plain.packed)
+
+    @property
+    def device_name(self) -> str:
+        """Name of the device that it runs on."""
+        self._check_open()
+        return str(self._plain.device_name)
+
+    def _close_ways(self) -> None:
+        for way in self._ways.values():
+            way.close()
+        self._ways, self._places, self.absent, self.found = {}, {}, {}, None
+
+    @_exclusive
+    def close(self) -> None:
+        """Give back the plans and the operands. Closing twice is harmless."""
+        self._closed = True
+        self._close_ways()
+        self._plain.close()
+        self.operands, self.inputs, self._records = dict.fromkeys(self.operands), {}, ()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<rocpy.Matmul {self.problem}{', closed' if self._closed else ''}>"

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+# The planned product of csrc/core as Cython sees it: planning and launching, shared by the function form, Matmul and Weight.
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libcpp cimport bool as c_bool
+from libcpp.atomic cimport atomic
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from rocpy._core cimport Status
+from abi cimport hipStream_t, rocpyExtProgramOperand_t
+
+from rocpy._operand cimport Operand
+from rocpy.blaslt.engine.program cimport KeptProgram, TileProgram
+from rocpy.blaslt.engine._scales cimport Scales
+
+
+cdef extern from "context.hpp" namespace "rocpy" nogil:
+    cdef cppclass StreamContext:
+        int device
+        hipStream_t stream
+        void *handle
+        atomic[c_bool] launching
+    Status borrow_context(int device, hipStream_t stream, StreamContext **out)
+    void release_context(StreamContext *context)
+    Status library_version(const StreamContext *context, int *version)
+
+
+cdef extern from "matmul.hpp" namespace "rocpy" nogil:
+    cdef struct LayoutSpec:
+        int32_t type
+        int32_t order
+        int64_t rows
+        int64_t columns
+        int64_t ld
+        int64_t batch_stride
+    const int max_outer
+    cdef enum OperandIndex:
+        operand_a
+        operand_b
+        operand_c
+        operand_d
+        operand_bias
+        operand_aux
+        operand_scale_a
+        operand_scale_b
+        operand_count
+    cdef enum ScaleIndex:
+        scale_a
+        scale_b
+        scale_c
+        scale_d
+        scale_aux
+        scale_amax
+        scale_count
+    cdef cppclass MatmulSpec:
+        MatmulSpec() except +
+        int32_t compute
+        int32_t scale_type
+        int32_t op_a
+        int32_t op_b
+        LayoutSpec a
+        LayoutSpec b
+        LayoutSpec c
+        LayoutSpec d
+        int32_t batch_count
+        uint32_t epilogue
+        c_bool uses_bias
+        c_bool uses_aux
+        int32_t bias_type
+        int32_t aux_type
+        int64_t bias_batch_stride
+        int64_t aux_ld
+        int64_t aux_batch_stride
+        float activation_low
+        float activation_high
+        c_bool has_activation_arguments
+        uint32_t required_traits
+        uint32_t scales
+        int32_t scale_mode_a
+        int32_t scale_mode_b
+        int32_t vector_attribute_a
+        int32_t vector_attribute_b
+        const KeptProgram *program
+        vector[rocpyExtProgramOperand_t] program_operands
+        vector[int64_t] program_outer_bytes
+        int32_t outer_ndim
+        int64_t outer_shape[32]
+        int64_t outer_stride_bytes[8][32]
+    cdef struct MatmulPointers:
+        const void *a
+        const void *b
+        const void *c
+        void *d
+        void *bias
+        void *aux
+        void *scales[6]
+        void **program
+    cdef cppclass MatmulFactors:
+        MatmulFactors()
+        double alpha
+        double beta
+        double alpha_imaginary
+        double beta_imaginary
+    cdef struct hipblasLtMatmulAlgo_t:
+        pass
+    cdef cppclass MatmulAlgorithm:
+        hipblasLtMatmulAlgo_t algo
+        size_t workspace_bytes
+        float waves
+        string name
+    cdef cppclass MatmulPlan:
+        @staticmethod
+        Status create(const MatmulSpec &spec, StreamContext *context, size_t max_workspace_bytes, int requested, MatmulPlan **out)
+        void release()
+        Status launch(StreamContext *context, const MatmulPointers &pointers, const MatmulFactors &factors, size_t algorithm)
+        const vector[MatmulAlgorithm] &algorithms()
+        double flops()
+        const MatmulSpec &spec()
+
+
+cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
+    cdef cppclass PlanKey:
+        int size
+        int64_t words[480]
+        void add(int64_t word)
+        c_bool fits()
+    cdef cppclass CachedCall:
+        CachedCall() except +
+        MatmulPlan *plan
+        size_t algorithm
+        string source
+        c_bool swapped
+        c_bool turned
+        c_bool synchronous
+        uint32_t copies
+        int32_t result_type
+        int32_t result_ndim
+        int64_t result_shape[32]
+        c_bool integer_factors
+        c_bool extra_is_aux
+        int32_t extra_type
+        int32_t extra_ndim
+        int64_t extra_shape[32]
+    cdef cppclass PlanCache:
+        shared_ptr[CachedCall] find(const PlanKey &key)
+        void insert(const PlanKey &key, shared_ptr[CachedCall] call) noexcept
+    PlanCache &plan_cache()
+
+
+# What a call does once its product is queued: nothing, wait until it is done, keep its operands until then, or keep them with the graph
+# that the stream is captured into.
+cdef enum:
+    after_nothing = 0
+    after_wait = 1
+    after_hold = 2
+    after_capture = 3
+
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
+                                  TileProgram program=*, tuple beside=*) except *
+cdef list algorithms_of(CachedCall *call, int device)
+cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
+cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
+cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
+                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
+                    hipStream_t c_stream, int after, void **program=*)
+cdef int settle(hipStream_t c_stream) except -1
+# Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
+cdef bint overwrites_c(const CachedCall *call, const Operand *c, const Operand *d) noexcept
+# Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
+cdef int refuse_capture(int after, str what, str do) except -1
+# The same before anything is copied, of a stream that the user gave.
+cdef int refuse_captured(object stream, str what, str do) except -1

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: MIT
+"""Plans from problems, and the launch of a plan: allocate the result, enqueue, keep what the stream still reads."""
+
+from libc.string cimport memcpy
+from libcpp.memory cimport make_shared
+
+from rocpy cimport _core
+from rocpy cimport _operand
+from rocpy._dlpack cimport array_type_of_hip
+from rocpy._memory_record cimport pinned_memories
+from rocpy.blaslt.engine.program cimport has_programs, operand_type, stand_in
+from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
+from rocpy.runtime.handles.keep_alive cimport hold
+from rocpy.runtime.handles.stream_handle cimport handle_of
+
+from rocpy import platform as _platform
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.model import lowering as _lowering
+from rocpy.blaslt.selection import recipes as _recipes
+from rocpy.blaslt.model import refusals as _refusals
+from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.selection.releases import number_of
+from rocpy.blaslt.model.algorithms import Algorithm, origin
+from rocpy.dtypes import lookup as _dtype
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+cdef extern from "table.hpp" namespace "rocpy" nogil:
+    struct Table:
+        int (*hipGetDevice)(int *device) noexcept nogil
+        int (*hipStreamQuery)(hipStream_t stream) noexcept nogil
+        int (*hipStreamSynchronize)(hipStream_t stream) noexcept nogil
+        int (*hipDeviceSynchronize)() noexcept nogil
+        int (*hipMemsetAsync)(void *dst, int value, size_t bytes, hipStream_t stream) noexcept nogil
+    Table table
+
+cdef extern from *:
+    """
+    static inline rocpy::Status hip_status(int code, const char *function) { return {rocpy::Library::hip, code, function}; }
+    """
+    Status hip_status(int code, const char *function) nogil
+
+# Products under this many floating-point operations are launched with the GIL held: giving it up and back costs more than they take.
+cdef double _SYNCHRONOUS_FLOPS = 2e5
+cdef int _CPU = 1  # kDLCPU
+cdef int _FLOAT32 = 0, _INT32 = 10, _BYTE = 8  # hipDataType
+cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
+
+
+cdef int fill_layout(LayoutSpec *spec, object layout, int32_t type) except -1:
+    spec.type = type
+    spec.order = 0
+    spec.rows = layout.rows
+    spec.columns = layout.columns
+    spec.ld = layout.ld
+    spec.batch_stride = layout.batch_stride
+    return 0
+
+
+cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1:
+    """State which scales there are; the library's A is the user's b where the product is swapped."""
+    cdef bint first = bool(problem.scale_b if lowered.swapped else problem.scale_a)
+    cdef bint second = bool(problem.scale_a if lowered.swapped else problem.scale_b)
+    spec.scales = (<uint32_t>first << <int>scale_a | <uint32_t>second << <int>scale_b | <uint32_t>bool(problem.scale_c) << <int>scale_c
+                   | <uint32_t>bool(problem.scale_d) << <int>scale_d | <uint32_t>bool(problem.amax) << <int>scale_amax)
+    spec.scale_mode_a = lowered.scale_mode_a
+    spec.scale_mode_b = lowered.scale_mode_b
+    return 0
+
+
+cdef int fill_attributes(MatmulSpec *spec, int version) except -1:
+    """State the attributes whose numbers differ between releases."""
+    if number_of("attribute", "A_SCALE_MODE", version) is not None:
+        return 0
+    if spec.scale_mode_a:
+        spec.vector_attribute_a = number_of("attribute", "A_SCALE_POINTER_VEC_EXT", version) or 0
+    if spec.scale_mode_b:
+        spec.vector_attribute_b = number_of("attribute", "B_SCALE_POINTER_VEC_EXT", version) or 0
+    return 0
+
+
+cdef int fill_shape(int32_t *ndim, int64_t *extents, tuple shape) except -1:
+    cdef int axis
+    ndim[0] = <int32_t>len(shape)
+    for axis in range(len(shape)):
+        extents[axis] = shape[axis]
+    return 0
+
+
+# What hipBLASLt answers for types, epilogues and attributes that it does not have, at planning: hipblasStatus_t.
+cdef tuple _REFUSALS = (3, 6, 7, 10)
+# Algorithms that are asked for when only some of them will do.
+cdef int _REPRODUCIBLE = 64
+
+
+cdef bint refuses(const Status &status):
+    return status.library == _core.Library.hipblaslt and status.code in _REFUSALS
+
+
+cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object problem, object options, StreamContext *context, bint packed,
+                                    str why) except *:
+    """Make the call one that begins with the nearest native product, or refuse for the reason given."""
+    cdef int place
+    if options.fallback == "error":
+        raise _recipes.refused(why)
+    _recipes.check_reproducible(problem, options)
+    strict = _recipes.strict(options)
+    for place, recipe in enumerate(_recipes.recipes_of(problem)):
+        if not _recipes.keeps_scales(problem, recipe):
+            continue
+        try:
+            # Of operands that are copied first: a call that copies says nothing about what comes after.
+            base = _recipes.base_problem(problem, recipe)
+            base = _lowering.with_copies(base, _lowering.lower(base).copies)
+            build(base, strict, context, packed and not recipe.operands, 1)
+        except (InvalidProblemError, UnsupportedError):
+            continue
+        result.get().copies = _recipes.kind_bits(problem, place)
+        return result
+    raise UnsupportedError(why)
+
+
+cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple beside, object lowered) except -1:
+    """State a tile program and how its inputs, then its outputs lie: beside the result, or beside half of it where there are pairs."""
+    cdef rocpyExtProgramOperand_t operand
+    cdef int64_t bits
+    spec.program = program.kept
+    for info, lies in zip(beside, lowered.beside):
+        operand.type = operand_type(info.dtype)
+        operand.reserved = 0
+        operand.row_stride, operand.column_stride, operand.batch_stride = lies[:3]
+        spec.program_operands.push_back(operand)
+        bits = array_type_of_hip(operand.type).bits
+        for stride in lies[3]:
+            spec.program_outer_bytes.push_back(<int64_t>stride * bits // 8)
+    if program.pairs:
+        # Dense and in rows, as the caller made sure.
+        for layout in (lowered.c, lowered.d):
+            layout.rows, layout.ld, layout.batch_stride = layout.rows // 2, layout.ld // 2, layout.batch_stride // 2
+        for name in ("c", "d"):
+            lowered.outer_strides[name] = tuple([stride // 2 for stride in lowered.outer_strides[name]])
+    return 0
+
+
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
+                                  TileProgram program=None, tuple beside=()) except *:
+    """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind.
+
+    `requested` 0: the plan stands for others, and nothing is launched by it. `program` takes the place of the activation, `beside`
+    describes its inputs and outputs.
+    """
+    cdef shared_ptr[CachedCall] result = make_shared[CachedCall]()
+    cdef CachedCall *call = result.get()
+    cdef object row = problem.row
+    cdef int32_t d_type = _dtype(problem.dtype).hip
+    cdef int32_t a_type = _dtype(problem.a.dtype).hip
+    cdef int32_t b_type = _dtype(problem.b.dtype).hip
+    cdef int32_t gradient_type = _dtype(problem.gradient_dtype).hip
+    call.result_type = d_type
+    call.extra_type = gradient_type if row.gradient else d_type
+    fill_shape(&call.result_ndim, call.result_shape, problem.result_shape)
+    if program is not None and program.pairs:
+        call.result_shape[call.result_ndim - 1] //= 2
+    if row.aux == "store":
+        call.extra_is_aux = True
+        fill_shape(&call.extra_ndim, call.extra_shape, problem.result_shape)
+    elif row.gradient:
+        fill_shape(&call.extra_ndim, call.extra_shape, problem.gradient_shape)
+    if problem.m == 0 or problem.n == 0 or problem.batch == 0:
+        return result
+
+    cdef bint out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
+    cdef bint own = program is not None
+    cdef int version = 0
+    if own and not has_programs():
+        raise UnsupportedError(f"{problem}: the {_platform.current().name} platform runs no tile programs")
+    _core.check(library_version(context, &version))
+    cdef object enumerator = _library.epilogue_number(row, version)
+    if row.enumerator is None and enumerator is None and not own and has_programs():
+        program = stand_in(row)
+    if row.enumerator is None and enumerator is None and program is None and not out_is_cast:
+        return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
+    cdef object lowered = _lowering.lower(problem, beside)
+    cdef str name
+    if lowered.copies:
+        for name in lowered.copies:
+            call.copies |= 1 << _settings.COPY_BITS[name]
+        if lowered.columns:
+            call.copies |= 1 << _settings.COPY_BITS["columns"]
+        return result
+    if lowered.turned and problem.out is None:
+        _refusals.refuse_turning(options, problem.bias.text)
+    cdef str reason = _recipes.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
+    if not reason and not own:
+        reason = _library.refusal(problem, context.device, version)
+    if reason:
+        return unfused(result, problem, options, context, packed, reason)
+    if not lowered.swapped and options.reproducible == "batch":
+        # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
+        if problem.out is None:
+            return unfused(result, problem, options, context, packed, _recipes.not_in_rows(problem))
+        call.copies = 1 << _settings.COPY_BITS["out"]
+        return result
+
+    cdef MatmulSpec spec = MatmulSpec()
+    cdef int i, j
+    if program is not None:
+        fill_program(&spec, program, beside, lowered)
+    spec.compute = lowered.compute
+    spec.scale_type = lowered.scale_type
+    spec.op_a = lowered.op_a
+    spec.op_b = lowered.op_b
+    fill_layout(&spec.a, lowered.a, b_type if lowered.swapped else a_type)
+    fill_layout(&spec.b, lowered.b, a_type if lowered.swapped else b_type)
+    fill_layout(&spec.c, lowered.c, d_type)
+    fill_layout(&spec.d, lowered.d, d_type)
+    if packed:
+        spec.a.order = _settings.ORDER_PACKED
+    spec.batch_count = lowered.batch_count
+    spec.epilogue = lowered.epilogue
+    if row.gradient not in ("bgrada", "bgradb") and program is None and enumerator is not None:
+        spec.epilogue = enumerator  # of this release; the lowering exchanges only the sums along a and b
+    spec.uses_bias = row.bias or bool(row.gradient)
+    spec.bias_type = _dtype(problem.bias.dtype).hip if problem.bias is not None else gradient_type
+    spec.bias_batch_stride = lowered.bias_batch_stride
+    spec.uses_aux = row.aux != "none"
+    spec.aux_type = d_type
+    spec.aux_ld = lowered.aux_ld
+    spec.aux_batch_stride = lowered.aux_batch_stride
+    if row.clamp:
+        spec.has_activation_arguments = True
+        spec.activation_low, spec.activation_high = problem.clamp
+    fill_scales(&spec, problem, lowered)
+    fill_attributes(&spec, version)
+    call.integer_factors = spec.scale_type == _INT32
+    # The operands' places in the library's order; sizes in bytes for the loop over batch axes.
+    cdef dict places = {
+        "a": <int>operand_b if lowered.swapped else <int>operand_a,
+        "b": <int>operand_a if lowered.swapped else <int>operand_b,
+        "c": <int>operand_c, "d": <int>operand_d, "bias": <int>operand_bias, "aux": <int>operand_aux,
+        "scale_a": <int>operand_scale_b if lowered.swapped else <int>operand_scale_a,
+        "scale_b": <int>operand_scale_a if lowered.swapped else <int>operand_scale_b,
+    }
+    cdef dict sizes = {
+        "a": a_type, "b": b_type, "c": d_type, "d": d_type, "bias": spec.bias_type, "aux": d_type,
+        "scale_a": _BYTE if problem.scale_a == "block32" else _FLOAT32, "scale_b": _BYTE if problem.scale_b == "block32" else _FLOAT32,
+    }
+    spec.outer_ndim = <int32_t>len(lowered.outer_shape)
+    for j in range(spec.outer_ndim):
+        spec.outer_shape[j] = lowered.outer_shape[j]
+    for name, strides in lowered.outer_strides.items():
+        i = places[name]
+        for j in range(spec.outer_ndim):
+            spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(sizes[name]).bits // 8
+
+    cdef size_t limit = options.max_workspace_bytes
+    cdef int wanted = 1 if own else _choice.candidates_wanted(problem, options, context.device)
+    cdef bint decides = requested > 0 and not own  # a record of the problem is none of it with a program of the user's
+    if requested < wanted:
+        requested = wanted
+    cdef Status status
+    spec.required_traits = _recipes.required_traits(options)
+    if spec.required_traits and requested < _REPRODUCIBLE:
+        requested = _REPRODUCIBLE
+    with nogil:
+        status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
+    if not status.ok() and not refuses(status):
+        _core.check(status)
+    if not status.ok() or call.plan.algorithms().empty():
+        if call.plan != NULL:
+            call.plan.release()
+            call.plan = NULL
+        if own:
+            raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
+        return unfused(result, problem, options, context, packed, _refusals.nothing_found(problem, options))
+    index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1)) if decides else (0, "heuristic")
+    if index < 0:
+        call.plan.release()
+        call.plan = NULL
+        return unfused(result, problem, options, context, packed, _library.all_wrong(problem))
+    if options.reproducible:
+        source = "reproducible"
+    call.algorithm = index
+    call.source = source.encode()
+    call.swapped = lowered.swapped
+    if lowered.turned:
+        call.turned = True
+        turned_shape = (*problem.batch_shape, problem.n, problem.m)
+        fill_shape(&call.result_ndim, call.result_shape, turned_shape)
+        if row.aux == "store":
+            fill_shape(&call.extra_ndim, call.extra_shape, turned_shape)
+    call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
+    return result
+
+
+cdef list algorithms_of(CachedCall *call, int device):
+    """Return the algorithms of a planned call as data, in the platform's order; empty where nothing is launched. With a device they tell
+    what their ids hold for, which takes a handle the first time."""
+    cdef list found = []
+    cdef const MatmulAlgorithm *algorithm
+    cdef int32_t index = 0
+    cdef size_t i
+    if call.plan == NULL:
+        return found
+    library, arch = ("", "") if device < 0 else origin(device)
+    for i in range(call.plan.algorithms().size()):
+        algorithm = &call.plan.algorithms()[i]
+        memcpy(&index, &algorithm.algo, sizeof(index))
+        # c_str: Cython would copy the string where nothing catches what that throws.
+        found.append(Algorithm(index, algorithm.name.c_str().decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
+                               library=library, arch=arch, lowering="native" if call.plan.spec().program == NULL else "fused"))
+    return found
+
+
+def query(problem, options, int device, bint packed, int requested):
+    """Return the algorithms that the platform has for a problem, and the bits of what is copied or composed; allocates no operand.
+
+    ``device`` -1 is the current one.
+    """
+    cdef StreamContext *context = NULL
+    cdef shared_ptr[CachedCall] call
+    cdef Status status
+    _core.ensure()
+    if device < 0:
+        _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+    with nogil:
+        status = borrow_context(device, NULL, &context)
+    _core.check(status)
+    try:
+        call = build(problem, options, context, packed, requested)
+    finally:
+        release_context(context)
+    return algorithms_of(call.get(), device), call.get().copies
+
+
+cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t ndim, const int64_t *shape) noexcept nogil:
+    out.type = type
+    out.device_type = like.device_type
+    out.device_id = like.device_id
+    out.ndim = ndim
+    memcpy(out.shape, shape, <size_t>ndim * sizeof(int64_t))
+
+
+cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil:
+    """Set where a product reads its factors and its addend, in the library's order."""
+    pointers.a = b.data if call.swapped else a.data
+    pointers.b = a.data if call.swapped else b.data
+    pointers.c = c.data if c.ndim >= 0 else NULL
+
+
+cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
+                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
+                    hipStream_t c_stream, int after, void **program=NULL):
+    """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
+    cdef Operand fresh, extra, amax
+    cdef object result = out, extra_result = None, amax_result = None
+    cdef MatmulPointers pointers
+    cdef StreamContext *context = NULL
+    cdef Status status
+    cdef int code
+    if out is None:
+        set_up(&fresh, a, call.result_type, call.result_ndim, call.result_shape)
+        result = _operand.allocate(owner, a.provider, &fresh)
+        pointers.d = fresh.data
+    else:
+        pointers.d = d.data
+    pointers.bias = bias.data if bias.ndim >= 0 else NULL
+    pointers.aux = aux.data if aux.ndim >= 0 else NULL
+    pointers.program = program
+    if call.extra_ndim >= 0:
+        set_up(&extra, a, call.extra_type, call.extra_ndim, call.extra_shape)
+        extra_result = _operand.allocate(owner, a.provider, &extra)
+        if call.extra_is_aux:
+            pointers.aux = extra.data
+        else:
+            pointers.bias = extra.data
+    if scales is not None and scales.amax:
+        set_up(&amax, a, _FLOAT32, 0, call.result_shape)
+        amax_result = _operand.allocate(owner, a.provider, &amax)
+    if call.plan == NULL:
+        # No elements in the result, but perhaps in a bias gradient: a sum of nothing.
+        if call.extra_ndim >= 0:
+            clear(&extra, c_stream, after)
+        if amax_result is not None:
+            clear(&amax, c_stream, after)
+        return outputs(result, extra_result, amax_result)
+    aim(&pointers, call, a, b, c)
+    if scales is not None:
+        memcpy(pointers.scales, scales.pointers, sizeof(pointers.scales))
+        if call.swapped:
+            pointers.scales[<int>scale_a] = scales.pointers[<int>scale_b]
+            pointers.scales[<int>scale_b] = scales.pointers[<int>scale_a]
+        if amax_result is not None:
+            pointers.scales[<int>scale_amax] = amax.data
+        if after >= after_hold:
+            held = (held, pinned_memories(scales.held))
+        keep_with_foreign_graph(c_stream, device, scales.numbers)
+
+    status = borrow_context(device, c_stream, &context)
+    if status.ok():
+        if call.synchronous and not context.launching.load():
+            status = call.plan.launch(context, pointers, factors, algorithm)
+        else:
+            with nogil:
+                status = call.plan.launch(context, pointers, factors, algorithm)
+        release_context(context)
+    if not status.ok() and after != after_capture:
+        settle(c_stream)  # some of the batch may be queued, and its operands are about to go
+    _core.check(status)
+    if after == after_wait:
+        if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
+            with nogil:
+                code = table.hipStreamSynchronize(c_stream)
+            _core.check(hip_status(code, b"hipStreamSynchronize"))
+    elif after == after_hold:
+        # Their owners may free the operands at once, or in the order of another stream.
+        hold(c_stream, device, (held, pinned_memories((result, extra_result, amax_result))))
+    elif after == after_capture:
+        capture_of(c_stream, device).keep((held, pinned_memories((result, extra_result, amax_result))))
+    return outputs(result, extra_result, amax_result)
+
+
+cdef bint overwrites_c(const CachedCall *call, const Operand *c, const Operand *d) noexcept:
+    return c.ndim >= 0 and d.ndim >= 0 and c.data == d.data and call.plan.spec().outer_ndim > 0
+
+
+cdef inline object outputs(object result, object extra, object amax):
+    if amax is not None:
+        return (result, extra, amax)
+    return result if extra is None else (result, extra)
+
+
+cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
+    cdef size_t bytes = array_type_of_hip(operand.type).bits // 8
+    cdef int axis
+    for axis in range(operand.ndim):
+        bytes *= <size_t>operand.shape[axis]
+    if bytes:
+        _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
+        if after == after_wait or after == after_hold:
+            _core.check(hip_status(table.hipStreamSynchronize(c_stream), b"hipStreamSynchronize"))
+    return 0
+
+
+cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1:
+    """Resolve device and stream of a call; returns what is to be done after the launch."""
+    _operand.stream_of(stream, like, out)
+    if like.device_type == _CPU:
+        _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
+        if stream is None:
+            return after_wait  # on the null stream, which is never captured
+    else:
+        device[0] = like.device_id
+    capture = capture_of(out[0], device[0])
+    if capture is not None:
+        # A framework that captures its own current stream captures its copies and its memory too.
+        return after_nothing if stream is None and is_foreign(capture) else after_capture
+    # On its own current stream a framework orders the memory's reuse itself.
+    return after_nothing if stream is None else after_hold
+
+
+cdef int refuse_capture(int after, str what, str do) except -1:
+    if after == after_capture:
+        raise UnsupportedError(f"stream: it is captured into a graph, and {what}, which no graph can hold; {do}")
+    return 0
+
+
+cdef int refuse_captured(object stream, str what, str do) except -1:
+    cdef hipStream_t c_stream = NULL
+    cdef int device = 0
+    if stream is None:
+        return 0
+    handle_of(stream, &c_stream)
+    _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+    return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
+
+
+cdef int settle(hipStream_t c_stream) except -1:
+    """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order."""
+    cdef int code
+    with nogil:
+        code = table.hipStreamSynchronize(c_stream)
+        if code == 0:
+            code = table.hipDeviceSynchronize()
+    return _core.check(hip_status(code, b"hipStreamSynchronize"))

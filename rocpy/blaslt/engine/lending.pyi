@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+# Types of what a user lends; lending.pyx has the documentation.
+from types import TracebackType
+from typing import Self
+
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class Lending:
+    def __new__(cls, device: int, stream: int, handle: int = 0) -> Self: ...
+    def give_workspace(self, memory: object, address: int, size: int) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    def close(self) -> None: ...

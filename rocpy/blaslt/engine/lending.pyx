@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""A handle and a workspace of the user's, in the place of the pool's, for the products of a block."""
+
+from rocpy cimport _core
+from rocpy._core cimport Status
+from rocpy.blaslt.engine.launch cimport StreamContext
+from rocpy.runtime cimport device as _device
+from abi cimport hipStream_t
+
+from rocpy.errors import ClosedError
+
+cdef extern from "context.hpp" namespace "rocpy" nogil:
+    Status make_context(int device, hipStream_t stream, void *handle, StreamContext **out)
+    Status set_workspace(StreamContext *context, void *workspace, size_t bytes)
+    StreamContext *prefer_context(StreamContext *context)
+    Status drop_lent(StreamContext *context)
+
+
+cdef class Lending:
+    """What a stream's products use instead of the pool's handle and workspace, in a ``with`` block of this thread.
+
+    Parameters
+    ----------
+    device, stream : int
+        Number of the device, handle of the stream.
+    handle : int
+        Address of a hipBLASLt handle, which lives longer than this; 0 for that of the pool.
+    """
+
+    cdef StreamContext *context
+    cdef StreamContext *before
+    cdef int generation
+    cdef object memory  # owns the workspace
+
+    def __cinit__(self, int device, size_t stream, size_t handle=0):
+        cdef Status status
+        _core.ensure()
+        self.generation = _device.generation
+        with nogil:
+            status = make_context(device, <hipStream_t>stream, <void *>handle, &self.context)
+        _core.check(status)
+
+    def give_workspace(self, object memory, size_t address, size_t size):
+        """Use memory of the device that another object owns as the workspace; products that need more have one of their own."""
+        self.check()
+        _core.check(set_workspace(self.context, <void *>address, size))
+        self.memory = memory
+
+    cdef int check(self) except -1:
+        if self.context == NULL:
+            raise ClosedError("a lent handle was given back")
+        return 0
+
+    def __enter__(self):
+        self.check()
+        self.before = prefer_context(self.context)
+        return self
+
+    def __exit__(self, *error):
+        prefer_context(self.before)
+
+    def close(self):
+        """Give everything back; a second time does nothing."""
+        cdef Status status
+        cdef StreamContext *context = self.context
+        self.context = NULL
+        self.memory = None
+        if context != NULL and self.generation == _device.generation:
+            with nogil:
+                status = drop_lent(context)
+            _core.check(status)
+
+    def __dealloc__(self):
+        if self.context != NULL and self.generation == _device.generation:
+            drop_lent(self.context)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""Streams of a call for modules that launch nothing themselves: waiting for one, and where a call on an array runs."""
+
+from rocpy cimport _operand
+from rocpy._operand cimport Operand
+from rocpy.blaslt.engine.launch cimport place_of, settle
+from rocpy.blaslt.model.packed cimport Packed
+
+
+cdef class Settle:
+    """Waits for one stream when called."""
+
+    def __cinit__(self, size_t handle):
+        self.c_stream = <hipStream_t>handle
+
+    def __call__(self):
+        settle(self.c_stream)
+
+
+def device_and_stream(a, stream):
+    """Return the number of the device and the handle of the stream that a product with this left operand runs on."""
+    cdef Operand operand
+    cdef int device = 0
+    cdef hipStream_t c_stream = NULL
+    _operand.parse((<Packed>a).memory if type(a) is Packed else a, "a", &operand)
+    place_of(&operand, stream, &device, &c_stream)
+    return device, <size_t>c_stream

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""How one product would be computed, without computing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocpy import platform
+from rocpy.blaslt.front.stateful import Matmul
+from rocpy.blaslt.model.explanation import Explanation
+from rocpy.blaslt.model.lowering import lower
+from rocpy.blaslt.model.settings import COPY_BITS
+
+
+def explain_product(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation:
+    """Return how ``rocpy.matmul`` would compute these arguments, without computing it."""
+    arguments.pop("autotune", None)
+    arguments.pop("algorithm", None)
+    with Matmul(a, b, c, **arguments) as product:
+        algorithms = product.plan()
+        algorithm, source = product.choice
+        chosen = platform.current()
+        return Explanation(
+            platform=chosen.name,
+            device=product.device_name,
+            problem=product.problem,
+            algorithm=algorithm,
+            candidates=len(algorithms),
+            source=source,
+            copies=_copied_names(product),
+            packed=product.packed,
+            unfused=_why(product),
+            absent=tuple(getattr(product, "absent", {}).items()),
+        )
+
+
+def _copied_names(product: Any) -> tuple[str, ...]:
+    """Return what a planned product copies: operands that the library cannot take or reach, and a turned result."""
+    names = [name for name in COPY_BITS if name in product.copies or name in product.staged]
+    problem = product.problem
+    if problem.column_bias and 0 not in problem.result_shape and lower(problem).turned:
+        names.append("result")
+    return tuple(names)
+
+
+def _why(product: Any) -> str:
+    """Return why a planned product is computed as it is, where it is not one of the library's own."""
+    if product.problem.expression:
+        return str(product.why)
+    return product.unfused.text if product.unfused is not None else ""

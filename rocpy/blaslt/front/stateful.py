@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: MIT
+"""Matmul: a product that is planned once and executed many times; what it is asked for outside the per-call path."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rocpy.blaslt.composed.plan import ComposingMatmul
+from rocpy.blaslt.model.algorithms import FORMAT, Algorithm
+from rocpy.blaslt.model.epilogues import is_custom
+from rocpy.blaslt.model.problem import check_record
+from rocpy.blaslt.operands.weight import Weight
+from rocpy.blaslt.selection.choice import LISTED
+from rocpy.blaslt.selection.tuner import tuner
+from rocpy.errors import InvalidProblemError
+from rocpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from rocpy.blaslt.model.tuning_report import TuningReport
+
+__all__ = ["Matmul"]
+
+
+class Matmul(ComposingMatmul):
+    """A product that is planned once and executed many times: ``epilogue(alpha * a @ b + beta * c + bias)``.
+
+    Parameters
+    ----------
+    a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, options, stream
+        As for :func:`rocpy.matmul`. The operands are kept until they are reset or the object is closed.
+
+    Raises
+    ------
+    RocpyError
+        What :func:`rocpy.matmul` raises; all checks are made here.
+
+    Notes
+    -----
+    Stream: ``execute`` runs on the stream given to it, else on the one given here, else on the current stream of the
+    operands' framework. One Matmul belongs to one thread at a time, and says so when two use it; different ones run
+    in parallel. On a GPU, operands in CPU memory are copied when they are given, here and by reset_operands. Other
+    operands and scales are read where their memory is when ``execute`` runs, after ``tensor.data = other`` and
+    ``array.resize`` too; another shape, dtype, layout or device than before is an InvalidOperandError then.
+
+    References
+    ----------
+    ``hipblasLtMatmulAlgoGetHeuristic``, ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> a, b, bias = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32), np.zeros(4, np.float32)
+    >>> with rocpy.Matmul(a, b, epilogue="relu_bias", bias=bias) as mm:
+    ...     algorithms = mm.plan()
+    ...     first = mm.execute()
+    ...     mm.reset_operands(a=2 * a)
+    ...     second = mm.execute(algorithm=algorithms[-1])
+    >>> float(first[0, 0]), float(second[0, 0])
+    (3.0, 6.0)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *_: Any, epilogue: Any = None, **__: Any) -> Matmul:  # noqa: PYI034 (another class)
+        """Make the kind of product that the epilogue asks for."""
+        if cls is Matmul and is_custom(epilogue):
+            return super().__new__(_custom_matmul())
+        return super().__new__(cls)
+
+    def plan(
+        self,
+        *,
+        algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
+        max_algorithms: int = LISTED,
+    ) -> list[Algorithm]:
+        """Ask the platform for algorithms; execute() takes the first unless told otherwise.
+
+        Parameters
+        ----------
+        algorithms
+            Only these, in this order: algorithms, their records (:meth:`Algorithm.to_dict`, :meth:`export`) or kernel
+            names. The first is pinned.
+        max_algorithms
+            How many to ask for, 1 or more.
+
+        Returns
+        -------
+        list of Algorithm
+            Best first, as predicted; empty when the result has no elements. Planning again starts from nothing.
+
+        Raises
+        ------
+        InvalidProblemError
+            If an algorithm is of another library, version or architecture, or is not offered for this product.
+        UnsupportedError
+            If the platform has none.
+        ClosedError
+            After close().
+
+        References
+        ----------
+        ``hipblasLtMatmulAlgoGetHeuristic``.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+        ...     found = mm.plan()
+        ...     only = mm.plan(algorithms=[found[-1].to_dict()])
+        >>> only[0].name == found[-1].name, only[0].source
+        (True, 'pinned')
+        """
+        if not isinstance(max_algorithms, int) or max_algorithms < 1:
+            raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
+        if algorithms is None:
+            return super().plan(max_algorithms=max_algorithms)
+        if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
+            raise InvalidProblemError(f"algorithms: a {type(algorithms).__name__}; it must be a list of algorithms")
+        if not algorithms:
+            raise InvalidProblemError("algorithms: an empty list; leave it away to have the platform's own")
+        return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
+
+    def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = LISTED) -> TuningReport:
+        """Measure the algorithms, take the fastest, and remember it for later products of this problem.
+
+        Trials run on this product's stream, interleaved, each with cold and with warm caches, and write scratch
+        results. The heuristic's first choice stays unless another is faster by more than the times differ among
+        themselves, in two rounds. What was chosen is stored in :func:`rocpy.tuning.current`, for the function form and
+        for other processes too.
+
+        Parameters
+        ----------
+        budget_ms
+            What it may take, in milliseconds.
+        max_algorithms
+            How many algorithms to ask for, 1 or more.
+
+        Returns
+        -------
+        rocpy.tuning.TuningReport
+            What was measured, chosen and stored; :attr:`algorithms` has the same order.
+
+        Raises
+        ------
+        UnsupportedError
+            Under graph capture, or where hipBLASLt was told to override its own choices.
+        InvalidProblemError
+            If there is nothing to compute.
+
+        References
+        ----------
+        ``hipblasLtMatmulAlgoGetHeuristic``, ``hipEventElapsedTime``.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+        ...     report = mm.autotune(budget_ms=20)
+        ...     mm.algorithms[0] == report.best
+        True
+        """
+        return tuner().tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
+
+    def pin(self, algorithm: Algorithm | Mapping[str, Any] | int | str) -> Algorithm:
+        """Make execute() take one algorithm from now on, until the next plan.
+
+        Parameters
+        ----------
+        algorithm
+            One of :attr:`algorithms`, its index there, its kernel's name, its record, or what :meth:`export` gave,
+            whose problem must then be this one.
+
+        Returns
+        -------
+        Algorithm
+            The algorithm as this product has it; its ``source`` is ``"pinned"``.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is of another library, version, architecture or problem, or is not offered for this product.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+        ...     saved = mm.export()
+        >>> with rocpy.Matmul(np.ones((64, 64)), np.zeros((64, 64))) as mm:
+        ...     mm.pin(saved).source
+        'pinned'
+        """
+        if isinstance(algorithm, Mapping) and "problem" in algorithm:
+            check_record(algorithm["problem"], self.problem)
+        return super().pin(algorithm)
+
+    def export(self) -> dict[str, Any]:
+        """Return the problem and the algorithm that execute() takes, as plain values for JSON.
+
+        Returns
+        -------
+        dict
+            ``{"format": 1, "problem": ..., "algorithm": ...}``; :meth:`pin`, :meth:`plan` and
+            ``rocpy.matmul(..., algorithm=)`` take it back, in this process or another. An unplanned product is
+            planned first.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the result has no elements, so that there is no algorithm.
+
+        Examples
+        --------
+        >>> import json, numpy as np, rocpy
+        >>> a = np.ones((8, 8))
+        >>> with rocpy.Matmul(a, a) as mm:
+        ...     saved = json.dumps(mm.export())
+        >>> float(rocpy.matmul(a, a, algorithm=json.loads(saved))[0, 0])
+        8.0
+        """
+        if not self.algorithms:
+            self.plan()
+        chosen = self.algorithm
+        if chosen is None:
+            raise InvalidProblemError("this product has no elements to compute, so it has no algorithm to export")
+        return {"format": FORMAT, "problem": json.loads(self.problem.to_json()), "algorithm": chosen.to_dict()}
+
+    def reset_operands(
+        self,
+        *,
+        a: ArrayLike | None = None,
+        b: ArrayLike | Weight | None = None,
+        c: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
+        aux: ArrayLike | dict[str, Any] | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        scale_c: Any = None,
+        scale_d: Any = None,
+    ) -> None:
+        """Put other operands in the place of those given before.
+
+        Parameters
+        ----------
+        a, b, c, bias, aux
+            New operands of the same shape, dtype and device; what is not given stays. Other strides are allowed and
+            planned for. With ``options(dynamic="m")`` M may change, in all operands that have it at once; the last
+            few plans are kept, with what was pinned in them.
+        alpha, beta
+            New host scalars.
+        scale_a, scale_b, scale_c, scale_d
+            New scales of the kinds of those before.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a new operand's shape or dtype differs, or the product has no such operand; the message shows both.
+            Nothing is changed then.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1)), options={"dynamic": "m"}) as mm:
+        ...     mm.reset_operands(a=np.zeros((2, 3)), alpha=2.0)
+        ...     mm.execute()
+        ...     mm.reset_operands(a=np.ones((1, 3)))
+        ...     mm.execute()
+        array([[0.],
+               [0.]])
+        array([[6.]])
+        """
+        super().reset_operands(
+            a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta,
+            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
+        )  # fmt: skip
+
+
+def forced_product(a: Any, b: Any, c: Any, algorithm: Any, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:
+    """Run a product by the algorithm that the user names."""
+    with Matmul(a, b, c, stream=stream, **arguments) as product:
+        if isinstance(algorithm, Mapping):
+            algorithm = product.pin(algorithm)
+        return product.execute(out=out, algorithm=algorithm)
+
+
+@functools.cache
+def _custom_matmul() -> type[Matmul]:
+    """Return the kind of product with an epilogue of the user's, made when the first is asked for."""
+    from rocpy.blaslt.custom.plan import CustomProduct  # a product without such an epilogue needs none of it
+
+    class CustomMatmul(CustomProduct, Matmul):
+        """What ``rocpy.Matmul`` makes for an epilogue of the user's."""
+
+        __slots__ = ()
+
+    return CustomMatmul

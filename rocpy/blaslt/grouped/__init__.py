@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Products of many sizes in one call."""

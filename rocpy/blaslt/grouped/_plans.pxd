@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+# The grouped products of csrc/core as Cython sees them, and how their plans are found and made.
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as c_bool
+from libcpp.memory cimport shared_ptr
+
+from abi cimport hipStream_t
+from rocpy._core cimport Status
+from rocpy.blaslt.operands._arguments cimport Operands
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulSpec, PlanKey, StreamContext
+from rocpy.blaslt.engine._scales cimport Scales
+
+
+cdef extern from "grouped.hpp" namespace "rocpy" nogil:
+    cdef enum class Ragged(int32_t):
+        m
+        n
+        k
+    cdef cppclass GroupedOperand:
+        char *data
+        int64_t per_index
+        int64_t per_group
+        int64_t element_bytes
+    cdef cppclass GroupedProduct:
+        const MatmulSpec *spec
+        c_bool swapped
+        Ragged ragged
+        GroupedOperand operands[8]
+        MatmulSpec spec_of(int64_t extent, int64_t count) except +
+    cdef cppclass GroupRun:
+        int64_t first
+        int64_t count
+        int64_t extent
+    c_bool next_run(const GroupedProduct &product, const int64_t *starts, int64_t groups, GroupRun *run)
+    Status launch_groups(StreamContext *context, const GroupedProduct &product, PlanKey *key, const int64_t *starts, int64_t groups,
+                         const shared_ptr[CachedCall] &ready, double alpha, GroupRun *run)
+
+
+cdef int add_settings(PlanKey *key, int64_t form, int index, int device, object dtype, object clamp, object resolved, Scales scales) except -1
+cdef bint measuring() except? -1
+cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, int index, object dtype, object clamp, object resolved, int device,
+                                 hipStream_t c_stream, Scales scales, int requested, tuple live) except *
+cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
+                              GroupedOperand *places)
+cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
+                                     int requested) except *

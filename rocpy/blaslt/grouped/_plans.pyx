@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""Plans of grouped products: the key's settings, scales, and the choice among the algorithms of each run of groups."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from libcpp.memory cimport make_shared, shared_ptr
+
+from abi cimport hipStream_t
+from rocpy cimport _core
+from rocpy cimport _operand
+from rocpy._core cimport Status
+from rocpy._operand cimport Operand
+from rocpy.blaslt.operands._arguments cimport Operands, dtype_code, problem_of, same_place
+from rocpy.blaslt.engine.launch cimport (
+    CachedCall, MatmulPlan, MatmulSpec, PlanKey, StreamContext, algorithms_of, borrow_context, build, plan_cache, release_context,
+)
+from rocpy.blaslt.engine._scales cimport Scales, read_number
+
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.grouped import scales as _group_scales
+from rocpy.blaslt.grouped import groups as _groups
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
+from rocpy.errors import UnsupportedError
+
+cdef int _CPU = 1  # kDLCPU
+# Algorithms that are asked for when only some of them will do.
+cdef int _REPRODUCIBLE = 64
+cdef list _OVERRIDDEN = _choice.OVERRIDDEN
+cdef object _DEFAULT = _options.DEFAULT
+# What a plan's key holds of tuning; -1 until a product asks, and again after a change.
+cdef int64_t _tuning = -1
+
+
+def _tuning_changed():
+    global _tuning
+    _tuning = -1
+
+
+_choice.on_change(_tuning_changed)
+
+
+cdef int64_t tuning_word() except? -1:
+    global _tuning
+    if _OVERRIDDEN:
+        return _choice.key_word()
+    if _tuning < 0:
+        _tuning = _choice.process_key_word()
+    return _tuning
+
+
+cdef bint measuring() except? -1:
+    """Whether a product that has no plan yet is measured."""
+    return _choice.measures(tuning_word())
+
+
+cdef int add_settings(PlanKey *key, int64_t form, int index, int device, object dtype, object clamp, object resolved, Scales scales) except -1:
+    """Begin a key with everything but the operands and the scales' kinds."""
+    cdef double low, high
+    cdef int64_t word = form | index | (<int64_t>(dtype_code(dtype) & 0xffff) << 8)
+    if scales is not None:
+        word |= <int64_t>1 << 29
+    key.size = 0
+    key.add(word)
+    key.add(tuning_word())
+    key.add(device)
+    if clamp is not None:
+        low, high = clamp
+        memcpy(&word, &low, sizeof(word))
+        key.add(word)
+        memcpy(&word, &high, sizeof(word))
+        key.add(word)
+    if resolved is not None and resolved is not _DEFAULT:
+        key.add(hash(resolved))
+    return 0
+
+
+cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, int index, object dtype, object clamp, object resolved, int device,
+                                 hipStream_t c_stream, Scales scales, int requested, tuple live) except *:
+    """Return the kept plan of these operands, planning them first where there is none.
+
+    `requested` 0: the plan stands for those of the groups. `live` are the operands and arguments to measure the product with, or None.
+    """
+    cdef shared_ptr[CachedCall] call
+    cdef StreamContext *context = NULL
+    cdef Status status
+    if key.fits():
+        call = plan_cache().find(key[0])
+    if call.get() != NULL:
+        return call
+    problem = problem_of(operands, EPILOGUE_NAMES[index], dtype, None, clamp, scales)
+    options = _options.current_options() if resolved is None else resolved
+    if live is not None and measuring():
+        _choice.measure(problem, options, live[0], live[1])
+    with nogil:
+        status = borrow_context(device, c_stream, &context)
+    _core.check(status)
+    try:
+        call = build(problem, options, context, operands.packed, requested)
+    finally:
+        release_context(context)
+    if key.fits():
+        plan_cache().insert(key[0], call)
+    return call
+
+
+cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
+                              GroupedOperand *places):
+    """Read the scales of packed groups; `places` are filled for a and b, in the user's order."""
+    cdef Scales scales = Scales.__new__(Scales)
+    cdef Operand seen
+    cdef int place
+    lines = (_group_scales.Lines(whole.a.shape[whole.a.ndim - 2], ragged == Ragged.m),
+             _group_scales.Lines(whole.b.shape[whole.b.ndim - 1], ragged == Ragged.n))
+    for place, one in enumerate(_group_scales.pair(given, lines, count, longest)):
+        if one is None:
+            continue
+        name = "scale_b" if place else "scale_a"
+        if one.is_number:
+            read_number(scales, place, name, one.value, device)
+        else:
+            kept = _operand.parse(one.value, name, &seen)
+            if seen.device_type == _CPU and whole.a.device_type != _CPU and one.per_group == 0 and one.kind == "scalar":
+                read_number(scales, place, name, (<float *>seen.data)[0], device)
+            else:
+                same_place(&whole.a, &seen, name)
+                scales.pointers[place] = seen.data
+                scales.held += [one.value, kept]
+        scales.problem[name] = one.kind
+        places[place].data = <char *>scales.pointers[place]
+        places[place].element_bytes = sizeof(float)
+        places[place].per_index = one.per_index * <int64_t>sizeof(float)
+        places[place].per_group = one.per_group * <int64_t>sizeof(float)
+    return scales
+
+
+cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
+                                     int requested) except *:
+    """Plan the product of some groups of one size, and choose among its algorithms as for a product by itself."""
+    cdef shared_ptr[CachedCall] result = make_shared[CachedCall]()
+    cdef CachedCall *call = result.get()
+    cdef MatmulSpec spec = product.spec_of(run.extent, run.count)
+    cdef size_t limit = options.max_workspace_bytes
+    cdef Status status
+    requested = max(requested, <int>_choice.candidates_wanted(problem, options, context.device))
+    if spec.required_traits:
+        requested = max(requested, _REPRODUCIBLE)
+    with nogil:
+        status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
+    _core.check(status)
+    if call.plan.algorithms().empty():
+        raise _groups.nothing_found(run.extent, problem, options)
+    index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
+    if index < 0:
+        raise UnsupportedError(_library.all_wrong(problem))
+    if options.reproducible:
+        source = "reproducible"
+    call.algorithm = index
+    call.source = source.encode()
+    return result

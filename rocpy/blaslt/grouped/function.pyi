@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+# Types of the grouped products; grouped.pyx has the documentation.
+from collections.abc import Sequence
+from typing import Any
+
+from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model.epilogues import Epilogue
+from rocpy.blaslt.operands.weight import Weight
+from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+
+def grouped_matmul(
+    a: ArrayLike | Sequence[ArrayLike],
+    b: ArrayLike | Weight | Sequence[ArrayLike | Weight],
+    /,
+    *,
+    offsets: ArrayLike | Sequence[int] | None = None,
+    groups: int | None = None,
+    epilogue: str | Epilogue | None = None,
+    bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None,
+    alpha: float = 1.0,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | Sequence[ArrayLike] | None = None,
+    options: _options.Options | _options.options | dict[str, Any] | None = None,
+    stream: StreamLike | None = None,
+) -> Any: ...
+def explain_packed(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    offsets: ArrayLike | Sequence[int],
+    groups: int | None = None,
+    epilogue: str | Epilogue | None = None,
+    bias: ArrayLike | None = None,
+    clamp: tuple[float, float] | None = None,
+    alpha: float = 1.0,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    dtype: DTypeLike | None = None,
+    out: ArrayLike | None = None,
+    options: _options.Options | _options.options | dict[str, Any] | None = None,
+    stream: StreamLike | None = None,
+) -> list[Any]: ...

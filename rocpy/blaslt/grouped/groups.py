@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""Policy of grouped products: what lists and offsets may be, copies of odd layouts, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rocpy.blaslt.arrays.copies import assign, contiguous
+from rocpy.blaslt.arrays.staging import check_allowed, download, take, upload, upload_scales
+from rocpy.blaslt.model.epilogues import EpilogueRow
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
+from rocpy.blaslt.model.refusals import copy_refused
+from rocpy.blaslt.model.refusals import nothing_found as no_algorithm
+from rocpy.blaslt.model.weight_operand import is_weight
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime.memory import Buffer
+
+__all__: list[str] = []
+
+
+def is_sequence(value: object) -> bool:
+    """Whether a value is one operand for each group: a list or a tuple, as opposed to an array."""
+    return isinstance(value, list | tuple)
+
+
+def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+    """Return the operands of each group, single ones repeated."""
+    if groups is not None:
+        raise InvalidProblemError("groups: lists say by their length how many there are; leave it away")
+    if not (is_sequence(a) or is_sequence(b)):
+        raise InvalidOperandError(
+            f"a and b: {type(a).__name__} and {type(b).__name__}; without offsets= one of them is a list or tuple of "
+            "operands: pass lists, or offsets= for groups that lie in one array"
+        )
+    given = {"a": a, "b": b, "bias": bias}
+    lengths = {name: len(value) for name, value in given.items() if is_sequence(value)}
+    several = {name: length for name, length in lengths.items() if length != 1}
+    if len(set(several.values())) > 1:
+        text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InvalidProblemError(f"{text} operands; lists must be of one length, or of length 1 to serve all groups")
+    count = next(iter(several.values()), 1)
+    if out is not None and (not is_sequence(out) or len(out) != count):
+        shown = f"{len(out)} arrays" if is_sequence(out) else f"a {type(out).__name__}"
+        raise InvalidOperandError(f"out: {shown}; {count} products write to a list of {count} arrays")
+    for name, value in given.items():
+        missing = [place for place, item in enumerate(value) if item is None] if is_sequence(value) else []
+        if missing and name != "bias":
+            raise InvalidOperandError(f"{name}[{missing[0]}]: None; every group needs its operands")
+    full = [list(value) if is_sequence(value) else [value] for value in given.values()]
+    full = [value * count if len(value) == 1 else value for value in full]
+    return full[0], full[1], full[2], list(out) if out is not None else [None] * count
+
+
+def elsewhere(group: int, seen: str, first: str) -> InvalidOperandError:
+    """Return the error for a group on another device than the first."""
+    return InvalidOperandError(
+        f"a[{group}] ({seen}) is on another device than a[0] ({first}); move one, so that all groups are on one device"
+    )
+
+
+def refuse_sequence(name: str, value: Any) -> None:
+    """Refuse lists and packed weights where groups lie in one array."""
+    if is_sequence(value):
+        raise InvalidOperandError(
+            f"{name}: a {type(value).__name__}; with offsets= the groups lie in one array: pass that, or lists without "
+            "offsets="
+        )
+    if is_weight(value):
+        raise InvalidOperandError(
+            f"{name}: a Weight; with offsets= the groups' matrices lie in one array: pass that (a Weight's is its "
+            ".source), or lists without offsets="
+        )
+
+
+def check_epilogue(row: EpilogueRow) -> None:
+    """Refuse an epilogue that a grouped product cannot have."""
+    if row.gradient or row.aux == "load":
+        raise UnsupportedError(
+            f"epilogue {row.name!r}: grouped products take no aux and give no bias gradient; use rocpy.matmul for each "
+            "group"
+        )
+
+
+def offset_numbers(offsets: Any) -> list[int]:
+    """Return offsets given as a sequence, or as an array that is not plain integers in CPU memory."""
+    if isinstance(offsets, Buffer):
+        offsets = offsets.to_numpy()
+    elif hasattr(offsets, "cpu"):  # torch's name for a copy in CPU memory
+        offsets = offsets.cpu()
+    elif hasattr(offsets, "get") and not isinstance(offsets, np.ndarray):  # CuPy's
+        offsets = offsets.get()
+    try:
+        numbers = np.asarray(offsets)
+    except (TypeError, ValueError) as error:
+        raise InvalidOperandError(f"offsets: {error}; pass integers in a list or an array") from None
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and numbers.size):
+        raise InvalidOperandError(
+            f"offsets: shape {numbers.shape}, {numbers.dtype}; pass integers in a list or an array of one axis"
+        )
+    return [int(number) for number in numbers]
+
+
+def wrong_count(count: int, groups: int) -> InvalidProblemError:
+    """Return the error for a number of offsets that fits no number of groups."""
+    if groups < 0:
+        return InvalidProblemError("offsets: empty; pass the E + 1 boundaries, or the E ends and groups=E")
+    return InvalidProblemError(
+        f"offsets: {count} of them for {groups} groups; pass the {groups + 1} boundaries or the {groups} ends"
+    )
+
+
+def wrong_offsets(boundaries: Sequence[int], total: int) -> InvalidProblemError:
+    """Return the error for boundaries that decrease or leave the array."""
+    before = 0
+    for place, number in enumerate(boundaries):
+        if number < before:
+            seen = "is negative" if place == 0 else f"comes after {before}"
+            return InvalidProblemError(f"offsets: boundary {place} is {number}, which {seen}; they must not decrease")
+        if number > total:
+            break
+        before = number
+    return InvalidProblemError(
+        f"offsets: boundary {place} is {number}, past the {total} elements of the axis; the last may be {total}"
+    )
+
+
+def count_of(groups: Any) -> int:
+    """Return the number of groups that the user gives."""
+    if isinstance(groups, bool) or not isinstance(groups, int | np.integer) or groups < 0:
+        raise InvalidProblemError(f"groups={groups!r}; it must be a number of groups, 0 or more")
+    # No array has more; the number must fit in 64 bits.
+    return min(int(groups), 2**62)
+
+
+def check_count(given: int, found: int) -> None:
+    """Refuse a number of groups that is not that of the operands."""
+    if given not in (-1, found):
+        raise InvalidProblemError(f"groups={given}, but the operands hold {found}; leave it away")
+
+
+def wrong_form(a: OperandInfo, b: OperandInfo) -> InvalidProblemError:
+    """Return the error for operands whose axes are none of the three forms."""
+    return InvalidProblemError(
+        f"a: shape {a.shape}, b: shape {b.shape}; with offsets= they are (T, K) and (E, K, N), or (E, M, K) "
+        "and (K, T), or (M, T) and (T, N)"
+    )
+
+
+def mismatch(
+    a: OperandInfo,
+    b: OperandInfo,
+    bias: OperandInfo | None,
+    out: OperandInfo | None,
+    groups: int,
+    result_shape: tuple[int, ...],
+) -> Exception:
+    """Return the error for extents that do not go together."""
+    inner, other = a.shape[-1], b.shape[-2]
+    if inner != other:
+        return InvalidProblemError(
+            f"a and b: the last axis of a has {inner} elements and the last but one of b has {other} "
+            f"(a: shape {a.shape}, b: shape {b.shape}); they must be equal"
+        )
+    n = result_shape[-1]
+    columns = len(a.shape) == 3
+    if bias is not None and bias.shape not in ((n,), *(() if columns else ((groups, n),))):
+        wanted = f"({n},)" + ("" if columns else f" or ({groups}, {n})")
+        return InvalidProblemError(f"bias: shape {bias.shape}; for {groups} groups it must have shape {wanted}")
+    if out is not None and out.shape != result_shape:
+        return InvalidProblemError(
+            f"out: shape {out.shape}, but the result has shape {result_shape}; pass out= of that shape"
+        )
+    return UnsupportedError(f"a: shape {a.shape}, b: shape {b.shape}: hipBLASLt takes extents up to {MAX_EXTENT}")
+
+
+def nothing_found(extent: int, problem: Problem, options: Options) -> UnsupportedError:
+    """Return the error for a group that the platform has no algorithm for."""
+    return UnsupportedError(f"a group of {extent}: {no_algorithm(problem, options)}")
+
+
+def copied(
+    run: Callable[..., Any],
+    names: Sequence[str],
+    options: Options,
+    operands: dict[str, Any],
+    dtype: str,
+    arguments: dict[str, Any],
+    settle: Callable[[], None],
+) -> Any:
+    """Copy what the library cannot take as it lies, run, and put the result where the user wants it."""
+    if options.copies == "error":
+        value = operands[names[0]]
+        raise copy_refused(names[0], f"shape {tuple(value.shape)}")
+    for name in names:
+        if name != "out":
+            operands[name] = contiguous(operands[name])
+    out = operands.pop("out")
+    a, b = operands.pop("a"), operands.pop("b")
+    settle()
+    if "out" not in names:
+        return run(a, b, **operands, out=out, **arguments)
+    result = run(a, b, **operands, **{**arguments, "dtype": dtype})
+    settle()
+    return deliver(result, out)
+
+
+def deliver(result: Any, out: Any) -> Any:
+    """Write a result that was computed aside into ``out``."""
+    if isinstance(result, tuple):
+        assign(out, result[0])
+        return out, result[1]
+    assign(out, result)
+    return out
+
+
+def staged(
+    run: Callable[..., Any], a: Any, b: Any, bias: Any, out: Any, options: Options, arguments: dict[str, Any]
+) -> Any:
+    """Run on copies of operands in CPU memory and bring the result back."""
+    check_allowed(options)
+    moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
+    # What no group covers keeps what it held, so that out goes there and back.
+    target = upload(out, "out")
+    scale_a, scale_b = upload_scales((arguments["scale_a"], arguments["scale_b"])) or (None, None)
+    arguments = {**arguments, "scale_a": scale_a, "scale_b": scale_b}
+    result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
+    result, extra = result if isinstance(result, tuple) else (result, None)
+    fetched = download(result, a, arguments["stream"])
+    if extra is not None:
+        extra = {key: download(value, a, arguments["stream"]) for key, value in extra.items()}
+    for value, given in zip(moved, (a, b, bias), strict=True):
+        if value is not given:
+            value.close()
+    if out is not None:
+        assign(out, fetched)
+        fetched = out
+    return fetched if extra is None else (fetched, extra)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Scales of grouped products: numbers, one for each group, or one for each row of a and column of b."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rocpy._operand import describe
+from rocpy.blaslt.arrays.blocks import repeated
+from rocpy.blaslt.arrays.copies import contiguous
+from rocpy.blaslt.model.problem import dense_strides
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+__all__: list[str] = []
+
+_BLOCKS = ("float8_e8m0fnu", "uint8")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the scales of each group are.
+
+    Parameters
+    ----------
+    kind
+        ``"scalar"`` or ``"vector"``.
+    value
+        A number, or a dense array of float32.
+    per_index, per_group
+        Steps in scales: from one element of the axis that the groups share to the next, and from group to group.
+    """
+
+    kind: str
+    value: Any
+    per_index: int = 0
+    per_group: int = 0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number on the host."""
+        return isinstance(self.value, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The rows of a, or the columns of b: how many there are, and whether the groups share them out."""
+
+    count: int
+    shared: bool
+
+
+def of_lists(scale: Any, name: str, count: int) -> list[Any]:
+    """Return the scales of each product of a list."""
+    if not isinstance(scale, list | tuple):
+        return [scale] * count
+    if len(scale) not in (1, count):
+        raise InvalidProblemError(
+            f"{name}: {len(scale)} of them for {count} products; pass one for each, or one for all"
+        )
+    return list(scale) * count if len(scale) == 1 else list(scale)
+
+
+def pair(
+    given: tuple[Any, Any], lines: tuple[Lines, Lines], groups: int, longest: int
+) -> tuple[Placed | None, Placed | None]:
+    """Return where the scales of a and b are, both of one kind, as hipBLASLt wants them.
+
+    ``longest`` is the largest number of rows or columns that one group has of an axis that they share.
+    """
+    found = [
+        None if value is None else _read(value, name, each, groups)
+        for value, name, each in zip(given, ("scale_a", "scale_b"), lines, strict=True)
+    ]
+    kinds = {one.kind for one in found if one is not None}
+    if len(kinds) == 2:
+        for place, one in enumerate(found):
+            other = found[1 - place]
+            if one is not None and other is not None and one.kind == "scalar":
+                length = longest if lines[place].shared else lines[place].count
+                found[place] = _as_vectors(one, other.value, groups, length)
+    return found[0], found[1]
+
+
+def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
+    """Return where scales are by their shape."""
+    if isinstance(value, bool | np.bool_):
+        raise InvalidOperandError(f"{name}: {value!r}; it must be a number or an array of float32")
+    if isinstance(value, int | float | np.integer | np.floating):
+        try:
+            return Placed("scalar", float(value))
+        except OverflowError:
+            raise InvalidOperandError(f"{name}: an integer too large for float32; pass a float32 number") from None
+    if isinstance(value, list | tuple):
+        raise InvalidOperandError(
+            f"{name}: a {type(value).__name__}; with offsets= pass a number or one array: of shape ({groups}, 1, 1) "
+            "for one scale for each group"
+        )
+    view = describe(value, name)
+    shape = tuple(view["shape"])
+    if view["dtype"] in _BLOCKS:
+        raise UnsupportedError(
+            f"{name} is {view['dtype']}: scales by blocks of K are not taken with offsets=; pass lists of the groups' "
+            "operands and scales"
+        )
+    if view["dtype"] != "float32":
+        raise InvalidProblemError(f"{name} is {view['dtype']}; scales are float32: cast it")
+    if math.prod(shape) == 1:
+        return Placed("scalar", value)
+    line = (lines.count, 1) if name == "scale_a" else (1, lines.count)
+    dense = value
+    if tuple(view["strides"]) != dense_strides(shape):
+        dense = contiguous(value)
+    if shape == (groups, 1, 1):
+        return Placed("scalar", dense, per_group=1)
+    if lines.shared:
+        forms: tuple[tuple[int, ...], ...] = ((lines.count,), line)
+        if shape in forms:
+            return Placed("vector", dense, per_index=1)
+    else:
+        forms = ((groups, lines.count), (groups, *line))
+        if shape in forms:
+            return Placed("vector", dense, per_group=lines.count)
+        if shape == (1, *line):
+            return Placed("vector", dense)
+    text = " or ".join(map(str, forms))
+    raise InvalidProblemError(
+        f"{name}: shape {shape}; it must be one number, have shape {(groups, 1, 1)} for one for each group, or {text} "
+        f"for one for each {'row of a' if name == 'scale_a' else 'column of b'}"
+    )
+
+
+def _as_vectors(one: Placed, like: Any, groups: int, length: int) -> Placed:
+    """Return a scale, or one for each group, as vectors of equal numbers."""
+    if one.per_group == 0:
+        return Placed("vector", repeated(one.value, like, length))
+    return Placed("vector", contiguous(one.value, (groups, 1, length)), per_group=length)
+
+
+def of_group(value: Any, name: str, lines: Lines, groups: int, group: int, low: int, high: int) -> Any:
+    """Return one group's scales, as :func:`rocpy.matmul` takes them."""
+    shape = tuple(getattr(value, "shape", ()))
+    if math.prod(shape) == 1 or not shape:
+        return value
+    if shape == (groups, 1, 1):
+        return value[group]
+    if not lines.shared:
+        return value[0 if shape[0] == 1 and len(shape) == 3 else group]
+    return value[:, low:high] if name == "scale_b" and len(shape) == 2 else value[low:high]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Plain data of products: element types, epilogues, problems, options, explanations."""

@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: MIT
+"""A product as plain data: its operands, what must hold between them, and what the result will be. No device."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rocpy import dtypes
+from rocpy.blaslt.model import product_types as types
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.product_types import RESULT_TYPES
+from rocpy.errors import InvalidProblemError, UnsupportedError
+
+__all__ = ["RESULT_TYPES", "OperandInfo", "Problem"]
+
+# Largest extent: hipBLASLt's kernels take m, n, k and batch as 32-bit numbers.
+MAX_EXTENT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OperandInfo:
+    """What a problem knows of an operand.
+
+    Parameters
+    ----------
+    shape
+        Extents.
+    strides
+        Distances between neighbours along each axis, in elements.
+    dtype
+        Name of the element type.
+    packed
+        Whether it is a :class:`rocpy.Weight` in the platform's own layout.
+
+    Examples
+    --------
+    >>> from rocpy.blaslt import OperandInfo
+    >>> OperandInfo.dense((2, 3), "float32").strides
+    (3, 1)
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    packed: bool = False
+
+    @property
+    def text(self) -> str:
+        """Shape, strides and dtype, as error messages show them."""
+        return f"shape {self.shape}, strides {self.strides}, {self.dtype}"
+
+    @classmethod
+    def dense(cls, shape: tuple[int, ...], dtype: str) -> OperandInfo:
+        """Return a C-contiguous operand."""
+        return cls(tuple(shape), dense_strides(shape), dtype)
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a C-contiguous array, in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
+    return tuple(strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A validated product ``epilogue(alpha * a @ b + beta * c + bias)``.
+
+    Made by :meth:`make`, which checks everything that can be checked without a device.
+
+    Parameters
+    ----------
+    a, b, c, bias, aux, out
+        The operands; ``aux`` is an input of a gradient epilogue.
+    epilogue
+        Name of the epilogue.
+    dtype
+        Element type of the result.
+    compute
+        Type of the accumulation: ``"float64"``, ``"float32"``, ``"tf32"`` or ``"int32"``.
+    clamp
+        Bounds of a clamp epilogue.
+    m, n, k
+        Extents of one product.
+    batch_shape
+        Broadcast batch axes.
+    result_shape
+        Shape of the result, promoted axes dropped.
+    scale_a, scale_b
+        Kinds of the scales: ``""``, ``"scalar"``, ``"vector"`` or ``"block32"``.
+    scale_a_batch, scale_b_batch
+        Batch axes of those scales; ``()`` for scales that every batch entry shares.
+    scale_c, scale_d
+        Whether c and the result have a scale.
+    amax
+        Whether the largest magnitude of the result is wanted.
+    conj_a, conj_b
+        Whether the conjugate of the operand is multiplied.
+    expression
+        An epilogue of the user's as a JSON object (:class:`rocpy.epilogues.Expression`); empty for none.
+    inputs
+        Its inputs that are arrays: name, shape and dtype.
+
+    Examples
+    --------
+    >>> from rocpy.blaslt.model.problem import OperandInfo, Problem
+    >>> p = Problem.make(OperandInfo.dense((5, 2, 3), "float32"), OperandInfo.dense((3, 4), "float32"))
+    >>> p.result_shape, p.flops
+    ((5, 2, 4), 240)
+    >>> Problem.from_json(p.to_json()) == p
+    True
+    """
+
+    a: OperandInfo
+    b: OperandInfo
+    c: OperandInfo | None
+    bias: OperandInfo | None
+    aux: OperandInfo | None
+    out: OperandInfo | None
+    epilogue: str
+    dtype: str
+    compute: str
+    clamp: tuple[float, float] | None
+    m: int
+    n: int
+    k: int
+    batch_shape: tuple[int, ...]
+    result_shape: tuple[int, ...]
+    scale_a: str = ""
+    scale_b: str = ""
+    scale_a_batch: tuple[int, ...] = ()
+    scale_b_batch: tuple[int, ...] = ()
+    scale_c: bool = False
+    scale_d: bool = False
+    amax: bool = False
+    conj_a: bool = False
+    conj_b: bool = False
+    expression: str = ""
+    inputs: tuple[tuple[str, OperandInfo], ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        a: OperandInfo,
+        b: OperandInfo,
+        c: OperandInfo | None = None,
+        *,
+        bias: OperandInfo | None = None,
+        aux: OperandInfo | None = None,
+        out: OperandInfo | None = None,
+        epilogue: str = "default",
+        dtype: str | None = None,
+        compute: str | None = None,
+        clamp: tuple[float, float] | None = None,
+        scale_a: str = "",
+        scale_b: str = "",
+        scale_a_batch: tuple[int, ...] = (),
+        scale_b_batch: tuple[int, ...] = (),
+        scale_c: bool = False,
+        scale_d: bool = False,
+        amax: bool = False,
+        conj_a: bool = False,
+        conj_b: bool = False,
+    ) -> Problem:
+        """Check the operands against each other and return the problem.
+
+        Raises
+        ------
+        InvalidProblemError
+            If shapes do not fit, an operand that the epilogue needs is missing, or one that it does not take is given.
+        UnsupportedError
+            If hipBLASLt has no kernel family for the types.
+        """
+        row = EPILOGUES[epilogue]
+        m, n, k, batch_shape, result_shape = extents_of(a.shape, b.shape)
+        family = types.find_family(a.dtype, b.dtype, "block32" in (scale_a, scale_b))
+        result_type, compute_type = types.result_and_compute(family, a.dtype, out, dtype, compute)
+        problem = cls(
+            a, b, c, bias, aux, out, epilogue, result_type, compute_type, clamp, m, n, k, batch_shape, result_shape,
+            scale_a, scale_b, tuple(scale_a_batch), tuple(scale_b_batch), scale_c, scale_d, amax, conj_a, conj_b,
+        )  # fmt: skip
+        types.check_scales(problem, family)
+        _check_epilogue(problem, row)
+        _check_extents(problem)
+        if c is not None:
+            _check_c(problem, c)
+        if bias is not None:
+            _check_bias(problem, bias, types.bias_types(family, result_type, bool(scale_a or scale_b)))
+        if aux is not None:
+            _check_aux(problem, aux)
+        if out is not None and out.shape != result_shape:
+            raise InvalidProblemError(
+                f"out: shape {out.shape}, but the result has shape {result_shape}; pass out= of that shape"
+            )
+        return problem
+
+    @property
+    def row(self) -> EpilogueRow:
+        """The epilogue's row."""
+        return EPILOGUES[self.epilogue]
+
+    @property
+    def batch(self) -> int:
+        """Number of products."""
+        return math.prod(self.batch_shape)
+
+    @property
+    def flops(self) -> int:
+        """Operations of the products alone: 2 m n k for each, 8 m n k where they are complex."""
+        return (8 if self.is_complex else 2) * self.m * self.n * self.k * self.batch
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result, each counted once."""
+        operands = [x for x in (self.a, self.b, self.c, self.bias, self.aux) if x is not None]
+        total = sum(types.operand_bytes(_distinct(x), x.dtype) for x in operands) + types.scale_bytes(self)
+        size = dtypes.lookup(self.dtype).bits // 8
+        total += math.prod(self.result_shape) * size
+        if self.row.aux == "store":
+            total += math.prod(self.result_shape) * size
+        if self.row.gradient:
+            total += types.operand_bytes(math.prod(self.gradient_shape), self.gradient_dtype)
+        return total
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the elements are complex."""
+        return self.dtype in ("complex64", "complex128")
+
+    @property
+    def gradient_dtype(self) -> str:
+        """Element type of the bias gradient: the result's, but float32 for results of 8-bit floats."""
+        return types.gradient_type(self.dtype)
+
+    @property
+    def gradient_shape(self) -> tuple[int, ...]:
+        """Shape of the bias gradient: M or N, behind the batch axes of what is summed: the result, a, or b."""
+        if self.row.gradient == "bgrada":
+            return (*self.a.shape[:-2], self.m)
+        return (*(self.b.shape[:-2] if self.row.gradient == "bgradb" else self.batch_shape), self.n)
+
+    @property
+    def column_bias(self) -> bool:
+        """Whether the bias is one for each row of the result, of shape (M, 1), with or without batch axes."""
+        matrices = min(len(self.a.shape), len(self.b.shape)) > 1
+        return self.bias is not None and is_column_bias(self.bias.shape, self.m, self.n, self.batch_shape, matrices)
+
+    def to_json(self) -> str:
+        """Return the problem as a JSON object."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Problem:
+        """Return the problem that :meth:`to_json` wrote; it is checked again.
+
+        Raises
+        ------
+        InvalidProblemError
+            If it is no such record.
+        """
+        try:
+            return cls._from_record(json.loads(text))
+        except InvalidProblemError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            shown = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise InvalidProblemError(f"this is no problem's record: {shown}") from None
+
+    @classmethod
+    def _from_record(cls, data: dict[str, Any]) -> Problem:
+        operands = {name: _operand_from(data[name]) for name in ("a", "b", "c", "bias", "aux", "out")}
+        clamp = data["clamp"]
+        a, b = operands.pop("a"), operands.pop("b")
+        if a is None or b is None:
+            raise InvalidProblemError("a problem needs operands a and b")
+        more: dict[str, Any] = {name: data[name] for name in _FLAGS if name in data}
+        more |= {name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data}
+        made = cls.make(
+            a,
+            b,
+            epilogue=data["epilogue"],
+            dtype=data["dtype"],
+            compute=data["compute"],
+            clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
+            **more,
+            **dict[str, Any](operands),
+        )
+        inputs = tuple((name, _read_operand(info)) for name, info in data.get("inputs", ()))
+        return (
+            replace(made, expression=data.get("expression", ""), inputs=inputs)
+            if inputs or data.get("expression")
+            else made
+        )
+
+    def __str__(self) -> str:
+        """Return one readable line."""
+        batch = "x".join(map(str, self.batch_shape))
+        return (
+            f"{batch + ' of ' if batch else ''}({self.m} x {self.k}) @ ({self.k} x {self.n}), "
+            f"{self._operand_text} -> {self.dtype}, epilogue {self._epilogue_text}{self._scale_text}"
+        )
+
+    @property
+    def _epilogue_text(self) -> str:
+        return str(json.loads(self.expression)["name"]) if self.expression else self.epilogue
+
+    @property
+    def _operand_text(self) -> str:
+        names = [f"conj({x.dtype})" if conj else x.dtype for x, conj in ((self.a, self.conj_a), (self.b, self.conj_b))]
+        return names[0] if names[0] == names[1] else " x ".join(names)
+
+    @property
+    def _scale_text(self) -> str:
+        parts = [f"a {self.scale_a}" if self.scale_a else "", f"b {self.scale_b}" if self.scale_b else ""]
+        parts += ["c" if self.scale_c else "", "d" if self.scale_d else ""]
+        text = ", ".join(part for part in parts if part)
+        return (f", scales of {text}" if text else "") + (", amax" if self.amax else "")
+
+
+_FLAGS = ("scale_a", "scale_b", "scale_c", "scale_d", "amax", "conj_a", "conj_b")
+
+
+def is_column_bias(bias: tuple[int, ...], m: int, n: int, batch: tuple[int, ...], matrices: bool) -> bool:
+    """Whether a bias of this shape is one for each row of the result; ``matrices``: neither operand is a vector."""
+    # With N = 1 such a shape may be that of one bias for each batch entry, and then stands for that.
+    return matrices and bias[-2:] == (m, 1) and bias != (*batch, n) and broadcast(bias[:-2], batch) == batch
+
+
+def _operand_from(data: Mapping[str, Any] | None) -> OperandInfo | None:
+    return None if data is None else _read_operand(data)
+
+
+def _read_operand(data: Mapping[str, Any]) -> OperandInfo:
+    return OperandInfo(tuple(data["shape"]), tuple(data["strides"]), data["dtype"], bool(data["packed"]))
+
+
+def _distinct(operand: OperandInfo) -> int:
+    return math.prod(
+        extent for extent, stride in zip(operand.shape, operand.strides, strict=True) if stride or extent == 0
+    )
+
+
+def broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape that two shapes broadcast to, or ``None`` when they do not."""
+    result = []
+    for i in range(1, max(len(x), len(y)) + 1):
+        p = x[-i] if i <= len(x) else 1
+        q = y[-i] if i <= len(y) else 1
+        if p != q and p != 1 and q != 1:
+            return None
+        result.append(q if p == 1 else p)
+    return tuple(reversed(result))
+
+
+def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
+    """Return m, n, k, the batch axes and the result's shape of a product by its operands' shapes."""
+    for name, shape in (("a", a), ("b", b)):
+        if not shape:
+            raise InvalidProblemError(
+                f"{name}: a scalar (shape ()); matmul needs one axis or more: multiply by alpha= instead"
+            )
+    m, k = (1, a[0]) if len(a) == 1 else a[-2:]
+    kb, n = (b[0], 1) if len(b) == 1 else b[-2:]
+    if k != kb:
+        side = "first" if len(b) == 1 else "last but one"
+        hint = f"; b.T would fit (shape {(*b[:-2], n, kb)})" if len(b) > 1 and n == k else ""
+        raise InvalidProblemError(
+            f"a and b: the last axis of a has {k} elements and the {side} of b has {kb} "
+            f"(a: shape {a}, b: shape {b}); they must be equal{hint}"
+        )
+    batch_shape = broadcast(a[:-2], b[:-2])
+    if batch_shape is None:
+        raise InvalidProblemError(
+            f"a and b: batch axes {a[:-2]} and {b[:-2]} do not broadcast (a: shape {a}, b: shape {b})"
+        )
+    matrix = (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
+    return m, n, k, batch_shape, (*batch_shape, *matrix)
+
+
+def _check_extents(problem: Problem) -> None:
+    for name, extent in (("m", problem.m), ("n", problem.n), ("k", problem.k), ("batch", problem.batch)):
+        if extent > MAX_EXTENT:
+            raise UnsupportedError(f"{name} = {extent}: hipBLASLt takes extents up to {MAX_EXTENT}; split the product")
+    if math.prod(problem.result_shape) * dtypes.lookup(problem.dtype).bits // 8 >= 2**62:
+        raise InvalidProblemError(f"the result, shape {problem.result_shape}, would not fit in any memory")
+
+
+def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
+    if row.bias and problem.bias is None:
+        raise InvalidProblemError(
+            f"epilogue {row.name!r} adds a bias and there is none: pass bias= of length N = {problem.n}, or a "
+            "Weight that carries one"
+        )
+    if problem.bias is not None and not row.bias:
+        other = f"{row.name}_bias" if row.name != "default" else "bias"
+        hint = f"use epilogue={other!r}" if other in EPILOGUES else "leave it away"
+        raise InvalidProblemError(f"bias: epilogue {row.name!r} takes no bias; {hint}")
+    if row.aux == "load" and problem.aux is None:
+        raise InvalidProblemError(
+            f"epilogue {row.name!r} needs aux=, the pre-activation that an epilogue with _aux gave, of shape "
+            f"{problem.result_shape}"
+        )
+    if problem.aux is not None and row.aux != "load":
+        raise InvalidProblemError(
+            f"aux: epilogue {row.name!r} takes no aux; it is an input of {_names(lambda r: r.aux == 'load')}"
+        )
+    if row.clamp and problem.clamp is None:
+        raise InvalidProblemError(f"epilogue {row.name!r} needs clamp=(low, high)")
+    whole = dtypes.lookup(problem.dtype).kind == "int"
+    if problem.clamp is not None and whole and any(math.isfinite(x) and x != round(x) for x in problem.clamp):
+        # hipBLASLt's bounds are converted to the type that it adds up in.
+        raise InvalidProblemError(
+            f"clamp={problem.clamp}: a bound is no whole number, and the result is {problem.dtype}; round the bounds"
+        )
+    if problem.clamp is not None and not row.clamp:
+        raise InvalidProblemError(
+            f"clamp: epilogue {row.name!r} takes no bounds; they belong to {_names(lambda r: r.clamp)}"
+        )
+
+
+def _names(wanted: Any) -> str:
+    return ", ".join(row.name for row in EPILOGUES.values() if wanted(row))
+
+
+def _check_c(problem: Problem, c: OperandInfo) -> None:
+    if c.dtype != problem.dtype:
+        raise InvalidProblemError(f"c is {c.dtype} and the result is {problem.dtype}; they must be equal: cast c")
+    if broadcast(c.shape, problem.result_shape) != problem.result_shape:
+        raise InvalidProblemError(f"c: shape {c.shape} does not broadcast to the result's {problem.result_shape}")
+
+
+def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -> None:
+    if bias.dtype not in allowed:
+        raise InvalidProblemError(
+            f"bias is {bias.dtype}; for a {problem.dtype} result it must be {' or '.join(allowed)}: cast it"
+        )
+    if problem.column_bias:
+        return
+    if (
+        bias.shape
+        and bias.shape[-1] == problem.n
+        and broadcast(bias.shape[:-1], problem.batch_shape) == problem.batch_shape
+    ):
+        return
+    raise InvalidProblemError(
+        f"bias: shape {bias.shape}; it must have length N = {problem.n}, the last axis of the result"
+        + (f", or shape {(*problem.batch_shape, problem.n)} for one per batch entry" if problem.batch_shape else "")
+        + f", or shape {(problem.m, 1)} for one per row"
+    )
+
+
+def _check_aux(problem: Problem, aux: OperandInfo) -> None:
+    if aux.shape != problem.result_shape:
+        raise InvalidProblemError(f"aux: shape {aux.shape}; it must have the result's shape {problem.result_shape}")
+    if aux.dtype != problem.dtype:
+        raise InvalidProblemError(f"aux is {aux.dtype} and the result is {problem.dtype}; they must be equal")
+
+
+def check_record(record: Any, problem: Problem) -> None:
+    """Refuse the record of an algorithm that is of another problem."""
+    recorded = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
+    if recorded != problem:
+        raise InvalidProblemError(
+            f"algorithm: its record is of {recorded}, and this product is {problem}"
+            + (" with other strides" if str(recorded) == str(problem) else "")
+        )

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Errors of products whose copies the options forbid, or that the platform has no algorithm for."""
+
+from __future__ import annotations
+
+from rocpy import platform
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
+from rocpy.errors import UnsupportedError
+
+
+def nothing_found(problem: Problem, options: Options) -> str:
+    """Return the message for a problem that the platform has no algorithm for."""
+    chosen = platform.current()
+    if options.reproducible:
+        return (
+            f"the {chosen.name} platform has no algorithm for {problem} that promises reproducible="
+            f"{options.reproducible!r} within {options.max_workspace_bytes} bytes of workspace; leave the option away, "
+            "or run where the platform promises it: rocpy.blaslt.supported(..., options=...) tells"
+        )
+    return (
+        f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes "
+        "of workspace; "
+        "try another dtype, epilogue='default' with the epilogue applied afterwards, or a larger "
+        "options(max_workspace_bytes=...)"
+    )
+
+
+def copy_refused(name: str, layout: str) -> UnsupportedError:
+    """Return the error for a copy that the options forbid."""
+    return UnsupportedError(
+        f"{name}: {layout}: the library cannot take this layout, and options(copies='error') forbids the copy; "
+        "pass an array whose last or last but one axis is contiguous"
+    )
+
+
+def cast_refused(out: str, dtype: str) -> UnsupportedError:
+    """Return the error for a result that would be computed aside and cast, where the options forbid copies."""
+    return UnsupportedError(
+        f"out is {out} and the result is {dtype}: it would be computed aside and cast, and options(copies='error') "
+        f"forbids that; pass out= of {dtype}"
+    )
+
+
+def refuse_turning(options: Options, bias: str) -> None:
+    """Refuse the copy of a result that was computed in columns, where the options forbid copies."""
+    if options.copies == "error":
+        raise UnsupportedError(
+            f"bias: {bias}: one per row, which the library adds to a result in columns, and options(copies='error') "
+            "forbids the copy of it into rows; pass an out= whose columns are contiguous"
+        )

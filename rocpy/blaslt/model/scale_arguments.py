@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""The scales of a product as arguments, with that of a Weight among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocpy.blaslt.model.weight_operand import is_weight
+from rocpy.errors import InvalidProblemError
+
+SCALES = ("scale_a", "scale_b", "scale_c", "scale_d", "amax")
+
+
+def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
+    """Return the scales of a product with a Weight's own among them; that they are is told by the sixth place."""
+    if given is None:
+        return (None, scale, None, None, False, True)
+    if given[1] is not None:
+        raise InvalidProblemError("scale_b: the Weight carries a scale already; leave it away")
+    return (given[0], scale, *given[2:5], True)
+
+
+def all_scales(b: Any, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the scales of a product with that of a Weight among them; ``None`` where there are none."""
+    chosen = None if all(value is None or value is False for value in given) else given
+    scale = b.factors if is_weight(b) else None
+    return chosen if scale is None else weight_scales(chosen, scale)
+
+
+def scale_arguments(b: Any, scales: tuple[Any, ...] | None) -> dict[str, Any]:
+    """Return the scales as keyword arguments, without that which b brings along."""
+    if scales is None:
+        return {}
+    found = {
+        name: value for name, value in zip(SCALES, scales, strict=False) if value is not None and value is not False
+    }
+    if getattr(b, "scale", None) is not None and is_weight(b):
+        found.pop("scale_b", None)
+    return found

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""What a tuning found: a table for people, a plot, and plain data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.problem import Problem
+from rocpy.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Trial", "TuningReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What was measured of one algorithm.
+
+    Parameters
+    ----------
+    algorithm
+        The algorithm, with the median of its times as ``elapsed_ms``, ``None`` where it was not measured.
+    warm_ms
+        Median time with warm caches, in milliseconds.
+    spread
+        Half the distance of the quartiles of the times with cold caches, relative to their median.
+    trials
+        Number of trials.
+    dropped
+        Why it was measured no further; empty for one that ran to the end.
+    """
+
+    algorithm: Algorithm
+    warm_ms: float | None
+    spread: float
+    trials: int
+    dropped: str
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """The outcome of ``Matmul.autotune``; its ``str`` is a table.
+
+    Parameters
+    ----------
+    problem
+        What was measured.
+    trials
+        One entry an algorithm: the chosen one first, then by time.
+    decided
+        Whether there were enough trials to decide; otherwise the heuristic's first stays and nothing is stored.
+    reason
+        Why the chosen one was chosen.
+    gain
+        How many times faster than the heuristic's first choice; 1 where that one stays.
+    elapsed_ms
+        How long the tuning took, in milliseconds.
+    stored
+        The file that keeps the choice, ``""`` where it is kept in memory alone.
+    source
+        ``"measured"``, or ``"tuned"`` where an earlier measurement served.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> with rocpy.Matmul(np.ones((64, 64)), np.ones((64, 64))) as mm:
+    ...     report = mm.autotune(budget_ms=50)
+    >>> report.best == mm.algorithms[0], report.gain >= 1
+    (True, True)
+    """
+
+    problem: Problem
+    trials: tuple[Trial, ...]
+    decided: bool
+    reason: str
+    gain: float
+    elapsed_ms: float
+    stored: str = ""
+    source: str = "measured"
+
+    @property
+    def best(self) -> Algorithm:
+        """The chosen algorithm."""
+        return self.trials[0].algorithm
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data, ready for JSON."""
+        return {**asdict(self), "trials": [asdict(trial) for trial in self.trials]}
+
+    def __str__(self) -> str:
+        """Return a table, one line an algorithm."""
+        rows = [("", "algorithm", "cold ms", "warm ms", "spread", "trials", "")]
+        for place, trial in enumerate(self.trials):
+            algorithm = trial.algorithm
+            rows.append(
+                (
+                    "*" if place == 0 else "",
+                    f"{algorithm.name or 'unnamed'} #{algorithm.id}" + (" (heuristic)" if algorithm.rank == 0 else ""),
+                    _time(algorithm.elapsed_ms),
+                    _time(trial.warm_ms),
+                    f"{trial.spread:.1%}" if trial.trials else "",
+                    str(trial.trials or ""),
+                    trial.dropped,
+                )
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [str(self.problem)]
+        for row in rows:
+            cells = [
+                cell.ljust(width) if column in (0, 1, 6) else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+        lines.append(
+            f"{self.gain:.2f} times the speed of the heuristic's first: {self.reason}; {self.elapsed_ms:.0f} ms"
+        )
+        return "\n".join(lines)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw the times of the algorithms as bars.
+
+        Parameters
+        ----------
+        path
+            File to write, of a type that matplotlib knows; none is written by default.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The drawing.
+
+        Raises
+        ------
+        UnsupportedError
+            If matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise UnsupportedError("plot() needs matplotlib: pip install 'rocpy[plot]'") from None
+        shown = [trial for trial in self.trials if trial.algorithm.elapsed_ms is not None]
+        figure = Figure(figsize=(8, 1.2 + 0.3 * len(shown)), layout="constrained")
+        axes = figure.subplots()
+        labels = [f"{trial.algorithm.name or 'unnamed'} #{trial.algorithm.id}" for trial in shown]
+        colours = ["tab:red" if trial.algorithm.rank == 0 else "tab:gray" for trial in shown]
+        axes.barh(labels, [trial.algorithm.elapsed_ms or 0.0 for trial in shown], color=colours)
+        axes.plot([trial.warm_ms or 0.0 for trial in shown], labels, "k|", markersize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first")
+        axes.set_title(str(self.problem), fontsize=9)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def _time(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The planned product that the library computes by itself."""

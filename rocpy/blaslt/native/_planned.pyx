@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""The planning half of rocpy.Matmul: its problem, its plans and the algorithms among which it chooses."""
+
+from dataclasses import replace
+
+from libcpp.memory cimport shared_ptr
+
+from rocpy cimport _core
+from rocpy._core cimport DefaultFpEnvironment, Status
+from abi cimport hipStream_t
+
+from rocpy._memory_record cimport MemoryRecord, record_of
+from rocpy.blaslt.operands._arguments cimport Operands, operand_named
+from rocpy.blaslt.engine.launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, build, place_of, release_context
+from rocpy.blaslt.engine._scales cimport Scales, read_scales
+
+from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.arrays import staging as _staging
+from rocpy.blaslt.model import algorithms as _algorithms
+from rocpy.blaslt.model import lowering as _lowering
+from rocpy.blaslt.model.scale_arguments import SCALES
+from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, UnsupportedError
+from rocpy.runtime.device import Device
+
+# Plans of other layouts or Ms that a Matmul keeps.
+cdef int _KEPT = 8
+
+
+cdef class Kept:
+    """The plan of a problem that is not the present one."""
+
+    cdef shared_ptr[CachedCall] call
+    cdef list found
+    cdef size_t chosen
+
+
+cdef class Planned:
+    """What rocpy.blaslt.front.stateful documents about plans."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.closed = True  # until __init__ has succeeded
+        self.busy = False
+
+    cdef Scales read(self, tuple scales, Operands *operands):
+        cdef int device = 0
+        cdef hipStream_t c_stream = NULL
+        place_of(&operands.a, self.stream, &device, &c_stream)
+        return read_scales(scales, &operands.a, &operands.b, device)
+
+    cdef int state_problem(self, object problem) except -1:
+        """Take a problem, with what of it must be copied, and drop the plan. Refuses before anything is changed."""
+        cdef tuple copies = ()
+        cdef object launched = problem
+        if problem.m and problem.n and problem.batch:
+            copies = _lowering.lower(problem).copies
+            if self.options.copies == "error":
+                _staging.refuse_copies(problem)
+            launched = _lowering.with_copies(problem, copies)
+        self.problem, self.copies, self.launched = problem, copies, launched
+        self.call.reset()
+        self.found = self.unfused = None
+        return 0
+
+    cdef int change_problem(self, object problem) except -1:
+        """Take another problem; the plan goes to those kept, and one kept for the new problem comes from there."""
+        cdef Kept entry = None
+        cdef object before = self.problem
+        if self.call.get() != NULL and self.call.get().plan != NULL:
+            entry = Kept()
+            entry.call, entry.found, entry.chosen = self.call, self.found, self.chosen
+        self.state_problem(problem)
+        if entry is not None:
+            self.kept[before] = entry
+            if len(self.kept) > _KEPT:
+                del self.kept[next(iter(self.kept))]
+        entry = self.kept.pop(problem, None)
+        if entry is not None:
+            self.call, self.found, self.chosen = entry.call, entry.found, entry.chosen
+        return 0
+
+    cdef int enter(self, bint resetting=False) except -1:
+        if self.closed:
+            raise ClosedError("this Matmul was closed; make a new one")
+        if self.busy:
+            raise RocpyError("this Matmul is in use by another thread; give each thread its own")
+        if self.released and not resetting:
+            raise InvalidOperandError("the operands were released; pass them again with reset_operands()")
+        self.busy = True
+        return 0
+
+    cdef int record_memory(self) except -1:
+        """Note where the memory of operands and scales is that executions read, and whether what they read of it is a copy."""
+        cdef MemoryRecord record
+        cdef list found = []
+        cdef int place
+        self.copied = False
+        for name, array in self.originals.items():
+            record = record_of(array, name)
+            if record is None:
+                self.copied = self.copied or operand_named(&self.operands, name).copied
+            else:
+                found.append(record)
+                self.copied = self.copied or record.is_elsewhere(operand_named(&self.operands, name).data)
+        if self.scales is not None and self.prototype is None:
+            for place in range(4):
+                record = record_of(self.scale_values[place], SCALES[place])
+                if record is not None:
+                    found.append(record)
+                    self.copied = self.copied or record.is_elsewhere(self.scales.pointers[place])
+        self.records = tuple(found)
+        return 0
+
+    cdef int read_again(self) except -1:
+        """Take operands and scales as they are now."""
+        return 0
+
+    def plan(self, *, list algorithms=None, int max_algorithms=first_algorithms):
+        self.enter()
+        try:
+            self.read_again()
+            self.make_plan(max_algorithms)
+            if algorithms is not None:
+                self.restrict(algorithms)
+            return list(self.found)
+        finally:
+            self.busy = False
+
+    cdef int make_plan(self, int requested) except -1:
+        cdef StreamContext *context = NULL
+        cdef Status status
+        cdef int device = 0
+        cdef hipStream_t c_stream = NULL
+        cdef DefaultFpEnvironment environment
+        environment.hold()
+        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        with nogil:
+            status = borrow_context(device, c_stream, &context)
+        _core.check(status)
+        try:
+            self.call = build(self.launched, self.options, context, self.operands.packed, requested)
+        finally:
+            release_context(context)
+        self.unfused = None
+        if self.call.get().copies:
+            self.unfused = self._compose(self.call.get().copies)
+            self.found = self.unfused.plan(requested)
+            self.chosen = self.found[0].rank
+            return 0
+        found = algorithms_of(self.call.get(), device)
+        self.chosen = self.call.get().algorithm
+        if found:
+            found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
+        self.found = found
+        return 0
+
+    def _compose(self, copies):
+        """Return how a product is done that the library cannot fuse, from the bits of its call; the products that do so have it."""
+        raise UnsupportedError(f"{self.problem}: the library cannot fuse it, and this product is not composed")
+
+    def _bias_gradient_of_empty(self, result):
+        """Return the bias gradient of a result without elements, along a or b; the products that compose have it."""
+        raise UnsupportedError(f"{self.problem}: the library sums nothing for a result without elements")
+
+    def _prepare(self):
+        """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
+
+    cdef int restrict(self, list wanted) except -1:
+        """Leave only the algorithms that the user names, in his order, and take the first."""
+        cdef list chosen = [self.find(one) for one in wanted]
+        self.found = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
+        self.chosen = self.found[0].rank
+        return 0
+
+    cdef bint is_pinned(self):
+        """Whether the user named the algorithm that is taken."""
+        taken = self.algorithm
+        return taken is not None and taken.source == "pinned"
+
+    cdef object find(self, object algorithm):
+        """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""
+        cdef int device = 0
+        cdef hipStream_t c_stream = NULL
+        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        mine = _algorithms.find(algorithm, self.found, device)
+        if mine is None and self.found:
+            mine = self.find_among_all(algorithm, device)
+        if mine is None:
+            raise _algorithms.missing(algorithm, self.found)
+        return mine
+
+    cdef object find_among_all(self, object algorithm, int device):
+        cdef shared_ptr[CachedCall] call = self.call
+        cdef list found = self.found
+        cdef size_t chosen = self.chosen
+        taken = self.algorithm
+        self.make_plan(all_algorithms)
+        mine = _algorithms.find(algorithm, self.found, device)
+        if mine is None:
+            self.call, self.found, self.chosen = call, found, chosen
+            return None
+        # The plan is that of all from now on; what the user has seen keeps its order, its times and its choice.
+        places = {(one.id, one.name): one.rank for one in self.found}
+        self.found = [replace(one, rank=places[one.id, one.name]) for one in found if (one.id, one.name) in places] + [mine]
+        self.chosen = places.get((taken.id, taken.name), mine.rank)
+        return mine
+
+    def pin(self, algorithm):
+        self.enter()
+        try:
+            if self.found is None:
+                self.make_plan(first_algorithms)
+            mine = self.find(algorithm)
+            pinned = replace(mine, source="pinned")
+            self.found = [pinned if one is mine else one for one in self.found]
+            self.chosen = pinned.rank
+            return pinned
+        finally:
+            self.busy = False
+
+    cpdef dict scalars(self):
+        """Return alpha and beta as keyword arguments."""
+        cdef object alpha = complex(self.factors.alpha, self.factors.alpha_imaginary), beta = complex(self.factors.beta, self.factors.beta_imaginary)
+        return {"alpha": alpha if alpha.imag else alpha.real, "beta": beta if beta.imag else beta.real}
+
+    @property
+    def algorithms(self):
+        """The algorithms of the last plan(), best first; empty before."""
+        return list(self.found or ())
+
+    @property
+    def algorithm(self):
+        """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
+        for one in self.found or ():
+            if one.rank == self.chosen:
+                return one
+        return None
+
+    @property
+    def choice(self):
+        """That algorithm, and where the choice came from."""
+        chosen = self.algorithm
+        return (None, "nothing to compute") if chosen is None else (chosen, chosen.source)
+
+    @property
+    def packed(self):
+        """Whether b is a packed Weight."""
+        return bool(self.operands.packed)
+
+    @property
+    def device_name(self):
+        """Name of the device that it runs on."""
+        cdef int device = 0
+        cdef hipStream_t c_stream = NULL
+        if self.closed:
+            raise ClosedError("this Matmul was closed; make a new one")
+        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        return Device(device).name

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: MIT
+"""The planned product behind rocpy.Matmul: its operands and the path of each execution; _planned.pyx has its plans."""
+
+from libc.string cimport memcpy
+
+from rocpy cimport _core
+from rocpy cimport _operand
+from abi cimport hipStream_t
+
+from rocpy._core cimport DefaultFpEnvironment
+from rocpy._memory_record cimport MemoryRecord, pinned_memories
+from rocpy._operand cimport Operand
+from rocpy.blaslt.operands._arguments cimport (
+    Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
+    reset_factors, sole_aux, staged_infos,
+)
+from rocpy.blaslt.engine.launch cimport MatmulFactors, after_hold, after_wait, execute, overwrites_c, place_of, refuse_capture, settle
+from rocpy.blaslt.native._planned cimport Planned, first_algorithms
+from rocpy.blaslt.model.packed cimport Packed
+from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.engine.streams cimport Settle
+from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
+from rocpy.blaslt.operands.weight cimport Weight
+from rocpy.runtime._capture cimport keep_with_foreign_graph
+
+from rocpy.blaslt.arrays import blocks as _blocks
+from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.model import scale_arguments as _scale_arguments
+from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.native import reset as _reset
+from rocpy.blaslt.arrays import staging as _staging
+from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
+from rocpy.blaslt.model.epilogues import EPILOGUES, refuse_inputs
+from rocpy.errors import ClosedError, LibraryError, RocpyError, UnsupportedError
+
+cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
+
+
+cdef dict read_each_time(dict operands):
+    """Return those operands whose memory is the caller's; what is read of a Weight has memory of its own."""
+    return {name: value for name, value in operands.items() if value is not None and not isinstance(value, WeightOperand)}
+
+
+cdef class Matmul(Planned):
+    """What rocpy.blaslt.front.stateful documents and completes."""
+
+    cdef object owner  # a, or the bytes it is packed in: whose framework makes results
+    cdef tuple held
+
+    def __init__(self, a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
+                 scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, options=None,
+                 stream=None):
+        cdef DefaultFpEnvironment environment
+        environment.hold()
+        if epilogue_inputs is not None:
+            refuse_inputs(epilogue)
+        _core.ensure()
+        self.epilogue = epilogue_index(epilogue)
+        row = EPILOGUES[EPILOGUE_NAMES[self.epilogue]]
+        self.extra_name = row.outputs[0] if row.outputs else None
+        self.weight = <Weight>b if type(b) is Weight else None
+        if isinstance(b, WeightOperand):
+            b = self.taken = <WeightSnapshot>(<WeightOperand>b).read()
+        if bias is None and self.taken is not None and row.bias:
+            bias = self.taken.bias
+            self.weight_bias = bias is not None
+        if aux is not None:
+            aux = sole_aux(aux)
+        self.options = _options.resolve_options(options)
+        cdef tuple scales = _scale_arguments.all_scales(b, (scale_a, scale_b, scale_c, scale_d, amax))
+        if bias is not None and self.taken is not None:
+            b = _copies.unpacked(b, bias)
+        originals = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
+        if scales is not None:
+            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+        self.prototype, self.staged = None, ()
+        if _staging.has_own_memory() and must_be_staged(a, (b, c, bias, aux)):
+            _staging.check_allowed(self.options)
+            infos = staged_infos(a, b, c, bias, aux, None)
+            self.staged = _staging.copied_names(infos, b)
+            _staging.check_layouts(infos, (a, b), self.options, scales, dict(epilogue=row.name, dtype=dtype, compute=compute, clamp=clamp))
+            self.prototype = _staging.prototype(a)
+            a, b, c, bias, aux = [_staging.take(value, name, self.options, scales) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
+            scales = _staging.upload_scales(scales)
+        self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
+        read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
+        self.scale_values = scales
+        self.scales = None if scales is None else self.read(scales, &self.operands)
+        self.clamp = None if clamp is None else _settings.clamp_bounds(clamp)
+        if compute is not None:
+            _settings.compute_code(compute)
+        self.stream = stream
+        self.dtype = dtype
+        self.compute = compute
+        self.kept = {}
+        self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
+        self.owner = (<Packed>a).memory if type(a) is Packed else a
+        self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
+        # Copies on the device hold what the operands were when they were given.
+        self.originals = {} if self.prototype is not None else read_each_time(originals)
+        self.record_memory()
+        self.closed = False
+
+    def execute(self, *, out=None, algorithm=None, stream=None):
+        """Compute the product of the operands as they are now.
+
+        Parameters
+        ----------
+        out
+            Array that receives the result.
+        algorithm
+            One of :attr:`algorithms`, its index there, its kernel's name or its record; by default the pinned one, else the first. An
+            unplanned product is planned first.
+        stream
+            Stream that orders the product, instead of the one given at construction.
+
+        Returns
+        -------
+        array
+            The result; with an ``_aux`` or bias-gradient epilogue, a pair of it and a dict.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the algorithm is not one of this product's.
+        InvalidOperandError
+            If an operand has another shape, dtype, layout or device than when it was given: its memory was exchanged.
+        ClosedError
+            After close().
+        UnsupportedError
+            If the stream is captured and this execution cannot be part of a graph.
+
+        Notes
+        -----
+        On a stream that :meth:`rocpy.Stream.capture` captures it becomes part of the graph, which keeps operands and result.
+
+        References
+        ----------
+        ``hipblasLtMatmul``.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> with rocpy.Matmul(np.ones((2, 3)), np.ones((3, 1))) as mm:
+        ...     mm.execute()
+        array([[3.],
+               [3.]])
+        """
+        cdef size_t chosen = 0
+        cdef Operands operands
+        cdef Operand target
+        cdef Operands *used = &self.operands
+        cdef tuple held
+        cdef int device = 0
+        cdef int after
+        cdef bint direct = False
+        cdef hipStream_t c_stream = NULL
+        cdef object result
+        cdef DefaultFpEnvironment environment
+        environment.hold()
+        self.enter()
+        try:
+            if self.weight is not None and self.weight.read() is not self.taken:
+                self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
+            self.read_again()
+            held = self.held
+            if self.found is None:
+                self.make_plan(first_algorithms)
+            chosen = self.chosen
+            if algorithm is not None and self.found:
+                chosen = self.find(algorithm).rank
+            if stream is None:
+                stream = self.stream
+            after = place_of(&self.operands.a, stream, &device, &c_stream)
+            if self.taken is not None and after != after_wait and after != after_hold:
+                keep_with_foreign_graph(c_stream, device, self.taken)
+            if self.copies or self.unfused is not None or self.prototype is not None or self.call.get().turned:
+                refuse_capture(after, "operands or results are copied at each execution, or the product is composed",
+                               "see rocpy.explain(); pass dense operands in the device's memory")
+            if self.copies and self.unfused is None:
+                if after != after_wait:
+                    settle(c_stream)
+                memcpy(&operands, &self.operands, sizeof(Operands))
+                used = &operands
+                held = (held, self.copy_into(&operands))
+            if out is not None:
+                direct = read_out(self.call.get(), used, out, self.prototype, self.problem, self.options, &target)
+                if not direct:
+                    refuse_capture(after, "out= is of another dtype or order than the product", "pass an out= that the product can write")
+            if self.call.get().integer_factors:
+                check_whole(&self.factors)
+            if self.unfused is not None:
+                direct = False
+                result = self.unfused.execute(chosen, stream, Settle(<size_t>c_stream))
+            else:
+                try:
+                    result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
+                                     out if direct else None, (held, pinned_memories((*self.given.values(), out))) if after >= after_hold else held,
+                                     self.factors, self.scales, chosen, device, c_stream, after)
+                    if self.call.get().turned:
+                        if after != after_wait:
+                            settle(c_stream)
+                        result = _copies.turned_product(result, None, lambda: None)
+                except (LibraryError, UnsupportedError) as error:
+                    if algorithm is not None or self.is_pinned() or direct and overwrites_c(self.call.get(), &used.c, &target):
+                        raise
+                    if not _library.composes_after(error, self.launched, device) or self.options.fallback == "error":
+                        raise
+                    refuse_capture(after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
+                    self.make_plan(first_algorithms)
+                    direct = False
+                    result = self.unfused.execute(self.chosen, stream, Settle(<size_t>c_stream))
+            extra = amax = None
+            if self.scales is not None and self.scales.amax:
+                result, extra, amax = result
+            elif self.extra_name is not None:
+                result, extra = result
+            if self.extra_name is not None:
+                if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
+                    extra = self._bias_gradient_of_empty(result)
+            if self.prototype is not None:
+                result = _staging.download(result, self.prototype, stream)
+                extra = None if extra is None else _staging.download(extra, self.prototype, stream)
+                amax = None if amax is None else _staging.download(amax, self.prototype, stream)
+            if out is not None:
+                if not direct:
+                    if after != after_wait:
+                        settle(c_stream)
+                    _copies.assign(out, result)
+                else:
+                    _operand.written(out, target.provider)
+                result = out
+            if amax is not None:
+                return result, ({"amax": amax} if extra is None else {self.extra_name: extra, "amax": amax})
+            return result if extra is None else (result, {self.extra_name: extra})
+        finally:
+            self.busy = False
+
+    cdef int read_again(self) except -1:
+        cdef bint moved = self.copied
+        for record in self.records:
+            moved = (<MemoryRecord>record).moved() or moved
+        if moved:
+            self.take_operands(dict(self.originals), None, None, (None, None, None, None), True)
+        return 0
+
+    def _read_operands(self):
+        """Take the operands as they are now, as execute() does; raises where one is of another shape, dtype or layout."""
+        self.enter()
+        try:
+            self.read_again()
+        finally:
+            self.busy = False
+
+    cdef tuple copy_into(self, Operands *operands):
+        cdef list copied = []
+        for name in self.copies:
+            array = _copies.copy_of(self.given[name], name, self.problem)
+            copied.append(parse_one(array, name, operand_named(operands, name), &operands.a))
+        return tuple(copied)
+
+    def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
+                       scale_c=None, scale_d=None):
+        self.enter(resetting=True)
+        try:
+            changes = {name: value for name, value in zip(_RESETTABLE, (a, b, c, bias, aux)) if value is not None}
+            self.take_operands(changes, alpha, beta, (scale_a, scale_b, scale_c, scale_d))
+        finally:
+            self.busy = False
+
+    cdef int take_operands(self, dict changes, object alpha, object beta, tuple new_scales, bint same=False) except -1:
+        """Put other operands, factors and scales in the place of those before; what is refused changes nothing. `same`: they are those
+        before, and their memory is read again."""
+        cdef Operands fresh
+        cdef Scales scales = self.scales
+        cdef MatmulFactors factors = self.factors
+        cdef Weight weight = self.weight
+        cdef WeightSnapshot taken = self.taken
+        cdef object scale_a, scale_b, scale_c, scale_d
+        cdef DefaultFpEnvironment environment
+        environment.hold()
+        given = dict(self.given)
+        scale_a, scale_b, scale_c, scale_d = new_scales
+        if "b" in changes and not same:
+            b = changes["b"]
+            weight = <Weight>b if type(b) is Weight else None
+            taken = <WeightSnapshot>(<WeightOperand>b).read() if isinstance(b, WeightOperand) else None
+        if "b" in changes and taken is not None and not same:
+            changes["b"] = taken
+            if self.weight_bias and "bias" not in changes and taken.bias is not None:
+                changes["bias"] = taken.bias
+            else:
+                changes["b"] = _copies.unpacked(taken, changes.get("bias", self.given["bias"]))
+            if scale_b is None:
+                scale_b = taken.factors
+        if self.released:
+            _reset.check_all(self.problem, changes)
+        if "aux" in changes:
+            changes["aux"] = sole_aux(changes["aux"])
+        originals = dict(self.originals)
+        if self.prototype is None and not same:
+            for name in changes:
+                originals.pop(name, None)
+            originals.update(read_each_time(changes))
+        values = _reset.scales(self.scale_values, (scale_a, scale_b, scale_c, scale_d))
+        if values is not None:
+            changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
+        if self.prototype is not None:
+            changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
+            values = _staging.upload_scales(values)
+        _reset.check_names(self.problem, given, changes)
+        given.update(changes)
+        held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
+        operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
+                    "aux": info(&fresh.aux)}
+        problem = self.problem
+        if values is not None and values is not self.scale_values or scales is not None and (same or "a" in changes or "b" in changes):
+            scales = self.read(values, &fresh)
+            _reset.check_scales(self.scales.problem, scales.problem)
+        turned = fresh.a.conjugated != bool(problem.conj_a) or fresh.b.conjugated != bool(problem.conj_b)
+        if _reset.check(problem, operands, changes, self.options.dynamic) or turned:
+            problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
+        reset_factors(&factors, alpha, beta, given["c"], fresh.a.type)
+        if problem is not self.problem:
+            self.change_problem(problem)
+        self.factors, self.scales, self.scale_values = factors, scales, values
+        self.released = False
+        memcpy(&self.operands, &fresh, sizeof(Operands))
+        self.given, self.held, self.originals = given, held, originals
+        self.record_memory()
+        self.weight, self.taken = weight, taken
+        self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
+        if self.unfused is not None:
+            self.unfused.reset(given, self.scalars(), _scale_arguments.scale_arguments(given["b"], values))
+        return 0
+
+    def release_operands(self):
+        """Let go of the operands and keep the plan; reset_operands() with all of them makes the product usable again."""
+        self.enter(resetting=True)
+        self.released = True
+        self.held = self.records = ()
+        self.originals = {}
+        self.given = dict.fromkeys(self.given)
+        self.owner = self.weight = self.taken = None
+        if self.unfused is not None:
+            self.unfused.release()
+        self.busy = False
+
+    def close(self):
+        """Give back the plan and the operands. Closing twice is harmless."""
+        if self.busy:
+            raise RocpyError("this Matmul is in use by another thread; close it afterwards")
+        self.closed = True
+        self.call.reset()
+        self.held = self.records = ()
+        self.given = self.originals = {}
+        self.owner = self.weight = self.taken = None
+        self.kept = {}
+        self.found = self.unfused = None
+
+    def __enter__(self):
+        if self.closed:
+            raise ClosedError("this Matmul was closed; make a new one")
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def __repr__(self):
+        return f"<rocpy.Matmul {self.problem}{', closed' if self.closed else ''}>"

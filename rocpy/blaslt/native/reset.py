@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""What new operands of a planned product may differ in from those before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.errors import InvalidOperandError, InvalidProblemError
+
+OPERANDS = ("a", "b", "c", "bias", "aux")
+
+
+def check(
+    problem: Problem, operands: Mapping[str, OperandInfo | None], changed: Iterable[str], dynamic: str | None
+) -> bool:
+    """Refuse what differs in more than its strides, and M where it may; returns whether anything differs at all."""
+    differs = False
+    for name in changed:
+        old, new = getattr(problem, name), operands[name]
+        if new is None or old == new:
+            continue
+        differs = True
+        same_kind = old.dtype == new.dtype and old.packed == new.packed
+        only_m = same_kind and _only_m(problem, name, old.shape, new.shape)
+        if same_kind and (old.shape == new.shape or (dynamic == "m" and only_m)):
+            continue
+        hint = ""
+        if dynamic is None and only_m:
+            hint = ", or this one with options={'dynamic': 'm'}"
+        raise InvalidProblemError(
+            f"{name}: it was {_text(old)} and would become {_text(new)}; make a new Matmul for another problem{hint}"
+        )
+    return differs
+
+
+def check_all(problem: Problem, changed: Iterable[str]) -> None:
+    """Refuse to go on with operands that were released."""
+    lacking = [name for name in OPERANDS if getattr(problem, name) is not None and name not in changed]
+    if lacking:
+        raise InvalidOperandError(
+            f"{', '.join(lacking)}: the operands were released, so all of them must be given again; pass {lacking[0]}="
+        )
+
+
+def check_names(problem: Problem, given: Mapping[str, Any], changed: Iterable[str]) -> None:
+    """Refuse operands that the product was made without."""
+    for name in changed:
+        if given[name] is None and getattr(problem, name) is None:
+            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+
+
+def scales(before: tuple[Any, ...] | None, changes: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the scales of a product with new ones in their places: ``before`` itself where none is given."""
+    for place, (name, value) in enumerate(zip(("scale_a", "scale_b", "scale_c", "scale_d"), changes, strict=True)):
+        if value is None:
+            continue
+        if before is None or before[place] is None:
+            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+        before = (*before[:place], value, *before[place + 1 :])
+    return before
+
+
+def check_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse scales of another kind."""
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            raise InvalidProblemError(
+                f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; make a new "
+                "Matmul for scales of another kind"
+            )
+
+
+def _text(operand: OperandInfo) -> str:
+    return f"shape {operand.shape}, {operand.dtype}{', packed' if operand.packed else ''}"
+
+
+def _only_m(problem: Problem, name: str, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether two shapes of an operand differ in nothing but the axis of M."""
+    if name == "b" or len(problem.a.shape) < 2 or len(old) != len(new):
+        return False
+    if name == "bias" and not problem.column_bias:
+        return False
+    # c and aux lack the axis of N where b is a vector.
+    axis = -2 if name in ("a", "bias") or len(problem.b.shape) > 1 else -1
+    if len(old) < -axis:
+        return False
+    place = len(old) + axis
+    return old[:place] == new[:place] and old[place + 1 :] == new[place + 1 :]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The operands of a call: parsed and checked, and weights that are packed once."""

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: MIT
+"""The operands of a call: parsed, checked against each other, and described as plan keys and as problems."""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+from rocpy cimport _operand
+from rocpy._dlpack cimport array_type_of_hip
+from rocpy._operand cimport Operand
+from rocpy._producers.torch_tensors cimport dispatch_reason
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, PlanKey
+from rocpy.blaslt.model.packed cimport Packed, parse_packed
+from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
+
+from rocpy.blaslt.model.epilogues import EPILOGUES, find_epilogue
+from rocpy.blaslt.model.refusals import cast_refused
+from rocpy.blaslt.model.product_types import check_cast
+from rocpy.blaslt.model.problem import OperandInfo, Problem
+from rocpy.dtypes import lookup as _dtype
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+
+cdef dict _EPILOGUE_INDEX = {}
+cdef dict _DTYPE_CODES = {}
+cdef int _CPU = 1, _PINNED = 11  # kDLCPU, kDLROCMHost
+STAGED = ("a", "b", "c", "bias", "aux", "out")
+EPILOGUE_NAMES = list(EPILOGUES)
+cdef dict _SCALE_KINDS = {"": 0, "scalar": 1, "vector": 2, "block32": 3}
+cdef tuple _DEVICE_NAMES = ("?", "CPU memory", "a CUDA device", "pinned CUDA memory", "an OpenCL device", "?", "?", "a Vulkan device",
+                            "a Metal device", "?", "ROCm device", "pinned ROCm memory")
+
+
+cdef int epilogue_index(object epilogue) except -1:
+    """Return the place of an epilogue's row; names are resolved and refused by find_epilogue once."""
+    if epilogue is None:
+        return 0
+    cdef object index = _EPILOGUE_INDEX.get(epilogue) if isinstance(epilogue, str) else None
+    if index is None:
+        index = EPILOGUE_NAMES.index(find_epilogue(epilogue).name)
+        _EPILOGUE_INDEX[epilogue] = index
+    return index
+
+
+cdef int dtype_code(object dtype) except -2:
+    """Return the hipDataType of a dtype given in any spelling, -1 for None."""
+    if dtype is None:
+        return -1
+    cdef object code
+    try:
+        code = _DTYPE_CODES.get(dtype)
+    except TypeError:  # not hashable: no dtype
+        code = None
+    if code is None:
+        code = _dtype(dtype).hip
+        _DTYPE_CODES[dtype] = code
+    return code
+
+
+cdef int check_number(object value, str name) except -1:
+    """Refuse a tensor as a host scalar where torch records or transforms what is done with it."""
+    cdef object reason = None
+    if hasattr(type(value), "requires_grad"):
+        reason = dispatch_reason(value)
+    if reason is not None:
+        raise UnsupportedError(
+            f"{name}: a tensor, and {reason}; {name} is a host number, through which no gradient flows: pass float({name}.detach()), "
+            "or multiply by the tensor")
+    return 0
+
+
+cdef double real(object value, str name) except? -1.0:
+    """Return a host scalar as a double."""
+    if type(value) is float:
+        return <double>value
+    check_number(value, name)
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidOperandError(
+            f"{name}: {value!r} ({type(value).__name__}); it must be a real number on the host"
+        ) from None
+
+
+cdef int read_factor(object value, str name, int32_t element, double *number, double *imaginary) except -1:
+    if element in (4, 5) and not isinstance(value, (str, bytes)):  # HIP_C_32F, HIP_C_64F
+        check_number(value, name)
+        try:
+            whole = complex(value)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidOperandError(f"{name}: {value!r} ({type(value).__name__}); it must be a number on the host") from None
+        number[0], imaginary[0] = whole.real, whole.imag
+        return 0
+    number[0] = real(value, name)
+    return 0
+
+
+cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t element) except -1:
+    """Read alpha and beta, complex ones for complex operands; beta is 1 by default where there is a c."""
+    if type(alpha) is float and beta is None:
+        factors.alpha = <double>alpha
+        factors.beta = 1.0 if c is not None else 0.0
+        return 0
+    read_factor(alpha, "alpha", element, &factors.alpha, &factors.alpha_imaginary)
+    if beta is None:
+        factors.beta = 1.0 if c is not None else 0.0
+        return 0
+    read_factor(beta, "beta", element, &factors.beta, &factors.beta_imaginary)
+    if c is None and (factors.beta != 0.0 or factors.beta_imaginary != 0.0):
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+    return 0
+
+
+cdef int reset_factors(MatmulFactors *factors, object alpha, object beta, object c, int32_t element) except -1:
+    """Read a new alpha or beta or both; what is None stays."""
+    cdef MatmulFactors fresh
+    if alpha is not None:
+        read_factors(&fresh, alpha, None, c, element)
+        factors.alpha, factors.alpha_imaginary = fresh.alpha, fresh.alpha_imaginary
+    if beta is not None:
+        read_factors(&fresh, 1.0, beta, c, element)
+        factors.beta, factors.beta_imaginary = fresh.beta, fresh.beta_imaginary
+    return 0
+
+
+cdef Operand *operand_named(Operands *operands, str name) noexcept:
+    if name == "a":
+        return &operands.a
+    if name == "b":
+        return &operands.b
+    if name == "c":
+        return &operands.c
+    return &operands.bias if name == "bias" else &operands.aux
+
+
+cdef int check_whole(const MatmulFactors *factors) except -1:
+    """An integer product is scaled by int32 numbers."""
+    for name, value in (("alpha", factors.alpha), ("beta", factors.beta)):
+        if not -2147483648.0 <= value <= 2147483647.0 or value != int(value):
+            raise InvalidProblemError(
+                f"{name} = {value}; an integer result is scaled by whole numbers of 32 bits: pass dtype='float32' for others"
+            )
+    return 0
+
+
+cdef void describe_scales(PlanKey *key, Scales scales):
+    """Add kinds and batch axes of the scales to a key."""
+    cdef int64_t word = _SCALE_KINDS[scales.problem.get("scale_a", "")] << 3 | _SCALE_KINDS[scales.problem.get("scale_b", "")]
+    word |= <int64_t>("scale_c" in scales.problem) << 6 | <int64_t>("scale_d" in scales.problem) << 7 | <int64_t>scales.amax << 8
+    key.add(word)
+    for name in ("scale_a_batch", "scale_b_batch"):
+        batch = scales.problem.get(name, ())
+        key.add(<int64_t>len(batch))
+        for extent in batch:
+            key.add(extent)
+
+
+cdef void begin_key(PlanKey *key, int epilogue, int dtype, int compute, bint packed, bint scaled, int64_t tuning, int device) noexcept nogil:
+    """Start a plan's key. `epilogue` is the place of its row, `compute` one more than its number or 0, `dtype` -1 where none is asked for."""
+    key.size = 0
+    key.add(epilogue | (<int64_t>(dtype & 0xffff) << 8) | (<int64_t>compute << 24) | (<int64_t>packed << 28) | (<int64_t>scaled << 29))
+    key.add(tuning)
+    key.add(device)
+
+
+cdef void add_bounds(PlanKey *key, double low, double high) noexcept nogil:
+    """Add the bounds of a clamp to a key."""
+    cdef int64_t word = 0
+    memcpy(&word, &low, sizeof(word))
+    key.add(word)
+    memcpy(&word, &high, sizeof(word))
+    key.add(word)
+
+
+cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil:
+    """Add what decides a plan: which operands there are, then type, shape and strides of each."""
+    cdef const Operand *all[6]
+    cdef int64_t present = 0
+    cdef int i, axis
+    all[0], all[1], all[2], all[3], all[4], all[5] = (&operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out)
+    for i in range(6):
+        if all[i].ndim >= 0:
+            present |= <int64_t>1 << i
+    key.add(present)
+    for i in range(6):
+        if all[i].ndim < 0:
+            continue
+        key.add((<int64_t>all[i].type << 8) | (<int64_t>all[i].conjugated << 7) | all[i].ndim)
+        for axis in range(all[i].ndim):
+            key.add(all[i].shape[axis])
+            key.add(all[i].strides[axis])
+
+
+cdef object info(const Operand *operand, bint packed=False):
+    """Return the description of an operand that a Problem takes; None for an absent one."""
+    if operand.ndim < 0:
+        return None
+    cdef int axis
+    return OperandInfo(
+        tuple([operand.shape[axis] for axis in range(operand.ndim)]),
+        tuple([operand.strides[axis] for axis in range(operand.ndim)]),
+        array_type_of_hip(operand.type).name.decode(),
+        packed,
+    )
+
+
+cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=None):
+    """Return the validated Problem of parsed operands."""
+    cdef dict more = {} if scales is None else scales.problem
+    if operands.a.conjugated or operands.b.conjugated:
+        more = {**more, "conj_a": bool(operands.a.conjugated), "conj_b": bool(operands.b.conjugated)}
+    return Problem.make(
+        info(&operands.a),
+        info(&operands.b, operands.packed),
+        info(&operands.c),
+        bias=info(&operands.bias),
+        aux=info(&operands.aux),
+        out=info(&operands.out),
+        epilogue=epilogue,
+        dtype=None if dtype is None else _dtype(dtype).name,
+        compute=compute,
+        clamp=clamp,
+        **more,
+    )
+
+
+cdef object sole_aux(object aux):
+    """Return the matrix of an aux given as the dict that a forward epilogue returned, or as itself."""
+    if type(aux) is not dict:
+        return aux
+    found = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
+    if len(found) != 1:
+        raise InvalidProblemError(
+            f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux, as the dict of an _aux epilogue has"
+        )
+    return found[0]
+
+
+cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out):
+    """Parse every operand; returns what must be kept alive beside the operands themselves, if anything. What is read of a Weight owns its
+    memory."""
+    cdef WeightSnapshot weight
+    operands.packed = False
+    operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
+    cdef object kept_a = parse_factor(a, "a", &operands.a)
+    cdef object kept_b, kept_c = None, kept_bias = None, kept_aux = None, kept_out = None
+    if isinstance(b, WeightOperand):
+        weight = <WeightSnapshot>(<WeightOperand>b).read()
+        operands.b = weight.operand
+        operands.packed = weight.packed
+        kept_b = weight
+    else:
+        kept_b = parse_factor(b, "b", &operands.b)
+    same_place(&operands.a, &operands.b, "b")
+    if c is not None:
+        kept_c = parse_one(c, "c", &operands.c, &operands.a)
+    if bias is not None:
+        kept_bias = parse_one(bias, "bias", &operands.bias, &operands.a)
+    if aux is not None:
+        kept_aux = parse_one(aux, "aux", &operands.aux, &operands.a)
+    if out is not None:
+        kept_out = parse_one(out, "out", &operands.out, &operands.a)
+        check_out(operands, &operands.out)
+    if kept_a is a and kept_b is b and kept_c is c and kept_bias is bias and kept_aux is aux and kept_out is out:
+        return None
+    return (kept_a, kept_b, kept_c, kept_bias, kept_aux, kept_out)
+
+
+cdef inline object parse_factor(object array, str name, Operand *operand):
+    if type(array) is Packed:
+        return parse_packed(<Packed>array, name, operand)
+    return _operand.parse_lazy(array, name, operand)
+
+
+cdef bint must_be_staged(object a, tuple others) except? -1:
+    """Whether operands lie in CPU memory, on a platform whose device has its own: a does, or another one beside pinned memory."""
+    cdef Operand seen
+    parse_factor(a, "a", &seen)
+    if seen.device_type != _PINNED:
+        return seen.device_type == _CPU
+    for other in others:
+        if other is not None and not isinstance(other, WeightOperand):
+            parse_factor(other, "operand", &seen)
+            if seen.device_type == _CPU:
+                return True
+    return False
+
+
+cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out):
+    """Return what a Problem needs of operands that will be copied to the device, by name. Their places and shared memory are checked here."""
+    cdef Operands operands
+    cdef Operand *each[6]
+    cdef WeightSnapshot weight = None
+    cdef int i
+    each[0], each[1], each[2] = &operands.a, &operands.b, &operands.c
+    each[3], each[4], each[5] = &operands.bias, &operands.aux, &operands.out
+    if isinstance(b, WeightOperand):
+        weight = <WeightSnapshot>(<WeightOperand>b).read()
+    operands.packed = weight is not None
+    for i, (name, array) in enumerate(zip(STAGED, (a, b, c, bias, aux, out))):
+        each[i].ndim = -1
+        if i == 1 and operands.packed:
+            operands.b = weight.operand
+        elif array is not None or i < 2:
+            if i < 2:
+                parse_factor(array, name, each[i])
+            elif i < 5:
+                _operand.parse(array, name, each[i])
+            else:
+                _operand.parse_output(array, name, each[i])
+            if each[i].device_type != _CPU and each[i].device_type != _PINNED:
+                raise InvalidOperandError(
+                    f"{name} is on {device_name(each[i].device_type, each[i].device_id)} and a on "
+                    f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are on one device"
+                )
+    if out is not None:
+        check_out(&operands, &operands.out)
+    return {name: info(each[i], i == 1 and operands.packed and weight.packed) for i, name in enumerate(STAGED)}
+
+
+cdef object parse_one(object array, str name, Operand *operand, const Operand *a):
+    """Parse an operand that must lie where a lies; returns what must be kept alive."""
+    cdef object kept = _operand.parse(array, name, operand) if name != "out" else _operand.parse_output(array, name, operand)
+    same_place(a, operand, name)
+    return kept
+
+
+cdef int same_place(const Operand *a, const Operand *other, str name) except -1:
+    if a.device_type != other.device_type or a.device_id != other.device_id:
+        raise InvalidOperandError(
+            f"{name} is on {device_name(other.device_type, other.device_id)} and a on "
+            f"{device_name(a.device_type, a.device_id)}; move one, so that all operands are on one device"
+        )
+    return 0
+
+
+cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil:
+    """The addresses that an operand's elements lie in; strides may be negative."""
+    cdef size_t bits = array_type_of_hip(operand.type).bits
+    cdef int axis
+    low[0] = high[0] = <size_t>operand.data
+    for axis in range(operand.ndim):
+        if operand.shape[axis] == 0:
+            high[0] = low[0]
+            return
+        if operand.strides[axis] > 0:
+            high[0] += <size_t>(operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
+        else:
+            low[0] -= <size_t>(-operand.strides[axis] * (operand.shape[axis] - 1)) * bits // 8
+    high[0] += (bits + 7) // 8
+
+
+cdef int check_out(Operands *operands, const Operand *out) except -1:
+    cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
+    cdef const Operand *others[4]
+    cdef int i
+    cdef bint same
+    others[0], others[1], others[2], others[3] = &operands.a, &operands.b, &operands.aux, &operands.bias
+    span(out, &low, &high)
+    for i in range(4):
+        if others[i].ndim < 0 or (i == 1 and operands.packed):
+            continue
+        span(others[i], &other_low, &other_high)
+        if other_low < high and low < other_high:
+            name = ("a", "b", "aux", "bias")[i]
+            raise InvalidOperandError(f"out shares memory with {name}, which is read while out is written; pass another array")
+    if operands.c.ndim >= 0:
+        span(&operands.c, &other_low, &other_high)
+        if other_low < high and low < other_high:
+            same = operands.c.data == out.data and operands.c.ndim == out.ndim
+            for i in range(operands.c.ndim):
+                same = same and operands.c.shape[i] == out.shape[i] and operands.c.strides[i] == out.strides[i]
+            if not same:
+                raise InvalidOperandError("out overlaps c without being c; pass c itself or another array")
+    return 0
+
+
+cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1:
+    """Parse out. True: it is dense and of the result's type, so that the product may be written straight into it."""
+    cdef int64_t step = 1
+    cdef int axis
+    cdef bint dense = True, same
+    cdef tuple shape = problem.result_shape
+    if prototype is None:
+        parse_one(out, "out", target, &operands.a)
+        check_out(operands, target)
+    else:  # the operands are copies on the device, so that out cannot share memory with them
+        _operand.parse_output(out, "out", target)
+    same = target.ndim == call.result_ndim
+    for axis in range(call.result_ndim - 1, -1, -1):
+        if not same or target.shape[axis] != shape[axis]:
+            same = False
+            break
+        dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
+        step *= target.shape[axis]
+    if not same:
+        given = info(target)
+        raise InvalidProblemError(
+            f"out: shape {given.shape}, {given.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
+        )
+    if target.type != call.result_type:
+        given = array_type_of_hip(target.type).name.decode()
+        check_cast(problem.dtype, given)
+        if options.copies == "error":
+            raise cast_refused(given, problem.dtype)
+        return False
+    return dense and prototype is None and not call.turned
+
+
+cdef str device_name(int device_type, int device_id):
+    cdef str name = _DEVICE_NAMES[device_type] if 0 < device_type < len(_DEVICE_NAMES) else f"device type {device_type}"
+    return name if device_type == 1 else f"{name} {device_id}"

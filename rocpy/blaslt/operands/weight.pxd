@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+# A weight as the per-call path takes it: what a product reads of it comes from read().
+from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
+
+
+cdef class Weight(WeightOperand):
+    cdef readonly object source
+    cdef object origin  # the bias as it was given
+    cdef readonly object scale
+    cdef readonly str layout
+    #: ``(K, N)``.
+    cdef readonly tuple shape
+    #: Name of the element type.
+    cdef readonly str dtype
+    # What products read now, replaced in one step; None: closed.
+    cdef WeightSnapshot published
+    cdef object reading  # the lock of whoever reads the source
+    cdef long process  # that the lock belongs to
+
+    cdef object closed_error(self)
+    cdef WeightSnapshot renew(self, WeightSnapshot before)

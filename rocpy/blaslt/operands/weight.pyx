@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""Weight: a right operand that is used again and again, packed once for the platform."""
+
+import os
+import warnings
+
+cimport cython
+
+from rocpy cimport _core
+from rocpy cimport _operand
+from rocpy._dlpack cimport array_type_of_hip
+from rocpy._operand cimport Operand
+from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight
+
+from rocpy._locks import reentrant_lock
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
+
+
+def sources_may_have_changed():
+    """Tell every Weight that the torch tensors that it was made of may have changed without a sign.
+
+    Raises a counter that each product compares with one integer comparison; a Weight of a torch tensor is then read again at its next
+    product. Weights of other arrays are not touched. For hooks that run after optimizer steps: torch's fused optimizers change parameters
+    and leave their version counters as they are.
+
+    Notes
+    -----
+    Safe in any thread, and cheap: nothing is read here. A product that runs at the same time takes the values before or after.
+
+    Examples
+    --------
+    >>> from rocpy.blaslt.weight import sources_may_have_changed
+    >>> sources_may_have_changed()
+    """
+    raise_epoch()
+
+
+cdef class Weight(WeightOperand):
+    """A weight matrix, with its bias, packed once for the platform.
+
+    Parameters
+    ----------
+    w
+        Shape ``(K, N)``, or ``(N, K)`` with ``layout="nk"``, as ``torch.nn.Linear`` stores it. It is kept for export and for repacking.
+    bias
+        Length N; used by epilogues that take a bias when the call gives none.
+    scale
+        ``scale_b`` of every product with it, for weights of 8 bits: a number, or float32 of shape ``(N,)`` or ``(1, N)``. For MX formats
+        the scales that go with ``w``: ``(K / 32, N)``, or ``(N, K / 32)`` with ``layout="nk"``.
+    layout
+        ``"kn"`` or ``"nk"``.
+
+    Raises
+    ------
+    InvalidOperandError
+        If ``w`` is not an array.
+    InvalidProblemError
+        If it does not have two axes, or the bias is not of length N.
+
+    Notes
+    -----
+    Each product owns what it reads until it is done, on streams and in graphs too: any number of threads may multiply by, refresh and close
+    one Weight. A refresh puts new packed memory in the place of that before; closing lets running products finish.
+
+    A torch tensor that changes is noticed by its version counter, and after each step of an optimizer
+    (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and is read again at the next product; scales by blocks are packed with it.
+    Writes through ``tensor.data``, a numpy view or a pointer are not noticed, nor is what ``fully_shard`` gathers into a parameter. Other
+    arrays are copied here, beside the packed memory. After such a write, and after changing another array, call :meth:`refresh`; with
+    ``ROCPY_DEBUG=1`` a product warns where that was forgotten.
+    Pickles as the arrays themselves.
+
+    References
+    ----------
+    ``rocpyExtPack`` and ``rocpyExtPackBlocks`` where the platform has them; elsewhere the weight stays as it is.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> w = rocpy.Weight(np.ones((3, 4), np.float32), bias=np.arange(4, dtype=np.float32))
+    >>> rocpy.matmul(np.ones((1, 3), np.float32), w, epilogue="relu_bias")
+    array([[3., 4., 5., 6.]], dtype=float32)
+    """
+
+    def __init__(self, w, bias=None, *, scale=None, layout="kn"):
+        cdef WeightSnapshot first
+        if not isinstance(layout, str) or layout not in ("kn", "nk"):
+            raise InvalidProblemError(f"layout={layout!r}; it may be 'kn' for (K, N) or 'nk' for (N, K)")
+        if isinstance(w, WeightOperand):
+            raise InvalidOperandError("w: a Weight already; pass the array it was made of (its .source)")
+        _core.ensure()
+        self.reading, self.process = reentrant_lock(), os.getpid()
+        first = read_weight(w, bias, scale, layout)
+        cdef Operand b
+        if bias is not None:
+            _operand.parse(bias, "bias", &b)
+            if b.ndim != 1 or b.shape[0] != first.operand.shape[1]:
+                shape = tuple([b.shape[i] for i in range(b.ndim)])
+                raise InvalidProblemError(
+                    f"bias: shape {shape}; it must have length N = {first.operand.shape[1]}, the columns of w")
+        self.layout, self.source, self.origin, self.scale = layout, w, bias, scale
+        self.shape, self.dtype = first.shape, array_type_of_hip(first.operand.type).name.decode()
+        self.published = first
+
+    @classmethod
+    def from_linear(cls, module):
+        """Return the weight of a ``torch.nn.Linear``, with its bias.
+
+        Parameters
+        ----------
+        module
+            Anything with ``weight`` of shape ``(N, K)`` and ``bias`` of length N or ``None``.
+
+        Examples
+        --------
+        >>> import types, numpy as np, rocpy
+        >>> linear = types.SimpleNamespace(weight=np.ones((4, 3), np.float32), bias=None)
+        >>> rocpy.Weight.from_linear(linear).shape
+        (3, 4)
+        """
+        weight, bias = module.weight, module.bias
+        if hasattr(weight, "detach"):  # a Parameter requires grad; products with a Weight are for inference
+            weight, bias = weight.detach(), None if bias is None else bias.detach()
+        return cls(weight, bias=bias, layout="nk")
+
+    cdef WeightOperand read(self):
+        """Return what a product reads; reads the source again where that has changed."""
+        cdef WeightSnapshot found
+        with cython.critical_section(self):
+            found = self.published
+        if found is None:
+            raise self.closed_error()
+        if found.outdated():
+            return self.renew(found)
+        if found.checksum is not None and found.changed_unnoticed(self.origin):
+            warnings.warn(
+                "w: the array that a Weight was made of has changed since, and nothing reported it (a write through numpy, .data or a pointer): "
+                "products read the copy that was made then; call its refresh(), or repack() of a layer", RocpyWarning, stacklevel=2)
+        return found
+
+    cdef object closed_error(self):
+        return ClosedError("w: this Weight was closed")
+
+    cdef WeightSnapshot renew(self, WeightSnapshot before):
+        """Read the source and publish what was read; nothing where another thread did since `before` was found outdated. One thread reads
+        at a time, so that none publishes values older than those that stand."""
+        cdef WeightSnapshot found, fresh
+        if self.process != os.getpid():  # a thread that the child of a fork does not have may hold the lock
+            self.reading, self.process = reentrant_lock(), os.getpid()
+        with self.reading:
+            with cython.critical_section(self):
+                found = self.published
+            if found is None:
+                raise self.closed_error()
+            if before is not None and found is not before and not found.outdated():
+                return found
+            fresh = read_weight(self.source, self.origin, self.scale, self.layout)
+            with cython.critical_section(self):
+                found = self.published  # kept until the lock is given back: freeing it waits for the device
+                if found is not None:
+                    self.published = fresh
+        if found is None:
+            raise self.closed_error()
+        return fresh
+
+    def refresh(self):
+        """Read the source again, after it was changed in a way that nothing tells; products that run now finish with what they began with.
+
+        Examples
+        --------
+        >>> import numpy as np, rocpy
+        >>> source = np.zeros((2, 2), np.float32)
+        >>> w = rocpy.Weight(source)
+        >>> source[:] = 1
+        >>> w.refresh()
+        >>> rocpy.matmul(np.ones((1, 2), np.float32), w)
+        array([[2., 2.]], dtype=float32)
+        """
+        self.renew(None)
+
+    @property
+    def bias(self):
+        """The bias that products take; a copy of what was given where nothing tells that that has changed."""
+        cdef WeightSnapshot found
+        with cython.critical_section(self):
+            found = self.published
+        return self.origin if found is None else found.bias
+
+    @property
+    def packed(self):
+        """Whether it is packed for the platform; otherwise products read the source or a copy of it."""
+        cdef WeightSnapshot found
+        with cython.critical_section(self):
+            found = self.published
+        return found is not None and found.packed
+
+    def matrix(self):
+        """Return the weight as an array of shape (K, N), as it was when it was read last."""
+        return (<WeightSnapshot>self.read()).matrix()
+
+    def close(self):
+        """Give back the packed memory once no product uses it. Closing twice is harmless; using the weight afterwards raises ClosedError."""
+        cdef WeightSnapshot before
+        with cython.critical_section(self):
+            before = self.published
+            self.published = None
+        del before  # freed here: that waits for the device
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def __reduce__(self):
+        return (_rebuild, (self.source, self.origin, self.layout, self.scale))
+
+    def __repr__(self):
+        cdef WeightSnapshot found
+        with cython.critical_section(self):
+            found = self.published
+        if found is None:
+            return "<rocpy.Weight, closed>"
+        return f"<rocpy.Weight {self.shape} {self.dtype}{', packed' if found.packed else ''}{', with bias' if found.bias is not None else ''}>"
+
+
+def _rebuild(source, bias, layout, scale=None):
+    """Make a Weight again from what it pickles as."""
+    return Weight(source, bias, scale=scale, layout=layout)

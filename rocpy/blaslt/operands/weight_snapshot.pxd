@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+# What is read of a weight at one time, and the memory that it is packed in.
+cimport cython
+
+from rocpy._core cimport Status
+from rocpy._operand cimport Operand
+from rocpy.blaslt.model.weight_operand cimport WeightOperand
+
+
+cdef extern from "packed_weight.hpp" namespace "rocpy" nogil:
+    cdef cppclass PackedWeight:
+        Status release()
+        void *data()
+
+
+# Owns one PackedWeight.
+cdef class PackedMemory:
+    cdef PackedWeight *weight
+    cdef int generation
+
+
+# Never changed once read_weight() returns it.
+@cython.no_gc_clear  # a cycle ends at the Weight: the memory must stay while anyone can still multiply by this
+cdef class WeightSnapshot(WeightOperand):
+    cdef readonly object source
+    cdef readonly object bias  # a copy where nothing tells that it has changed
+    cdef readonly object scale
+    cdef readonly object factors  # the scale as products take it
+    cdef readonly str layout
+    cdef readonly bint packed
+    cdef Operand operand
+    cdef object held  # owns the memory of operand where it is not packed
+    cdef PackedMemory memory
+    cdef object plain  # a copy of a source that nothing tells the changes of, beside the packed memory; else None
+    cdef object prepared  # with scales by blocks and not packed: what products take
+    cdef object version, scale_version  # of source and scale, None for arrays without
+    cdef bint of_torch  # tensors are among them, which optimizers change
+    cdef bint copied  # products read a copy of the source, packed or not
+    cdef unsigned long epoch  # that of sources_may_have_changed() before it was read
+    cdef object checksum  # in debug mode, of what is copied
+
+    # Whether its source is known to have changed, or may have.
+    cdef bint outdated(self) except -1
+    # In debug mode: whether what was copied has changed and nothing told so.
+    cdef bint changed_unnoticed(self, object bias) except -1
+
+
+cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout)
+cdef void raise_epoch() noexcept nogil

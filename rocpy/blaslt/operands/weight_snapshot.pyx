@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""WeightSnapshot: a weight as it was read at one time, packed where the platform packs. Products own it until they are done."""
+
+import sys
+import warnings
+
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+from libcpp.atomic cimport atomic
+
+import numpy as np
+
+from abi cimport hipStream_t
+
+from rocpy cimport _core
+from rocpy cimport _operand
+from rocpy._core cimport DefaultFpEnvironment, Status
+from rocpy._dlpack cimport array_type_of_hip
+from rocpy._operand cimport Operand
+from rocpy.blaslt.engine.launch cimport StreamContext, borrow_context, release_context
+from rocpy.blaslt.model.packed cimport Packed, parse_packed
+from rocpy.runtime cimport device as _device
+
+from rocpy import platform as _platform
+from rocpy.blaslt.arrays import blocks as _blocks
+from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.arrays import staging as _staging
+from rocpy.blaslt.model import lowering as _lowering
+from rocpy.blaslt.model.problem import MAX_EXTENT
+from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
+
+cdef extern from "packed_weight.hpp" namespace "rocpy" nogil:
+    cdef cppclass PackSpec:
+        PackSpec()
+        int32_t type
+        int32_t op
+        int64_t rows
+        int64_t columns
+        int64_t ld
+        int64_t m
+        int64_t k
+        const void *data
+        const void *scales
+    bint is_captured(hipStream_t stream)
+    bint packs_type(void *handle, int32_t type)
+    bint packs_blocks(void *handle, int32_t type, int64_t m, int64_t k)
+    Status create_packed "rocpy::PackedWeight::create"(StreamContext *context, const PackSpec &spec, PackedWeight **out)
+
+cdef extern from "table.hpp" namespace "rocpy" nogil:
+    bint has(const char *function)
+    struct Table:
+        int (*hipGetDevice)(int *device) noexcept nogil
+    Table table
+
+cdef int _CPU = 1  # kDLCPU
+cdef int _NO_TRANSPOSE = 111, _TRANSPOSE = 112  # hipblasOperation_t
+
+# How often sources may have changed without a sign.
+cdef atomic[unsigned long] _epoch
+# Types that the platform keeps packed; found out once.
+cdef dict _PACKABLE = {}
+
+
+cdef void raise_epoch() noexcept nogil:
+    _epoch.fetch_add(1)
+
+
+cdef class PackedMemory:
+    """Memory of the platform that a weight is packed in."""
+
+    def __dealloc__(self):
+        cdef Status status
+        cdef PackedWeight *weight = self.weight
+        # A child process after a fork has no part in its parent's memory.
+        if weight == NULL or self.generation != _device.generation:
+            return
+        with nogil:  # the device's queued work is waited for, and may need the GIL
+            status = weight.release()
+        if not status.ok():
+            warnings.warn("a Weight's packed memory could not be freed; it is leaked", RocpyWarning)
+
+
+cdef object version_of(object array):
+    """Return the version counter of a torch tensor; None for other arrays, and for tensors of inference mode, which have none."""
+    try:
+        return getattr(array, "_version", None)
+    except RuntimeError:
+        return None
+
+
+cdef bint is_tensor(object array) except -1:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+cdef object kept_copy(object array):
+    """Return what stands for an array from now on: a copy, unless it tells by a version counter that it changes. Numbers are themselves."""
+    if isinstance(array, np.generic) or not hasattr(array, "shape") or version_of(array) is not None:
+        return array
+    return _copies.snapshot(array)
+
+
+cdef object address_of(object array):
+    """Return where a tensor's elements lie."""
+    return array.data_ptr() if hasattr(array, "data_ptr") else 0
+
+
+cdef object checksum_of(WeightSnapshot made, object bias):
+    """Return a number that tells whether arrays have changed that products read copies of, or tensors have other memory; None where
+    nobody asks."""
+    if _platform.environment("ROCPY_DEBUG") != "1":
+        return None
+    scale = made.scale
+    return (
+        _copies.checksum(made.source) if made.copied else address_of(made.source),
+        _copies.checksum(bias) if made.bias is not bias else 0,
+        _copies.checksum(scale) if made.factors is not scale or made.memory is not None and _blocks.are_blocks(scale) else 0,
+    )
+
+
+cdef class WeightSnapshot(WeightOperand):
+    """What products read of a Weight: its matrix, packed or not, its bias and its scale, all of one time.
+
+    Made by a Weight, which makes another when its source has changed; nothing here changes. It owns all memory that it names, so that who
+    has it may read that whatever becomes of the Weight.
+    """
+
+    cdef WeightOperand read(self):
+        return self
+
+    cdef bint outdated(self) except -1:
+        if self.of_torch and self.epoch != _epoch.load():
+            return True
+        if self.version is not None and version_of(self.source) != self.version:
+            return True
+        return self.scale_version is not None and version_of(self.scale) != self.scale_version
+
+    cdef bint changed_unnoticed(self, object bias) except -1:
+        return self.checksum is not None and self.checksum != checksum_of(self, bias)
+
+    @property
+    def shape(self):
+        """``(K, N)``."""
+        return (self.operand.shape[0], self.operand.shape[1])
+
+    @property
+    def dtype(self):
+        """Name of the element type."""
+        return array_type_of_hip(self.operand.type).name.decode()
+
+    def by_blocks(self):
+        """Return what a product with scales by blocks takes for it; for rocpy.blaslt.arrays.blocks."""
+        return self if self.packed else self.prepared
+
+    def matrix(self):
+        """Return the weight as an array of shape (K, N); for products that are composed."""
+        cdef object array = self.source if self.plain is None else self.plain
+        if self.prepared is not None:
+            return self.prepared
+        if self.packed and _blocks.are_blocks(self.scale):
+            return _blocks.of_weight(self, array)[0]
+        if self.layout == "kn":
+            return array
+        if not hasattr(array, "swapaxes"):
+            raise UnsupportedError(
+                f"b: a Weight of a {type(array).__name__} with layout='nk', in a product that reads its transposed source (one with a bias per "
+                "row, or composed); make the Weight of a numpy or torch array")
+        return array.swapaxes(-1, -2)
+
+    def __repr__(self):
+        return f"<what a product reads of a rocpy.Weight {self.shape}{', packed' if self.packed else ''}>"
+
+
+cdef WeightSnapshot read_weight(object source, object bias, object scale, str layout):
+    """Read a weight as it is now."""
+    cdef DefaultFpEnvironment environment
+    environment.hold()
+    cdef WeightSnapshot made = WeightSnapshot.__new__(WeightSnapshot)
+    # Before anything is read: what changes meanwhile makes the snapshot outdated.
+    made.epoch = _epoch.load()
+    made.version, made.scale_version = version_of(source), version_of(scale)
+    made.of_torch = is_tensor(source) or is_tensor(scale)
+    made.source, made.scale, made.layout = source, scale, layout
+    if _blocks.are_blocks(scale):
+        read_by_blocks(made)
+    else:
+        read_matrix(made)
+        made.factors = kept_copy(scale)
+    if _staging.has_own_memory():
+        made.factors = _staging.upload_scales((None, made.factors))[1]
+    made.bias = kept_copy(bias)
+    made.checksum = checksum_of(made, bias)
+    return made
+
+
+cdef object memory_of(object array):
+    """Return an array whose memory stays while it is there: a tensor's may become that of another one (``.data =``)."""
+    return array.detach() if is_tensor(array) else array
+
+
+cdef int read_by_blocks(WeightSnapshot made) except -1:
+    """Read a source that has scales by blocks: packed with them where the platform packs, else as the library reads both."""
+    cdef Operand view, seen
+    cdef PackSpec spec
+    cdef object kept, b, scales
+    cdef bint ours = False
+    if is_tensor(made.source) and _operand.dispatch_reason(made.source) is not None:
+        _operand.parse(made.source, "w", &view)  # says why
+    b, scales = _blocks.of_weight(made, memory_of(made.source))
+    if _staging.needed(b):
+        b = _staging.upload(b, "b", blocks=True)
+        ours = True
+    kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
+    cdef int64_t k = view.shape[0], n = view.shape[1]
+    if tuple(scales.shape) != (k // 32, n) or k % 32:
+        raise InvalidProblemError(
+            f"scale: shape {tuple(made.scale.shape)} for a weight of K = {k} and N = {n} with layout={made.layout!r}; it must have one for "
+            "each 32 neighbours along K, and K must be a multiple of 32")
+    if has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
+        dense = scales.swapaxes(-1, -2)
+        if _staging.needed(dense):
+            dense = _staging.upload_scales((None, dense))[1]
+        _kept = _operand.parse(dense, "scale", &seen)
+        # Lines along K: the library's A, transposed, in columns.
+        spec.op, spec.rows, spec.columns = _TRANSPOSE, k, n
+        spec.ld = max(1, view.strides[1] if n > 1 else k)
+        spec.scales = seen.data
+        pack(made, &view, &spec)
+        del _kept
+    if made.memory is not None:
+        kept = b = None
+        made.plain = kept_copy(made.source)
+    elif made.version is None and not ours:
+        b = _blocks.copied(b)  # nothing would tell that the source has changed
+        kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
+    # What is brought into the library's order is a copy for the most part, and the scales always are.
+    made.copied = True
+    made.held = (kept, b)
+    made.prepared, made.factors = b, scales
+    memcpy(&made.operand, &view, sizeof(Operand))
+    return 0
+
+
+cdef int read_matrix(WeightSnapshot made) except -1:
+    """Read a source without scales by blocks: pack it where the platform packs, else take its memory or a copy of it."""
+    cdef Operand view
+    cdef PackSpec spec
+    cdef object source = made.source
+    cdef object kept = _operand.parse(source, "w", &view)
+    if view.ndim != 2:
+        raise InvalidProblemError(f"w: shape {tuple([view.shape[i] for i in range(view.ndim)])}; a weight has two axes")
+    if view.shape[0] > MAX_EXTENT or view.shape[1] > MAX_EXTENT:
+        raise UnsupportedError(f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt takes extents up to {MAX_EXTENT}")
+    cdef bint ours = False
+    if is_tensor(source):
+        source = memory_of(source)
+        kept = _operand.parse(source, "w", &view)
+    if _staging.needed(source):
+        source = _staging.upload(source, "w")
+        ours = True
+        kept = _operand.parse(source, "w", &view)
+    made.copied = ours or view.copied
+    cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
+    cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
+    if lies is None or (made.version is None and not packs and not ours):
+        source = _copies.contiguous(source)
+        made.copied = True
+        kept = _operand.parse(source, "w", &view)
+        lies = ("row", max(1, view.shape[1]))
+    if made.layout == "nk":
+        view.shape[0], view.shape[1] = view.shape[1], view.shape[0]
+        view.strides[0], view.strides[1] = view.strides[1], view.strides[0]
+        lies = ("column" if lies[0] == "row" else "row", lies[1])
+    cdef int64_t k = view.shape[0], n = view.shape[1]
+    if packs:
+        # The library's A is this matrix: row-major (K, N) is column-major n x k.
+        spec.op = _NO_TRANSPOSE if lies[0] == "row" else _TRANSPOSE
+        spec.rows, spec.columns = (n, k) if lies[0] == "row" else (k, n)
+        spec.ld = max(lies[1], spec.rows)
+        pack(made, &view, &spec)
+        kept, made.copied = None, True
+    made.held = kept
+    made.plain = None if made.version is not None else (kept_copy(made.source) if packs or ours else source)
+    memcpy(&made.operand, &view, sizeof(Operand))
+    return 0
+
+
+cdef int device_of(const Operand *view) except -1:
+    cdef int device = 0
+    if view.device_type == _CPU:
+        table.hipGetDevice(&device)
+        return device
+    return view.device_id
+
+
+cdef bint is_packable(const Operand *view) except? -1:
+    cdef StreamContext *context = NULL
+    cdef Status status
+    cdef bint answer = False
+    cdef int device = device_of(view)
+    found = _PACKABLE.get(view.type)
+    if found is None:
+        with nogil:
+            status = borrow_context(device, NULL, &context)
+            if status.ok():
+                answer = packs_type(context.handle, view.type)
+                release_context(context)
+        _core.check(status)
+        found = _PACKABLE[view.type] = bool(answer)
+    return found
+
+
+cdef int pack(WeightSnapshot made, Operand *view, PackSpec *spec) except -1:
+    """Pack what the view describes and let it name the packed memory; leaves all as it is where the platform does not pack such blocks."""
+    cdef StreamContext *context = NULL
+    cdef hipStream_t stream = NULL
+    cdef Status status
+    cdef PackedWeight *packed = NULL
+    cdef bint packs = True
+    cdef int device = device_of(view)
+    spec.type, spec.data = view.type, view.data
+    spec.k, spec.m = view.shape[0], view.shape[1]
+    _operand.stream_of(None, view, &stream)
+    if is_captured(stream):
+        raise UnsupportedError(
+            "w: a Weight must be packed, for the first time or because its source has changed, and the current stream is captured into a graph, "
+            "which would pack it at each launch; call its refresh() before the capture")
+    with nogil:
+        status = borrow_context(device, stream, &context)
+        if status.ok():
+            packs = spec.scales == NULL or packs_blocks(context.handle, view.type, spec.m, spec.k)
+            if packs:
+                status = create_packed(context, spec[0], &packed)
+            release_context(context)
+    _core.check(status)
+    if packs:
+        made.memory = PackedMemory.__new__(PackedMemory)
+        made.memory.weight = packed
+        made.memory.generation = _device.generation
+        made.packed = True
+        view.data = packed.data()
+        view.strides[0], view.strides[1] = view.shape[1], 1
+    return 0

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MIT
+"""How a product that the library cannot fuse may begin: with which native product, and whether that serves."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rocpy import dtypes, platform
+from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, broadcast
+from rocpy.blaslt.model.product_types import find_family, needs_scales
+from rocpy.blaslt.selection import library as _library
+from rocpy.errors import UnsupportedError
+
+# A call's kind, in the bits of CachedCall::copies above those of the operands: it is unfused, and by which recipe.
+UNFUSED_BIT = 7
+RECIPE_SHIFT = 8
+# Of those: bits 0 and 1 are the bias per row and the scales, then the recipe's place, then these.
+_BLOCKS_BIT, _AMAX_BIT = 10, 11
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The native product that an unfused one begins with.
+
+    Parameters
+    ----------
+    epilogue, dtype
+        Of that product.
+    operands
+        Type that a and b are converted to first; empty: they go in as they are.
+    scaled
+        Whether it applies the scales of a and b; if not, they and ``alpha`` and ``c`` are applied afterwards.
+    blocks
+        Whether a and b are multiplied by their scales by blocks when they are converted.
+    """
+
+    epilogue: str
+    dtype: str
+    operands: str = ""
+    scaled: bool = True
+    blocks: bool = False
+
+    @property
+    def text(self) -> str:
+        """The recipe in words."""
+        times = " times their scales" if self.blocks else ""
+        before = f"a and b{times} as {self.operands}, " if self.operands else ""
+        after = "" if self.scaled else ", then the scales"
+        return f"{before}epilogue {self.epilogue} in {self.dtype}{after}"
+
+
+def working_type(result: str) -> str:
+    """Return the type in which an unfused epilogue is computed."""
+    row = dtypes.lookup(result)
+    if row.kind == "complex":
+        return result
+    # float64 holds every int32.
+    return "float64" if result == "float64" or row.kind == "int" else "float32"
+
+
+@functools.cache
+def recipes(
+    epilogue: str,
+    operand: str,
+    result: str,
+    column_bias: bool,
+    scales: bool,
+    blocks: bool = False,
+    amax: bool = False,
+) -> tuple[Recipe, ...]:
+    """Return what an unfused product may begin with, the most exact and least work first.
+
+    ``scales`` are those of a and b that may as well be applied to the product, ``blocks`` those along K, and ``amax``
+    the wish for the largest magnitude.
+    """
+    row = EPILOGUES[epilogue]
+    # The functions of an epilogue are those of real numbers; of whole ones they would be rounded away.
+    if (
+        dtypes.lookup(result).kind == "complex" and function_of(row) not in ("default", "bias", "bgrada", "bgradb")
+    ) or (dtypes.lookup(result).kind == "int" and function_of(row) not in _EXACT):
+        return ()
+    first = ("bias", "default") if row.bias and not column_bias else ("default",)
+    given = RESULT_TYPES.get(operand, ())
+    # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
+    unchanged = row.gradient in ("bgrada", "bgradb") and not amax
+    wanted = (result,) if unchanged else (working_type(result), result)
+    direct = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
+    # A product that is rounded to the result's type before its epilogue is not the same one: it comes last.
+    found = [recipe for recipe in direct if recipe.dtype == wanted[0]]
+    if operand == "int8" and (scales or result != "int32"):
+        # Sums of int8 are exact in nothing else, and an int8 result would be saturated already.
+        found.insert(0 if scales or result == "int8" else len(found), Recipe("default", "int32", scaled=False))
+    if scales:
+        found += [Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in given]
+    narrow = dtypes.lookup(operand)
+    if narrow.kind == "float" and narrow.bits <= 16:
+        # Every value of eight bits is one of bfloat16's too, and every one of sixteen is float32's.
+        for wider in ("bfloat16", "float32") if narrow.bits == 8 else ("float32",):
+            found += [Recipe("default", "float32", wider, scaled=not scales)]
+    if blocks:
+        found += [Recipe(name, "float32", "float32", blocks=True) for name in first]
+    found += direct
+    if amax:  # of values that are not rounded yet
+        found = [recipe for recipe in found if recipe.dtype in ("int32", "float32", working_type(result))]
+    # The product itself serves where only its largest magnitude is missing.
+    return tuple(dict.fromkeys(recipe for recipe in found if amax or recipe != Recipe(epilogue, result)))
+
+
+def recipes_of(problem: Problem) -> tuple[Recipe, ...]:
+    """Return the recipes of a problem; their places are what a cached call keeps."""
+    return recipes(
+        problem.epilogue,
+        problem.a.dtype,
+        problem.dtype,
+        problem.column_bias,
+        _movable_scales(problem),
+        _has_blocks(problem),
+        problem.amax,
+    )
+
+
+def _movable_scales(problem: Problem) -> bool:
+    """Whether a and b have scales that may as well be applied to the product: none along K."""
+    return any((problem.scale_a, problem.scale_b)) and not _has_blocks(problem)
+
+
+def _has_blocks(problem: Problem) -> bool:
+    """Whether a and b have scales along K."""
+    return "block32" in (problem.scale_a, problem.scale_b)
+
+
+def kind_bits(problem: Problem, place: int) -> int:
+    """Return the bits of a cached call that is done by the problem's recipe of that place."""
+    kind = problem.column_bias | _movable_scales(problem) << 1 | place << 2
+    kind |= _has_blocks(problem) << _BLOCKS_BIT | problem.amax << _AMAX_BIT
+    return 1 << UNFUSED_BIT | kind << RECIPE_SHIFT
+
+
+def recipe_of(bits: int, epilogue: str, operand: str, dtype: str) -> Recipe:
+    """Return the recipe of a cached call's bits."""
+    kind = bits >> RECIPE_SHIFT
+    flags = (bool(kind >> bit & 1) for bit in (0, 1, _BLOCKS_BIT, _AMAX_BIT))
+    return recipes(epilogue, operand, dtype, *flags)[(kind & (1 << _BLOCKS_BIT) - 1) >> 2]
+
+
+# Functions of which every framework gives the same bits wherever an element lies.
+_EXACT = ("default", "bias", "relu", "clamp", "drelu", "bgrada", "bgradb")
+
+
+def required_traits(options: Options) -> int:
+    """Return what an algorithm must promise under these options, as bits of ROCPY_EXT_ALGO_*."""
+    return {False: 0, True: 1, "batch": 3}[options.reproducible]
+
+
+def check_reproducible(problem: Problem, options: Options) -> None:
+    """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
+    name = function_of(problem.row)
+    if options.reproducible == "batch" and name not in _EXACT:
+        raise UnsupportedError(
+            f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here of the framework's own "
+            f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or leave the "
+            "option away"
+        )
+
+
+def strict(options: Options) -> Options:
+    """Return the options of the native product inside an unfused one."""
+    return replace(options, fallback="error")
+
+
+def base_problem(problem: Problem, recipe: Recipe) -> Problem:
+    """Return the native product that a recipe begins with, as a problem of its own."""
+    a, b, bias, c = problem.a, problem.b, problem.bias, problem.c
+    if recipe.operands:
+        a, b = (OperandInfo.dense(operand.shape, recipe.operands) for operand in (a, b))
+    if recipe.epilogue != "bias":
+        bias = None
+    elif bias is not None and bias.dtype not in ("float32", recipe.dtype):
+        bias = OperandInfo.dense(bias.shape, recipe.dtype)
+    if c is not None and c.dtype != recipe.dtype:
+        c = OperandInfo.dense(c.shape, recipe.dtype)
+    return Problem.make(
+        a,
+        b,
+        c if recipe.scaled else None,
+        bias=bias,
+        epilogue=recipe.epilogue,
+        dtype=recipe.dtype,
+        compute=problem.compute if problem.compute == "tf32" and not recipe.operands else None,
+        **_scales_of(problem, recipe),
+    )
+
+
+def not_in_rows(problem: Problem) -> str:
+    """Return why nothing is promised of the rows of a product that the library computes lying in columns."""
+    return f"options(reproducible='batch'): the library computes {problem} in columns, and promises nothing of its rows"
+
+
+def _scales_of(problem: Problem, recipe: Recipe) -> dict[str, Any]:
+    """Return what of a problem's scales and conjugates its native product has too."""
+    names = ["conj_a", "conj_b"]
+    if recipe.scaled and not recipe.operands:
+        names += ["scale_a", "scale_b", "scale_a_batch", "scale_b_batch"]
+    found = {name: getattr(problem, name) for name in names}
+    if has_unit_scales(recipe, problem.a.dtype, problem.b.dtype):
+        found.update(scale_a="scalar", scale_b="scalar")
+    return found
+
+
+def has_unit_scales(recipe: Recipe, a: str, b: str) -> bool:
+    """Whether the native product of quantized values has scales of 1, since its own are applied afterwards."""
+    if recipe.scaled or recipe.operands:
+        return False
+    return needs_scales(find_family(a, b), recipe.dtype)
+
+
+def keeps_scales(problem: Problem, recipe: Recipe) -> bool:
+    """Whether a product by a recipe has the problem's scales: those of blocks along K only the library applies."""
+    for gradient, operand, batch in (
+        ("bgrada", problem.a, problem.scale_a_batch), ("bgradb", problem.b, problem.scale_b_batch)
+    ):  # fmt: skip
+        if problem.row.gradient == gradient and broadcast(batch, operand.shape[:-2]) != operand.shape[:-2]:
+            return False  # the sums have the operand's own batch axes
+    return recipe.blocks or not _has_blocks(problem) or (recipe.scaled and not recipe.operands)
+
+
+def composed(problem: Problem, looped: tuple[int, ...]) -> str:
+    """Return why a product is composed on every platform; empty where it need not be.
+
+    ``looped`` are the batch axes for which the library is called once for each position.
+    """
+    family = find_family(problem.a.dtype, problem.b.dtype, _has_blocks(problem))
+    if problem.amax and family.name in ("MX", "int8"):
+        return f"amax: hipBLASLt does not tell it of {family.name} operands"
+    if problem.amax and looped:
+        return f"amax: hipBLASLt tells it of each of the batch positions {looped} alone"
+    if (problem.scale_a or problem.scale_b) and problem.dtype in ("int8", "int32"):
+        return f"scale_a and scale_b: hipBLASLt applies none to a product of int8 that gives {problem.dtype}"
+    return ""
+
+
+def no_enumerator(problem: Problem) -> str:
+    """Return why an epilogue that hipBLASLt has no number for cannot be fused."""
+    return f"epilogue {problem.epilogue!r}: hipBLASLt has no such epilogue"
+
+
+def why(problem: Problem, recipe: Recipe) -> str:
+    """Return why a problem is unfused and what it begins with, in a sentence."""
+    reason = (
+        _library.refusal(problem)
+        or composed(problem, ())
+        or (
+            f"hipBLASLt has no epilogue {problem.epilogue}"
+            if problem.row.enumerator is None
+            else "amax: hipBLASLt tells it of each batch position alone, or not at all"
+            if problem.amax
+            else f"the {platform.current().name} platform has no algorithm for it"
+        )
+    )
+    return f"{reason}: {recipe.text}, then the framework's own operations"
+
+
+def refused(why: str) -> UnsupportedError:
+    """Return the error for a composition that the options forbid."""
+    return UnsupportedError(f"{why}; options(fallback='error') forbids composing it of the framework's operations")
+
+
+def function_of(row: EpilogueRow) -> str:
+    """Return the name of an epilogue's elementwise function."""
+    name = row.name
+    for suffix in ("_bgrad", "_bias", "_aux"):
+        name = name.removesuffix(suffix)
+    return name
