@@ -7,9 +7,9 @@ from layout_rules.python_layers import imports, sources
 from layout_rules.tree import Tree, rule
 
 # Packages whose modules import each other in no circle.
-WITHOUT_CIRCLES = ("rccl", "distributed", "cooperative")
+WITHOUT_CIRCLES = ("blaslt", "tuning", "rccl", "distributed", "cooperative")
 # Packages whose folders hold one idea each.
-IN_FOLDERS = ("rccl", "distributed", "cooperative")
+IN_FOLDERS = ("blaslt", "tuning", "rccl", "distributed", "cooperative")
 MAXIMUM_FILES = 20
 
 

@@ -8,6 +8,20 @@ from layout_rules.tree import Tree, rule
 
 # Of each package its folders and modules, lowest first. One imports itself and what is lower, not what is beside it.
 ROOMS = {
+    "rocpy.blaslt": (
+        {"model"},
+        {"arrays"},
+        {"selection"},
+        {"engine"},
+        {"operands"},
+        {"native"},
+        {"composed"},
+        {"custom"},
+        {"front"},
+        {"grouped"},
+        {"_explain", "_support", "weight"},
+        {"__init__"},
+    ),
     "rocpy.cooperative": (
         {"api", "kernel"},
         {"numba"},
@@ -47,6 +61,8 @@ def room_of(package: str, name: str) -> str:
 
 
 @rule(
+    {"rocpy/blaslt/model/bad.py": "from rocpy.blaslt.front import stateful\n"},
+    {"rocpy/blaslt/engine/bad.pyx": "from rocpy.blaslt.operands._arguments cimport Operands\n"},
     {"rocpy/cooperative/kernel/bad.py": "def late():\n    from rocpy.cooperative.cpu import launcher\n"},
     {"rocpy/cooperative/amdgpu/bad.py": "from rocpy.cooperative.cpu.entry import machine_code\n"},
     {"rocpy/cooperative/numba/bad.py": "from rocpy.cooperative import jit\n"},
