@@ -9,6 +9,7 @@ from rocpy.platform import current as current_platform
 cimport abi
 from abi cimport hipStream_t
 from cpython.ref cimport Py_REFCNT
+from cpython.pycapsule cimport PyCapsule_CheckExact
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy._dlpack cimport (
@@ -202,7 +203,7 @@ cdef class Buffer:
         cdef Import taken
         cdef int64_t step = 1
         cdef int fault, i
-        if not hasattr(array, "__dlpack__") and type(array).__name__ != "PyCapsule":
+        if not hasattr(array, "__dlpack__") and not PyCapsule_CheckExact(array):
             raise InvalidOperandError(f"array: got {type(array).__name__}, expected an array with __dlpack__")
         taken = import_array(array, "array")
         fault = operand_of_dltensor(taken.tensor()[0], &view)

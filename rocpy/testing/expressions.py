@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.epilogues import Expression
+from rocpy.epilogues._trace import Traced
 
 from . import oracles
 from .tolerance import FORMATS, ulp
@@ -85,7 +86,7 @@ _OWN: dict[str, Callable[[Array], Array]] = {
 
 def _dispatching(name: str, oracle: Callable[[Array], Array]) -> Callable[..., Any]:
     def run(value: Any) -> Any:
-        if type(value).__name__ != "Traced":
+        if not isinstance(value, Traced):
             return oracle(value)
         return value.gelu(approximate="tanh") if name == "gelu_tanh" else getattr(value, name)()
 

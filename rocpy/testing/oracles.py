@@ -262,6 +262,19 @@ def _as_matrix_bias(bias: Array, shape: tuple[int, ...]) -> Array:
     return bias[..., None, :]
 
 
+def _epilogue_result(oracle: Oracle, pre: Array, aux: Array | None, clamp: tuple[float, float] | None) -> Array:
+    """Return the epilogue's function of the pre-activation, before a scale of the result."""
+    if aux is not None:
+        factor = FUNCTIONS[oracle.function](aux)
+        # drelu selects: where the forward pass gave 0, the gradient is 0 even if what comes in is not finite.
+        return np.where(factor > 0, pre, 0.0) if oracle.function == "drelu" else factor * pre
+    if oracle.takes_clamp:
+        assert clamp is not None
+        low, high = clamp
+        return np.maximum(low, np.minimum(pre, high))
+    return FUNCTIONS[oracle.function](pre)
+
+
 def evaluate(
     a: Array,
     b: Array,
@@ -341,15 +354,7 @@ def evaluate(
             outputs[oracle.aux_out] = pre.reshape(shape)
         if oracle.aux_in is not None:
             aux_in = np.asarray(aux).astype(np.float64).reshape(pre.shape)
-            factor = FUNCTIONS[oracle.function](aux_in)
-            # drelu selects: where the forward pass gave 0, the gradient is 0 even if what comes in is not finite.
-            result = np.where(factor > 0, pre, 0.0) if oracle.function == "drelu" else factor * pre
-        elif oracle.takes_clamp:
-            assert clamp is not None
-            low, high = clamp
-            result = np.maximum(low, np.minimum(pre, high))
-        else:
-            result = FUNCTIONS[oracle.function](pre)
+        result = _epilogue_result(oracle, pre, aux_in, clamp)
 
         sum_magnitude = None
         if oracle.sums is not None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
@@ -153,7 +154,8 @@ def _judge(module: nn.Module) -> str | None:
         return "its projections are one function of torch's that reads the weights itself"
     if isinstance(module, (nn.RNNBase, nn.Bilinear)):
         return "its products are inside one function of torch's"
-    if cls.__name__ == "Conv1D" and getattr(module, "weight", None) is not None and module.weight.dim() == 2:
+    transformers = sys.modules.get("transformers.pytorch_utils")
+    if transformers is not None and isinstance(module, transformers.Conv1D):
         return "its weight is (in, out), which nn.Linear's names do not fit"
     if cls.__name__.endswith("Linear") and not any(True for _ in module.children()):
         return f"no nn.Linear: quantized, or a layer of another package ({cls.__module__})"

@@ -2,6 +2,7 @@
 """Rules of the Python layers: who imports whom, where optional packages are imported, who reads the environment."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -57,12 +58,10 @@ def absolute(path: str, level: int, module: str) -> str:
     return ".".join([*base, module] if module else base)
 
 
-def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, imported name); `from a import b` gives a.b, since b may be a module."""
-    if path.endswith((".py", ".pyi")):
-        yield from python_imports(path, text)
-    else:
-        yield from cython_imports(path, text)
+@functools.cache  # each rule reads the whole tree again for each planted violation
+def imports(path: str, text: str) -> tuple[tuple[int, str], ...]:
+    """Return (line, imported name) of each import; `from a import b` gives a.b, since b may be a module."""
+    return tuple((python_imports if path.endswith((".py", ".pyi")) else cython_imports)(path, text))
 
 
 def python_imports(path: str, text: str) -> Iterator[tuple[int, str]]:
