@@ -5,8 +5,8 @@ Semantic versioning covers the names in ``__all__``, here and in the public sub-
 library.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
@@ -91,13 +91,17 @@ _LATE = {
     "quantize": "blaslt",
     "quantize_mx": "blaslt",
 }
+_SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "jax", "rccl", "testing", "torch", "tuning")
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("epilogues", "tuning"):
-        return importlib.import_module(f"rocpy.{name}")
+def __getattr__(name: str) -> object:
+    if name in _SUBPACKAGES:
+        try:
+            return _importlib.import_module(f"rocpy.{name}")
+        except ModuleNotFoundError as error:  # an attribute that is missing, for hasattr() and inspect.getmembers()
+            raise AttributeError(f"rocpy.{name}: {error}", name=name) from error
     if name in _LATE:
-        found = globals()[name] = getattr(importlib.import_module(f"rocpy.{_LATE[name]}"), name)
+        found = globals()[name] = getattr(_importlib.import_module(f"rocpy.{_LATE[name]}"), name)
         return found
     # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
     if name != "__version__":
@@ -111,4 +115,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_SUBPACKAGES, *(name for name in globals() if name.startswith("__"))})

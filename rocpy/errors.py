@@ -39,6 +39,9 @@ __all__ = [
 class RocpyError(Exception):
     """Root of every exception that rocpy defines."""
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+
 
 class _CallError(RocpyError):
     """What the exceptions for a failed library call share.
@@ -252,6 +255,9 @@ class UninitializedResultError(KernelError):
 
 class RocpyWarning(RuntimeWarning):
     """Something failed where nothing can be raised, as in a destructor, or works in a way that may surprise."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
 
 
 # (library, status) to class; every other status is a LibraryError.

@@ -4,6 +4,7 @@
 import os
 from collections import namedtuple
 
+from rocpy._signatures import signature_like
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 cimport abi
@@ -79,6 +80,8 @@ cdef class Device:
     >>> device.memory.total_bytes > 0
     True
     """
+
+    __signature__ = signature_like(lambda index=None: None)
 
     def __init__(self, index=None):
         cdef int current = 0

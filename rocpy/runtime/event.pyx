@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Event: a mark in a stream, to wait for and to measure time between."""
 
+from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError
 
 cimport abi
@@ -37,6 +38,8 @@ cdef class Event(Owner):
     ...     start.elapsed_ms(stop) >= 0
     True
     """
+
+    __signature__ = signature_like(lambda *, timing=True, device=None: None)
 
     def __cinit__(self):
         self.c_event = NULL

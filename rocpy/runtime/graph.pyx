@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Graph: work of a stream that is captured once and launched many times."""
 
+from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError, RocpyError
 
 cimport abi
@@ -46,6 +47,8 @@ cdef class Graph(Owner):
     ...     graph.node_count
     1
     """
+
+    __signature__ = signature_like(lambda stream, mode="thread_local": None)
 
     cdef StreamHandle stream
     cdef int mode

@@ -3,6 +3,7 @@
 
 import numpy
 
+from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
 from rocpy.platform import current as current_platform
 
@@ -161,6 +162,8 @@ cdef class Buffer:
     ...     float(buffer.to_numpy().sum())
     6.0
     """
+
+    __signature__ = signature_like(lambda shape, dtype="uint8", *, device=0, location="device": None)
 
     def __cinit__(self):
         self.data = NULL

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Stream: a queue of work on a device."""
 
+from rocpy._signatures import signature_like
 from rocpy.errors import InvalidProblemError
 from rocpy.runtime.graph import Graph
 
@@ -50,6 +51,8 @@ cdef class Stream(StreamHandle):
     ...     stream.done
     True
     """
+
+    __signature__ = signature_like(lambda device=0, *, nonblocking=False, priority=0: None)
 
     def __init__(self, device=0, *, nonblocking=False, priority=0):
         if not isinstance(priority, int) or not -(1 << 31) <= priority < 1 << 31:

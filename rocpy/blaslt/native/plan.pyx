@@ -7,6 +7,7 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from abi cimport hipStream_t
 
+from rocpy._signatures import signature_like
 from rocpy._core cimport DefaultFpEnvironment
 from rocpy._memory_record cimport MemoryRecord, pinned_memories
 from rocpy._operand cimport Operand
@@ -46,6 +47,11 @@ cdef dict read_each_time(dict operands):
 
 cdef class Matmul(Planned):
     """What rocpy.blaslt.front.stateful documents and completes."""
+
+    __signature__ = signature_like(
+        lambda a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
+        scale_a=None, scale_b=None, scale_c=None, scale_d=None, amax=False, dtype=None, compute=None, options=None, stream=None: None
+    )
 
     cdef object owner  # a, or the bytes it is packed in: whose framework makes results
     cdef tuple held

@@ -14,6 +14,7 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot, raise_epoch, read_weight
 
 from rocpy._locks import reentrant_lock
+from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError, RocpyWarning
 
 
@@ -81,6 +82,8 @@ cdef class Weight(WeightOperand):
     >>> rocpy.matmul(np.ones((1, 3), np.float32), w, epilogue="relu_bias")
     array([[3., 4., 5., 6.]], dtype=float32)
     """
+
+    __signature__ = signature_like(lambda w, bias=None, *, scale=None, layout="kn": None)
 
     def __init__(self, w, bias=None, *, scale=None, layout="kn"):
         cdef WeightSnapshot first

@@ -5,6 +5,7 @@ import json
 from math import prod
 from time import monotonic, sleep
 
+from rocpy._signatures import MADE_BY_METHODS
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
@@ -36,6 +37,8 @@ cdef enum:
 
 cdef class PreMulSum:
     """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
+
+    __signature__ = MADE_BY_METHODS
 
     @property
     def handle(self):

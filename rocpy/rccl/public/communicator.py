@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rocpy._signatures import MADE_BY_METHODS
 from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
@@ -65,6 +66,8 @@ class Communicator(Joining, Remote, Family):
     ...     comm.all_reduce(np.arange(3.0))
     array([0., 1., 2.])
     """
+
+    __signature__ = MADE_BY_METHODS
 
     @classmethod
     def init(

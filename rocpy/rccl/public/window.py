@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from rocpy._signatures import MADE_BY_METHODS
 from rocpy.rccl.handles.memory import WindowHandle
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Window(WindowHandle):
     ...         np.from_dlpack(win.peer(0)).tolist()
     [3.0, 3.0, 3.0, 3.0]
     """
+
+    __signature__ = MADE_BY_METHODS
 
     def peer(self, rank: int) -> Buffer:
         """Return another rank's part as an array, by DLPack, where this process reaches it.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
 
+from rocpy._signatures import MADE_BY_METHODS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.kernels.arguments import extents, pack
 
@@ -34,6 +35,8 @@ cdef class Module(Owner):
     ...     print(type(error).__name__)
     LibraryError
     """
+
+    __signature__ = MADE_BY_METHODS
 
     cdef abi.hipModule_t c_module
 
@@ -126,6 +129,8 @@ cdef class Kernel:
     name : str
         Its name.
     """
+
+    __signature__ = MADE_BY_METHODS
 
     cdef abi.hipFunction_t c_function
     cdef readonly Module module
