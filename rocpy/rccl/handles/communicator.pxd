@@ -7,6 +7,10 @@ from libc.stdint cimport uint64_t
 from rocpy.rccl.engine.call cimport Call
 
 
+cdef enum:
+    TRACE_LENGTH = 256
+
+
 # A call, as the trace has it.
 cdef struct Record:
     uint64_t seq, number

@@ -24,15 +24,12 @@ from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport hold
-
 from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, nonblocking_config
 from rocpy.rccl.engine.operands cimport check_contiguous, check_in_place, elements
 from rocpy.rccl.engine.call import NAMES
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
-cdef enum:
-    TRACE_LENGTH = 256
 
 
 cdef class PreMulSum:
