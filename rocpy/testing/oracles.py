@@ -335,18 +335,16 @@ def evaluate(
     with np.errstate(invalid="ignore", over="ignore"):
         pre = alpha * np.matmul(a2, b2)
         magnitude = abs(alpha) * np.matmul(np.abs(a2), np.abs(b2))
-        if beta is None:
-            beta = 0.0 if c is None else 1.0
+        terms = []
         if c is not None and beta != 0.0:
-            term = beta * np.asarray(c).astype(wide) * (1.0 if scale_c is None else float(scale_c))
-            term = np.broadcast_to(term, shape).reshape(pre.shape)
-            pre = pre + term
-            magnitude = magnitude + np.abs(term)
+            term = (1.0 if beta is None else beta) * np.asarray(c).astype(wide)
+            term = term * (1.0 if scale_c is None else float(scale_c))
+            terms.append(np.broadcast_to(term, shape).reshape(pre.shape))
         if oracle.bias:
             assert bias is not None
-            row = _as_matrix_bias(bias, pre.shape)
-            pre = pre + row
-            magnitude = magnitude + np.abs(row)
+            terms.append(_as_matrix_bias(bias, pre.shape))
+        for term in terms:
+            pre, magnitude = pre + term, magnitude + np.abs(term)
 
         outputs: dict[str, Array] = {}
         aux_in = None

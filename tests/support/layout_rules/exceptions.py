@@ -41,7 +41,6 @@ LONG_FUNCTIONS: frozenset[str] = frozenset(
         "rocpy/blaslt/lowering.py:lower",
         "rocpy/blaslt/plan.pyx:execute",
         "rocpy/rccl/communicator.pyx:run",
-        "rocpy/testing/oracles.py:evaluate",
     }
 )
 # Functions of more positional parameters than a function may have.
