@@ -6,11 +6,6 @@ CIRCLES: frozenset[str] = frozenset(
     {
         "rocpy._operand",
         "rocpy._torch_operand",
-        "rocpy.cooperative",
-        "rocpy.cooperative._compiled",
-        "rocpy.cooperative._launcher",
-        "rocpy.cooperative.numba_entry",
-        "rocpy.cooperative.numba_launch",
         "rocpy.epilogues._trace",
         "rocpy.epilogues._vocabulary",
         "rocpy.runtime.graph",
@@ -26,7 +21,6 @@ LARGE_FOLDERS: frozenset[str] = frozenset(
         "csrc/platforms/host/gemm",
         "rocpy",
         "rocpy/blaslt",
-        "rocpy/cooperative",
         "rocpy/rccl",
         "rocpy/torch",
     }
