@@ -239,10 +239,11 @@ def test_a_rank_that_counts_otherwise(store):
 
 
 def test_a_rank_that_comes_twice(port):
-    all_ranks = Ranks(f"tcp://127.0.0.1:{port}").start(0, 3)
-    connection = sealed_note(port, nranks=3, pid=4711)
+    # Rank 3 never comes: with all four there, the order of their arrival would decide.
+    all_ranks = Ranks(f"tcp://127.0.0.1:{port}").start(0, 4)
+    connection = sealed_note(port, nranks=4, pid=4711)
     connection.recv(10)
-    found = all_ranks.start(1, 3).start(2, 3).join()
+    found = all_ranks.start(1, 4).start(2, 4).join()
     connection.close()
     (text,) = culprits(found)
     assert "rank 1 came twice: process 4711 on" in text
