@@ -62,7 +62,8 @@ def print_table(
     """
     cells = [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
     width = shutil.get_terminal_size((80, 24)).columns
-    natural = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+    # A column without a name may have no cell with text either.
+    natural = [max([1, len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
     needed = sum(min(one, LEAST_COLUMN) + 2 for one in natural)
     if needed > width:
         _print_records(title, columns, cells, width)

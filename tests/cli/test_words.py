@@ -124,6 +124,14 @@ def test_a_word_that_is_too_long_for_its_column_is_folded(capsys, monkeypatch):
     assert capsys.readouterr().out.count("y") == 100
 
 
+@pytest.mark.parametrize("library", ["rich", "plain"])
+def test_a_column_without_name_and_text_takes_no_part(capsys, monkeypatch, library):
+    if library == "plain":
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    _output.print_table("title", ("variable", "value", ""), [("ROCPY_PLATFORM", "host", None)])
+    assert "ROCPY_PLATFORM" in capsys.readouterr().out
+
+
 def test_interrupt_is_one_line(run, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
