@@ -7,6 +7,7 @@ import pathlib
 import signal
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 
@@ -17,14 +18,17 @@ DEADLINE_S = 60.0
 def belongings():
     """Shared memory that is mapped or open, other open files, and threads, of this process."""
     gc.collect()
-    maps = pathlib.Path("/proc/self/maps").read_text()
+    maps = [line for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "memfd:rocpy-" in line]
     files = []
     for number in os.listdir("/proc/self/fd"):
         try:
             files.append(str(pathlib.Path(f"/proc/self/fd/{number}").readlink()))
         except FileNotFoundError:
             continue
-    return maps.count("memfd:rocpy-"), len(files), sum("rocpy-" in name for name in files), threading.active_count()
+    ours = [name for name in files if "rocpy-" in name]
+    threads = [thread.ident for thread in threading.enumerate()]
+    # A mapping's line begins with its addresses; what it maps, by its number, tells it from others.
+    return tuple(map(Counter, ([line.split()[4] for line in maps], files, ours, threads)))
 
 
 # What the process that made the memory of a communicator keeps for a while, to tell who comes late why there is none.
@@ -35,8 +39,8 @@ def left_behind(before, phase):
     """What this process has more than before, once what goes by itself has gone."""
     patience = time.monotonic() + 20
     while True:
-        # What an earlier failure kept for a while may go meanwhile: less than before is nothing left behind.
-        more = tuple(max(now - then, 0) for now, then in zip(belongings(), before, strict=True))
+        # Each by its name: what an earlier failure kept may go meanwhile, and a count would let it hide a new one.
+        more = tuple((now - then).total() for now, then in zip(belongings(), before, strict=True))
         if not any(more) or (phase == "init" and more == KEPT) or time.monotonic() > patience:
             return more if more != KEPT or phase != "init" else (0, 0, 0, 0)
         time.sleep(0.02)
