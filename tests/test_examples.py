@@ -181,7 +181,7 @@ def test_bench_command_writes_results(tmp_path):
 
 
 def test_bench_command_draws(tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra `bench` is not installed")
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     page = tmp_path / "plot.html"
     run("-m", "rocpy", "bench", "import", "--quick", "--output", tmp_path, "--plot", page)
     text = page.read_text(encoding="utf-8")

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, say, warn
@@ -122,14 +124,34 @@ def _measure(name: str, arguments: Arguments) -> dict[str, Any] | None:
         script = folder() / f"bench_{name}.py"
         words += ["--threads", *map(str, arguments.threads)] if arguments.threads else []
         words += ["--only", arguments.only] if arguments.only else []
-    done = subprocess.run(
-        [sys.executable, str(script), *words], stdout=sys.stderr if arguments.as_json else None, check=False
-    )
-    if done.returncode:
-        warn(f"benchmark {name} failed with code {done.returncode}")
+    code = _run_group([sys.executable, str(script), *words], stdout=sys.stderr if arguments.as_json else None)
+    if code:
+        warn(f"benchmark {name} failed with code {code}")
         return None
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
+
+
+def _run_group(words: Sequence[str], *, stdout: TextIO | None) -> int:
+    """Run a program in a process group of its own, which ends with this process, and return its exit code.
+
+    Ctrl-C reaches this process alone: the programs below it would each answer with a traceback.
+    """
+    handlers = {number: signal.signal(number, _raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, process_group=0) as child:
+            try:
+                return child.wait()
+            finally:
+                if child.returncode is None:
+                    os.killpg(child.pid, signal.SIGKILL)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _raise_exit(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def folder() -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +57,12 @@ def configure(parser: Parser) -> None:
 def doctor(arguments: Arguments) -> int:
     """Check what commonly goes wrong on ROCm; a failed check or case of the self-test is exit code 1."""
     _require_process(arguments.process)
-    if arguments.selftest:
-        _require_writable(arguments.report)
-    findings = examine(Machine.here(arguments.process), arguments.level)
     outcome = None
-    if arguments.selftest:
-        outcome = _run_selftest(arguments.tier, quiet=arguments.as_json, findings=findings)
-        outcome["report"] = str(_write_report(outcome, arguments.report))
+    with _writable(arguments.report) if arguments.selftest else nullcontext():
+        findings = examine(Machine.here(arguments.process), arguments.level)
+        if arguments.selftest:
+            outcome = _run_selftest(arguments.tier, quiet=arguments.as_json, findings=findings)
+            outcome["report"] = str(_write_report(outcome, arguments.report))
     if arguments.as_json:
         print_json({"findings": findings, "selftest": outcome and outcome["summary"]})
     else:
@@ -93,8 +94,10 @@ def _require_process(process: str) -> None:
     )
 
 
-def _require_writable(report: Path) -> None:
-    """Try the report's file before the cases run, which takes minutes."""
+@contextmanager
+def _writable(report: Path) -> Iterator[None]:
+    """Try the report's file before the cases run, which takes minutes; an interrupted run leaves no empty file."""
+    existed = report.exists()
     try:
         with report.open("a", encoding="utf-8"):
             pass
@@ -102,6 +105,11 @@ def _require_writable(report: Path) -> None:
         raise UsageError(
             f"rocpy doctor: cannot write {report} ({error.strerror}); name another file by --report"
         ) from None
+    try:
+        yield
+    finally:
+        if not existed and report.is_file() and report.stat().st_size == 0:
+            report.unlink()
 
 
 def _write_report(outcome: dict[str, Any], report: Path) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`rocpy report`: many reports of self-tests as one page, a row a machine."""
+"""`rocpy report`: many reports of self-tests as one table or page, a row a machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, say
+from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table
 from rocpy.cli._parser import Parser, add_json
 
 COLUMNS = (
@@ -20,12 +20,14 @@ COLUMNS = (
     "rocpy",
     "tier",
     "cases",
-    "right",
+    "pass rate",
     "unsupported",
     "wrong",
     "one call, us",
     "file",
 )
+NUMBERS = ("cases", "pass rate", "unsupported", "wrong", "one call, us")
+WRONG_COLUMNS = ("case", "message")
 BAD = ("failed", "error")
 
 
@@ -35,7 +37,10 @@ def configure(parser: Parser) -> None:
         "files", metavar="FILE", type=Path, nargs="+", help="reports that `rocpy doctor --selftest` wrote"
     )
     parser.add_argument(
-        "--output", type=Path, metavar="PAGE", help="write the page to this file, .md or .html, not to standard output"
+        "--output",
+        type=Path,
+        metavar="PAGE",
+        help="write a page to this file, .md or .html, instead of a table to standard output",
     )
     add_json(parser)
     set_run(parser, report)
@@ -51,11 +56,18 @@ def report(arguments: Arguments) -> int:
     if arguments.as_json:
         print_json([{**row, "wrong_cases": cases} for row, cases in zip(rows, wrong, strict=True)])
     elif arguments.output is None:
-        say(_markdown(rows, wrong).rstrip())
+        _show(rows, wrong)
     else:
         page = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
         arguments.output.write_text(page, encoding="utf-8")
     return EXIT_PROBLEM if any(wrong) else 0
+
+
+def _show(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str, str]]]) -> None:
+    print_table("self-tests", COLUMNS, map(_cells, rows), numbers=NUMBERS)
+    for row, cases in zip(rows, wrong, strict=True):
+        if cases:
+            print_table(f"wrong cases in {row['file']}", WRONG_COLUMNS, [tuple(case.values()) for case in cases])
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -89,7 +101,7 @@ def _row(path: Path, document: dict[str, Any]) -> dict[str, Any]:
         "rocpy": _object(info.get("packages")).get("rocpy"),
         "tier": document.get("tier"),
         "cases": len(statuses),
-        "right": f"{(len(ran) - bad) / len(ran):.1%}" if ran else None,
+        "pass rate": f"{(len(ran) - bad) / len(ran):.1%}" if ran else None,
         "unsupported": statuses.count("unsupported"),
         "wrong": bad,
         "one call, us": f"{call:.2f}" if isinstance(call, int | float) else None,
@@ -121,7 +133,7 @@ def _markdown(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str,
     text += "".join(line(_cells(row)) for row in rows)
     for row, cases in zip(rows, wrong, strict=True):
         if cases:
-            text += f"\n## Wrong cases in {row['file']}\n\n" + line(("case", "message")) + line(("---", "---"))
+            text += f"\n## Wrong cases in {row['file']}\n\n" + line(WRONG_COLUMNS) + line(("---", "---"))
             text += "".join(line((case["case"], case["message"])) for case in cases)
     return text
 
@@ -143,5 +155,5 @@ def _page(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str, str
     for row, cases in zip(rows, wrong, strict=True):
         if cases:
             text += f"<h2>Wrong cases in {html.escape(row['file'])}</h2>\n"
-            text += table(("case", "message"), [(case["case"], case["message"]) for case in cases])
+            text += table(WRONG_COLUMNS, [(case["case"], case["message"]) for case in cases])
     return text

@@ -4,12 +4,14 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from rocpy.cli import _application, _output, completion, doctor, main
+from rocpy.cli import _application, _output, bench, completion, doctor, main
 from rocpy.cli._output import UsageError
 
 
@@ -220,13 +222,12 @@ def test_report_renders_many(run, tmp_path, form):
     options = {"text": [], "json": ["--json"]}.get(form, ["--output", f"page.{form}"])
     code, text, _ = run("report", "good.json", "bad.json", *options)
     assert code == 1
-    page = text if form in {"text", "json"} else (tmp_path / f"page.{form}").read_text()
+    page = " ".join(text.split()) if form in {"text", "json"} else (tmp_path / f"page.{form}").read_text()
     for part in ("7.2", "1.2.2", "0.1.0", "100.0%", "50.0%", "3.14", "gfx942", "good.json", "case 1", "case 2"):
         assert part in page
     if form == "html":
         assert "<Card>" not in page
-    if form in {"text", "md"}:
-        assert "off \\| by 2" in page
+    assert ("off \\| by 2" if form == "md" else "off | by 2") in page
     assert run("report", "good.json")[0] == 0
 
 
@@ -265,6 +266,123 @@ def test_words_after_two_dashes_belong_to_a_program(monkeypatch):
     assert (seen[0].words, seen[0].program_arguments, seen[0].as_json) == (["word"], ["--json", "x"], False)
     with pytest.raises(UsageError):
         _application.run(["tune", "list", "--", "x"])
+
+
+def test_an_interrupted_selftest_leaves_no_empty_report(run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "_run_selftest", interrupted)
+    assert run("doctor", "--selftest", "-r", "1") == (130, "", "interrupted\n")
+    assert not doctor.DEFAULT_REPORT.exists()
+    doctor.DEFAULT_REPORT.write_text("kept")
+    assert run("doctor", "--selftest", "-r", "1")[0] == 130
+    assert doctor.DEFAULT_REPORT.read_text() == "kept"
+
+
+@pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "")])
+def test_an_interrupted_benchmark_ends_with_all_that_it_started(tmp_path, number, code, message):
+    # A benchmark that starts a process, and tells when both wait.
+    (tmp_path / "bench_import.py").write_text(
+        "import pathlib, subprocess, sys\n"
+        "below = subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'], stdin=subprocess.PIPE)\n"
+        "print(below.pid, flush=True)\n"
+        "below.wait()\n"
+    )
+    program = (
+        "import pathlib\nfrom rocpy.cli import bench, main\n"
+        f"bench.folder = lambda: pathlib.Path({str(tmp_path)!r})\nmain(['bench', 'import'])\n"
+    )
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as command:
+        below = Path("/proc") / command.stdout.readline().strip()
+        os.kill(command.pid, getattr(signal, number))
+        _, err = command.communicate(timeout=120)
+    assert (command.returncode, err) == (code, message)
+    # Killed at the same time, and gone as soon as init has read its exit code.
+    assert not below.exists() or (below / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def rows_of(case, **medians):
+    context = {"threads": 1, "versions": {}, "platform": "host", "device": "CPU", "commit": "0"}
+    return [
+        {"benchmark": "matmul", "case": case, "label": label, "median_us": median, "best_us": median / 2, **context}
+        for label, median in medians.items()
+    ]
+
+
+def test_drawings_show_dots_on_a_log_axis_one_colour_for_rocpy_and_the_winner(tmp_path, monkeypatch):
+    colors = pytest.importorskip("matplotlib.colors", reason="the extra `plot` is not installed")
+    figures = []
+    monkeypatch.setattr(bench, "_save", lambda figure, _: figures.append(figure))
+    groups = [{"numpy": 10.0, "rocpy": 30.0, "torch": 20.0}, {"rocpy": 1.0, "rocpy Weight": 0.5, "numpy": 400.0}]
+    rows = [row for number, group in enumerate(groups) for row in rows_of(f"case {number}", **group)]
+    bench.draw([{"rows": rows}], tmp_path / "drawing.png")
+    assert [axis.get_xscale() for axis in figures[0].axes] == ["log", "log"]
+    for axis, group in zip(figures[0].axes, groups, strict=True):
+        assert len(axis.patches) == 0  # the length of a bar would say nothing on this axis
+        dots = [line for line in axis.lines if line.get_marker() == "o"]
+        assert [line.get_xdata()[0] for line in dots] == list(group.values())
+        ours = {colors.to_hex(line.get_color()) for line, label in zip(dots, group, strict=True) if "rocpy" in label}
+        rest = {
+            colors.to_hex(line.get_color()) for line, label in zip(dots, group, strict=True) if "rocpy" not in label
+        }
+        assert ours == {colors.to_hex("tab:red")}
+        assert ours & rest == set()
+        fastest = min(group, key=group.get)
+        assert [label.get_text() for label in axis.get_yticklabels() if label.get_text().endswith(" *")] == [
+            f"{fastest} *"
+        ]
+
+
+ABSENT = ("typer", "click", "rich", "pydantic", "matplotlib")
+
+
+def test_package_and_command_line_need_three_packages():
+    program = f"""
+import contextlib, io, sys
+sys.modules.update(dict.fromkeys({ABSENT!r}))
+import rocpy
+from rocpy.cli import _application, main
+
+def ways(parser, *words):
+    yield words
+    for action in parser.actions():
+        for name, below in (action.choices or {{}}).items() if action.nargs == "A..." else ():
+            yield from ways(below, *words, name)
+
+def said(*words):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        try:
+            main(words)
+        except SystemExit as ended:
+            assert ended.code == 0, (words, ended.code)
+    return text.getvalue()
+
+count = 0
+for name in _application.COMMANDS:
+    for words in ways(_application.parser_for([name]), *()):
+        if words[:1] == (name,) or not words:
+            assert "usage: rocpy " + " ".join(words) in " ".join(said(*words, "--help").split()), words
+            count += 1
+assert "libraries" in said("info")
+assert '"findings"' in said("doctor", "-r", "1", "--json")
+known = sys.stdlib_module_names | {{"rocpy", "rocpy_torch_backend", "numpy", "ml_dtypes", "platformdirs"}}
+files = {{name.partition(".")[0] for name, module in list(sys.modules.items()) if getattr(module, "__file__", None)}}
+print(count, *sorted(name for name in files - known if not name.startswith("_")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ROCPY_PLATFORM": "host", "COLUMNS": "200"},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    count, *packages = done.stdout.split()
+    assert int(count) >= 25
+    assert packages == []
 
 
 def test_bench_that_measures_nothing_is_usage(run):

@@ -467,7 +467,10 @@ def test_the_report(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         report.plot(tmp_path / "times.png")
-        assert report.plot() is not None
+        axes = report.plot().axes[0]
+    assert axes.get_xscale() == "linear"
+    assert axes.get_xlim()[0] == 0
+    assert [label.get_text().startswith("* ") for label in axes.get_yticklabels()][:2] == [True, False]
     assert (tmp_path / "times.png").stat().st_size > 1000
 
 

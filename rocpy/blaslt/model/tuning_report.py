@@ -122,7 +122,7 @@ class TuningReport:
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw the times of the algorithms as bars.
+        """Draw the times of the algorithms as bars from zero; a star marks the chosen.
 
         Parameters
         ----------
@@ -146,12 +146,16 @@ class TuningReport:
         shown = [trial for trial in self.trials if trial.algorithm.elapsed_ms is not None]
         figure = Figure(figsize=(8, 1.2 + 0.3 * len(shown)), layout="constrained")
         axes = figure.subplots()
-        labels = [f"{trial.algorithm.name or 'unnamed'} #{trial.algorithm.id}" for trial in shown]
+        labels = [
+            f"{'* ' if trial is self.trials[0] else ''}{trial.algorithm.name or 'unnamed'} #{trial.algorithm.id}"
+            for trial in shown
+        ]
         colours = ["tab:red" if trial.algorithm.rank == 0 else "tab:gray" for trial in shown]
         axes.barh(labels, [trial.algorithm.elapsed_ms or 0.0 for trial in shown], color=colours)
         axes.plot([trial.warm_ms or 0.0 for trial in shown], labels, "k|", markersize=8)
         axes.invert_yaxis()
-        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first")
+        axes.set_xlim(left=0.0)
+        axes.set_xlabel("milliseconds; bar: cold caches, mark: warm; red: the heuristic's first; *: the chosen")
         axes.set_title(str(self.problem), fontsize=9)
         if path is not None:
             figure.savefig(path)
