@@ -52,8 +52,9 @@ class Session:
         self.name = name
         self.quick: bool = arguments.quick
         self.threads: int = arguments.child_threads
+        self.isa: str = arguments.isa
         self.peak: dict[str, float] = json.loads(arguments.child_peak)
-        self.effort = QUICK if self.quick else Effort(budget_s=arguments.budget_s)
+        self.effort = QUICK if self.quick else Effort(budget_s=arguments.seconds)
         # With one thread, CPU time of the whole process is the time that an idle machine would take.
         self.clock = arguments.clock if arguments.clock != "auto" else "cpu" if self.threads == 1 else "wall"
         self.context = machine.context(name, arguments.child_command)
@@ -77,6 +78,21 @@ class Session:
         **facts: object,
     ) -> list[Row]:
         """Measure the rivals against each other; `against` is the one that the others' speed is given relative to."""
+        rows = self.rows_of(case, entries, against=against, flops=flops, dtype=dtype, **facts)
+        show(case, rows)
+        return rows
+
+    def rows_of(
+        self,
+        case: str,
+        entries: Sequence[Entry],
+        *,
+        against: str | None = None,
+        flops: float | None = None,
+        dtype: str = "float32",
+        **facts: object,
+    ) -> list[Row]:
+        """Measure the same and print nothing."""
         samples, calls = measure(entries, self.effort, CLOCKS[self.clock], settle=self.threads > 1)
         rows = []
         for entry in entries:
@@ -90,7 +106,6 @@ class Session:
                 row |= {"against": against, **speed(samples[entry.label], samples[against])}
             rows.append(row | self.context)
         self.rows += rows
-        show(case, rows)
         return rows
 
 
@@ -144,7 +159,6 @@ def show(case: str, rows: Sequence[Row]) -> None:
     if not rows:
         return
     first = rows[0]
-    versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
     threads = "1 thread" if first["threads"] == 1 else f"{first['threads']} threads"
     figures = (
         "best us",
@@ -168,8 +182,15 @@ def show(case: str, rows: Sequence[Row]) -> None:
     ]
     title = f"{first['benchmark']}: {case}, {threads}, {first['clock']} time"
     print_table(title, ("who", *figures), cells, numbers=figures)
-    say(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}\n")
+    say(f"{ran_on(first)}\n")
     sys.stdout.flush()
+
+
+def ran_on(row: Row) -> str:
+    """Return the line that says on what a row was measured."""
+    versions = " ".join(f"{name} {version}" for name, version in row["versions"].items())
+    words = (row["platform"], row["device"], row["isa"], versions, f"commit {row['commit']}", row["command"])
+    return " | ".join(words)
 
 
 def number(value: float | None) -> str:
@@ -187,13 +208,19 @@ def number(value: float | None) -> str:
     )
 
 
-def parser(name: str, *, threads: Sequence[int]) -> argparse.ArgumentParser:
+def parser(name: str, *, threads: Sequence[int], seconds: float = Effort.budget_s) -> argparse.ArgumentParser:
     """Return the options that every benchmark takes."""
     made = argparse.ArgumentParser(prog=f"benchmarks/bench_{name}.py")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
     made.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
     made.add_argument("--threads", type=int, nargs="+", default=list(threads), help="numbers of threads, one run each")
-    made.add_argument("--budget-s", type=float, default=Effort.budget_s, help="seconds for each rival of a group")
+    made.add_argument("--seconds", type=float, default=seconds, help="seconds for each rival of a group")
+    made.add_argument(
+        "--isa",
+        choices=tuple(machine.INSTRUCTION_SETS),
+        default="native",
+        help="instruction set that rocpy and its peers are held to (default: what the CPU has)",
+    )
     made.add_argument(
         "--clock", choices=("auto", *CLOCKS), default="auto", help="cpu: of the process; auto: cpu with one thread"
     )
@@ -204,9 +231,15 @@ def parser(name: str, *, threads: Sequence[int]) -> argparse.ArgumentParser:
     return made
 
 
-def main(name: str, run: Callable[[Session, argparse.Namespace], None], *, threads: Sequence[int] = (1,)) -> int:
+def main(
+    name: str,
+    run: Callable[[Session, argparse.Namespace], None],
+    *,
+    threads: Sequence[int] = (1,),
+    seconds: float = Effort.budget_s,
+) -> int:
     """Run a benchmark once per number of threads, each in a process whose libraries start with that number."""
-    arguments = parser(name, threads=threads).parse_args()
+    arguments = parser(name, threads=threads, seconds=seconds).parse_args()
     if arguments.child_output is not None:
         session = Session(name, arguments)
         run(session, arguments)
@@ -217,7 +250,7 @@ def main(name: str, run: Callable[[Session, argparse.Namespace], None], *, threa
     rows, notes, peaks = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
         for count in arguments.threads:
-            peak = machine.fma_peak(count, Path(folder), quick=arguments.quick)
+            peak = machine.fma_peak(count, Path(folder), quick=arguments.quick, isa=arguments.isa)
             peaks[str(count)] = peak
             output = Path(folder) / f"{count}.json"
             words = [
@@ -230,7 +263,7 @@ def main(name: str, run: Callable[[Session, argparse.Namespace], None], *, threa
                 str(output),
             ]
             words += ["--child-peak", json.dumps(peak), "--child-command", command]
-            done = subprocess.run(words, env=machine.environment(count), check=False)
+            done = subprocess.run(words, env=machine.environment(count, arguments.isa), check=False)
             if done.returncode:
                 return done.returncode
             document = json.loads(output.read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a benchmark ran on: platform, device, versions, commit, and the measured peak of the CPU."""
+"""What a benchmark ran on: platform, device, versions, commit, instruction set, and the measured peaks of the CPU."""
 
 from __future__ import annotations
 
@@ -9,26 +9,59 @@ import platform as python_platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PACKAGES = ("rocpy", "numpy", "torch", "jax", "nvmath-python", "mkl")
+PACKAGES = ("rocpy", "numpy", "scipy", "torch", "jax", "nvmath-python", "mkl")
 
 
-def environment(threads: int) -> dict[str, str]:
-    """Return the environment in which every library starts with this number of threads."""
+@dataclass(frozen=True)
+class InstructionSet:
+    """What holds rocpy and its peers to a set of instructions, and a compiler's options for it."""
+
+    switches: Mapping[str, str]
+    options: tuple[str, ...]
+
+
+# oneDNN is in torch, OpenBLAS in numpy and scipy; glibc's switch holds memcpy.
+INSTRUCTION_SETS = {
+    "native": InstructionSet({}, ("-march=native",)),
+    "avx2": InstructionSet(
+        {
+            "ROCPY_HOST_ISA": "avx2",
+            "ATEN_CPU_CAPABILITY": "avx2",
+            "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+            "ONEDNN_MAX_CPU_ISA": "AVX2",
+            "OPENBLAS_CORETYPE": "Haswell",
+            "BLIS_ARCH_TYPE": "haswell",
+            "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+            "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ",
+        },
+        ("-mavx2", "-mfma", "-mf16c"),
+    ),
+}
+
+
+def environment(threads: int, isa: str = "native") -> dict[str, str]:
+    """Return the environment in which every library starts with this number of threads and this instruction set."""
     count = str(threads)
-    return os.environ | {
-        "OMP_NUM_THREADS": count,
-        "OPENBLAS_NUM_THREADS": count,
-        "MKL_NUM_THREADS": count,
-        "ROCPY_NUM_THREADS": count,
-        # Idle threads of a rival must not spin while the next one is measured: log2 of cycles, and milliseconds.
-        "OPENBLAS_THREAD_TIMEOUT": "4",
-        "KMP_BLOCKTIME": "1",
-    }
+    return (
+        os.environ
+        | INSTRUCTION_SETS[isa].switches
+        | {
+            "OMP_NUM_THREADS": count,
+            "OPENBLAS_NUM_THREADS": count,
+            "MKL_NUM_THREADS": count,
+            "ROCPY_NUM_THREADS": count,
+            # Idle threads of a rival must not spin while the next one is measured: log2 of cycles, and milliseconds.
+            "OPENBLAS_THREAD_TIMEOUT": "4",
+            "KMP_BLOCKTIME": "1",
+        }
+    )
 
 
 def versions() -> dict[str, str]:
@@ -51,32 +84,34 @@ def commit() -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
-def device() -> tuple[str, str]:
-    """Return the platform that rocpy chose, and the name of its first device."""
+def device() -> tuple[str, str, str]:
+    """Return the platform that rocpy chose, its first device, and that device's instruction set or architecture."""
     import numpy as np
 
     import rocpy
 
     one = np.ones((1, 1), np.float32)
     explanation = rocpy.explain(one, one)
-    return explanation.platform, explanation.device
+    chosen = rocpy.platform.current()
+    return explanation.platform, explanation.device, str(chosen.info.get("isa") or chosen.devices[0].arch)
 
 
 def context(name: str, command: str) -> dict[str, Any]:
     """Return what every row carries."""
-    platform, device_name = device()
+    platform, device_name, isa = device()
     return {
         "benchmark": name,
         "platform": platform,
         "device": device_name,
+        "isa": isa,
         "versions": versions(),
         "commit": commit(),
         "command": command,
     }
 
 
-def compile_program(source: str, folder: Path, *options: str) -> Path | None:
-    """Compile a C++ file of this folder for this CPU; None where there is no compiler that can."""
+def compile_program(source: str, folder: Path, *options: str, isa: str = "native") -> Path | None:
+    """Compile a C++ file of this folder for an instruction set; None where there is no compiler that can."""
     compiler = next((found for found in map(shutil.which, ("g++", "clang++", "c++")) if found), None)
     program = folder / Path(source).stem
     if compiler is None or not (HERE / "cpp" / source).exists():  # a wheel holds no C++
@@ -86,7 +121,7 @@ def compile_program(source: str, folder: Path, *options: str) -> Path | None:
             compiler,
             "-std=c++17",
             "-O3",
-            "-march=native",
+            *INSTRUCTION_SETS[isa].options,
             *options,
             str(HERE / "cpp" / source),
             "-o",
@@ -101,12 +136,24 @@ def compile_program(source: str, folder: Path, *options: str) -> Path | None:
     return program
 
 
-def fma_peak(threads: int, folder: Path, *, quick: bool = False) -> dict[str, float]:
+def fma_peak(threads: int, folder: Path, *, quick: bool = False, isa: str = "native") -> dict[str, float]:
     """Return the measured peak in GF/s by dtype: multiply-adds in registers alone, best of several runs."""
-    program = compile_program("fma_peak.cpp", folder, "-ffp-contract=fast")
+    return measured_by("fma_peak.cpp", folder, threads, 1 if quick else 40, "-ffp-contract=fast", isa=isa)
+
+
+def read_bandwidth(threads: int, folder: Path, *, quick: bool = False, isa: str = "native") -> dict[int, float]:
+    """Return the measured GB/s of reading in order, by the bytes of the working set."""
+    found = measured_by("stream_read.cpp", folder, threads, 1 if quick else 12, isa=isa)
+    return {int(size): rate for size, rate in found.items()}
+
+
+def measured_by(
+    source: str, folder: Path, threads: int, runs: int, *options: str, isa: str = "native"
+) -> dict[str, float]:
+    """Return what a C++ program of this folder measured; nothing where it cannot be compiled."""
+    program = compile_program(source, folder, *options, isa=isa)
     if program is None:
         return {}
-    done = subprocess.run(
-        [str(program), str(threads), "1" if quick else "40"], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+    done = subprocess.run([str(program), str(threads), str(runs)], capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import re
+import subprocess
+import sys
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +18,7 @@ import ml_dtypes
 import numpy as np
 from harness import Session
 
+MAPS = Path("/proc/self/maps")
 DTYPES = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
@@ -57,11 +63,51 @@ def nvmath_with(session: Session) -> Nvmath | None:
 
 
 def optional(name: str) -> ModuleType | None:
-    """Import a package that need not be there."""
+    """Import a package that need not be there; one that is installed but broken is reported and counts as absent."""
     try:
         return importlib.import_module(name)
-    except ImportError:
-        return None
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            report_broken(name, error)
+    except Exception as error:  # noqa: BLE001 - a library that is not found, a wrong version: whatever an import raises
+        report_broken(name, error)
+    return None
+
+
+def report_broken(name: str, error: Exception) -> None:
+    """Say on stderr why an installed package is not compared."""
+    text = str(error).strip().splitlines()
+    print(
+        f"note: {name} is installed but cannot be used, so it is not compared:"
+        f" {type(error).__name__}: {text[0][:160] if text else ''}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def openblas_of(package: str) -> str:
+    """Return the kernels that a package's OpenBLAS has chosen, once the package has been imported."""
+    for path in {line.split()[-1] for line in MAPS.read_text(encoding="utf-8").splitlines() if "openblas" in line}:
+        if f"/{package}" not in path:
+            continue
+        library = ctypes.CDLL(path)
+        for name in ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename"):
+            function = getattr(library, name, None)
+            if function is not None:
+                function.restype = ctypes.c_char_p
+                return f"OpenBLAS {function().decode()}"
+    return "unknown"
+
+
+def torch_kernels(torch: Any) -> str:
+    """Return torch's own kernels, and for which processors MKL says that it computes."""
+    own = f"ATen {torch.backends.cpu.get_cpu_capability()}"
+    if not torch.backends.mkl.is_available():
+        return own
+    program = "import torch\nwith torch.backends.mkl.verbose(1): torch.ones(64, 64) @ torch.ones(64, 64)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    named = re.search(r"^MKL_VERBOSE .* for .*? architecture (.*?)(?: enabled)? processors", done.stdout)
+    return f"{own}, MKL for {named[1].replace('(R)', '') if named else 'unknown processors'}"
 
 
 def normal(name: str, *shape: int, dtype: str = "float32", scale: float = 1.0) -> np.ndarray:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Examples, benchmarks and the demo run as a user would run them; no test looks at a time."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -121,8 +122,9 @@ def test_example_with_transformers(name, options):
     "name",
     [
         "overhead",
-        "matmul",
+        "reach",
         "epilogue",
+        pytest.param("matmul", marks=pytest.mark.slow),
         pytest.param("grouped", marks=pytest.mark.slow),
         pytest.param("algorithms", marks=pytest.mark.slow),
         pytest.param("import", marks=pytest.mark.slow),
@@ -144,7 +146,58 @@ def test_benchmark_runs(name, tmp_path):
         assert row["label"] in text
 
 
-def test_reach_judges_what_was_measured(tmp_path):
+@pytest.mark.slow
+def test_reach_is_held_to_an_instruction_set_and_names_all_kernels(tmp_path):
+    path = tmp_path / "reach.json"
+    words = ["--quick", "--isa", "avx2", "--only", "16x16x16 float32", "--json", path]
+    text = run(ROOT / "benchmarks" / "bench_reach.py", *words)
+    rows = {row["label"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+    assert rows["rocpy"]["verdict"] in {"ok", "even", "short"}
+    assert rows["rocpy"]["best_peer"] in set(rows) - {"rocpy", "rocpy Weight"}
+    assert rows["rocpy"]["isa"] in {"avx2", "avx2_vnni", "baseline", "neon"}
+    assert "OpenBLAS" not in rows["numpy"]["kernels"] or "SkylakeX" not in rows["numpy"]["kernels"]
+    assert all(row["kernels"] in text for row in rows.values() if row["kernels"] != "unknown")
+
+
+@pytest.fixture
+def benchmark_modules(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module
+
+
+def test_reach_judges_by_the_best_peer_and_the_roofline(benchmark_modules):
+    judge = benchmark_modules("bench_reach").judge
+
+    def verdict(own, peers, bound, spread=0.01):
+        rows = [{"label": "rocpy", "best_us": own, "spread": spread}, {"label": "rocpy Weight", "best_us": own}]
+        rows += [{"label": f"peer {us}", "best_us": us, "spread": spread} for us in peers]
+        return judge(rows, bound)
+
+    assert verdict(10.0, [12.0, 11.0], 5.0)["verdict"] == "ok"
+    assert verdict(10.0, [12.0, 11.0], 5.0)["best_peer"] == "peer 11.0"
+    assert verdict(10.0, [9.0], 9.6)["verdict"] == "ok"
+    assert verdict(10.0, [9.0], 9.4)["verdict"] == "short"
+    assert verdict(10.0, [9.0], 9.4, spread=0.06)["verdict"] == "even"
+    assert verdict(10.0, [9.0], None)["verdict"] == "short"
+    assert verdict(10.0, [10.0], 9.0)["allows_mean"] is False
+    assert verdict(10.0, [10.0], 5.0)["allows_mean"] is True
+
+
+def test_a_broken_peer_is_reported_and_absent(benchmark_modules, monkeypatch, tmp_path, capsys):
+    (tmp_path / "peer_without_library.py").write_text("raise RuntimeError('cannot load libpeer.so')", encoding="utf-8")
+    (tmp_path / "peer_without_package.py").write_text("import nothing_of_this_name", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    optional = benchmark_modules("peers").optional
+    for name, reason in (("library", "cannot load libpeer.so"), ("package", "nothing_of_this_name")):
+        assert optional(f"peer_without_{name}") is None
+        note = capsys.readouterr().err
+        assert f"peer_without_{name} is installed but cannot be used" in note
+        assert reason in note
+    assert optional("peer_that_is_not_there") is None
+    assert capsys.readouterr().err == ""
+
+
+def test_goals_judge_what_was_measured(tmp_path):
     # Rows made up here: the verdicts must follow from them.
     context = {"case": "4x4x4 float32, torch operands", "threads": 1}
     rows = [
@@ -155,8 +208,8 @@ def test_reach_judges_what_was_measured(tmp_path):
     for name in ("overhead", "matmul", "epilogue", "algorithms", "import"):
         document = {"rows": rows if name == "overhead" else []}
         (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
-    run(ROOT / "benchmarks" / "reach.py", "--quick", "--results", tmp_path, "--json", tmp_path / "reach.json")
-    found = {row["item"]: row for row in json.loads((tmp_path / "reach.json").read_text(encoding="utf-8"))["rows"]}
+    run(ROOT / "benchmarks" / "goals.py", "--quick", "--results", tmp_path, "--json", tmp_path / "goals.json")
+    found = {row["item"]: row for row in json.loads((tmp_path / "goals.json").read_text(encoding="utf-8"))["rows"]}
     assert found["4x4x4, torch: time of rocpy matmul / torch a @ b"]["verdict"] == "ok"
     assert found["4x4x4, torch: time of rocpy matmul / torch a @ b"]["best"] == pytest.approx(0.5)
     assert found["4x4x4, torch: time of rocpy matmul gelu_bias / torch a @ b"]["verdict"] == "short"

@@ -19,6 +19,7 @@ from rocpy.cli._parser import Parser, add_json, choice_of, number_from
 NAMES = (
     "overhead",
     "matmul",
+    "reach",
     "epilogue",
     "grouped",
     "cooperative",
@@ -36,10 +37,10 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        type=choice_of((*NAMES, "reach", "all")),
+        type=choice_of((*NAMES, "goals", "all")),
         default="all",
         metavar="NAME",
-        help=f"one of {', '.join(NAMES)}; or reach, which judges the rest; or all (the default)",
+        help=f"one of {', '.join(NAMES)}; or goals, which judges the rest; or all (the default)",
     )
     parser.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
     parser.add_argument(
@@ -48,6 +49,14 @@ def configure(parser: Parser) -> None:
         action="append",
         metavar="N",
         help="number of threads; may be given more than once",
+    )
+    parser.add_argument("--seconds", type=number_from(float, 0), metavar="S", help="seconds for each rival of a group")
+    parser.add_argument(
+        "--isa",
+        type=choice_of(("native", "avx2")),
+        default="native",
+        metavar="SET",
+        help="instruction set that rocpy and its peers are held to: native (the default) or avx2",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="only groups whose name contains this")
     parser.add_argument(
@@ -68,7 +77,7 @@ def configure(parser: Parser) -> None:
 def bench(arguments: Arguments) -> int:
     """Measure rocpy beside numpy, torch and nvmath-python; a benchmark that fails is exit code 1."""
     _require_plot(arguments.plot)
-    names = (*NAMES, "reach") if arguments.name == "all" else (arguments.name,)
+    names = (*NAMES, "goals") if arguments.name == "all" else (arguments.name,)
     if len(names) > 1 and not arguments.quick and not arguments.yes and not _confirm(len(names)):
         return EXIT_PROBLEM
     documents = []
@@ -80,12 +89,12 @@ def bench(arguments: Arguments) -> int:
             return EXIT_PROBLEM
         documents.append(document)
     measured = [document for document in documents if document.get("rows")]
-    if arguments.only and not any(document["benchmark"] != "reach" for document in measured):
+    if arguments.only and not any(document["benchmark"] != "goals" for document in measured):
         raise UsageError(
             f"rocpy bench: no group's name contains {arguments.only!r}; run without --only to see the names"
         )
     if arguments.plot is not None:
-        draw([document for document in measured if document["benchmark"] != "reach"], arguments.plot)
+        draw([document for document in measured if document["benchmark"] != "goals"], arguments.plot)
     if arguments.as_json:
         print_json(documents if arguments.name == "all" else documents[0])
     else:
@@ -117,13 +126,15 @@ def _measure(name: str, arguments: Arguments) -> dict[str, Any] | None:
     """Run one benchmark in a process of its own and return what it wrote; None if it failed."""
     path = arguments.output / f"{name}.json"
     words = ["--json", str(path), *["--quick"] * arguments.quick]
-    if name == "reach":
-        script = folder() / "reach.py"
+    if name == "goals":
+        script = folder() / "goals.py"
         words += ["--results", str(arguments.output)]
     else:
         script = folder() / f"bench_{name}.py"
         words += ["--threads", *map(str, arguments.threads)] if arguments.threads else []
         words += ["--only", arguments.only] if arguments.only else []
+        words += ["--seconds", str(arguments.seconds)] if arguments.seconds else []
+        words += ["--isa", arguments.isa] if arguments.isa != "native" else []
     code = _run_group([sys.executable, str(script), *words], stdout=sys.stderr if arguments.as_json else None)
     if code:
         warn(f"benchmark {name} failed with code {code}")

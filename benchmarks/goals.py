@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
+from harness import ran_on
 
 Row = dict[str, Any]
 NEEDED = ("overhead", "matmul", "epilogue", "algorithms", "import")
@@ -177,7 +178,7 @@ PARTS: tuple[Callable[[Results], Iterator[Goal]], ...] = (overhead, throughput, 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks/reach.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks/goals.py", description=__doc__)
     parser.add_argument(
         "--results", type=Path, default=Path("benchmark-results"), help="folder of the benchmarks' JSON"
     )
@@ -200,13 +201,13 @@ def main() -> int:
         results.rows.extend(json.loads(path.read_text(encoding="utf-8"))["rows"])
     rows = [goal.row() for part in PARTS for goal in part(results)]
     rows += [goal.row() for goal in small(20 if arguments.quick else 2000)]
-    context = machine.context("reach", " ".join(["python", "benchmarks/reach.py", *sys.argv[1:]]))
+    context = machine.context("goals", " ".join(["python", "benchmarks/goals.py", *sys.argv[1:]]))
     rows = [row | context for row in rows]
     show(rows)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(
-            json.dumps({"benchmark": "reach", "quick": arguments.quick, "rows": rows}, indent=1) + "\n",
+            json.dumps({"benchmark": "goals", "quick": arguments.quick, "rows": rows}, indent=1) + "\n",
             encoding="utf-8",
         )
     return 0
@@ -216,16 +217,14 @@ def show(rows: list[Row]) -> None:
     """Print the table."""
     from rocpy.cli._output import print_table, say
 
-    first = rows[0]
-    versions = " ".join(f"{name} {version}" for name, version in first["versions"].items())
     cells = []
     for row in rows:
         figures = ["" if row[key] is None else f"{row[key]:.3g}{row['unit']}" for key in ("best", "median")]
         cells.append((row["item"], row["wanted"], *figures, row["verdict"]))
-    print_table("reach", ("item", "wanted", "best", "median", ""), cells, numbers=("best", "median"))
+    print_table("goals", ("item", "wanted", "best", "median", ""), cells, numbers=("best", "median"))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("ok", "short", "not measured")}
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    say(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']} | {first['command']}")
+    say(ran_on(rows[0]))
 
 
 if __name__ == "__main__":

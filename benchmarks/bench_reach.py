@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""A grid of plain products beside every installed peer and the roofline of the machine, with a verdict a shape.
+
+The roofline of a product is the larger of two times: its multiply-adds at the peak of the FMA units, and its operands
+and result at the bandwidth with which a working set of that size is read. Both are measured in the same run.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+from harness import Entry, Row, Session, main, number, ran_on
+from peers import normal, nvmath_with, openblas_of, optional, to_torch, torch_kernels, torch_with
+
+import rocpy
+from rocpy.cli._output import print_table, say
+
+SQUARES = (16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129)
+LARGE_SQUARES = (192, 255, 256, 257, 300, 384, 511, 512, 513, 768, 1000, 1024, 2048)
+FEED_FORWARD = (
+    (64, 3072, 768),
+    (128, 3072, 768),
+    (512, 3072, 768),
+    (64, 768, 3072),
+    (512, 768, 3072),
+    (256, 4096, 1024),
+)
+DECODE = (*((m, 4096, 4096) for m in (1, 2, 3, 4, 6, 8, 12, 16)), (1, 3072, 768), (8, 3072, 768), (16, 768, 3072))
+TALL = ((4096, 64, 64), (10000, 32, 32), (2048, 16, 512), (4096, 8, 512))
+SHORT_SUMS = ((512, 512, 8), (1024, 1024, 16), (128, 128, 8), (300, 300, 4))
+NARROW = ((1000, 16, 1000), (1024, 4, 1024), (4096, 1, 4096))
+TRANSPOSED = (
+    *(((256, 256, 256), order) for order in ("NT", "TN", "TT")),
+    *(((512, 512, 512), order) for order in ("NT", "TN")),
+    *((shape, "NT") for shape in ((64, 3072, 768), (1, 4096, 4096), (8, 4096, 4096))),
+)
+DTYPES = ("float32", "float64")
+
+# What counts as reached: as fast as the best peer, or this share of the roofline; and the mean that is aimed at.
+SHARE, MEAN = 0.95, 1.15
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product of the grid: its extents, how its operands lie (N or T each), and its dtype."""
+
+    shape: tuple[int, int, int]
+    order: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """What `--only` looks into."""
+        return f"{'x'.join(map(str, self.shape))} {'' if self.order == 'NN' else self.order + ' '}{self.dtype}"
+
+    def operands(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return A and B; a transposed one is a view."""
+        m, n, k = self.shape
+        a = normal("a", k, m, dtype=self.dtype).T if self.order[0] == "T" else normal("a", m, k, dtype=self.dtype)
+        b = normal("b", n, k, dtype=self.dtype).T if self.order[1] == "T" else normal("b", k, n, dtype=self.dtype)
+        return a, b
+
+
+def grid(*, quick: bool) -> Iterator[Product]:
+    """Return the products in the order in which they are measured."""
+    squares = tuple((n, n, n) for n in (*SQUARES, *LARGE_SQUARES))
+    plain = (*squares, *FEED_FORWARD, *DECODE, *TALL, *SHORT_SUMS, *NARROW)
+    shapes = [(shape, "NN") for shape in plain] + list(TRANSPOSED)
+    for dtype in DTYPES:
+        for shape, order in [((16, 16, 16), "NN"), ((8, 96, 64), "NT")] if quick else shapes:
+            yield Product(shape, order, dtype)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The measured bounds of the machine: GF/s by dtype, and GB/s by the bytes of a working set."""
+
+    peak: Mapping[str, float]
+    bandwidth: Mapping[int, float]
+
+    def microseconds(self, product: Product) -> float | None:
+        """Return the time below which no product can be, or None where the bounds could not be measured."""
+        if product.dtype not in self.peak or not self.bandwidth:
+            return None
+        m, n, k = product.shape
+        size = np.dtype(product.dtype).itemsize * (m * k + k * n + m * n)
+        arithmetic = 2.0 * m * n * k / self.peak[product.dtype]
+        return max(arithmetic, size / self.rate(size)) / 1e3
+
+    def rate(self, size: int) -> float:
+        """Return GB/s between the measured working sets, along a line over the logarithm of their bytes."""
+        sizes = sorted(self.bandwidth)
+        rates = [self.bandwidth[one] for one in sizes]
+        return float(np.interp(math.log(size), [math.log(one) for one in sizes], rates))
+
+
+def peers_of(session: Session, a: Any, b: Any) -> list[Entry]:
+    """Return every peer that is installed and works."""
+    found = [Entry("numpy", "a @ b", {"a": a, "b": b})]
+    torch = torch_with(session)
+    if torch is not None:
+        found.append(Entry("torch", "a @ b", {"a": to_torch(torch, a), "b": to_torch(torch, b)}))
+    blas = optional("scipy.linalg.blas")
+    if blas is not None:
+        # By columns, as BLAS has them, the transposed product of transposed operands needs no copies.
+        gemm = blas.dgemm if a.dtype == np.float64 else blas.sgemm
+        operands = {name: x if x.flags.f_contiguous else x.T for name, x in (("left", b.T), ("right", a.T))}
+        flags = f"trans_a={not b.T.flags.f_contiguous}, trans_b={not a.T.flags.f_contiguous}"
+        found.append(Entry("scipy", f"gemm(1.0, left, right, {flags})", {"gemm": gemm, **operands}))
+    blis = optional("blis.py")
+    if blis is not None and a.flags.c_contiguous and b.flags.c_contiguous:
+        found.append(Entry("blis", "gemm(a, b)", {"gemm": blis.gemm, "a": a, "b": b}))
+    nvmath = nvmath_with(session)
+    if nvmath is not None:
+        found.append(Entry("nvmath (MKL)", "planned.execute()", {"planned": nvmath.planned(a, b)}))
+    return found
+
+
+def kernel_sets(session: Session) -> dict[str, str]:
+    """Return the kernels that rocpy and its peers have chosen."""
+    found = {"rocpy": session.context["isa"], "rocpy Weight": session.context["isa"], "numpy": openblas_of("numpy")}
+    if optional("scipy.linalg.blas") is not None:
+        found["scipy"] = openblas_of("scipy")
+    torch = torch_with(session)
+    if torch is not None:
+        found["torch"] = torch_kernels(torch)
+    return found
+
+
+def judge(rows: list[Row], bound: float | None) -> Row:
+    """Return the verdict on one product from the rows of rocpy and its peers.
+
+    "ok": as fast as the best peer, or at the share of the roofline; "even": slower by less than both spread; "short".
+    """
+    own, packed = rows[0], rows[1]
+    best = min(rows[2:], key=lambda row: float(row["best_us"]))
+    ratio = best["best_us"] / own["best_us"]
+    share = None if bound is None else bound / own["best_us"]
+    if ratio >= 1 or (share is not None and share >= SHARE):
+        verdict = "ok"
+    else:
+        verdict = "even" if ratio >= 1 - own["spread"] - best["spread"] else "short"
+    return {
+        "best_peer": best["label"],
+        "best_peer_us": best["best_us"],
+        "ratio": ratio,
+        "packed_us": packed["best_us"],
+        "packed_ratio": best["best_us"] / packed["best_us"],
+        "roofline_us": bound,
+        "of_roofline": share,
+        # Whether the aimed mean is possible at all beside a peer that is as near to the roofline as this.
+        "allows_mean": bound is None or best["best_us"] / bound >= MEAN,
+        "verdict": verdict,
+    }
+
+
+def run(session: Session, arguments: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bandwidth = machine.read_bandwidth(session.threads, Path(folder), quick=session.quick, isa=session.isa)
+    roofline = Roofline(session.peak, bandwidth)
+    kernels = kernel_sets(session)
+    judged = []
+    for product in grid(quick=session.quick):
+        if arguments.only not in product.name:
+            continue
+        a, b = product.operands()
+        names = {"rocpy": rocpy, "a": a, "b": b, "weight": rocpy.Weight(b)}
+        entries = [Entry("rocpy", "rocpy.matmul(a, b)", names), Entry("rocpy Weight", "rocpy.matmul(a, weight)", names)]
+        m, n, k = product.shape
+        rows = session.rows_of(
+            product.name,
+            entries + peers_of(session, a, b),
+            against="rocpy",
+            flops=2.0 * m * n * k,
+            dtype=product.dtype,
+            shape=product.shape,
+        )
+        for row in rows:
+            row["kernels"] = kernels.get(row["label"], "unknown")
+        # The rows that the session keeps are these: the verdict is on rocpy's.
+        rows[0] |= judge(rows, roofline.microseconds(product))
+        judged.append(rows[0])
+    show(session, judged, bandwidth, kernels)
+
+
+def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float], kernels: Mapping[str, str]) -> None:
+    """Print a line a product, the means, and what the figures rest on."""
+    if not rows:
+        return
+    figures = ("best us", "median us", "packed us", "peer us", "peer / rocpy", "peer / packed", "of roofline")
+    cells = [
+        (
+            row["case"],
+            *(number(row[key]) for key in ("best_us", "median_us", "packed_us", "best_peer_us")),
+            row["best_peer"],
+            *(f"{row[key]:.2f}" for key in ("ratio", "packed_ratio")),
+            "" if row["of_roofline"] is None else f"{row['of_roofline']:.2f}",
+            row["verdict"],
+        )
+        for row in rows
+    ]
+    threads = "1 thread" if session.threads == 1 else f"{session.threads} threads"
+    columns = ("product", *figures[:4], "best peer", *figures[4:], "")
+    print_table(f"reach: {threads}, {session.clock} time", columns, cells, numbers=figures)
+    for dtype in DTYPES:
+        some = [row for row in rows if row["dtype"] == dtype]
+        if some:
+            allowed = [row["ratio"] for row in some if row["allows_mean"]]
+            mean = f", {mean_of(allowed):.2f} over the {len(allowed)} whose roofline allows {MEAN}" if allowed else ""
+            counts = ", ".join(
+                f"{sum(row['verdict'] == word for row in some)} {word}" for word in ("ok", "even", "short")
+            )
+            say(
+                f"{dtype}: {counts}; geometric mean of peer / rocpy {mean_of([row['ratio'] for row in some]):.2f}{mean}"
+            )
+    say("kernels: " + "; ".join(f"{label}: {text}" for label, text in kernels.items()))
+    say("peak GF/s: " + ", ".join(f"{dtype} {rate:.0f}" for dtype, rate in session.peak.items()))
+    say("read GB/s: " + ", ".join(f"{size >> 10} KiB {rate:.0f}" for size, rate in bandwidth.items()))
+    say(ran_on(rows[0]) + "\n")
+    sys.stdout.flush()
+
+
+def mean_of(ratios: list[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+if __name__ == "__main__":
+    sys.exit(main("reach", run, threads=(1,), seconds=0.2))
