@@ -6,6 +6,7 @@ from abi cimport hipStream_t
 from rocpy._dlpack cimport (
     Operand, max_dims, provider_array_interface, provider_buffer, provider_capsule, provider_exchange, provider_numpy, provider_torch,
 )
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 # Fill *out from an array and give what must stay alive while its memory is used; typed errors name the operand by `name`.
 cdef object parse(object array, str name, Operand* out)
@@ -21,4 +22,4 @@ cdef int written(object array, int provider) except -1
 cdef object dispatch_reason(object array)
 # The stream of a call: what the user gave as stream=, or for None the current stream of the framework that `like` came from on its
 # device (the null stream for arrays in CPU memory).
-cdef int stream_of(object stream, const Operand* like, hipStream_t* out) except -1
+cdef int stream_of(object stream, const Operand* like, hipStream_t* out, StreamUse* use) except -1

@@ -18,7 +18,7 @@ from rocpy._producers.torch_tensors cimport (
     check_writable, learn, parameter_type, parse_other, parse_plain, raise_version, tensor_type, torch_api, unconjugated,
 )
 from rocpy._producers.torch_tensors cimport dispatch_reason as torch_dispatch_reason
-from rocpy.runtime.handles.stream_handle cimport handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 cnp.import_array()
 
@@ -157,11 +157,11 @@ cdef object dispatch_reason(object array):
     return torch_dispatch_reason(array)
 
 
-cdef int stream_of(object stream, const Operand* like, hipStream_t* out) except -1:
+cdef int stream_of(object stream, const Operand* like, hipStream_t* out, StreamUse* use) except -1:
     cdef void* current = NULL
     out[0] = NULL
     if stream is not None:
-        return handle_of(stream, out)
+        return handle_of(stream, out, use)
     if like.device_type == kDLCPU:
         return 0
     if like.provider == provider_torch:
@@ -313,8 +313,9 @@ def resolve_stream(stream=None, array=None):
     """The handle of the stream that a call on `array` would use, as a number."""
     cdef Operand like
     cdef hipStream_t found = NULL
+    cdef StreamUse use
     like.device_type = kDLCPU
     if array is not None:
         parse(array, "array", &like)
-    stream_of(stream, &like, &found)
+    stream_of(stream, &like, &found, &use)
     return <size_t>found

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,28 @@ def _replaced(name: str, function: Any) -> Iterator[None]:
         yield
     finally:
         slot.value = kept
+
+
+class PlatformFunctions:
+    """The functions that rocpy calls of the platform's libraries, for tests that put others in their place."""
+
+    def slot(self, name: str) -> ctypes.c_void_p:
+        """Return the slot of a function, whose value is its address."""
+        return _function(name)
+
+    @contextmanager
+    def replaced(self, functions: dict[str, Any]) -> Iterator[None]:
+        """Let rocpy call these functions, by the name of the platform's."""
+        with ExitStack() as stack:
+            for name, function in functions.items():
+                stack.enter_context(_replaced(name, function))
+            yield
+
+
+@pytest.fixture
+def platform_functions() -> PlatformFunctions:
+    """The slots of the platform's functions."""
+    return PlatformFunctions()
 
 
 class Refusals:

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 
@@ -247,32 +248,23 @@ Status reserve_workspace(StreamContext *context, size_t bytes) {
   return Status{};
 }
 
-void forget_stream(hipStream_t stream) {
-  std::vector<StreamContext *> found;
-  const Status listed = guarded("hipblasLtDestroy", [&] {
+void forget_stream(hipStream_t stream, bool free_idle) {
+  std::vector<StreamContext *> idle;
+  if (free_idle && table.hipStreamQuery(stream) != hipSuccess) free_idle = false;
+  const Status taken = guarded("hipblasLtDestroy", [&] {
     std::lock_guard<SpinLock> lock(pool->lock);
-    found.reserve(pool->contexts.size());
-    for (size_t i = 0; i < pool->contexts.size();) {
-      StreamContext *context = pool->contexts[i];
-      if (context->stream == stream && context->users.load(std::memory_order_acquire) == 0) {
-        found.push_back(context);
-        pool->contexts.erase(pool->contexts.begin() + static_cast<long>(i));
-      } else {
-        ++i;
-      }
+    std::vector<StreamContext *> &contexts = pool->contexts;
+    for (StreamContext *context : contexts) {
+      // From here on no call finds it: the address of a context is no stream's handle.
+      if (context->stream != stream) continue;
+      context->stream = reinterpret_cast<hipStream_t>(context);
+      if (free_idle && context->users.load(std::memory_order_acquire) == 0) idle.push_back(context);
     }
+    for (StreamContext *context : idle) contexts.erase(std::find(contexts.begin(), contexts.end(), context));
     return Status{};
   });
-  if (!listed.ok() || found.empty()) return;  // without memory for the list they stay, for the pool's limit
-  if (table.hipStreamQuery(stream) == hipSuccess) {
-    for (StreamContext *context : found) destroy(context);
-    return;
-  }
-  guarded("hipblasLtDestroy", [&] {
-    std::lock_guard<SpinLock> lock(pool->lock);
-    pool->contexts.insert(pool->contexts.end(), found.begin(), found.end());
-    return Status{};
-  });
+  if (!taken.ok()) return;  // without memory for the list all stay, for the pool's limit
+  for (StreamContext *context : idle) destroy(context);
 }
 
 size_t drop_contexts() {

@@ -21,7 +21,7 @@ from rocpy._dlpack cimport (
     operand_of_dltensor, provider_array_interface, provider_buffer, provider_capsule, provider_exchange,
 )
 from rocpy._producers.numpy_arrays cimport parse_ndarray, parse_ndarray_other, parse_subclass
-from rocpy.runtime.handles.stream_handle cimport handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 from rocpy.runtime.memory cimport Buffer
 
 ACCEPTED = "numpy and torch arrays, and any object with __dlpack__, __cuda_array_interface__, __array_interface__ or the buffer protocol"
@@ -136,6 +136,7 @@ cdef object parse_device_interface(object array, str name, Operand* out):
     """Read an object through its __cuda_array_interface__, and wait for the stream that it names."""
     cdef hipPointerAttribute_t facts
     cdef hipStream_t pending = NULL
+    cdef StreamUse use
     cdef int64_t elements = 0
     cdef int fault, i
     interface = array.__cuda_array_interface__
@@ -180,7 +181,7 @@ cdef object parse_device_interface(object array, str name, Operand* out):
             out.device_type, out.device_id = kDLCPU, 0
     if stream is not None:
         # 1 and 2 name the null stream and the thread's own, as HIP does too.
-        handle_of(stream, &pending)
+        handle_of(stream, &pending, &use)
         with nogil:
             hipStreamSynchronize(pending)
     out.provider = provider_array_interface

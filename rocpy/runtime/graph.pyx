@@ -11,7 +11,7 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, Lent, capture_of, captures
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.owner cimport Owner
-from rocpy.runtime.handles.stream_handle cimport StreamHandle, handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, handle_of
 
 _MODES = ("global", "thread_local", "relaxed")  # by HIP's numbers
 
@@ -163,15 +163,12 @@ cdef class Graph(Owner):
             After `close`, or if the capture failed.
         """
         cdef hipStream_t c_stream
+        cdef StreamUse use
         cdef int device
         cdef Capturing capturing
         self.check()
         device = self.device_index
-        if stream is None:
-            self.stream.check()
-            c_stream = self.stream.c_stream
-        else:
-            handle_of(stream, &c_stream)
+        handle_of(self.stream if stream is None else stream, &c_stream, &use)
         capturing = capture_of(c_stream, device) if c_stream != NULL else None
         previous = _device.enter(device)
         try:

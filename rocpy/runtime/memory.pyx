@@ -20,7 +20,7 @@ from rocpy._dlpack cimport (
 from rocpy.runtime cimport device as _device
 from rocpy.runtime._allocation cimport Allocation, allocate
 from rocpy.runtime.handles.keep_alive cimport release_finished
-from rocpy.runtime.handles.stream_handle cimport handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 # numpy dtypes by hipDataType, filled when first needed; ml_dtypes is imported for the types that only it has.
 cdef dict dtypes = {}
@@ -349,10 +349,11 @@ cdef class Buffer:
     cdef int copy(self, void* target, const void* source, tuple owners, object stream) except -1:
         # The caller has the owners of both: another thread may close a buffer meanwhile.
         cdef hipStream_t c_stream = NULL
+        cdef StreamUse use
         cdef size_t bytes = self.nbytes
         cdef int previous
         if stream is not None:
-            handle_of(stream, &c_stream)
+            handle_of(stream, &c_stream, &use)
         if bytes == 0:
             return 0
         previous = _device.enter(self.device_index)
@@ -392,13 +393,14 @@ cdef class Buffer:
             The null stream by default.
         """
         cdef hipStream_t c_stream = NULL
+        cdef StreamUse use
         self.check()
         if self.read_only_:
             raise InvalidOperandError("this Buffer is read-only")
         if not 0 <= value <= 255:
             raise InvalidProblemError(f"value: {value} is no byte")
         if stream is not None:
-            handle_of(stream, &c_stream)
+            handle_of(stream, &c_stream, &use)
         if self.nbytes:
             abi.hipMemsetAsync(self.data, value, self.nbytes, c_stream)
 

@@ -7,20 +7,20 @@ from rocpy.runtime.graph import Graph
 
 cimport abi
 from abi cimport hipStream_t
+from rocpy cimport _core
 
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.event cimport Event
 from rocpy.runtime.handles.keep_alive cimport hold, release_finished
-from rocpy.runtime.handles.stream_handle cimport StreamHandle
-
-cdef extern from "context.hpp" namespace "rocpy" nogil:
-    void forget_stream(hipStream_t stream)
+from rocpy.runtime.handles.stream_handle cimport StreamHandle, StreamUse, end_use, own_stream
 
 cdef int NOT_READY = 600  # hipErrorNotReady
 
 
 cdef class Stream(StreamHandle):
-    """An in-order queue of work on a device (hipStreamCreateWithPriority, hipStreamDestroy). After `close` its work is still done.
+    """An in-order queue of work on a device (hipStreamCreateWithPriority, hipStreamDestroy).
+
+    After `close` its work is still done, and a call that another thread has begun with it is finished first.
 
     Parameters
     ----------
@@ -58,17 +58,23 @@ cdef class Stream(StreamHandle):
         if not isinstance(priority, int) or not -(1 << 31) <= priority < 1 << 31:
             raise InvalidProblemError(f"priority: got {priority!r}, expected a small whole number")
         self.device_index = _device.index_of(device)
+        cdef _core.Status status
         cdef int previous = _device.enter(self.device_index)
         try:
             abi.hipStreamCreateWithPriority(&self.c_stream, abi.hipStreamNonBlocking if nonblocking else abi.hipStreamDefault, priority)
         finally:
             _device.leave(previous)
+        status = own_stream(self.c_stream, &self.use)
+        if not status.ok():
+            abi.hipStreamDestroy(self.c_stream)
+        _core.check(status)
         self.opened()
 
     cdef int give_back(self) except -1:
+        cdef _core.Status status
         with nogil:
-            forget_stream(self.c_stream)
-        abi.hipStreamDestroy(self.c_stream)
+            status = end_use(&self.use)
+        _core.check(status)
         return 0
 
     @property
@@ -90,7 +96,9 @@ cdef class Stream(StreamHandle):
     def synchronize(self):
         """Wait until all work given to the stream so far is done (hipStreamSynchronize), and let go of what it held."""
         cdef hipStream_t c_stream = self.c_stream
+        cdef StreamUse use
         self.check()
+        use = self.use
         with nogil:
             abi.hipStreamSynchronize(c_stream)
         release_finished()

@@ -117,7 +117,7 @@ void multiply(Published *weight, Clock::time_point until, bool own_stream) {
     for (float one : d) CHECK(one == first);
   }
   if (!own_stream) return;
-  forget_stream(stream);
+  forget_stream(stream, true);
   CHECK_EQUAL(table.hipStreamDestroy(stream), 0);
 }
 

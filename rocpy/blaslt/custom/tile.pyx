@@ -21,6 +21,7 @@ from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.model import options as _options
@@ -49,6 +50,7 @@ cdef class Call:
     cdef tuple held
     cdef int device, after
     cdef hipStream_t stream
+    cdef StreamUse use
     cdef tuple arrays  # a, b, c, bias
     cdef tuple inputs
     cdef object owner  # a, or the bytes that it is packed in: whose framework makes results
@@ -81,7 +83,7 @@ cdef class Call:
         self.inputs = inputs
         self.held = (kept, parsed)
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
-        self.after = place_of(&self.operands.a, stream, &self.device, &self.stream)
+        self.after = place_of(&self.operands.a, stream, &self.device, &self.stream, &self.use)
         if given is not None:
             self.scales = read_scales(given, &self.operands.a, &self.operands.b, self.device)
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias

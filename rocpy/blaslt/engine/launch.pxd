@@ -13,6 +13,7 @@ from abi cimport hipStream_t, rocpyExtProgramOperand_t
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.program cimport KeptProgram, TileProgram
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
@@ -159,7 +160,7 @@ cdef enum:
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
                                   TileProgram program=*, tuple beside=*) except *
 cdef list algorithms_of(CachedCall *call, int device)
-cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1
+cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
 cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
                     const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,

@@ -11,7 +11,7 @@ from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt.engine.program cimport has_programs, operand_type, stand_in
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
-from rocpy.runtime.handles.stream_handle cimport handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 from rocpy import platform as _platform
 from rocpy.blaslt.selection import choice as _choice
@@ -442,9 +442,9 @@ cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
     return 0
 
 
-cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out) except -1:
+cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1:
     """Resolve device and stream of a call; returns what is to be done after the launch."""
-    _operand.stream_of(stream, like, out)
+    _operand.stream_of(stream, like, out, use)
     if like.device_type == _CPU:
         _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
         if stream is None:
@@ -467,10 +467,11 @@ cdef int refuse_capture(int after, str what, str do) except -1:
 
 cdef int refuse_captured(object stream, str what, str do) except -1:
     cdef hipStream_t c_stream = NULL
+    cdef StreamUse use
     cdef int device = 0
     if stream is None:
         return 0
-    handle_of(stream, &c_stream)
+    handle_of(stream, &c_stream, &use)
     _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
     return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
 

@@ -5,6 +5,7 @@ from rocpy cimport _operand
 from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.launch cimport place_of, settle
 from rocpy.blaslt.model.packed cimport Packed
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 
 cdef class Settle:
@@ -22,6 +23,7 @@ def device_and_stream(a, stream):
     cdef Operand operand
     cdef int device = 0
     cdef hipStream_t c_stream = NULL
+    cdef StreamUse use
     _operand.parse((<Packed>a).memory if type(a) is Packed else a, "a", &operand)
-    place_of(&operand, stream, &device, &c_stream)
+    place_of(&operand, stream, &device, &c_stream, &use)
     return device, <size_t>c_stream

@@ -26,6 +26,7 @@ from rocpy.blaslt.engine.streams cimport Settle
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
@@ -98,6 +99,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef Scales scales = None
     cdef WeightSnapshot weight = None
     cdef int64_t tuning
+    cdef StreamUse use
     cdef DefaultFpEnvironment environment
     environment.hold()
     _core.ensure()
@@ -126,7 +128,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             given=given, algorithm=algorithm))
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
     read_factors(&factors, alpha, beta, c, operands.a.type)
-    after = place_of(&operands.a, stream, &device, &c_stream)
+    after = place_of(&operands.a, stream, &device, &c_stream, &use)
     if weight is not None and after != after_wait and after != after_hold:
         keep_with_foreign_graph(c_stream, device, weight)
 

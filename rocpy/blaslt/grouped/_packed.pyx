@@ -26,6 +26,7 @@ from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.engine.streams cimport Settle
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
@@ -229,7 +230,8 @@ cdef object packed(object run, object a, object b, object offsets, object groups
     cdef vector[int64_t] starts
     cdef hipStream_t c_stream = NULL
     cdef int device = 0
-    cdef int after = place_of(&whole.a, stream, &device, &c_stream)
+    cdef StreamUse use
+    cdef int after = place_of(&whole.a, stream, &device, &c_stream, &use)
     if groups is not None:
         count = _groups.count_of(groups)
     if a_ndim == 2 and b_ndim == 3:

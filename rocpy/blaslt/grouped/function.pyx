@@ -22,6 +22,7 @@ from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
@@ -173,6 +174,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
     cdef ListedProduct product
     cdef vector[ListedProduct] products
     cdef hipStream_t c_stream = NULL
+    cdef StreamUse use
     cdef int device = 0, after = 0
     cdef StreamContext *context = NULL
     cdef Status status
@@ -197,7 +199,7 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
         if not begun:
             begun = True
             memcpy(&first, &operands.a, sizeof(Operand))
-            after = place_of(&first, stream, &device, &c_stream)
+            after = place_of(&first, stream, &device, &c_stream, &use)
         elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
         scales = None if given is None else read_scales(given, &operands.a, &operands.b, device)

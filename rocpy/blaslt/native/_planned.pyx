@@ -13,6 +13,7 @@ from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy.blaslt.operands._arguments cimport Operands, operand_named
 from rocpy.blaslt.engine.launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, build, place_of, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.arrays import staging as _staging
@@ -44,7 +45,8 @@ cdef class Planned:
     cdef Scales read(self, tuple scales, Operands *operands):
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
-        place_of(&operands.a, self.stream, &device, &c_stream)
+        cdef StreamUse use
+        place_of(&operands.a, self.stream, &device, &c_stream, &use)
         return read_scales(scales, &operands.a, &operands.b, device)
 
     cdef int state_problem(self, object problem) except -1:
@@ -130,9 +132,10 @@ cdef class Planned:
         cdef Status status
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
+        cdef StreamUse use
         cdef DefaultFpEnvironment environment
         environment.hold()
-        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
         with nogil:
             status = borrow_context(device, c_stream, &context)
         _core.check(status)
@@ -180,7 +183,8 @@ cdef class Planned:
         """Return the plan's algorithm that the user means; the platform is asked for all where it is not among those ranked."""
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
-        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        cdef StreamUse use
+        place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
         mine = _algorithms.find(algorithm, self.found, device)
         if mine is None and self.found:
             mine = self.find_among_all(algorithm, device)
@@ -251,7 +255,8 @@ cdef class Planned:
         """Name of the device that it runs on."""
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
+        cdef StreamUse use
         if self.closed:
             raise ClosedError("this Matmul was closed; make a new one")
-        place_of(&self.operands.a, self.stream, &device, &c_stream)
+        place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
         return Device(device).name

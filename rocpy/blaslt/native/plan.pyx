@@ -24,6 +24,7 @@ from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
 from rocpy.runtime._capture cimport keep_with_foreign_graph
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.selection import library as _library
@@ -165,6 +166,7 @@ cdef class Matmul(Planned):
         cdef bint direct = False
         cdef hipStream_t c_stream = NULL
         cdef object result
+        cdef StreamUse use
         cdef DefaultFpEnvironment environment
         environment.hold()
         self.enter()
@@ -180,7 +182,7 @@ cdef class Matmul(Planned):
                 chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
-            after = place_of(&self.operands.a, stream, &device, &c_stream)
+            after = place_of(&self.operands.a, stream, &device, &c_stream, &use)
             if self.taken is not None and after != after_wait and after != after_hold:
                 keep_with_foreign_graph(c_stream, device, self.taken)
             if self.copies or self.unfused is not None or self.prototype is not None or self.call.get().turned:

@@ -20,6 +20,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.engine.launch cimport StreamContext, borrow_context, release_context
 from rocpy.blaslt.model.packed cimport Packed, parse_packed
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform as _platform
 from rocpy.blaslt.arrays import blocks as _blocks
@@ -314,13 +315,14 @@ cdef int pack(WeightSnapshot made, Operand *view, PackSpec *spec) except -1:
     """Pack what the view describes and let it name the packed memory; leaves all as it is where the platform does not pack such blocks."""
     cdef StreamContext *context = NULL
     cdef hipStream_t stream = NULL
+    cdef StreamUse use
     cdef Status status
     cdef PackedWeight *packed = NULL
     cdef bint packs = True
     cdef int device = device_of(view)
     spec.type, spec.data = view.type, view.data
     spec.k, spec.m = view.shape[0], view.shape[1]
-    _operand.stream_of(None, view, &stream)
+    _operand.stream_of(None, view, &stream, &use)
     if is_captured(stream):
         raise UnsupportedError(
             "w: a Weight must be packed, for the first time or because its source has changed, and the current stream is captured into a graph, "

@@ -4,6 +4,8 @@
 from abi cimport hipStream_t, ncclComm_t, ncclWindow_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from rocpy.runtime.handles.stream_handle cimport StreamUse
+
 cdef enum Kind:
     all_reduce
     reduce
@@ -25,6 +27,7 @@ cdef enum Kind:
 cdef class Call:
     cdef ncclComm_t comm
     cdef hipStream_t stream
+    cdef StreamUse use
     cdef int kind
     cdef int device
     cdef int type

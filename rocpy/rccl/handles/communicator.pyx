@@ -245,7 +245,7 @@ cdef class Handle:
                 raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
             call.bias = operand_bias.data
             owners = (owners, bias_owner, bias)
-        stream_of(stream, &operand_x, &call.stream)
+        stream_of(stream, &operand_x, &call.stream, &call.use)
         call.owners = (x, owners, call.result, op)
         if has_out and has_result:
             written(out, operand_out.provider)

@@ -239,7 +239,7 @@ cdef Call call_of(Handle comm, int kind, object like, object stream):
         call.in_cpu_memory = operand.device_type == kDLCPU
     else:
         operand.device_type, operand.device_id, operand.provider = kDLCPU, 0, 0
-    stream_of(stream, &operand, &call.stream)
+    stream_of(stream, &operand, &call.stream, &call.use)
     return call
 
 

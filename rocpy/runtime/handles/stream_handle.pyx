@@ -24,11 +24,12 @@ cdef class StreamHandle(Owner):
 _ACCEPTED = "rocpy.Stream, a stream of hip-python, torch or CuPy, an object with __cuda_stream__, or a handle as an int"
 
 
-cdef int handle_of(object stream, hipStream_t* out) except -1:
+cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1:
     cdef object handle
     if isinstance(stream, StreamHandle):
         (<StreamHandle>stream).check()
         out[0] = (<StreamHandle>stream).c_stream
+        use[0] = (<StreamHandle>stream).use
         return 0
     if isinstance(stream, int) and not isinstance(stream, bool):
         handle = stream

@@ -15,7 +15,7 @@ from rocpy.runtime cimport device as _device
 from rocpy.runtime._capture cimport Capturing, capture_of
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.runtime.handles.owner cimport Owner
-from rocpy.runtime.handles.stream_handle cimport handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
 
 
 cdef class Module(Owner):
@@ -158,6 +158,7 @@ cdef class Kernel:
         cdef unsigned int b[3]
         cdef bytes value
         cdef Capturing capturing = None
+        cdef StreamUse use
         self.module.check()
         if not isinstance(shared_bytes, int) or not 0 <= shared_bytes < 1 << 32:
             raise InvalidProblemError(f"shared_bytes: got {shared_bytes!r}, expected a number of bytes")
@@ -169,7 +170,7 @@ cdef class Kernel:
             pointers.push_back(<void*><const char*>value)
         device = self.module.device_index
         if stream is not None:
-            handle_of(stream, &c_stream)
+            handle_of(stream, &c_stream, &use)
             capturing = capture_of(c_stream, device)
         previous = _device.enter(device)
         try:

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// A stream that rocpy made. Its Stream and the calls that were given it share it, so that it is destroyed when the
+// Stream is closed and no call uses its handle any more: what HIP does with a destroyed stream's handle is not defined.
+#pragma once
+
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "context.hpp"
+#include "guarded.hpp"
+#include "status.hpp"
+#include "table.hpp"
+
+namespace rocpy {
+
+class OwnedStream {
+ public:
+  explicit OwnedStream(hipStream_t stream) : stream_(stream), process_(getpid()) {}
+  ~OwnedStream() { destroy(false); }
+  OwnedStream(const OwnedStream &) = delete;
+  OwnedStream &operator=(const OwnedStream &) = delete;
+
+  Status destroy(bool free_idle) {
+    const hipStream_t stream = std::exchange(stream_, nullptr);
+    if (!stream || process_ != getpid()) return Status{};  // a child has its parent's handles, and no such streams
+    forget_stream(stream, free_idle);
+    return Status{Library::hip, table.hipStreamDestroy(stream), "hipStreamDestroy"};
+  }
+
+ private:
+  hipStream_t stream_;
+  const pid_t process_;
+};
+
+// Keeps a stream from being destroyed; empty for streams of others.
+struct StreamUse {
+  std::shared_ptr<OwnedStream> owned;
+};
+
+inline Status own_stream(hipStream_t stream, StreamUse *use) {
+  return guarded("hipStreamCreateWithPriority", [&] {
+    use->owned = std::make_shared<OwnedStream>(stream);
+    return Status{};
+  });
+}
+
+// Destroys the stream unless a call uses it, which does so when it is done. May wait for the device.
+inline Status end_use(StreamUse *use) {
+  Status status{};
+  if (use->owned.use_count() == 1) status = use->owned->destroy(true);
+  use->owned.reset();
+  return status;
+}
+
+}  // namespace rocpy
