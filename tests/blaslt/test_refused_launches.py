@@ -122,6 +122,47 @@ def test_lists_of_products(refusals, rng):
             np.testing.assert_allclose(result, np.maximum(left @ right + bias, 0), rtol=1e-5, atol=1e-5)
 
 
+FORMS = {"m": ((17, 8), (4, 8, 6)), "n": ((4, 5, 8), (8, 17)), "k": ((6, 17), (17, 5))}
+
+
+@pytest.mark.parametrize("epilogue", ["relu_bias", "relu_aux"])
+@pytest.mark.parametrize("with_out", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_packed_groups(form, streamed, with_out, epilogue, refusals, rng):
+    a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in FORMS[form])
+    offsets = [0, 3, 8, 8, 15]  # two are of other sizes, one is empty, and the last two elements are of none
+    bias = rng.standard_normal({"m": 6, "n": 17, "k": 5}[form], dtype=np.float32) if epilogue == "relu_bias" else None
+    stream = rocpy.Stream() if streamed else None
+    arguments = {"epilogue": epilogue, "offsets": offsets, "bias": bias, "stream": stream}
+
+    def run():
+        out = None if not with_out else np.full(shape, 9.0, np.float32)
+        outputs = rocpy.grouped_matmul(a, b, out=out, **arguments)
+        if streamed:
+            stream.synchronize()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        assert out is None or outputs[0] is out
+        return [outputs[0], *(x for one in outputs[1:] for x in one.values())]
+
+    shape = rocpy.grouped_matmul(a, b, offsets=offsets).shape
+    wanted = run()
+    refused = iter([False, True] + [False] * 1000)  # the second launch
+    refusals.status = lambda number, rows, columns: INTERNAL if number & RELU and next(refused) else 0
+    rocpy.plan_cache.clear()
+    for found, exact in zip(run(), wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    assert refusals.count == 1
+    refusals.status = lambda number, rows, columns: INTERNAL if number & RELU else 0
+    for found, exact in zip(run(), wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    with pytest.raises((LibraryError, UnsupportedError), match="INTERNAL_ERROR"):
+        rocpy.grouped_matmul(a, b, options={"fallback": "error"}, **arguments)
+    captured = rocpy.Stream()
+    with pytest.raises((LibraryError, UnsupportedError), match="INTERNAL_ERROR"), captured.capture():
+        rocpy.grouped_matmul(a, b, **{**arguments, "stream": captured})
+
+
 @pytest.mark.parametrize("programs", ["with", "without"])
 def test_epilogues_of_the_user(programs, refusals, rng, request):
     if programs == "without":

@@ -30,6 +30,7 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import settings as _settings
@@ -37,6 +38,7 @@ from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.grouped.pieces import Pieces
 from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.errors import LibraryError, UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -360,6 +362,7 @@ cdef object packed(object run, object a, object b, object offsets, object groups
 
     cdef Operand fresh, extra
     cdef object result = out, beside = None
+    cdef bint composed = False
     cdef bint gaps = starts[0] > 0 or starts[<size_t>count] < total
     if product.ragged == Ragged.k:
         gaps = False
@@ -394,16 +397,30 @@ cdef object packed(object run, object a, object b, object offsets, object groups
                     pieces.measure(problem, resolved, at_run.first, at_run.count)
                 ready = plan_run(&product, &at_run, problem, resolved, context, 1)
                 keep(&key, &at_run, ready)
-        except BaseException:
+        except BaseException as error:
             if after != after_capture:
                 settle(c_stream)  # some groups may be queued, and their operands are about to go
-            raise
+            if after == after_capture or not isinstance(error, UnsupportedError):
+                raise
+            composed = True  # the library has nothing for groups of this size
         finally:
             release_context(context)
-        if scales is not None:
-            keep_with_foreign_graph(c_stream, device, scales.numbers)
-        held = (kept, a, b, bias, result, beside, *([] if scales is None else scales.held))
-        finish(status, c_stream, device, after, pinned_memories(held) if after >= after_hold else held)
+        if not composed:
+            if scales is not None:
+                keep_with_foreign_graph(c_stream, device, scales.numbers)
+            held = (kept, a, b, bias, result, beside, *([] if scales is None else scales.held))
+            try:
+                finish(status, c_stream, device, after, pinned_memories(held) if after >= after_hold else held)
+            except (LibraryError, UnsupportedError) as error:
+                if after == after_capture or not _library.is_refused_launch(error):
+                    raise
+                composed = True
+        if composed:
+            if pieces is None:
+                pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
+                    epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
+            # Each by itself: those that the library does not launch are composed.
+            return pieces.one_by_one(Settle(<size_t>c_stream))
     if out is not None:
         _operand.written(out, whole.out.provider)
     return result if beside is None else (result, {row.outputs[0]: beside})
