@@ -22,6 +22,11 @@ cdef extern from "status.hpp" namespace "rocpy" nogil:
 
 cdef extern from "fp_environment.h" namespace "rocpy" nogil:
     # A local variable of this type makes the function run in the default floating-point environment; hold() is what Cython sees it used by.
+    # Of vector instructions alone, for calls that leave Python's frameworks to rocpy._fp_environment:
+    cdef cppclass DefaultVectorEnvironment:
+        DefaultVectorEnvironment()
+        void hold()
+
     cdef cppclass DefaultFpEnvironment:
         DefaultFpEnvironment()
         void hold()

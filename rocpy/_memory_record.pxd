@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int32_t, int64_t
 
+from rocpy._producers.torch_memory cimport TensorWords
+
 
 cdef struct MemoryLayout:
     const void* data
@@ -21,9 +23,12 @@ cdef class MemoryRecord:
     cdef object dtype
     cdef int kind
     cdef MemoryLayout layout
+    cdef TensorWords words  # of a tensor: what is equal as long as nothing of its layout changes
 
+    # Whether the array lies where it lay, found out without asking its framework; False is no answer.
+    cdef bint is_at_rest(self) noexcept
     # Whether the array has other memory than before; raises where that is of another shape, type, layout or device.
-    cpdef bint moved(self) except -1
+    cdef bint has_moved(self) except -1
     # Whether what was read of the array is not the array's own memory.
     cdef bint is_elsewhere(self, const void* read) noexcept
     cdef bint is_as_before(self, const MemoryLayout* now) except -1
@@ -31,6 +36,7 @@ cdef class MemoryRecord:
 
 # The record of an array; None for one of a producer that keeps the memory that it lent.
 cdef MemoryRecord record_of(object array, str name)
+cpdef bint any_moved(tuple records) except -1
 # What keeps an array's memory where it is until it is dropped, even if the array is given other memory meanwhile.
 cdef object pinned_memory(object array)
 cdef tuple pinned_memories(object arrays)

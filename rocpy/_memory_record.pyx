@@ -13,6 +13,7 @@ from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport DLTensor, max_dims
+from rocpy._producers.torch_memory cimport read_words, words_hold
 from rocpy._producers.torch_tensors cimport is_clear, learn, torch_api
 
 from rocpy.errors import InvalidOperandError
@@ -70,7 +71,7 @@ cdef int read_tensor(object array, MemoryLayout* out) except -1:
 cdef class MemoryRecord:
     """Where an array's memory is, and how the elements lie in it."""
 
-    cpdef bint moved(self) except -1:
+    def moved(self):
         """Return whether the array has other memory than when it was recorded.
 
         Raises
@@ -78,7 +79,30 @@ cdef class MemoryRecord:
         InvalidOperandError
             Its shape, dtype, layout or device is another one now.
         """
+        return self.has_moved()
+
+    cdef bint is_at_rest(self) noexcept:
+        cdef const MemoryLayout* before = &self.layout
+        cdef cnp.npy_intp* shape
+        cdef cnp.npy_intp* strides
+        cdef cnp.ndarray array
+        cdef int axis
+        if self.kind != of_numpy:
+            return words_hold(self.array, self.words)
+        array = <cnp.ndarray>self.array
+        if (cnp.PyArray_DATA(array) != before.data or <int64_t><PyObject*>cnp.PyArray_DESCR(array) != before.type
+                or cnp.PyArray_NDIM(array) != before.ndim):
+            return False
+        shape, strides = cnp.PyArray_DIMS(array), cnp.PyArray_STRIDES(array)
+        for axis in range(before.ndim):
+            if shape[axis] != before.shape[axis] or strides[axis] != before.strides[axis]:
+                return False
+        return True
+
+    cdef bint has_moved(self) except -1:
         cdef MemoryLayout now
+        if self.is_at_rest():
+            return False
         if self.kind == of_numpy:
             read_ndarray(<cnp.ndarray>self.array, &now)
         else:
@@ -88,7 +112,11 @@ cdef class MemoryRecord:
             raise InvalidOperandError(
                 f"{self.name}: it had {before} when it was given, and has shape {shape_of(&now)}, {self.array.dtype}, strides "
                 f"{strides_of(&now)} now; give an operand that lies otherwise to reset_operands(), or make a new Matmul for another shape")
-        return now.data != self.layout.data
+        if now.data != self.layout.data:
+            return True
+        if self.kind == of_torch:
+            read_words(self.array, &self.words)
+        return False
 
     cdef bint is_as_before(self, const MemoryLayout* now) except -1:
         cdef const MemoryLayout* before = &self.layout
@@ -135,6 +163,7 @@ cdef MemoryRecord record_of(object array, str name):
         read_ndarray(<cnp.ndarray>array, &made.layout)
     else:
         read_tensor(array, &made.layout)
+        read_words(array, &made.words)
     return made if made.layout.ndim <= max_dims else None
 
 
@@ -158,11 +187,11 @@ def records_of(arrays):
     return tuple([record for record in [record_of(array, name) for name, array in arrays.items()] if record is not None])
 
 
-def any_moved(tuple records):
+cpdef bint any_moved(tuple records) except -1:
     """Return whether any array has other memory than when it was recorded; raises as ``MemoryRecord.moved`` does."""
     cdef bint found = False
     for record in records:
-        found = (<MemoryRecord>record).moved() or found
+        found = (<MemoryRecord>record).has_moved() or found
     return found
 
 

@@ -11,24 +11,106 @@
 
 namespace rocpy {
 
-// Makes the thread's environment the default one, and puts back the caller's, status flags included. An environment
-// that is the default already is only read, which takes a few nanoseconds. On x86 the x87 unit has one too: nothing is
-// computed in it, but the C library's feraiseexcept, which numpy calls for casts to float16, raises overflow, underflow
-// and inexact there, which ends a program by SIGFPE that has them unmasked.
+#if defined(__x86_64__)
+// The part of the environment that vector instructions compute in: all that arithmetic needs which is compiled here.
+// An environment that is the default already is only read, which takes a few nanoseconds.
+class DefaultVectorEnvironment {
+ public:
+  DefaultVectorEnvironment() noexcept : saved_(read()) {
+    if (!is_default(saved_)) write(kDefault);
+  }
+  ~DefaultVectorEnvironment() {
+    if (read() != saved_) write(saved_);
+  }
+  DefaultVectorEnvironment(const DefaultVectorEnvironment &) = delete;
+  DefaultVectorEnvironment &operator=(const DefaultVectorEnvironment &) = delete;
+  // For Cython, which leaves out a variable that nothing uses.
+  void hold() const noexcept {}
+  static bool is_set() noexcept { return is_default(read()); }
+
+ private:
+  // Rounding in bits 13 and 14, masks in 7 to 12, "flush to zero" in 15, "subnormals are zero" in 6, flags below.
+  static constexpr uint32_t kDefault = 0x1f80, kFlags = 0x3f;
+  static bool is_default(uint32_t value) noexcept { return (value & ~kFlags) == kDefault; }
+  static uint32_t read() noexcept {
+    uint32_t value;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(value)::"memory");
+    return value;
+  }
+  static void write(uint32_t value) noexcept { __asm__ __volatile__("ldmxcsr %0" ::"m"(value) : "memory"); }
+  const uint32_t saved_;
+};
+
+// The x87 unit's part. Nothing is computed in it here, but the C library's feraiseexcept, which numpy calls for casts
+// to float16, raises overflow, underflow and inexact there, which ends a program by SIGFPE that has them unmasked.
+class DefaultX87Environment {
+ public:
+  DefaultX87Environment() noexcept : control_(read_control()), flags_(read_flags()) {
+    if (control_ == kDefault) return;
+    State state = read();
+    state.control = kDefault;
+    write(state);
+  }
+  ~DefaultX87Environment() {
+    // Flags that stay behind would trap as soon as the caller unmasks exceptions.
+    if (control_ == kDefault && read_flags() == flags_) return;
+    State state = read();
+    state.control = control_;
+    state.status = (state.status & ~uint32_t{kStatus}) | flags_;
+    write(state);
+  }
+  DefaultX87Environment(const DefaultX87Environment &) = delete;
+  DefaultX87Environment &operator=(const DefaultX87Environment &) = delete;
+  static bool is_set() noexcept { return read_control() == kDefault; }
+
+ private:
+  // Masks in bits 0 to 5, 64 bits of significand in 8 and 9, rounding in 10 and 11.
+  static constexpr uint16_t kDefault = 0x037f, kStatus = 0x80ff;
+  struct State {
+    uint32_t control, status, rest[5];
+  };
+  static State read() noexcept {  // as a side effect it masks all exceptions
+    State state;
+    __asm__ __volatile__("fnstenv %0" : "=m"(state)::"memory");
+    return state;
+  }
+  static void write(const State &state) noexcept { __asm__ __volatile__("fldenv %0" ::"m"(state) : "memory"); }
+  static uint16_t read_control() noexcept {
+    uint16_t value;
+    __asm__ __volatile__("fnstcw %0" : "=m"(value)::"memory");
+    return value;
+  }
+  static uint16_t read_flags() noexcept {
+    uint16_t value;
+    __asm__ __volatile__("fnstsw %0" : "=m"(value)::"memory");
+    return value & kStatus;
+  }
+  const uint16_t control_, flags_;
+};
+
+// Makes the thread's environment the default one, and puts back the caller's, status flags included.
+class DefaultFpEnvironment {
+ public:
+  void hold() const noexcept {}  // for Cython
+  // Whether the calling thread's environment is the default one, whatever its status flags say.
+  static bool is_set() noexcept { return DefaultVectorEnvironment::is_set() && DefaultX87Environment::is_set(); }
+
+ private:
+  DefaultVectorEnvironment vector_;
+  DefaultX87Environment x87_;
+};
+#else
+// Makes the thread's environment the default one, and puts back the caller's, status flags included.
 class DefaultFpEnvironment {
  public:
   DefaultFpEnvironment() noexcept { enter(); }
   ~DefaultFpEnvironment() { leave(); }
   DefaultFpEnvironment(const DefaultFpEnvironment &) = delete;
   DefaultFpEnvironment &operator=(const DefaultFpEnvironment &) = delete;
-  // For Cython, which leaves out a variable that nothing uses.
-  void hold() const noexcept {}
-
+  void hold() const noexcept {}  // for Cython, which leaves out a variable that nothing uses
   // Whether the calling thread's environment is the default one, whatever its status flags say.
   static bool is_set() noexcept {
-#if defined(__x86_64__)
-    return (read() & ~kFlags) == kDefault && x87_control() == kX87Default;
-#elif defined(__aarch64__)
+#if defined(__aarch64__)
     uint64_t control;
     __asm__ __volatile__("mrs %0, fpcr" : "=r"(control)::"memory");
     return control == 0;
@@ -38,62 +120,7 @@ class DefaultFpEnvironment {
   }
 
  private:
-#if defined(__x86_64__)
-  // Rounding in bits 13 and 14, masks in 7 to 12, "flush to zero" in 15, "subnormals are zero" in 6, flags below.
-  static constexpr uint32_t kDefault = 0x1f80, kFlags = 0x3f;
-  // Of the x87 unit: masks in bits 0 to 5, 64 bits of significand in 8 and 9, rounding in 10 and 11.
-  static constexpr uint16_t kX87Default = 0x037f, kX87Status = 0x80ff;
-  struct X87State {
-    uint32_t control, status, rest[5];
-  };
-  static X87State read_x87() noexcept {  // as a side effect it masks all exceptions
-    X87State state;
-    __asm__ __volatile__("fnstenv %0" : "=m"(state)::"memory");
-    return state;
-  }
-  static void write_x87(const X87State &state) noexcept { __asm__ __volatile__("fldenv %0" ::"m"(state) : "memory"); }
-  static uint16_t x87_control() noexcept {
-    uint16_t value;
-    __asm__ __volatile__("fnstcw %0" : "=m"(value)::"memory");
-    return value;
-  }
-  static uint16_t x87_flags() noexcept {
-    uint16_t value;
-    __asm__ __volatile__("fnstsw %0" : "=m"(value)::"memory");
-    return value & kX87Status;
-  }
-  void enter_x87() noexcept {
-    X87State state = read_x87();
-    state.control = kX87Default;
-    write_x87(state);
-  }
-  void leave_x87() const noexcept {
-    X87State state = read_x87();
-    state.control = control_;
-    state.status = (state.status & ~uint32_t{kX87Status}) | flags_;
-    write_x87(state);
-  }
-  static uint32_t read() noexcept {
-    uint32_t value;
-    __asm__ __volatile__("stmxcsr %0" : "=m"(value)::"memory");
-    return value;
-  }
-  static void write(uint32_t value) noexcept { __asm__ __volatile__("ldmxcsr %0" ::"m"(value) : "memory"); }
-  void enter() noexcept {
-    saved_ = read();
-    if ((saved_ & ~kFlags) != kDefault) write(kDefault);
-    control_ = x87_control();
-    flags_ = x87_flags();
-    if (control_ != kX87Default) enter_x87();
-  }
-  void leave() const noexcept {
-    if (read() != saved_) write(saved_);
-    // Flags that stay behind would trap as soon as the caller unmasks exceptions.
-    if (control_ != kX87Default || x87_flags() != flags_) leave_x87();
-  }
-  uint32_t saved_;
-  uint16_t control_, flags_;  // of the x87 unit
-#elif defined(__aarch64__)
+#if defined(__aarch64__)
   void enter() noexcept {
     __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control_), "=r"(status_)::"memory");
     if (control_ != 0) __asm__ __volatile__("msr fpcr, %0" ::"r"(uint64_t{0}) : "memory");
@@ -112,6 +139,9 @@ class DefaultFpEnvironment {
   std::fenv_t saved_;
 #endif
 };
+
+using DefaultVectorEnvironment = DefaultFpEnvironment;  // there is no other unit
+#endif
 
 }  // namespace rocpy
 

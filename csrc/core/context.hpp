@@ -56,9 +56,9 @@ Status reserve_workspace(StreamContext *context, size_t bytes);
 // The version of the library behind a context, as hipblasLtGetVersion gives it.
 Status library_version(const StreamContext *context, int *version);
 
-// Takes back what a stream that is about to be destroyed was lent, so that no stream that gets the same handle is lent it
-// while work of this one may still use it. Freeing it waits for the device, which is done where the caller allows that
-// and the stream is idle; otherwise it is left to the pool's limit.
+// Takes back what a stream that is about to be destroyed was lent, so that no stream that gets the same handle is lent
+// it while work of this one may still use it. Freeing it waits for the device, which is done where the caller allows
+// that and the stream is idle; otherwise it is left to the pool's limit.
 void forget_stream(hipStream_t stream, bool free_idle);
 
 // Drops every idle context and gives what was freed: for rocpy.plan_cache.clear() and for tests.

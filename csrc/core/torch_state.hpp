@@ -104,6 +104,13 @@ inline void torch_forget_tensor_keys() { torch_tensor_keys() = TensorKeys{}; }
 
 inline bool torch_keys_are_known() { return torch_tensor_keys().keys_offset != 0; }
 
+// Where the key set is: in the Python object the offset of TensorImpl, and in that of the set. False: not known.
+inline bool torch_key_offsets(uint64_t *impl, uint64_t *keys) {
+  *impl = torch_tensor_keys().impl_offset;
+  *keys = torch_tensor_keys().keys_offset;
+  return torch_keys_are_known();
+}
+
 inline uint64_t word_at(const void *base, uint64_t offset) {
   uint64_t word;
   std::memcpy(&word, static_cast<const char *>(base) + offset, sizeof word);

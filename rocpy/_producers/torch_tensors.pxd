@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """torch tensors as operands: the fast reading of plain tensors, and what to do about the others."""
 
+from libc.stdint cimport uint64_t
+
 from rocpy._dlpack cimport DLPackExchangeAPI, Operand
 
 # Exact types that the fast path takes, and torch's exchange table; NULL until a tensor has been seen.
@@ -17,3 +19,7 @@ cdef int check_writable(object array, str name) except -1
 cdef int raise_version(object array) except -1
 # Whether a tensor's set of dispatch keys is one in which nothing special was found: neither conjugated nor negated lazily.
 cdef bint is_clear(object array) noexcept
+# Where the key set of a tensor is found; False where that is not known.
+cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept
+# Whether nobody records what is done with torch now: what is asked of it here would become part of a graph.
+cdef bint nothing_traces() except -1

@@ -64,6 +64,7 @@ cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
     bint torch_tensor_is_clear(const void* array)
     void torch_tensor_mark_clear(const void* array)
     void torch_forget_tensor_keys()
+    bint torch_key_offsets(uint64_t* impl, uint64_t* keys)
     bint torch_state_is_open()
     bint torch_keys_are_known()
 
@@ -113,14 +114,11 @@ cdef class Method:
         return self.function(self.owner, NULL)
 
 
-tensor_type = NULL
-parameter_type = NULL
+tensor_type = parameter_type = NULL
 torch_api = NULL
 cdef object torch = None
 cdef GetSet requires_grad = None
-cdef Method is_neg = None
-cdef Method is_conj = None
-cdef Method is_inference = None
+cdef Method is_neg = None, is_conj = None, is_inference = None
 cdef object increment_version = None
 cdef Method grad_enabled = None
 cdef dict forward_mode = None  # the names of torch.autograd.forward_ad
@@ -181,8 +179,7 @@ cdef bint nothing_traces() except -1:
     )
 
 
-# Whether the thread's dispatch state has been looked for.
-cdef bint state_sought = False
+cdef bint state_sought = False  # whether the thread's dispatch state has been looked for
 
 
 cdef int seek_state() except -1:
@@ -199,8 +196,7 @@ cdef int seek_state() except -1:
     return 0
 
 
-# Whether the place of a tensor's key set has been looked for.
-cdef bint keys_sought = False
+cdef bint keys_sought = False  # whether the place of a tensor's key set has been looked for
 
 
 cdef int seek_keys() except -1:
@@ -238,6 +234,10 @@ cdef int find_keys() except -1:
         keys[i] = told(sample).raw_repr()
     torch_find_tensor_keys(objects, impls, keys, 5, sizeof(PyObject))
     return 0
+
+
+cdef bint key_offsets(uint64_t* impl, uint64_t* keys) noexcept:
+    return torch_key_offsets(impl, keys)
 
 
 cdef bint learn(object cls) except -1:

@@ -186,6 +186,71 @@ def test_other_shapes_and_layouts_are_refused_by_name(name, how, torch):
         mm.execute()
 
 
+def resized_storage(tensor, fresh, torch):
+    """Give the storage itself other memory, as sharded parameters do, and back its size."""
+    bytes_before = tensor.untyped_storage().nbytes()
+    tensor.untyped_storage().resize_(1 << 16)
+    tensor.untyped_storage().resize_(bytes_before)
+    tensor.copy_(fresh)
+
+
+def swapped(tensor, fresh, torch):
+    torch.utils.swap_tensors(tensor, fresh.clone())
+
+
+def given_data_twice(tensor, fresh, torch):
+    tensor.data = torch.zeros(100)
+    tensor.data = fresh.clone()
+
+
+def set_in_another_place(tensor, fresh, torch):
+    whole = torch.zeros(1000)
+    tensor.set_(whole.untyped_storage(), 300, tensor.shape, tensor.stride())
+    tensor.copy_(fresh)
+
+
+CHANGES_IN_TORCH = [resized_storage, swapped, given_data_twice, set_in_another_place]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("parameter", [False, True])
+@pytest.mark.parametrize("shape", [(4, 6), (3, 4, 6), (2, 1, 2, 4, 6)])
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("change", CHANGES_IN_TORCH)
+def test_tensors_that_move_in_every_way(change, direct, shape, parameter, torch):
+    from rocpy._producers.torch_tensors import shortcuts
+
+    rocpy.matmul(torch.ones(1, 1), torch.ones(1, 1))
+    assert shortcuts(direct) == (direct, direct)
+    make = (lambda x: torch.nn.Parameter(x, requires_grad=False)) if parameter else (lambda x: x)
+    try:
+        a, b = make(torch.randn(shape)), make(torch.randn(6, 5))
+        with rocpy.Matmul(a, b) as mm:
+            for _ in range(3):
+                torch.testing.assert_close(mm.execute(), a @ b)
+                for tensor in (a, b):
+                    change(tensor, make(torch.randn(tensor.shape)), torch)
+                    torch.testing.assert_close(mm.execute(), a @ b)
+    finally:
+        shortcuts(True)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("axes", range(2, 7))
+def test_axes_that_are_exchanged_in_place_are_refused(axes, torch):
+    shape = (2,) * (axes - 2) + (4, 4)
+    a = torch.randn(shape)
+    with rocpy.Matmul(a, torch.randn(4, 4)) as mm:
+        mm.execute()
+        for one in range(axes):
+            for other in range(one + 1, axes):
+                a.transpose_(one, other)
+                with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: it had"):
+                    mm.execute()
+                a.transpose_(one, other)
+                mm.execute()
+
+
 @pytest.mark.torch
 def test_other_types_and_scales_are_refused(torch):
     a = torch.ones(4, 4)

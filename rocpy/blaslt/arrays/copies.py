@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.arrays.framework import root, values
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
@@ -98,6 +99,7 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
     return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
+@default_arithmetic
 def assign(out: Any, result: Any) -> None:
     """Write a result that was computed aside into ``out``, cast to its type, by out's own framework."""
     if isinstance(out, Buffer):

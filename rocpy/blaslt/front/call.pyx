@@ -9,7 +9,7 @@ from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
 from abi cimport hipStream_t
 
-from rocpy._core cimport DefaultFpEnvironment
+from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
@@ -100,7 +100,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef WeightSnapshot weight = None
     cdef int64_t tuning
     cdef StreamUse use
-    cdef DefaultFpEnvironment environment
+    cdef DefaultVectorEnvironment environment
     environment.hold()
     _core.ensure()
     index = epilogue_index(epilogue)

@@ -8,8 +8,8 @@ from rocpy cimport _operand
 from abi cimport hipStream_t
 
 from rocpy._signatures import signature_like
-from rocpy._core cimport DefaultFpEnvironment
-from rocpy._memory_record cimport MemoryRecord, pinned_memories
+from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
+from rocpy._memory_record cimport any_moved, pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
     Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
@@ -167,7 +167,7 @@ cdef class Matmul(Planned):
         cdef hipStream_t c_stream = NULL
         cdef object result
         cdef StreamUse use
-        cdef DefaultFpEnvironment environment
+        cdef DefaultVectorEnvironment environment
         environment.hold()
         self.enter()
         try:
@@ -248,10 +248,7 @@ cdef class Matmul(Planned):
             self.busy = False
 
     cdef int read_again(self) except -1:
-        cdef bint moved = self.copied
-        for record in self.records:
-            moved = (<MemoryRecord>record).moved() or moved
-        if moved:
+        if any_moved(self.records) or self.copied:
             self.take_operands(dict(self.originals), None, None, (None, None, None, None), True)
         return 0
 

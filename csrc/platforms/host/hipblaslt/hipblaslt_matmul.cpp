@@ -117,7 +117,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
     return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!workspace && workspace_bytes != 0) return HIPBLAS_STATUS_INVALID_VALUE;
 
-  const rocpy::DefaultFpEnvironment environment;
+  const rocpy::DefaultVectorEnvironment environment;
   Launch launch;
   Operands operands = {alpha, a, b, beta, c, d};
   hipblasStatus_t status = translate("hipblasLtMatmul", *found_desc, found, &operands, &launch.call);
