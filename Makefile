@@ -15,10 +15,16 @@ TORCH ?= torch==2.13.0
 JAX ?= jax==0.10.2
 # What a user's program meets, and what depends on the platform's release and memory.
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
+# What queues work on streams, or waits for it.
+STRESS_TESTS := $(addprefix tests/,badinput blaslt epilogues interop rccl threads)
 # How many processes share the tests; the tests of one file stay in one process.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 # A worker that dies ends the run: pytest-xdist 3.8 hands the work of a dead one out again, and may wait for it for ever.
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0
+# Runs tests with each value of a variable. A value under which some fail does not hide the others: they are named in the end.
+each = failed=; for value in $(2); do echo "$(1)=$$value"; \
+  $(1)=$$value $(PYTEST) -m "not slow" $(WITHOUT) $(3) $(ARGS) || failed+=" $$value"; done; \
+  [ -z "$$failed" ] || { echo "tests failed with $(1) of$$failed"; exit 1; }
 # Passed to the command that a target runs: make test ARGS='-k matmul'.
 ARGS ?=
 
@@ -64,19 +70,24 @@ soak: $(STAMPS)/package $(STAMPS)/test $(FRAMEWORKS) ## Use shared objects in ma
 .PHONY: test-abi
 test-abi: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests on each older ROCm release that the host platform presents
 	$(PY) -m pytest -m "not slow" tests/platform/test_abi_window.py $(ARGS)
-	set -e; for release in 6.4 7.0 7.2; do echo "ROCPY_HOST_ABI=$$release"; \
-	  ROCPY_HOST_ABI=$$release $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS); done
+	$(call each,ROCPY_HOST_ABI,6.4 7.0 7.2,$(PRODUCT_TESTS))
 
 .PHONY: test-strict
 test-strict: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests without what the host platform has beyond any card of AMD's
-	ROCPY_HOST_STRICT=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)
+	$(call each,ROCPY_HOST_STRICT,1,$(PRODUCT_TESTS))
 
 .PHONY: nightly
-nightly: test-abi test-strict test-staging ## Run the product's tests on each release, strictly, and on a device with memory of its own
+nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress
+	$(MAKE) --keep-going test-abi test-strict test-staging test-stress
 
 .PHONY: test-staging
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
-	ROCPY_HOST_STAGING=1 $(PY) -m pytest -m "not slow" $(if $(strip $(TORCH)),,--without-torch) $(PRODUCT_TESTS) $(ARGS)
+	$(call each,ROCPY_HOST_STAGING,1,$(PRODUCT_TESTS))
+
+.PHONY: test-stress
+SEEDS ?= 1 2 3
+test-stress: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the tests of streams, products and communicators in stress mode, under each of SEEDS
+	$(call each,ROCPY_HOST_STRESS,$(SEEDS),$(STRESS_TESTS))
 
 # Of an installed ROCm with a device: what a stand-in for the device cannot have is left out by the tests themselves.
 AMD_TESTS := $(addprefix tests/blaslt/test_,matmul_cases.py aux.py dtype.py shapes.py shapes_bias.py scales.py types.py complex.py fallback.py \

@@ -59,9 +59,10 @@ int64_t GroupedProduct::run_length(const int64_t *starts, int64_t groups, int64_
   for (OperandIndex index : {operand_scale_a, operand_scale_b}) {
     if (operands[index].data && step(operands[index], extent)) return 1;
   }
-  // hipBLASLt keeps the stride between biases in 32 bits.
+  // hipBLASLt keeps the stride between biases in 32 bits, and older releases have none.
   const GroupedOperand &bias = operands[operand_bias];
-  if (step(bias, extent) / bias.element_bytes > std::numeric_limits<int32_t>::max()) return 1;
+  const int64_t most = spec->strides_bias ? std::numeric_limits<int32_t>::max() : 0;
+  if (bias.data && step(bias, extent) / bias.element_bytes > most) return 1;
   // Results of neighbouring groups that interleave are no batch: a batch stride must step over a whole matrix.
   const GroupedOperand &d = operands[operand_d];
   const bool library_rows = ragged != Ragged::k && (ragged == Ragged::n) == swapped;

@@ -57,6 +57,7 @@ struct MatmulSpec {
   bool uses_aux = false;
   int32_t bias_type = 0, aux_type = 0;
   int64_t bias_batch_stride = 0;  // elements
+  bool strides_bias = true;       // whether the release has a stride from one entry's bias to the next
   int64_t aux_ld = 0, aux_batch_stride = 0;
   float activation_low = 0.0f, activation_high = 0.0f;
   bool has_activation_arguments = false;

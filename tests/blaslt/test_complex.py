@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.testing import evaluate
@@ -15,8 +16,7 @@ from rocpy.testing.runner import check_outputs, dtype_of
 @pytest.fixture(autouse=True)
 def complex_products():
     """Leave out what needs complex products where the library has none; that this is then told is tested there."""
-    if not rocpy.blaslt.supported("complex64"):
-        pytest.skip("this release of hipBLASLt has no complex products")
+    skip_without("complex64")
 
 
 def draw(rng, shape, name):

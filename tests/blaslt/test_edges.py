@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy import dtypes
@@ -21,6 +22,7 @@ EXTENTS = [(m, n, k, batch) for m, n, k, batch in itertools.product((0, 4), (0, 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.complex64])
 @pytest.mark.parametrize("packed", [False, True], ids=["array", "weight"])
 def test_alpha_of_0_does_not_read_the_operands(dtype, packed):
+    skip_without(dtype)
     a = np.array([[np.nan, np.inf], [1, -1]], dtype)
     b = np.eye(2, dtype=dtype)
     right = rocpy.Weight(b) if packed else b

@@ -10,6 +10,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.testing import evaluate
@@ -324,8 +325,7 @@ def test_lazy_negation_is_resolved_or_refused(operands, torch):
 
 @TORCH
 def test_complex_and_conjugate_tensors(torch):
-    if not rocpy.blaslt.supported("complex64"):
-        pytest.skip("this release of hipBLASLt has no complex products")
+    skip_without("complex64")
     a = torch.complex(torch.randn(3, 3), torch.randn(3, 3))
     for x in (a, a.conj(), a.mH):
         for y in (a, a.conj(), a.mH):

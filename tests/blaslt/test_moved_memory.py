@@ -7,6 +7,7 @@ import contextlib
 
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.testing import Case, make_operands
@@ -274,6 +275,7 @@ def test_other_types_and_scales_are_refused(torch):
 
 @pytest.mark.torch
 def test_conjugates(torch):
+    skip_without("complex128")
     a, b = torch.randn(3, 4, dtype=torch.complex128), torch.randn(4, 5, dtype=torch.complex128)
     with rocpy.Matmul(a.conj(), b) as mm:
         torch.testing.assert_close(mm.execute(), a.conj() @ b)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.testing.runner import dtype_of
@@ -45,8 +46,7 @@ def ways():
 
 def skip_unless_there(name):
     kinds = {"scale_a": "scalar", "scale_b": "scalar"} if name.startswith("float8") else {}
-    if not rocpy.blaslt.supported(name, **kinds):
-        pytest.skip(f"this release of hipBLASLt has no products of {name}")
+    skip_without(name, **kinds)
 
 
 @pytest.mark.parametrize("way", ways())

@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 import pytest
-from strict import skip_extension
+from presented import skip_extension
 
 import rocpy
 from rocpy import dtypes

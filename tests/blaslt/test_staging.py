@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from presented import skip_without
 
 import rocpy
 
@@ -65,8 +66,7 @@ with rocpy.Matmul(columns, a.mT, options=strict) as mm:
 def test_a_conjugate_that_the_library_cannot_take_is_refused_where_copies_are(run_python):
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
-    if not rocpy.blaslt.supported("complex64"):
-        pytest.skip("this release of hipBLASLt has no complex products")
+    skip_without("complex64")
     for staging in (None, "1"):
         run_python(CONJUGATES, ROCPY_HOST_STAGING=staging)
 

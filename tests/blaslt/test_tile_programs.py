@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from strict import skip_extension
+from presented import skip_extension
 
 import rocpy
 from rocpy.blaslt.custom.tile import algorithms, product
@@ -269,6 +269,12 @@ def test_a_bias_for_each_row(shape):
     whole = a.astype(np.float64) @ b.astype(np.float64) + bias
     (seen,) = product(a, b, program=pairs, bias=bias)
     np.testing.assert_allclose(seen, whole[..., 0::2] * whole[..., 1::2] + 1000, rtol=1e-4, atol=1e-4)
+
+
+def test_what_no_program_can_help_with_is_refused():
+    a, b = np.ones((4, 8), np.int8), np.ones((8, 4), np.int8)
+    with pytest.raises(rocpy.UnsupportedError, match="scale_a and scale_b: hipBLASLt applies none"):
+        product(a, b, program=TWICE, scales=(2.0, 1.0, None, None, False), dtype="int32")
 
 
 # In place, broadcast, narrow and wide inputs: read where they lie or copied, whatever part of a vector is left over.

@@ -8,6 +8,7 @@ import types
 
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.testing import ORACLES, evaluate, make_operands
@@ -38,8 +39,8 @@ def test_the_contract_example(operands):
 def test_a_weight_gives_what_the_array_gives(case):
     if case.epilogue == "bgradb":
         pytest.skip("the gradient along b belongs to an array, not to a packed weight")
-    if case.dtype.startswith("complex") and not rocpy.blaslt.supported(case.dtype):
-        pytest.skip("this release of hipBLASLt has no complex products")
+    if case.dtype.startswith("complex"):
+        skip_without(case.dtype)
     arrays = make_operands(case)
 
     def through_weight(a, b, **options):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.compat import nvmath
@@ -190,8 +191,7 @@ def test_a_wrong_scale_is_refused(wrong):
 
 
 def complex_pair(dtype):
-    if not rocpy.blaslt.supported(dtype):
-        pytest.skip(f"the platform has no {dtype} product")
+    skip_without(dtype)
     rng = np.random.default_rng(5)
     return [(rng.standard_normal(s) + 1j * rng.standard_normal(s)).astype(dtype) for s in ((6, 8), (8, 5), (6, 5))]
 

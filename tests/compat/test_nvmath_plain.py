@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.compat import nvmath
@@ -59,6 +60,7 @@ def reference(a, kind, uplo, unit):
 @pytest.mark.parametrize("kind", [Triangular, Symmetric, Hermitian])
 def test_structured_operands(made, kind, uplo, dtype):
     """Only what the qualifier says is read: the rest is NaN here; on each side, conjugated and in batches."""
+    skip_without(dtype)
     square, other = rand(3, 6, 6, dtype=dtype), rand(6, 4, dtype=dtype, seed=6)
     hidden = np.where(triangle(np.ones((6, 6)), uplo) > 0, square, np.nan).astype(dtype)
     for unit in (False, True) if kind is Triangular else (False,):

@@ -183,6 +183,61 @@ def test_products(release):
         assert "complex64" in found["complex"]
 
 
+RELATIVES = """
+import numpy as np, rocpy
+generator = np.random.default_rng(2)
+kinds = {"scale_a": "block32", "scale_b": "block32"}
+x, scale_x = rocpy.quantize_mx(generator.standard_normal((24, 64)), "float8_e4m3fn")
+w, scale_w = rocpy.quantize_mx(generator.standard_normal((64, 32)), "float8_e5m2", axis=-2)
+exact = rocpy.dequantize_mx(x, scale_x, "float64") @ rocpy.dequantize_mx(w, scale_w, "float64", axis=-2)
+scales = {"scale_a": scale_x, "scale_b": scale_w, "dtype": "float32"}
+own = rocpy.epilogue(lambda y: y * 2 + 1)
+after = exact / (1 + np.exp(-exact))
+result["own"] = float(np.max(np.abs(rocpy.matmul(x, w, epilogue=own, **scales) - (exact * 2 + 1))))
+with rocpy.Matmul(x, w, epilogue=own, **scales) as mm:
+    result["ways"] = sorted({one.lowering for one in mm.plan()})
+    result["own planned"] = max(
+        float(np.max(np.abs(mm.execute(algorithm=one) - (exact * 2 + 1)))) for one in mm.algorithms
+    )
+answer = rocpy.blaslt.supported("float8_e4m3fn", "float8_e5m2", dtype="float32", epilogue=own, **kinds)
+result["own asked"] = answer.lowering
+got, beside = rocpy.matmul(x, w, epilogue="silu_aux", **scales)
+result["stand-in"] = float(np.max(np.abs(got - after)) + np.max(np.abs(beside["silu_aux"] - exact)))
+answer = rocpy.blaslt.supported("float8_e4m3fn", "float8_e5m2", dtype="float32", epilogue="silu_aux", **kinds)
+result["stand-in asked"] = answer.lowering
+a, b, bias = (generator.standard_normal(shape) for shape in ((12, 8), (4, 8, 6), (4, 6)))
+groups = [a[3 * i : 3 * i + 3] @ b[i] + bias[i] for i in range(4)]
+marks = [0, 3, 6, 9, 12]
+got = rocpy.grouped_matmul(a, b, offsets=marks, epilogue="bias", bias=bias)
+result["rows"] = float(np.max(np.abs(got - np.concatenate(groups))))
+matrices, columns, along = b.swapaxes(1, 2).copy(), a.reshape(8, 12), a[:, 0].copy()
+got = rocpy.grouped_matmul(matrices, columns, offsets=marks, epilogue="bias", bias=along)
+wanted = [matrices[i] @ columns[:, 3 * i : 3 * i + 3] + along[3 * i : 3 * i + 3] for i in range(4)]
+result["columns"] = float(np.max(np.abs(got - np.concatenate(wanted, axis=1))))
+left, right, sums = a.reshape(8, 12), generator.standard_normal((12, 6)), generator.standard_normal((4, 6))
+got = rocpy.grouped_matmul(left, right, offsets=marks, epilogue="bias", bias=sums)
+wanted = [left[:, 3 * i : 3 * i + 3] @ right[3 * i : 3 * i + 3] + sums[i] for i in range(4)]
+result["sums"] = float(np.max(np.abs(got - np.stack(wanted))))
+shared = rocpy.grouped_matmul(a, b, offsets=marks, epilogue="bias", bias=bias[0])
+result["shared"] = float(np.max(np.abs(shared - np.concatenate([y - bias[i] + bias[0] for i, y in enumerate(groups)]))))
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_a_release_lacks_is_lacking_in_every_kind_of_product(release):
+    """Under an epilogue of the user's, a stand-in for one, and in groups: no stride of biases, no scales by blocks."""
+    found, _ = run(release, RELATIVES)
+    composed = release == OLD
+    assert found["own"] < 1e-4
+    assert found["own planned"] < 1e-4
+    assert found["ways"] == (["unfused"] if composed else ["fused", "unfused"])
+    assert found["own asked"] == ("unfused" if composed else "fused")
+    assert found["stand-in"] < 1e-4
+    assert found["stand-in asked"] == ("unfused" if composed else "fused")
+    for form in ("rows", "columns", "sums", "shared"):
+        assert found[form] < 1e-12, form
+
+
 # The part of the product's tests that meets what releases differ in: epilogues, types and scales. `make test-abi` runs
 # all of them. What a release lacks the tests learn from rocpy.blaslt.supported.
 SUBSET = (

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from presented import skip_without
 
-import rocpy
 from rocpy.testing import Case, run_case
 from rocpy.testing.cases import COMPLEX, FLOAT8, LAYOUTS, MX
 
@@ -132,6 +131,5 @@ def complex_cases(draw):
 @QUICK
 @given(complex_cases())
 def test_complex_products_equal_the_oracle(case):
-    if not rocpy.blaslt.supported("complex64"):
-        pytest.skip("this release of hipBLASLt has no complex products")
+    skip_without("complex64")
     check(case)

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from presented import is_composed
 from weight_operations import STEPS, K, Shared, run_together
 
 import rocpy
@@ -19,18 +20,25 @@ KINDS = ["numpy", pytest.param("torch", marks=pytest.mark.torch), "mx"]
 def shared_of(kind):
     if kind == "mx":
         pytest.importorskip("ml_dtypes")
-        if not rocpy.blaslt.supported("float8_e4m3fn", scale_a="block32", scale_b="block32", dtype="float32"):
-            pytest.skip("this release of hipBLASLt has no scales by blocks")
     return Shared(kind)
+
+
+def steps_of(kind):
+    """What programs do with a Weight of a kind: no graph holds a product that is composed."""
+    blocks = {"scale_a": "block32", "scale_b": "block32", "dtype": "float32"}
+    composed = kind == "mx" and is_composed("float8_e4m3fn", **blocks)
+    return {name: step for name, step in STEPS.items() if name != "capture" or not composed}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("one", list(STEPS))
 def test_every_pair_of_operations(kind, one):
-    shared = shared_of(kind)
-    names = list(STEPS)
+    shared, steps = shared_of(kind), steps_of(kind)
+    names = list(steps)
+    if one not in steps:
+        pytest.skip("composed on this release, which no graph holds")
     for other in names[names.index(one) :]:
-        failures = run_together(shared, [STEPS[one], STEPS[other]], rounds=5)
+        failures = run_together(shared, [steps[one], steps[other]], rounds=5)
         assert not failures, f"{one} beside {other}: {failures[0]!r}"
 
 
@@ -49,7 +57,7 @@ def test_soak(kind, soak_s):
     """All operations at once, in another order each second, for as long as ``--soak-s`` says."""
     shared = shared_of(kind)
     rest = random.Random(5)
-    steps = list(STEPS.values())
+    steps = list(steps_of(kind).values())
     for _ in range(max(1, int(soak_s / len(KINDS)))):
         failures = run_together(shared, rest.sample(steps, 6), seconds=1.0)
         assert not failures, failures[0]

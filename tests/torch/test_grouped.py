@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from presented import skip_without
 
 import rocpy
 
@@ -45,6 +46,7 @@ def product(a, b, bias=None, **options):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize(("form", "bias"), CASES)
 def test_gradients(form, bias, dtype):
+    skip_without(dtype)
     a, b, _ = FORMS[form]
     operands = [leaf(*shape, dtype=dtype) for shape in (a, b, bias) if shape is not None]
     assert torch.autograd.gradcheck(product, operands, fast_mode=True)

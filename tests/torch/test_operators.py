@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -120,8 +121,7 @@ def test_gradients_of_addends(c, bias):
 
 @pytest.mark.parametrize("conjugate", [False, True])
 def test_complex_gradients(conjugate):
-    if not rocpy.blaslt.supported("complex128"):
-        pytest.skip("this release of hipBLASLt has no complex products")
+    skip_without("complex128")
     a, b, bias = (torch.randn(shape, dtype=torch.complex128, requires_grad=True) for shape in ((3, 4), (5, 4), (5,)))
 
     def run(a, b, bias):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from presented import skip_without
 
 import rocpy
 from rocpy.errors import RocpyError
@@ -72,6 +73,7 @@ def gradients(function, tensors, arguments, keywords, seed):
     "dtype", [pytest.param(x, marks=[] if x in QUICK else [pytest.mark.slow]) for x in TYPES], ids=str
 )
 def test_results_and_gradients(entry, dtype):
+    skip_without(dtype)
     seen = 0
     for seed, sample in enumerate(entry.sample_inputs("cpu", dtype, requires_grad=True)):
         arguments, keywords = [sample.input, *sample.args], sample.kwargs

@@ -165,6 +165,8 @@ def test_what_is_given_beside_the_result_is_compared_too(kind):
     a, b = operands() if kind != "amax" else (quantized((64, 128), 1), quantized((128, 256), 2))
     with FaultyBeside(a, b, **BESIDE[kind](a, b)) as product:
         assert len(product.plan()) > 1, "there is nothing to choose from"
+        if product.unfused is not None:
+            pytest.skip("composed on this release: the framework gives what is beside the result")
         product.wrong = frozenset({1})
         report = _live.tune(product, budget_ms=1e4, measure=favour(1), clock=Clock())
         assert report.best.rank != 1

@@ -82,8 +82,11 @@ def custom_answer(
         except (UnsupportedError, LibraryError) as error:
             reasons.append(f"{label}: {error}")
             continue
+        if not answer:
+            reasons += [f"{label}: {reason}" for reason in answer.reasons]
+            continue
         shown = reasons if lowering == "native+kernel" else []
-        return replace(answer, problem=problem, lowering=lowering if answer else "", reasons=[*shown, *answer.reasons])
+        return replace(answer, problem=problem, lowering=lowering, reasons=[*shown, *answer.reasons])
     if options.fallback == "error":
         reasons.append("options(fallback='error') forbids composing it of the framework's operations")
         return replace(base, problem=problem, lowering="", algorithms=0, reasons=reasons)

@@ -71,6 +71,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         int32_t bias_type
         int32_t aux_type
         int64_t bias_batch_stride
+        c_bool strides_bias
         int64_t aux_ld
         int64_t aux_batch_stride
         float activation_low
@@ -159,6 +160,7 @@ cdef enum:
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
                                   TileProgram program=*, tuple beside=*) except *
+cdef bint refuses(const Status &status)
 cdef list algorithms_of(CachedCall *call, int device)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil

@@ -69,7 +69,8 @@ cdef int fill_scales(MatmulSpec *spec, object problem, object lowered) except -1
 
 
 cdef int fill_attributes(MatmulSpec *spec, int version) except -1:
-    """State the attributes whose numbers differ between releases."""
+    """State the attributes that not every release has, and those whose numbers differ between releases."""
+    spec.strides_bias = number_of("attribute", "BIAS_BATCH_STRIDE", version) is not None
     if number_of("attribute", "A_SCALE_MODE", version) is not None:
         return 0
     if spec.scale_mode_a:
@@ -94,6 +95,7 @@ cdef int _REPRODUCIBLE = 64
 
 
 cdef bint refuses(const Status &status):
+    """Whether a status of planning says that the library has no such product."""
     return status.library == _core.Library.hipblaslt and status.code in _REFUSALS
 
 
@@ -191,8 +193,10 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if lowered.turned and problem.out is None:
         _refusals.refuse_turning(options, problem.bias.text)
     cdef str reason = _recipes.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
-    if not reason and not own:
-        reason = _library.refusal(problem, context.device, version)
+    if not reason:
+        reason = (_library.lacking if own else _library.refusal)(problem, context.device, version)
+    if reason and own:
+        raise UnsupportedError(f"{problem}: a tile program cannot help: {reason}")
     if reason:
         return unfused(result, problem, options, context, packed, reason)
     if not lowered.swapped and options.reproducible == "batch":

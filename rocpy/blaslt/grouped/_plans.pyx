@@ -12,7 +12,7 @@ from rocpy._core cimport Status
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport Operands, dtype_code, problem_of, same_place
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPlan, MatmulSpec, PlanKey, StreamContext, algorithms_of, borrow_context, build, plan_cache, release_context,
+    CachedCall, MatmulPlan, MatmulSpec, PlanKey, StreamContext, algorithms_of, borrow_context, build, plan_cache, refuses, release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number
 
@@ -148,8 +148,9 @@ cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *ru
         requested = max(requested, _REPRODUCIBLE)
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
-    _core.check(status)
-    if call.plan.algorithms().empty():
+    if not status.ok() and not refuses(status):
+        _core.check(status)
+    if not status.ok() or call.plan.algorithms().empty():
         raise _groups.nothing_found(run.extent, problem, options)
     index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
     if index < 0:

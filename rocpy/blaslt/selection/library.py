@@ -180,14 +180,19 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
         return _unlaunchable[_configuration(problem, here)]
     number = epilogue_number(problem.row, here.version)
     if number is None and problem.row.enumerator is None:
-        return ""  # no release's; tile programs or a composition take its place
-    absent = _absent(problem, here, number) or _doubt(problem, here, final=True)
+        return _lacking(problem, here)  # no release has the epilogue; tile programs or a composition take its place
+    absent = _absent(problem, here, number) or _lacking(problem, here) or _doubt(problem, here, final=True)
     if absent or _choice.is_trial():
         return absent
     kept = _selftest_record.verdict(here.scope, class_of(problem, here))
     if kept is not None:
         return "" if kept.passed else f"{here.name}: {kept.reason}"
     return _doubt(problem, here, final=False)
+
+
+def lacking(problem: Problem, device: int = 0, version: int = 0) -> str:
+    """Return what the loaded library lacks for a product whatever its epilogue; empty where it lacks nothing."""
+    return _lacking(problem, library(device, version))
 
 
 def _doubt(problem: Problem, here: Library, *, final: bool) -> str:
@@ -201,19 +206,23 @@ def _doubt(problem: Problem, here: Library, *, final: bool) -> str:
 
 
 def _absent(problem: Problem, here: Library, number: int | None) -> str:
-    """Return which enumerator, attribute or combination a release lacks for a product; empty for none."""
-    if number is None:
-        row = find_row("epilogue", problem.epilogue)
-        first = "" if row is None else first_release(row)
-        since = (
-            f"it came with ROCm {first}"
-            if first and row is not None and _later(row, here.version)
-            else "its number is another's"
-        )
-        return (
-            f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and an unknown number computes the plain "
-            "product"
-        )
+    """Return why a release has no such epilogue; empty where it has."""
+    if number is not None:
+        return ""
+    row = find_row("epilogue", problem.epilogue)
+    first = "" if row is None else first_release(row)
+    since = (
+        f"it came with ROCm {first}"
+        if first and row is not None and _later(row, here.version)
+        else "its number is another's"
+    )
+    return (
+        f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and an unknown number computes the plain product"
+    )
+
+
+def _lacking(problem: Problem, here: Library) -> str:
+    """Return which combination or attribute a release lacks for a product; empty for none."""
     for row in combinations(problem, here.card):
         if row.numbers and row.number(here.version) is None:
             return f"{here.name} has no {row.name} products: {problem}"
