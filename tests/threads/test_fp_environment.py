@@ -171,3 +171,23 @@ assert (rocpy.epilogue(lambda x: x * 2.0**-40).evaluate(y).view(4, -1)[:, 3::4] 
 @pytest.mark.parametrize("name", with_slow(NAMES, ["unmasked", "ftz"]))
 def test_threads_of_torchs_own_that_keep_another_environment(run_python, name):
     run_python(THREADS_OF_TORCH.format(name=name), PYTHONPATH=str(SUPPORT))
+
+
+@pytest.mark.parametrize("name", [NAMES[-1], "up"])
+def test_numbers_are_narrowed_in_the_default_environment(name):
+    from rocpy import cooperative as coop
+    from rocpy import rccl
+
+    def fill(out, factor):
+        out[0], out[1], out[2] = factor, 0.7, factor * 0.1
+
+    found = np.zeros(3, np.float32)
+    kernel = coop.jit(threads=1, float="float32")(fill)
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm:
+        with fp_environment.environment(name):  # the kernel is compiled in it too
+            kernel[1, 1](found, 0.3)
+            factors = [comm.premul_sum(number) for number in (0.1, 0.3, 0.7)]
+        multiplied = [float(comm.all_reduce(np.ones(1, np.float32), op=factor)[0]) for factor in factors]
+    wanted = np.array([0.3, 0.7, 0.1], np.float32)
+    np.testing.assert_array_equal(found, [wanted[0], wanted[1], wanted[0] * wanted[2]])
+    np.testing.assert_array_equal(multiplied, np.array([0.1, 0.3, 0.7], np.float32))

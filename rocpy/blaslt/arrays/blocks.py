@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes
+from rocpy._fp_environment import default_arithmetic
 from rocpy._operand import describe
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.arrays.framework import values
@@ -260,6 +261,7 @@ def _stacked(like: Any, parts: list[Any]) -> Any:
 
 
 @functools.cache
+@default_arithmetic
 def _values_of(dtype: str) -> np.ndarray[Any, Any]:
     """Return the numbers that the codes of a type stand for, in float32."""
     row = dtypes.lookup(dtype)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.cooperative.amdgpu import device_library
 from rocpy.cooperative.kernel.faults import warn_of_float64
 from rocpy.cooperative.kernel.kernel import Kernel
@@ -90,6 +91,7 @@ class CodeObject:
         return f"<code object {self.name} for {self.arch}: {len(self.code)} bytes>"
 
 
+@default_arithmetic  # the compiler rounds literals and folds constants
 def compile(  # noqa: A001 - read as coop.compile
     kernel: Kernel, signature: Any, arch: str = "gfx942", *, threads: int = MOST_THREADS, cache: bool = True
 ) -> CodeObject:

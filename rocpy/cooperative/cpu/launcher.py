@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.cooperative.cpu import _simt, machine_code
 from rocpy.cooperative.kernel.faults import raise_fault
 from rocpy.cooperative.kernel.fingerprint import fingerprint_of
@@ -74,6 +75,7 @@ class Launcher:
                 self._entries.clear()
             self._entries[key] = (*entry, list(_dtypes(values)))  # the key holds their addresses
 
+    @default_arithmetic  # the compiler rounds literals and folds constants
     def _find(self, types: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         name = self._store.name(types) if self._store else f"rocpy_kernel_{uuid.uuid4().hex}"
         if self._store:

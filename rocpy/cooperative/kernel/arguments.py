@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import InvalidOperandError, UnsupportedError
 
 
@@ -61,10 +62,13 @@ def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
         ) from None
 
 
+@default_arithmetic
+def _rounded(argument: complex) -> Any:
+    return np.complex64(argument) if type(argument) is complex else np.float32(argument)
+
+
 def narrowed(argument: Any) -> Any:
     """Return an argument of a kernel for float32: Python's floats are of that type."""
-    if type(argument) is float:
-        return np.float32(argument)
-    if type(argument) is complex:
-        return np.complex64(argument)
+    if type(argument) is float or type(argument) is complex:
+        return _rounded(argument)
     return tuple(map(narrowed, argument)) if type(argument) is tuple else argument

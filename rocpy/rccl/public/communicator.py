@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rocpy._fp_environment import default_arithmetic
 from rocpy._signatures import MADE_BY_METHODS
 from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from rocpy.typing import DTypeLike
 
 __all__ = ["Communicator"]
+
+
+@default_arithmetic
+def _cast(number: np.ndarray[Any, Any], dtype: Any) -> Any:
+    return number.astype(dtype)
 
 
 def _nothing() -> None:
@@ -221,7 +227,7 @@ class Communicator(Joining, Remote, Family):
         factor = np.asarray(scalar)
         if factor.size != 1 or factor.dtype.kind not in "biufV":
             raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
-        value = factor.astype(dtypes.numpy_type(name))
+        value = _cast(factor, dtypes.numpy_type(name))
         if "int" in name and not (value == factor).all():
             raise InvalidArgumentError(f"scalar: {scalar!r} is no {name}")
         return self.make_op(value.tobytes(), dtypes.hip_number(name))
