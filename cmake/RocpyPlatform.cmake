@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # rocpy_platform(<name> LAYERS <folder> ... [OBJECTS <object library> ...] FACADES <library>=<row library> ...): a platform of rocpy's own, laid
-# out like a ROCm install, of the layers that rocpy_platform_layer() made.
+# out like a ROCm install, of the layers that rocpy_layer() made.
 #
 # All code is in librocpy_<name>.so, which exports rocpy_<name>_* and nothing else. A facade lib<library>.so exports the rows of one row
 # library and forwards them. Its SONAME is not AMD's, nothing binds to a symbol of another library by AMD's name (-Bsymbolic), and it
@@ -9,37 +9,11 @@ find_package(Python REQUIRED COMPONENTS Interpreter)
 
 get_filename_component(ROCPY_SOURCE_ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 include(RocpySanitize)
+include(RocpyLayer)
 
 # CMake's own WHOLE_ARCHIVE asks for --push-state, which zig's linker lacks.
 set(CMAKE_LINK_LIBRARY_USING_rocpy_whole "-Wl,--whole-archive" "<LINK_ITEM>" "-Wl,--no-whole-archive")
 set(CMAKE_LINK_LIBRARY_USING_rocpy_whole_SUPPORTED TRUE)
-
-# rocpy_platform_layer(<name> <folder> [BELOW <folder> ...] [SOURCES ...] [OPTIONS ...]): the sources of one folder of the platform, with the
-# compiler's options for them. They find the headers of csrc/abi, of this folder, of those BELOW and of what these name, and no others.
-# Without sources the folder holds headers alone.
-function(rocpy_platform_layer name folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "BELOW;SOURCES;OPTIONS")
-  string(REPLACE "/" "_" target rocpy_${name}_layer_${folder})
-  set(abi ${ROCPY_SOURCE_ROOT}/csrc/abi)
-  if(arg_SOURCES)
-    list(TRANSFORM arg_SOURCES PREPEND ${folder}/)
-    add_library(${target} OBJECT ${arg_SOURCES})
-    set_target_properties(${target} PROPERTIES
-      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
-      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-    target_compile_options(${target} PRIVATE -Wall -Wextra ${arg_OPTIONS})
-    rocpy_sanitize(${target})
-    set(scope PUBLIC)
-  else()
-    add_library(${target} INTERFACE)
-    set(scope INTERFACE)
-  endif()
-  target_include_directories(${target} ${scope} ${CMAKE_CURRENT_SOURCE_DIR}/${folder} ${abi})
-  foreach(below IN LISTS arg_BELOW)
-    string(REPLACE "/" "_" below rocpy_${name}_layer_${below})
-    target_include_directories(${target} ${scope} $<TARGET_PROPERTY:${below},INTERFACE_INCLUDE_DIRECTORIES>)
-  endforeach()
-endfunction()
 
 function(rocpy_platform name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LAYERS;OBJECTS;FACADES")

@@ -6,7 +6,7 @@ from rocpy._operand cimport Operand
 
 
 cdef class Scales:
-    cdef void *pointers[6]  # by ScaleIndex of csrc/core/matmul.hpp
+    cdef void *pointers[6]  # by ScaleIndex of csrc/core/products/matmul.hpp
     cdef readonly dict problem  # what Problem.make takes of them
     cdef list held
     cdef list numbers  # memory of rocpy's own, of scales that were given as numbers

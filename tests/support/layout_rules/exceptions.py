@@ -4,11 +4,7 @@
 # Modules that import each other.
 CIRCLES: frozenset[str] = frozenset()
 # Folders of more source files than a folder may have.
-LARGE_FOLDERS: frozenset[str] = frozenset(
-    {
-        "csrc/core",
-    }
-)
+LARGE_FOLDERS: frozenset[str] = frozenset()
 # Functions of more lines than a function may have.
 LONG_FUNCTIONS: frozenset[str] = frozenset(
     {

@@ -17,7 +17,7 @@ VENDOR = re.compile(
     r"|(?:hip_runtime|hip_runtime_api|hipblas|hipblaslt|rccl|rocblas|nccl|cuda|cuda_runtime|cublas_v2|cublasLt)\.h$)"
 )
 PYTHON_HEADERS = re.compile(r"^(Python\.h|pybind11/|numpy/|nanobind/)")
-LOADER = re.compile(r"^csrc/core/(platform|loader|search)\w*\.(cpp|hpp|h)$")
+LOADER = re.compile(r"^csrc/core/platform/platform\.(cpp|hpp)$")
 PLATFORM_NAMES = re.compile(
     r'"(amd|host)"|\brocpy_host\w*|platforms/\w+|\blib(amdhip64|hipblaslt|rccl|rocpy_host)\b|/opt/rocm'
 )
@@ -123,8 +123,8 @@ def no_vendor_headers(tree: Tree) -> Iterator[str]:
 
 
 @rule(
-    {"csrc/core/plan.cpp": 'bool slow = platform_name == "host";\n'},
-    {"csrc/core/plan.cpp": "void *library = dlopen(libamdhip64, 0);\n"},
+    {"csrc/core/platform/plan.cpp": 'bool slow = platform_name == "host";\n'},
+    {"csrc/core/platform/plan.cpp": "void *library = dlopen(libamdhip64, 0);\n"},
 )
 def core_names_no_platform_outside_its_loader(tree: Tree) -> Iterator[str]:
     """Only the loader knows which platforms there are."""
