@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+
+from rocpy import platform
+from rocpy.runtime.memory import Buffer
 
 from .oracles import Expected, evaluate, lookup
 from .tolerance import FORMATS, Comparison, bounds, compare
@@ -162,8 +166,35 @@ def to_torch(array: Array) -> Any:
     return torch.from_numpy(array)
 
 
+class DeviceArray:
+    """A copy of a numpy array on the device that lies there as the array does, gaps and transposition included.
+
+    It has no operations and no framework: what reads ``__cuda_array_interface__`` can take it as an operand.
+    """
+
+    def __init__(self, array: Array) -> None:
+        if any(stride < 0 for stride in array.strides):
+            array = array.copy()
+        last = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
+        size = last + array.itemsize if array.size else 0
+        memory = (ctypes.c_char * size).from_address(array.ctypes.data)
+        self.shape, self.dtype = array.shape, array.dtype
+        self._buffer = Buffer(max(size, 1))
+        if size:
+            self._buffer.copy_from(np.frombuffer(memoryview(memory), np.uint8))
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (self._buffer.handle, False),
+            "shape": array.shape,
+            "strides": array.strides,
+            "typestr": array.dtype,  # ml_dtypes' have no name in the interface
+        }
+
+
 def to_numpy(result: Any) -> Array:
-    """Return a numpy array with the values of a result that is a numpy array or a torch tensor."""
+    """Return a numpy array with the values of a result: a numpy array, a torch tensor or a Buffer."""
+    if isinstance(result, Buffer):
+        return result.to_numpy()
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(result, torch.Tensor):
         result = result.detach().cpu()
@@ -175,7 +206,21 @@ def to_numpy(result: Any) -> Array:
     return np.asarray(result)
 
 
-PROVIDERS: dict[str, Callable[[Array], Any]] = {"numpy": lambda array: array, "torch": to_torch}
+PROVIDERS: dict[str, Callable[[Array], Any]] = {
+    "numpy": lambda array: array,
+    "torch": to_torch,
+    "device": DeviceArray,
+}
+
+
+def provider_of(case: Case) -> str:
+    """Return what a case's operands are to be for the library to meet its layouts.
+
+    numpy's arrays become row-major on their way to a device that cannot use CPU memory. What rocpy copies into another
+    layout itself needs a framework that can, and stays numpy's.
+    """
+    has_own_memory = not platform.current().host_memory
+    return "device" if has_own_memory and set(case.layout) <= set("ntpq") and case.bias != "column" else "numpy"
 
 
 @dataclass(frozen=True)
@@ -267,7 +312,7 @@ def run_case(
     case : Case
     matmul : callable, optional
         Called like `rocpy.matmul`, which is the default.
-    provider : {'numpy', 'torch'} or callable
+    provider : {'numpy', 'torch', 'device'} or callable
         What the operands are; a callable gets a numpy array and returns the operand.
     operands : dict, optional
         What `make_operands` returned; made here by default.

@@ -18,7 +18,7 @@ from rocpy.blaslt.selection import selftest_record as _selftest_record
 from rocpy.errors import UnsupportedError
 
 from .cases import Case, cases
-from .runner import keywords, make_operands, run_case
+from .runner import PROVIDERS, keywords, make_operands, provider_of, run_case
 
 Progress = Callable[[int, int, str], None]
 
@@ -82,6 +82,8 @@ def check_one(case: Case, *, with_algorithm: bool = True) -> dict[str, Any]:
 def try_native(case: Case) -> tuple[str, str, str]:
     """Run a case as one product of the library, whatever is doubted of it; inside ``_library.trial()``.
 
+    Where the device has memory of its own the operands are in it, so that the library meets the case's layouts.
+
     Returns
     -------
     tuple of str
@@ -93,7 +95,8 @@ def try_native(case: Case) -> tuple[str, str, str]:
     name = ""
     try:
         operands = make_operands(case)
-        arrays: dict[str, Any] = dict(operands)
+        provider = provider_of(case)
+        arrays: dict[str, Any] = {key: PROVIDERS[provider](value) for key, value in operands.items()}
         explanation = rocpy.explain(
             arrays.pop("a"), arrays.pop("b"), **arrays, **keywords(case), options={"fallback": "error"}
         )
@@ -101,7 +104,7 @@ def try_native(case: Case) -> tuple[str, str, str]:
             return "", "", ""
         name = _library.class_of(explanation.problem, _library.library(0))
         with rocpy.options(fallback="error"):
-            result = run_case(case, operands=operands)
+            result = run_case(case, provider=provider, operands=operands)
     except UnsupportedError:
         return "", "", ""
     except Exception as error:  # noqa: BLE001 (whatever a platform does is an outcome)

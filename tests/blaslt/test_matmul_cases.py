@@ -46,6 +46,13 @@ def test_torch(case, torch):
     check(case, provider="torch")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fnuz"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt", "pq", "qp"])
+def test_arrays_of_no_framework(dtype, layout):
+    check(Case(8, 16, 32, dtype, epilogue="gelu_bias", layout=layout, scale="scalar" * dtype.startswith("float8")),
+          provider="device")  # fmt: skip
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FULL, ids=names(FULL))
 def test_numpy_full(case):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -110,3 +111,31 @@ def test_a_capture_takes_what_is_on_the_device_and_refuses_the_rest_unspoilt(run
     if not rocpy.platform.current().is_emulated:
         pytest.skip("only the host platform can be told to treat CPU memory as foreign")
     run_python(CAPTURED, ROCPY_HOST_STAGING="1")
+
+
+SELF_TESTED = """
+import rocpy
+from rocpy.testing import Case, selftest
+met, explain = [], rocpy.explain
+
+def explain_and_note(*operands, **more):
+    found = explain(*operands, **more)
+    met.append((found.problem.a.strides, found.problem.b.strides))
+    return found
+
+rocpy.explain = explain_and_note
+with selftest._library.trial():
+    for layout in ("nn", "tn", "nt", "qp", "xn"):
+        name, status, message = selftest.try_native(Case(4, 5, 6, layout=layout, epilogue="bias"))
+        assert status == "ok" and name.startswith("bias"), (layout, status, message)
+print(met)
+"""
+
+
+def test_the_self_test_shows_the_library_each_layout_on_a_device_with_memory_of_its_own(run_python):
+    """An array that rocpy copies to the device becomes row-major, so that its layout is not tested by it."""
+    if not rocpy.platform.current().is_emulated:
+        pytest.skip("only the host platform can be told to treat CPU memory as foreign")
+    met = ast.literal_eval(run_python(SELF_TESTED, ROCPY_HOST_STAGING="1").stdout)
+    rows = (6, 1), (5, 1)
+    assert met == [rows, ((1, 4), (5, 1)), ((6, 1), (1, 6)), ((1, 9), (10, 1)), rows]

@@ -131,7 +131,7 @@ def test_nothing_is_allocated_for_operands():
 
 def test_a_scale_and_scales_of_lines_are_one_kind():
     """As for matmul, which spreads the one scale."""
-    answer = supported("float8_e4m3fn", scale_a="vector", scale_b="scalar", options={"fallback": "error"})
+    answer = supported("float8_e4m3fn", scale_a="vector", scale_b="scalar")
     assert answer.lowering == supported("float8_e4m3fn", scale_a="vector", scale_b="vector").lowering
     assert answer.problem.scale_b == "vector"
 

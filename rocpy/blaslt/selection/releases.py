@@ -96,6 +96,7 @@ class Row:
 _HEADERS = "hipblaslt.h of the releases from 6.0 to 10.0"
 _CHANGES = "CHANGELOG.md of hipBLASLt"
 _PR = "ROCm/rocm-libraries pull request"
+_GELU_PROGRAM = "hipBLASLt 0.11.0 on gfx942 (tests/amd/gelu_bfloat16.c)"
 
 _BIAS_NOT_SET = Doubt(
     100100,
@@ -237,7 +238,7 @@ _COMBINATIONS = (
         "gradient of few rows",
         _sums_few_rows,
         "outputReductionKernelName() in ContractionSolution.cpp against the list in KernelWriterReduction.py, in every "
-        "version read",
+        "version read (tests/amd/dgelu_bgrad_rows.c)",
         Doubt(
             0,
             EVERY,
@@ -253,8 +254,22 @@ _COMBINATIONS = (
     _combination(
         "gradient of gelu in bfloat16",
         lambda problem, _: problem.row.name in ("dgelu", "dgelu_bgrad") and problem.dtype == "bfloat16",
-        "hipBLASLt 0.11.0 on gfx942 (tests/amd/dgelu_bfloat16.c)",
-        Doubt(0, 100000, "its kernel of tile 32 x 32 x 64 was seen to read the wrong element of aux at odd places"),
+        f"{_GELU_PROGRAM}: their machine code",
+        Doubt(
+            0,
+            100000,
+            "its kernels that load aux by single elements take every second one from the wrong half of a register",
+        ),
+    ),
+    _combination(
+        "gelu with aux in bfloat16",
+        lambda problem, _: problem.row.name in ("gelu_aux", "gelu_aux_bias") and problem.dtype == "bfloat16",
+        f"{_GELU_PROGRAM}: their machine code",
+        Doubt(
+            0,
+            100000,
+            "its kernels that store aux by single elements round it in place, and compute GELU of half an ulp more",
+        ),
     ),
     _combination(
         "float8 OCP on this card",
