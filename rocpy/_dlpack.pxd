@@ -131,11 +131,7 @@ cdef class Import:
 
 cdef Import import_capsule(object capsule, str name)
 cdef Import import_array(object array, str name)
-cdef object export_capsule(
-    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, bint versioned, uint64_t flags
-)
-cdef DLManagedTensorVersioned* manage(
-    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, uint64_t flags
-) except NULL
+# C-contiguous memory; strides and provider of the operand are not read.
+cdef object export_capsule(object owner, const Operand* operand, bint versioned, uint64_t flags)
 cdef const DLPackExchangeAPI* exchange_api(object cls) except? NULL
 cdef object describe_type(uint8_t code, uint8_t bits, uint16_t lanes)

@@ -95,32 +95,30 @@ cdef void delete_unversioned(DLManagedTensor* managed) noexcept nogil:
     release(<Export*>managed.manager_ctx)
 
 
-cdef Export* record_of(
-    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, uint64_t flags
-) except NULL:
+cdef Export* record_of(object owner, const Operand* operand, uint64_t flags) except NULL:
     cdef Export* record
     cdef DLTensor* tensor
     cdef int64_t step = 1
     cdef int i
-    if ndim > max_dims:
-        raise UnsupportedError(f"an array of {ndim} dimensions cannot be exported, at most {max_dims} can")
+    if operand.ndim > max_dims:
+        raise UnsupportedError(f"an array of {operand.ndim} dimensions cannot be exported, at most {max_dims} can")
     record = <Export*>PyMem_Malloc(sizeof(Export))
     if record == NULL:
         raise MemoryError()
     record.owner = <void*>owner
     tensor = &record.versioned.dl_tensor
-    tensor.data = data
-    tensor.device.device_type = <DLDeviceType>device_type
-    tensor.device.device_id = device_id
-    tensor.ndim = ndim
-    tensor.dtype = dlpack_type(type)
+    tensor.data = operand.data
+    tensor.device.device_type = <DLDeviceType>operand.device_type
+    tensor.device.device_id = operand.device_id
+    tensor.ndim = operand.ndim
+    tensor.dtype = dlpack_type(operand.type)
     tensor.shape = record.extents
     tensor.strides = record.extents + max_dims
     tensor.byte_offset = 0
-    for i in range(ndim - 1, -1, -1):
-        record.extents[i] = shape[i]
+    for i in range(operand.ndim - 1, -1, -1):
+        record.extents[i] = operand.shape[i]
         record.extents[max_dims + i] = step
-        step *= shape[i] if shape[i] > 0 else 1
+        step *= operand.shape[i] if operand.shape[i] > 0 else 1
     record.versioned.version.major = DLPACK_MAJOR_VERSION
     record.versioned.version.minor = DLPACK_MINOR_VERSION
     record.versioned.manager_ctx = record
@@ -133,13 +131,6 @@ cdef Export* record_of(
     return record
 
 
-cdef DLManagedTensorVersioned* manage(
-    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, uint64_t flags
-) except NULL:
-    """A managed tensor of C-contiguous memory that keeps `owner` alive until its deleter is called."""
-    return &record_of(owner, data, device_type, device_id, type, ndim, shape, flags).versioned
-
-
 cdef void drop_versioned_capsule(object capsule) noexcept:
     if PyCapsule_IsValid(capsule, b"dltensor_versioned"):
         delete_versioned(<DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
@@ -150,11 +141,9 @@ cdef void drop_capsule(object capsule) noexcept:
         delete_unversioned(<DLManagedTensor*>PyCapsule_GetPointer(capsule, b"dltensor"))
 
 
-cdef object export_capsule(
-    object owner, void* data, int device_type, int device_id, int type, int ndim, const int64_t* shape, bint versioned, uint64_t flags
-):
-    """A capsule over C-contiguous memory of `owner`, in the form the consumer asked for."""
-    cdef Export* record = record_of(owner, data, device_type, device_id, type, ndim, shape, flags)
+cdef object export_capsule(object owner, const Operand* operand, bint versioned, uint64_t flags):
+    """A capsule over the memory of an operand, C-contiguous, in the form the consumer asked for; it keeps `owner` alive."""
+    cdef Export* record = record_of(owner, operand, flags)
     try:
         if versioned:
             return PyCapsule_New(&record.versioned, b"dltensor_versioned", drop_versioned_capsule)

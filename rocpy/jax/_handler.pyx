@@ -189,8 +189,7 @@ cdef object view(const Operand *operand, bint transposed, bint on_device):
     if on_device:
         if transposed:
             raise UnsupportedError("the gradient of this product must be composed, which it cannot be on a device; compute it in another dtype")
-        return Buffer.from_dlpack(export_capsule(
-            None, dense.data, dense.device_type, dense.device_id, dense.type, dense.ndim, dense.shape, True, 0))
+        return Buffer.from_dlpack(export_capsule(None, &dense, True, 0))
     shape = tuple([dense.shape[axis] for axis in range(dense.ndim)])
     dtype = numpy_dtype(dense.type)
     bytes = array_type_of_hip(dense.type).bits // 8

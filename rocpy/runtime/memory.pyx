@@ -420,6 +420,8 @@ cdef class Buffer:
         capsule
             Versioned if the consumer knows DLPack 1, legacy otherwise.
         """
+        cdef Operand exported
+        cdef int i
         self.check()
         place = self.__dlpack_device__()
         if copy:
@@ -432,11 +434,15 @@ cdef class Buffer:
         if self.read_only_ and not versioned:
             raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
         # Read before the GIL is released: another thread may close this buffer meanwhile.
-        source, address = self.source, <size_t>self.data
+        source = self.source
+        exported.data, exported.type, exported.ndim = self.data, self.type, self.ndim
+        exported.device_type, exported.device_id = place[0], place[1]
+        for i in range(self.ndim):
+            exported.shape[i] = self.extents[i]
         if stream != -1:
             self.drain()
         flags = DLPACK_FLAG_BITMASK_READ_ONLY if self.read_only_ else 0
-        return export_capsule(source, <void*><size_t>address, place[0], place[1], self.type, self.ndim, self.extents, versioned, flags)
+        return export_capsule(source, &exported, versioned, flags)
 
     @property
     def __array_interface__(self):

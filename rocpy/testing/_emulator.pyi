@@ -9,6 +9,7 @@ def run(
     block: Sequence[int],
     arguments: list[bytes],
     ranges: list[tuple[int, int, bool]],
+    *,
     shared_bytes: int,
     trace_lines: int,
     limit: int,

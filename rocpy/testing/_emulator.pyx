@@ -29,7 +29,7 @@ cdef str _report():
     return bytes(text).rstrip(b"\0").decode("utf-8", "replace")
 
 
-def run(bytes code, str kernel, grid, block, list arguments, list ranges, uint32_t shared_bytes, uint32_t trace_lines, uint64_t limit):
+def run(bytes code, str kernel, grid, block, list arguments, list ranges, *, uint32_t shared_bytes, uint32_t trace_lines, uint64_t limit):
     """Run a kernel; the status and the report, as JSON."""
     cdef rocpyExtEmulatorLaunch_t launch
     cdef rocpyExtEmulatorRange_t memory

@@ -164,7 +164,15 @@ def run(
     values, kept = pack(arguments)
     ranges = [found for one in (*arguments, *memory) if (found := _memory(one)) is not None]
     status, text = _emulator.run(
-        image, kernel, extents(grid, "grid"), extents(block, "block"), values, ranges, shared_bytes, trace, limit
+        image,
+        kernel,
+        extents(grid, "grid"),
+        extents(block, "block"),
+        values,
+        ranges,
+        shared_bytes=shared_bytes,
+        trace_lines=trace,
+        limit=limit,
     )
     del kept
     report = json.loads(text)

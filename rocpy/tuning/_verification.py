@@ -183,6 +183,18 @@ def _limits(dtype: str) -> tuple[float, float]:
     return -largest, largest
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """What the expected numbers are computed from: a planned product, operands, scales, a and b wide."""
+
+    product: Matmul
+    problem: Problem
+    given: dict[str, Any]
+    scales: dict[str, Any]
+    a: Any
+    b: Any
+
+
 def sample_of(product: Matmul) -> Sample | None:
     """Return what a planned product's results are compared with; ``None`` where its operands cannot be read here."""
     problem: Problem = product.problem
@@ -197,9 +209,10 @@ def sample_of(product: Matmul) -> Sample | None:
     rows, columns = sampled(problem.m, MOST_ROWS), sampled(problem.n, MOST_COLUMNS)
     last = tuple(extent - 1 for extent in problem.batch_shape)
     entries = tuple(dict.fromkeys([(0,) * len(last), last]))
-    found = [_entry(product, problem, given, scales, a, b, entry, rows, columns) for entry in entries]
+    inputs = _Inputs(product, problem, given, scales, a, b)
+    found = [_entry(inputs, entry, rows, columns) for entry in entries]
     exact, bounds, aux, aux_bounds = (np.stack(each) for each in zip(*found, strict=True))
-    sums = _sums(product, problem, given, scales, a, b, entries)
+    sums = _sums(inputs, entries)
     scale_d = 1.0 if scales["scale_d"] is None else float(_wide_number(scales["scale_d"]))
     return Sample(
         entries, rows, columns, Part(exact, bounds, problem.dtype),
@@ -214,10 +227,10 @@ _MOST_SUMMED = 1 << 14
 
 
 def _sums(
-    product: Matmul, problem: Problem, given: dict[str, Any], scales: dict[str, Any], a: Any, b: Any,
-    entries: tuple[tuple[int, ...], ...],
-) -> tuple[Part, tuple[tuple[int, ...], ...], Array] | None:  # fmt: skip
+    inputs: _Inputs, entries: tuple[tuple[int, ...], ...]
+) -> tuple[Part, tuple[tuple[int, ...], ...], Array] | None:
     """Return what a bias gradient is compared with: its sampled sums, their entries and places; ``None`` for none."""
+    problem, scales = inputs.problem, inputs.scales
     kind, count = problem.row.gradient, 0
     if not kind or (kind == "bgrad" and problem.m > _MOST_SUMMED):
         return None
@@ -229,12 +242,10 @@ def _sums(
     for entry in own:
         full = (0,) * (len(problem.batch_shape) - lead) + entry
         if kind == "bgrad":
-            y, error, _, _ = _entry(
-                product, problem, given, scales, a, b, full, np.arange(problem.m), places, last=False
-            )
+            y, error, _, _ = _entry(inputs, full, np.arange(problem.m), places, last=False)
             terms, slack, axis = y, error.sum(axis=0), 0
         else:
-            matrix, name = (a, "a") if kind == "bgrada" else (b, "b")
+            matrix, name = (inputs.a, "a") if kind == "bgrada" else (inputs.b, "b")
             vector = matrix.reshape(1, -1) if kind == "bgrada" else matrix.reshape(-1, 1)
             matrix = vector if len(matrix.shape) == 1 else matrix
             axis = 1 if kind == "bgrada" else 0
@@ -301,24 +312,15 @@ def _factor(value: Any, entry: tuple[int, ...], places: Array, side: str) -> Any
 
 
 def _entry(
-    product: Matmul,
-    problem: Problem,
-    given: dict[str, Any],
-    scales: dict[str, Any],
-    a: Any,
-    b: Any,
-    entry: tuple[int, ...],
-    rows: Array,
-    columns: Array,
-    *,
-    last: bool = True,
+    inputs: _Inputs, entry: tuple[int, ...], rows: Array, columns: Array, *, last: bool = True
 ) -> tuple[Array, Array, Array, Array]:
     """Return exact values and bounds of one entry of a batch, by the rules of rocpy.testing, somewhat wider.
 
     First the result's, without its scale and last rounding where ``last`` is not set, then the pre-activation's.
     """
+    problem, given, scales, a, b = inputs.problem, inputs.given, inputs.scales, inputs.a, inputs.b
     row = EPILOGUES[problem.epilogue]
-    alpha, beta = product.scalars()["alpha"], product.scalars()["beta"]
+    alpha, beta = inputs.product.scalars()["alpha"], inputs.product.scalars()["beta"]
     left = _part(a.reshape(1, -1) if len(a.shape) == 1 else a, entry, rows, None)
     right = _part(b.reshape(-1, 1) if len(b.shape) == 1 else b, entry, None, columns)
     left, right = (x.conj() if conj else x for x, conj in ((left, problem.conj_a), (right, problem.conj_b)))

@@ -4,9 +4,14 @@
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand
+from rocpy.rccl.engine.call cimport Call
 
 cdef int64_t elements(const Operand* operand)
 cdef size_t bytes_of(const Operand* operand)
 cdef int check_contiguous(const Operand* operand, str name) except -1
 # Refuses a result that overlaps the input otherwise than RCCL works in place; `count` elements go in, `wanted` come out.
 cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wanted, const Operand* operand_x, const Operand* operand_out) except -1
+cdef object set_result(
+    Call call, object x, object out, bint has_result, int rank, int nranks, const Operand* operand_x, Operand* operand_out
+)
+cdef object set_bias(Call call, object bias, const Operand* operand_x)

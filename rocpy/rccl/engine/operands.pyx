@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""A collective's operands: checks of their memory as it lies and of results that overlap inputs; arrays on raw memory."""
+"""A collective's operands: checks of their memory as it lies, results given or made, bias; arrays on raw memory."""
+
+from math import prod
 
 from rocpy.errors import InvalidOperandError
+from rocpy.rccl.engine.call import NAMES
+from rocpy.rccl.model.shapes import result_shape
 
 from libc.stdint cimport int64_t
 
 from rocpy._dlpack cimport Operand, array_type_of_hip
-from rocpy.rccl.engine.call cimport all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
+from rocpy._operand cimport allocate, parse, parse_output
+from rocpy.rccl.engine.call cimport Call, all_gather, all_to_all, broadcast, gather, reduce_scatter, scatter
 from rocpy.runtime.memory cimport buffer_on, type_of as array_type
 
 
@@ -59,3 +64,52 @@ cdef int check_in_place(int kind, int rank, int root, int64_t count, int64_t wan
     if kind != all_to_all and source + shift * (<int64_t>1 << array_type_of_hip(operand_x.type).shift) == target:
         return 0
     raise InvalidOperandError("out: shares memory with x, and not as RCCL works in place; pass an array of its own")
+
+
+cdef object set_result(
+    Call call, object x, object out, bint has_result, int rank, int nranks, const Operand* operand_x, Operand* operand_out
+):
+    """Check the result that was given, or make one; return what owns the memory of a given one."""
+    cdef int64_t count = elements(operand_x), wanted = count
+    cdef int i
+    if call.kind > broadcast or out is None:
+        shape = result_shape(NAMES[call.kind], tuple([operand_x.shape[i] for i in range(operand_x.ndim)]), nranks, x is not None)
+        wanted = prod(shape)
+    if not has_result:
+        return None
+    if out is None:
+        operand_out.type = operand_x.type
+        operand_out.device_type = operand_x.device_type
+        operand_out.device_id = operand_x.device_id
+        operand_out.ndim = len(shape)
+        for i in range(operand_out.ndim):
+            operand_out.shape[i] = shape[i]
+        call.result = allocate(x, operand_x.provider, operand_out)
+        call.target = operand_out.data
+        return None
+    owner = parse_output(out, "out", operand_out)
+    check_contiguous(operand_out, "out")
+    if operand_out.type != operand_x.type or elements(operand_out) != wanted or operand_out.device_type != operand_x.device_type:
+        raise InvalidOperandError(
+            f"out: {elements(operand_out)} elements of {array_type_of_hip(operand_out.type).name.decode()}, expected "
+            f"{wanted} of {array_type_of_hip(operand_x.type).name.decode()} in the memory that x is in"
+        )
+    if x is not None:
+        check_in_place(call.kind, rank, call.rank_argument, count, wanted, operand_x, operand_out)
+    call.target = operand_out.data
+    call.result = out
+    return owner
+
+
+cdef object set_bias(Call call, object bias, const Operand* operand_x):
+    """Check the bias of a sum; return what owns its memory."""
+    cdef Operand operand_bias
+    owner = parse(bias, "bias", &operand_bias)
+    check_contiguous(&operand_bias, "bias")
+    if (
+        operand_bias.type != operand_x.type or elements(&operand_bias) != elements(operand_x)
+        or operand_bias.device_type != operand_x.device_type
+    ):
+        raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
+    call.bias = operand_bias.data
+    return owner, bias

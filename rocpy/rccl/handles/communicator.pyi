@@ -58,6 +58,7 @@ class Handle:
         op: str | PreMulSum | None,
         root: int | None,
         bias: ArrayLike | None,
+        *,
         timeout_s: float | None,
         stream: StreamLike | None,
         block: bool,

@@ -2,7 +2,6 @@
 """The handle of a communicator: checks calls, gives them to RCCL, waits for them with a deadline."""
 
 import json
-from math import prod
 from time import monotonic, sleep
 
 from rocpy._signatures import MADE_BY_METHODS
@@ -11,7 +10,6 @@ from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
 from rocpy.rccl.engine.pending import current_group
 from rocpy.rccl.engine.library import handles
-from rocpy.rccl.model.shapes import result_shape
 from rocpy.rccl.engine.staging import stage_collective
 
 cimport abi
@@ -21,12 +19,12 @@ from libc.string cimport memcpy
 
 from rocpy._core import has
 from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
-from rocpy._operand cimport allocate, parse, parse_output, stream_of, written
+from rocpy._operand cimport parse, parse_output, stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport hold
 from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, nonblocking_config
-from rocpy.rccl.engine.operands cimport check_contiguous, check_in_place, elements
+from rocpy.rccl.engine.operands cimport check_contiguous, elements, set_bias, set_result
 from rocpy.rccl.engine.call import NAMES
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
@@ -162,17 +160,16 @@ cdef class Handle:
         return 0
 
     def run(
-        self, int kind, object x, object out, object op, object root, object bias, object timeout_s, object stream, bint block,
+        self, int kind, object x, object out, object op, object root, object bias, *, object timeout_s, object stream, bint block,
         object staged=None,
     ):
         """Check a call, make its result, and give it to RCCL, or to the group that is open.
 
         ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
         """
-        cdef Operand operand_x, operand_out, operand_bias
+        cdef Operand operand_x, operand_out
         cdef Call call = Call.__new__(Call)
-        cdef int64_t count, wanted
-        cdef bint has_result, has_input, has_out
+        cdef bint has_result, has_input
         cdef double seconds
         self.check()
         seconds = self.seconds_of(timeout_s)
@@ -185,8 +182,9 @@ cdef class Handle:
         if not has_input and (out is None or kind != scatter or root == self.rank):
             raise InvalidOperandError(f"x: {NAMES[kind]} needs an array")
         like = x if has_input else out
-        owners = parse_output(x, "x", &operand_x) if kind == recv else parse(like, "x" if has_input else "out", &operand_x)
-        check_contiguous(&operand_x, "x" if has_input else "out")
+        name = "x" if has_input else "out"
+        owners = [parse_output(x, name, &operand_x) if kind == recv else parse(like, name, &operand_x)]
+        check_contiguous(&operand_x, name)
         call.type = type_of(operand_x.type)
         if call.type < 0:
             raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(operand_x.type).name.decode()}")
@@ -194,60 +192,26 @@ cdef class Handle:
         has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
-            return self.run(kind, x, out, op, root, bias, timeout_s, stream, block, staged)
+            return self.run(kind, x, out, op, root, bias, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
         if not call.in_cpu_memory and operand_x.device_id != self.device_index:
             raise InvalidOperandError(f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}")
-        count = elements(&operand_x)
         call.source = operand_x.data
-        has_out = out is not None
+        # RCCL counts what one rank contributes, or gets where parts are given out.
+        call.count = elements(&operand_x)
+        if kind in (reduce_scatter, all_to_all) or (kind == scatter and has_input):
+            call.count //= self.nranks
         if kind == recv:
             call.target = operand_x.data
             call.result = x
-        elif kind == send:
-            call.result = None
-        else:
-            wanted = count
-            if kind > broadcast or not has_out:
-                shape = result_shape(NAMES[kind], tuple([operand_x.shape[i] for i in range(operand_x.ndim)]), self.nranks, has_input)
-                wanted = prod(shape)
-            if has_out and has_result:
-                out_owner = parse_output(out, "out", &operand_out)
-                check_contiguous(&operand_out, "out")
-                if operand_out.type != operand_x.type or elements(&operand_out) != wanted or operand_out.device_type != operand_x.device_type:
-                    raise InvalidOperandError(
-                        f"out: {elements(&operand_out)} elements of {array_type_of_hip(operand_out.type).name.decode()}, expected "
-                        f"{wanted} of {array_type_of_hip(operand_x.type).name.decode()} in the memory that x is in"
-                    )
-                if has_input:
-                    check_in_place(kind, self.rank, call.rank_argument, count, wanted, &operand_x, &operand_out)
-                call.target = operand_out.data
-                call.result = out
-                owners = (owners, out_owner)
-            elif has_result:
-                operand_out.type = operand_x.type
-                operand_out.device_type = operand_x.device_type
-                operand_out.device_id = operand_x.device_id
-                operand_out.ndim = len(shape)
-                for i in range(operand_out.ndim):
-                    operand_out.shape[i] = shape[i]
-                call.result = allocate(like, operand_x.provider, &operand_out)
-                call.target = operand_out.data
-        # RCCL counts what one rank contributes, or gets where parts are given out.
-        if kind in (reduce_scatter, all_to_all) or (kind == scatter and has_input):
-            count //= self.nranks
-        call.count = count
+        elif kind != send:
+            owners.append(set_result(call, x, out, has_result, self.rank, self.nranks, &operand_x, &operand_out))
         if op is not None:
             set_op(self, call, op)
         if bias is not None:
-            bias_owner = parse(bias, "bias", &operand_bias)
-            check_contiguous(&operand_bias, "bias")
-            if operand_bias.type != operand_x.type or elements(&operand_bias) != elements(&operand_x) or operand_bias.device_type != operand_x.device_type:
-                raise InvalidOperandError("bias: must have the dtype and the number of elements of x, and be in the same memory")
-            call.bias = operand_bias.data
-            owners = (owners, bias_owner, bias)
+            owners.append(set_bias(call, bias, &operand_x))
         stream_of(stream, &operand_x, &call.stream, &call.use)
         call.owners = (x, owners, call.result, op)
-        if has_out and has_result:
+        if out is not None and has_result:
             written(out, operand_out.provider)
         if staged is not None:
             call.stage(staged)

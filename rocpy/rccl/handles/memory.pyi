@@ -62,6 +62,7 @@ def trade(
     sends: Sequence[int],
     takes: Sequence[int],
     out: ArrayLike | None,
+    *,
     timeout_s: float | None,
     stream: StreamLike | None,
     block: bool,

@@ -290,7 +290,7 @@ def wait(Handle comm not None, wanted, timeout_s, stream, bint block):
     return comm.give(call, seconds, block)
 
 
-def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint block, staged=None):
+def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint block, staged=None):
     """Give each rank as many rows as it is to have (ncclAllToAllv); counts are rows.
 
     ``staged``: has copies of what is in CPU memory, and takes the result there when the call is done.
@@ -306,7 +306,7 @@ def trade(Handle comm not None, x, sends, takes, out, timeout_s, stream, bint bl
     owners = parse(x, "x", &operand)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
         x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
-        return trade(comm, x, sends, takes, out, timeout_s, stream, block, staged)
+        return trade(comm, x, sends, takes, out, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
     if operand.ndim == 0:
         raise InvalidProblemError("x: has no first axis to cut")
     for i in range(1, operand.ndim):

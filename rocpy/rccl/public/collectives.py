@@ -65,7 +65,9 @@ class Collectives(Handle):
         ...     comm.all_reduce(np.array([1.0, 2.0]), op="max")
         array([1., 2.])
         """
-        return self._outcome(self.run(_KINDS["all_reduce"], x, out, op, None, bias, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["all_reduce"], x, out, op, None, bias, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def reduce(
         self,
@@ -110,7 +112,9 @@ class Collectives(Handle):
         ...     comm.reduce(np.array([3, 4]), root=0)
         array([3, 4])
         """
-        return self._outcome(self.run(_KINDS["reduce"], x, out, op, root, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["reduce"], x, out, op, root, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def broadcast(
         self,
@@ -152,7 +156,9 @@ class Collectives(Handle):
         ...     comm.broadcast(np.array([5]), root=0)
         array([5])
         """
-        return self._outcome(self.run(_KINDS["broadcast"], x, out, None, root, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["broadcast"], x, out, None, root, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def all_gather(
         self,
@@ -191,7 +197,9 @@ class Collectives(Handle):
         ...     comm.all_gather(np.ones((2, 1))).shape
         (2, 1)
         """
-        return self._outcome(self.run(_KINDS["all_gather"], x, out, None, None, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["all_gather"], x, out, None, None, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def reduce_scatter(
         self,
@@ -233,7 +241,9 @@ class Collectives(Handle):
         ...     comm.reduce_scatter(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(self.run(_KINDS["reduce_scatter"], x, out, op, None, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["reduce_scatter"], x, out, op, None, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def all_to_all(
         self,
@@ -272,7 +282,9 @@ class Collectives(Handle):
         ...     comm.all_to_all(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(self.run(_KINDS["all_to_all"], x, out, None, None, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["all_to_all"], x, out, None, None, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def gather(
         self,
@@ -314,7 +326,9 @@ class Collectives(Handle):
         ...     comm.gather(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(self.run(_KINDS["gather"], x, out, None, root, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["gather"], x, out, None, root, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def scatter(
         self,
@@ -357,7 +371,9 @@ class Collectives(Handle):
         ...     comm.scatter(np.arange(2))
         array([0, 1])
         """
-        return self._outcome(self.run(_KINDS["scatter"], x, out, None, root, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["scatter"], x, out, None, root, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def send(
         self,
@@ -399,7 +415,9 @@ class Collectives(Handle):
         ...     received
         array([1.])
         """
-        return self._outcome(self.run(_KINDS["send"], x, None, None, peer, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["send"], x, None, None, peer, None, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def recv(
         self,
@@ -441,4 +459,6 @@ class Collectives(Handle):
         ...     received
         array([1.])
         """
-        return self._outcome(self.run(_KINDS["recv"], x, None, None, peer, None, timeout_s, stream, block))
+        return self._outcome(
+            self.run(_KINDS["recv"], x, None, None, peer, None, timeout_s=timeout_s, stream=stream, block=block)
+        )

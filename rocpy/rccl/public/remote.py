@@ -289,7 +289,9 @@ class Remote(Collectives):
                 )
             recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
         recv_rows = self._counts("recv_counts", recv_counts)
-        return self._outcome(memory.trade(self, x, send_rows, recv_rows, out, timeout_s, stream, block))
+        return self._outcome(
+            memory.trade(self, x, send_rows, recv_rows, out, timeout_s=timeout_s, stream=stream, block=block)
+        )
 
     def _counts(self, name: str, rows: Sequence[int]) -> list[int]:
         counts = [int(count) for count in rows]

@@ -20,7 +20,7 @@ from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.products import product
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import check_devices, check_product, product_shapes
+from rocpy.torch.operators.shapes import ProductSettings, check_devices, check_product, product_shapes
 from rocpy.torch.operators.sharding import is_sharded, register_for
 
 __all__ = ["custom_product"]
@@ -38,11 +38,9 @@ def _kernel(
     inputs: Sequence[Tensor],
     names: Sequence[str],
     expression: str,
-    alpha: float,
-    beta: float,
-    dtype: torch.dtype | None,
-    compute: str | None,
+    *settings: Any,
 ) -> list[Tensor]:
+    alpha, beta, dtype, compute = settings
     result = matmul(
         a,
         b,
@@ -60,9 +58,9 @@ def _kernel(
 def _fake(
     a: Tensor, b: Tensor, c: Any, inputs: Sequence[Tensor], names: Sequence[str], expression: str, *settings: Any
 ) -> list[Tensor]:
-    _, _, dtype, compute = settings
+    alpha, beta, dtype, compute = settings
     read = Expression.from_json(expression)
-    check_product(a, b, c, None, None, "default", None, dtype, compute)
+    check_product(a, b, c, None, None, "default", ProductSettings(alpha, beta, None, dtype, compute))
     named = dict(zip(names, inputs, strict=True))
     check_devices(a=a, **named)
     shape, _ = product_shapes(a, b, EPILOGUES["default"])

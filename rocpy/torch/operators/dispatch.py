@@ -89,6 +89,11 @@ def _scalar(x: Any, name: str) -> Any:
     return number if number.imag else number.real
 
 
+def _scalars(alpha: Any, beta: Any, c: Any) -> tuple[Any, Any]:
+    """Return alpha and beta as numbers; without beta an addend counts once."""
+    return _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+
+
 def _dtype(dtype: Any) -> Any:
     return (
         getattr(torch, dtypes.lookup(dtype).name) if dtype is not None and not isinstance(dtype, torch.dtype) else dtype
@@ -96,14 +101,13 @@ def _dtype(dtype: Any) -> Any:
 
 
 def _dispatched_custom(
-    a: Any, b: Any, c: Any, alpha: Any, beta: Any, epilogue: Any, inputs: Any, options: Any, settings: dict[str, Any]
+    a: Any, b: Any, c: Any, epilogue: Any, inputs: Any, scalars: Any, options: Any, settings: dict[str, Any]
 ) -> Any:
     """Return a product with an epilogue of the user's."""
     if settings.pop("out") is not None:
         raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; leave it away")
     _check_tensor(a, "a")
     _check_tensor(c, "c")
-    scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
     settings["dtype"] = _dtype(settings["dtype"])
     if options is None:
         return custom_product(a, b, c, epilogue, inputs, scalars, **settings)
@@ -142,7 +146,8 @@ def dispatched_matmul(
     _refuse_untraced(others)
     if is_custom(epilogue):
         settings = {"bias": bias, "aux": aux, "clamp": clamp, "dtype": dtype, "compute": compute, "out": out}
-        return _dispatched_custom(a, b, c, alpha, beta, epilogue, epilogue_inputs, options, settings)
+        scalars = _scalars(alpha, beta, c)
+        return _dispatched_custom(a, b, c, epilogue, epilogue_inputs, scalars, options, settings)
     if epilogue_inputs is not None:
         refuse_inputs(epilogue)
     row = find_epilogue(epilogue)
@@ -158,7 +163,7 @@ def dispatched_matmul(
     if c is None and beta is not None and beta != 0:
         raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
     dtype = _dtype(dtype)
-    scalars = _scalar(alpha, "alpha"), (0.0 if c is None else 1.0) if beta is None else _scalar(beta, "beta")
+    scalars = _scalars(alpha, beta, c)
     bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
     arguments = (a, b, c, bias, aux, row.name, *scalars, bounds, dtype, compute)
     if not torch.compiler.is_compiling():
@@ -212,12 +217,13 @@ def dispatched_grouped(
     for operand, place in ((a, "a"), (b, "b"), (bias, "bias")):
         _check_tensor(operand, place)
     _refuse_tangents(a=a, b=b, bias=bias)
-    arguments = (a, b, offsets, groups, row.name, bias, clamp, _scalar(alpha, "alpha"), _dtype(dtype))
+    operands = (a, b, offsets, groups, row.name, bias)
+    settings = {"clamp": clamp, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
     if options is None:
-        return grouped_with_epilogue(*arguments)
+        return grouped_with_epilogue(*operands, **settings)
     _refuse_traced_options()
     with _options(**dataclasses.asdict(resolve_options(options))):
-        return grouped_with_epilogue(*arguments)
+        return grouped_with_epilogue(*operands, **settings)
 
 
 def _refuse_untraced(others: dict[str, Any]) -> None:

@@ -137,6 +137,7 @@ def grouped_with_epilogue(
     groups: Any,
     epilogue: str,
     bias: Tensor | None,
+    *,
     clamp: Any,
     alpha: float,
     dtype: torch.dtype | None,

@@ -15,7 +15,7 @@ from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, count_gradients, watched
 from rocpy.torch.operators.registration import define, record
-from rocpy.torch.operators.shapes import check_product, check_scalars, product_shapes
+from rocpy.torch.operators.shapes import ProductSettings, check_product, check_scalars, product_shapes
 
 __all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra"]
 
@@ -32,12 +32,9 @@ def _kernel(
     bias: Tensor | None,
     aux: Tensor | None,
     epilogue: str,
-    alpha: complex,
-    beta: complex,
-    clamp: Any,
-    dtype: torch.dtype | None,
-    compute: str | None,
+    *settings: Any,
 ) -> Any:
+    alpha, beta, clamp, dtype, compute = ProductSettings(*settings)
     if watched:
         count(matmuls=1)
     row = EPILOGUES[epilogue]
@@ -54,12 +51,12 @@ def _kernel(
 
 
 def _fake(a: Tensor, b: Tensor, c: Any, bias: Any, aux: Any, epilogue: str, *settings: Any) -> Any:
-    alpha, beta, clamp, dtype, compute = settings
-    check_scalars(a, alpha, beta)
-    check_product(a, b, c, bias, aux, epilogue, clamp, dtype, compute)
+    read = ProductSettings(*settings)
+    check_scalars(a, read.alpha, read.beta)
+    check_product(a, b, c, bias, aux, epilogue, read)
     shape, extra = product_shapes(a, b, EPILOGUES[epilogue])
-    made = a.new_empty(shape, dtype=dtype)
-    return made if extra is None else (made, a.new_empty(extra, dtype=dtype))
+    result = a.new_empty(shape, dtype=read.dtype)
+    return result if extra is None else (result, a.new_empty(extra, dtype=read.dtype))
 
 
 product = define("matmul", f"{_SCHEMA} -> Tensor", _kernel, _fake)

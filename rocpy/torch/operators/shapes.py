@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,17 @@ from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["check_devices", "check_product", "check_scalars", "product_shapes"]
+__all__ = ["ProductSettings", "check_devices", "check_product", "check_scalars", "product_shapes"]
+
+
+class ProductSettings(NamedTuple):
+    """What the operators of products take after the operands and the epilogue, in the order of their schema."""
+
+    alpha: complex
+    beta: complex
+    clamp: Any
+    dtype: torch.dtype | None
+    compute: str | None
 
 
 def _info(x: Tensor | None) -> OperandInfo | None:
@@ -43,9 +53,7 @@ def check_product(
     bias: Tensor | None,
     aux: Tensor | None,
     epilogue: str,
-    clamp: Any,
-    dtype: torch.dtype | None,
-    compute: str | None,
+    settings: ProductSettings,
 ) -> None:
     """Refuse what the product itself would refuse, where all extents are known; only K where some are symbols."""
     check_devices(a=a, b=b, c=c, bias=bias, aux=aux)
@@ -54,6 +62,7 @@ def check_product(
         torch._check(a.shape[-1] == b.shape[-1 if b.dim() == 1 else -2], lambda: "a and b: K must be equal")
         return
     left, right = _info(a), _info(b)
+    dtype, clamp = settings.dtype, settings.clamp
     if left is None or right is None:
         raise InvalidProblemError("a product needs operands a and b")
     Problem.make(
@@ -64,7 +73,7 @@ def check_product(
         aux=_info(aux),
         epilogue=epilogue,
         dtype=None if dtype is None else str(dtype).removeprefix("torch."),
-        compute=compute,
+        compute=settings.compute,
         clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
     )
 

@@ -74,12 +74,9 @@ def _product(
     bias: Any,
     aux: Any,
     epilogue: str,
-    alpha: complex,
-    beta: complex,
-    clamp: Any,
-    dtype: Any,
-    compute: Any,
+    *settings: Any,
 ) -> Any:
+    alpha, beta, clamp, dtype, compute = settings
     row = EPILOGUES[epilogue]
     mapped = [axis is not None for axis in in_dims[:5]]
     a, b, c, bias, aux = (_front(x, axis) for x, axis in zip((a, b, c, bias, aux), in_dims[:5], strict=True))

@@ -14,13 +14,11 @@ LONG_FUNCTIONS: frozenset[str] = frozenset(
         "rocpy/blaslt/grouped/function.pyx:listed",
         "rocpy/blaslt/model/lowering.py:lower",
         "rocpy/blaslt/native/plan.pyx:execute",
-        "rocpy/rccl/handles/communicator.pyx:run",
     }
 )
 # Functions of more positional parameters than a function may have.
 LONG_SIGNATURES: frozenset[str] = frozenset(
     {
-        "rocpy/_dlpack.pyx:export_capsule",
         "rocpy/blaslt/_support.py:_problem",
         "rocpy/blaslt/arrays/copies.py:copied_product",
         "rocpy/blaslt/composed/product.py:unfused_product",
@@ -33,16 +31,6 @@ LONG_SIGNATURES: frozenset[str] = frozenset(
         "rocpy/blaslt/grouped/_packed.pyx:packed",
         "rocpy/blaslt/grouped/_plans.pyx:find",
         "rocpy/blaslt/grouped/function.pyx:listed",
-        "rocpy/rccl/handles/communicator.pyx:run",
-        "rocpy/rccl/handles/memory.pyx:trade",
-        "rocpy/testing/_emulator.pyx:run",
-        "rocpy/torch/operators/custom_products.py:_kernel",
-        "rocpy/torch/operators/dispatch.py:_dispatched_custom",
-        "rocpy/torch/operators/grouped.py:grouped_with_epilogue",
-        "rocpy/torch/operators/products.py:_kernel",
-        "rocpy/torch/operators/shapes.py:check_product",
-        "rocpy/torch/operators/vmap.py:_product",
-        "rocpy/tuning/_verification.py:_entry",
     }
 )
 # Files that test a type by its name.
