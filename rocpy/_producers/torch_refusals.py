@@ -21,7 +21,7 @@ class TorchLayerRequired(UnsupportedError):  # noqa: N818 - a call for the torch
 def advice(reason: str) -> str:
     """Return what to do about a reason why torch's dispatcher must see a tensor."""
     if "requires grad" in reason:
-        return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never dropped in silence"
+        return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never silently dropped"
     if "tangent" in reason:
         return (
             "use torch's own product, or pass torch.autograd.forward_ad.unpack_dual(x).primal where the tangent is not "

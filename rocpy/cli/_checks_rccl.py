@@ -76,9 +76,7 @@ def variables(machine: Machine) -> Iterator[Finding]:
             )
     for name, effect in SLOW.items():
         if known.get(name, "0") not in ("", "0"):
-            yield Finding(
-                "note", f"{name}={known[name]}: {effect}", f"unset {name} once what it works around is mended"
-            )
+            yield Finding("note", f"{name}={known[name]}: {effect}", f"unset {name} once what it works around is fixed")
     if known.get("NCCL_RAS_ENABLE") == "0":
         yield Finding("note", "NCCL_RAS_ENABLE=0: nobody can ask a hanging job who is behind", "unset NCCL_RAS_ENABLE")
     if known.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE"):

@@ -155,16 +155,16 @@ class Expression:
 
     # ---- what it says ----
 
-    def uses(self, place: int) -> frozenset[int]:
-        """Return the places of all nodes that a node is made of, its own among them."""
-        found: set[int] = set()
-        stack = [place]
+    def uses(self, index: int) -> frozenset[int]:
+        """Return the indices of all nodes that a node is made of, its own among them."""
+        visited: set[int] = set()
+        stack = [index]
         while stack:
-            here = stack.pop()
-            if here not in found:
-                found.add(here)
-                stack += self.nodes[here].args
-        return frozenset(found)
+            node = stack.pop()
+            if node not in visited:
+                visited.add(node)
+                stack += self.nodes[node].args
+        return frozenset(visited)
 
     @property
     def used_inputs(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ _FUNCTIONS = {"relu": "relu", "gelu": "gelu_erf", "gelu_tanh": "gelu", "silu": "
 
 
 def match(
-    expression: Expression, kinds: Mapping[str, str], takes_c: bool, place: int | None = None
+    expression: Expression, kinds: Mapping[str, str], takes_c: bool, output: int | None = None
 ) -> NativeForm | None:
     """Return the library's epilogue that a node is, ``None`` where there is none.
 
@@ -63,15 +63,15 @@ def match(
         Of each input that may be a bias or a ``c``: ``"row"``, ``"column"`` or ``"full"``.
     takes_c
         Whether the product has no ``c`` yet.
-    place
-        The node; the result by default.
+    output
+        Index of the node; the only result by default.
     """
-    if place is None:
+    if output is None:
         if not expression.single:
             return None
-        place = expression.outputs[0]
-    node = expression.nodes[place]
-    function, clamp, inner = "", None, place
+        output = expression.outputs[0]
+    node = expression.nodes[output]
+    function, clamp, inner = "", None, output
     if node.op in _FUNCTIONS:
         function, inner = _FUNCTIONS[node.op], node.args[0]
     elif node.op == "mul":
@@ -90,7 +90,7 @@ def match(
             function, clamp = "clamp", (float(low), float(high))
         inner = node.args[0]
     elif node.op in ("minimum", "maximum"):
-        bounds = _bounds(expression, place)
+        bounds = _bounds(expression, output)
         if bounds is not None:
             function, (clamp, inner) = "clamp", bounds
     terms = _terms(expression)[inner]

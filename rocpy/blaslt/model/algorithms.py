@@ -202,9 +202,9 @@ def key_words(given: object, device: int) -> tuple[int, int]:
     return 1 + wanted.id, hash(wanted.name)
 
 
-def missing(given: object, found: Sequence[Algorithm]) -> InvalidProblemError:
+def missing(requested: object, offered: Sequence[Algorithm]) -> InvalidProblemError:
     """Return the error for an algorithm that the platform does not offer for the problem."""
-    names = ", ".join(mine.name or f"#{mine.id}" for mine in found[:8])
-    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-    label = given if isinstance(given, (str, Algorithm)) else read(given)
+    names = ", ".join(mine.name or f"#{mine.id}" for mine in offered[:8])
+    more = f" and {len(offered) - 8} more" if len(offered) > 8 else ""
+    label = requested if isinstance(requested, (str, Algorithm)) else read(requested)
     return InvalidProblemError(f"algorithm {label} is not one of this product's; there are {names or 'none'}{more}")

@@ -63,7 +63,7 @@ class Options:
     dynamic: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values, so that a wrong one is told where it is written."""
+        """Check the values, so that a wrong one is reported where it is written."""
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             # By type too: 1 is no True, and two options that are equal must be one key of the plan cache.

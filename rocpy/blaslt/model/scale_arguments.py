@@ -12,7 +12,7 @@ SCALES = ("scale_a", "scale_b", "scale_c", "scale_d", "amax")
 
 
 def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
-    """Return the scales of a product with a Weight's own among them; that they are is told by the sixth place."""
+    """Return the scales of a product with a Weight's own among them; the sixth item says that they are."""
     if given is None:
         return (None, scale, None, None, False, True)
     if given[1] is not None:

@@ -115,7 +115,7 @@ class Algorithm:
 
     @property
     def capabilities(self) -> AlgorithmCapabilities:
-        """What may be set: nothing but what is, so that little is told."""
+        """What may be set: only the values that the algorithm has."""
         tile = self.tile
         return AlgorithmCapabilities(
             strided_batch_support=1,

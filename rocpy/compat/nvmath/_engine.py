@@ -220,7 +220,7 @@ class Engine:
             )
 
     def _check_scales(self, given: Any) -> dict[str, Any]:
-        """Return the scales by name; those that narrow types need and those that make no sense are told."""
+        """Return the scales by name; missing and superfluous ones are reported."""
         spec = self._specification
         record = coerce(MatmulQuantizationScales, given, "quantization_scales")
         scales = {name: getattr(record, name) for name in SCALES}

@@ -127,7 +127,7 @@ class _Entry:
 
 
 class _CallConvention(callconv.MinimalCallConv):
-    """Of functions on a GPU: an exception ends its thread, and nobody is told its arguments."""
+    """Of functions on a GPU: an exception ends its thread, and its arguments are not reported."""
 
     def return_dynamic_user_exc(
         self, builder: Any, exc: Any, _arguments: Any, _types: Any, loc: Any = None, func_name: Any = None

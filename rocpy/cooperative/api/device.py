@@ -105,7 +105,7 @@ def this_warp(width: int = 0) -> Group:
     Parameters
     ----------
     width
-        A power of two up to the warp size of the kernel, which `jit` is told (64 unless it is told otherwise); 0 for
+        A power of two up to the warp size of the kernel, an option of `jit` (64 by default); 0 for
         that size.
 
     Returns

@@ -48,7 +48,7 @@ def _nothing() -> None:
 class Communicator(Joining, Remote, Family):
     """One rank of several that communicate; made by `init`, `init_all`, and the ways that begin with ``from_``.
 
-    It is a context manager: leaving it normally finalizes it, by an exception aborts it, so that the others are told.
+    It is a context manager: leaving it normally finalizes it, by an exception aborts it, which the other ranks see.
     One communicator belongs to one thread at a time. Operands are C-contiguous arrays of any framework; results are new
     arrays of the operand's kind, or `out`. A call on CPU memory returns when it is done, one on device memory as soon
     as it is in its stream.
@@ -295,7 +295,7 @@ class Communicator(Joining, Remote, Family):
             if not self.is_closed and not self._is_of_parent():
                 self.abort()
                 warnings.warn(
-                    f"{self!r} was dropped without close(): it was aborted, and the other ranks are told so",
+                    f"{self!r} was dropped without close(): it was aborted, which the other ranks see as a failure",
                     RocpyWarning,
                     stacklevel=1,
                 )

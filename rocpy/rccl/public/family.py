@@ -247,7 +247,7 @@ class Family(Collectives):
     def revoke(self) -> None:
         """Take back what runs, here and at whoever waits for this rank; what is made from it works (ncclCommRevoke).
 
-        For a way out of a failure that all ranks take: whoever learns of it revokes, the others are told by
+        For a way out of a failure that all ranks take: the rank that sees it revokes, the others get a
         `RemoteError` and revoke too. Then `split` or `shrink` give a communicator that works; this one takes no more
         calls, and `close` gives it back.
 

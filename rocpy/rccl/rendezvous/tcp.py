@@ -341,7 +341,7 @@ class ServerChannel:
         self._thread.join()
 
     def close(self) -> None:
-        """Leave; ranks that still wait are told so by the end of the connection."""
+        """Leave; ranks that still wait see it by the end of the connection."""
         if not self._is_lingering:
             self._release()
 

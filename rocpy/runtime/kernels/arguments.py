@@ -70,12 +70,12 @@ def _bytes_of(argument: Any, name: str, kept: list[Any]) -> bytes:
     )
 
 
-def extents(given: int | Sequence[int], name: str) -> tuple[int, int, int]:
+def extents(sizes: int | Sequence[int], name: str) -> tuple[int, int, int]:
     """Return a grid's or a block's three extents, missing ones being 1."""
-    values = (given,) if isinstance(given, int) else tuple(given)
+    values = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     if not 1 <= len(values) <= 3 or not all(
         isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 32 for value in values
     ):
-        raise InvalidProblemError(f"{name}: got {given!r}, expected one to three positive numbers below 2**32")
+        raise InvalidProblemError(f"{name}: got {sizes!r}, expected one to three positive numbers below 2**32")
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z

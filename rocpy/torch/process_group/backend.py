@@ -470,7 +470,7 @@ class RocpyProcessGroup(BackendSurface):
                 warnings.warn(f"the process group did not end well: {error}", RocpyWarning, stacklevel=2)
 
     def abort(self) -> None:
-        """End whatever runs; the other ranks are told."""
+        """End whatever runs; the other ranks see it as a failure."""
         _alive.discard(self)
         for lane in (*self._transfers.values(), self._main):
             lane.abort()

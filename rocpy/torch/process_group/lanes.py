@@ -177,7 +177,7 @@ class Lane:
         Parameters
         ----------
         job
-            Called with the communicator and what its calls are told.
+            Called with the communicator and the arguments of its calls.
         work
             Ends with the job.
         seconds

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""nccl4py's helpers for frameworks: arrays in RCCL's memory, and what RCCL is told of an array."""
+"""nccl4py's helpers for frameworks: arrays in RCCL's memory, and how an array is described to RCCL."""

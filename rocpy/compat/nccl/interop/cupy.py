@@ -61,7 +61,7 @@ def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F
 
 @translated
 def resolve_array(array: ArrayLike) -> tuple[int, int, NcclDataType, int]:
-    """Return what RCCL is told of an array: address, number of elements, type, device.
+    """Return how an array is described to RCCL: address, number of elements, type, device.
 
     Any array that speaks DLPack or the CUDA array interface will do; CuPy need not be installed.
 

@@ -99,7 +99,7 @@ def empty(
 
 @translated
 def resolve_tensor(tensor: torch.Tensor) -> tuple[int, int, NcclDataType, int]:
-    """Return what RCCL is told of a tensor: address, number of elements, type, device.
+    """Return how a tensor is described to RCCL: address, number of elements, type, device.
 
     Raises
     ------
