@@ -63,6 +63,24 @@ def platform_folders_are_small(tree: Tree) -> Iterator[str]:
             yield f"{path}: one of more than {MOST_SOURCES} C++ files in its folder; split that by idea"
 
 
+LAYER = re.compile(r"rocpy_layer\(\s*\w+\s+([\w/]+)")
+LAYERED = ("csrc/core/", "csrc/platforms/host/")
+
+
+@rule({"csrc/core/bad.cpp": ""}, {"csrc/core/bad/bad.hpp": ""}, {"csrc/platforms/host/hip/bad.cpp": ""})
+def csrc_files_are_in_layers(tree: Tree) -> Iterator[str]:
+    """A C++ file lies in a folder that its library's CMakeLists.txt orders by `rocpy_layer()` and names it."""
+    for root in LAYERED:
+        lists = "".join(text for _, text in matching(tree, root, suffixes=("CMakeLists.txt", ".cmake")))
+        layers = {*LAYER.findall(lists), "gemm/kernels"}  # compiled once for each instruction set
+        for path, _ in matching(tree, root, suffixes=(".cpp", ".hpp")):
+            folder, _, name = path.removeprefix(root).rpartition("/")
+            if folder not in layers:
+                yield f"{path}: its folder is no layer of {root}CMakeLists.txt"
+            elif name.endswith(".cpp") and name not in lists:
+                yield f"{path}: {root}CMakeLists.txt does not name it"
+
+
 @rule(
     {"csrc/platforms/host/rccl/bad.hpp": "#pragma once\n", "csrc/platforms/host/hip/bad.hpp": "#pragma once\n"},
     {"csrc/platforms/host/hip/bad.hpp": "#ifndef BAD_HPP\n#define BAD_HPP\n#endif\n"},
