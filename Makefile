@@ -15,8 +15,10 @@ TORCH ?= torch==2.13.0
 JAX ?= jax==0.10.2
 # What a user's program meets, and what depends on the platform's release and memory.
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
-# What queues work on streams, or waits for it.
-STRESS_TESTS := $(addprefix tests/,badinput blaslt epilogues interop rccl threads)
+# What queues work on streams, or waits for it: the product's tests, and those of communicators.
+STRESS_TESTS := $(addprefix tests/,interop/test_streams.py rccl/test_cases.py rccl/test_windows.py rccl/test_captures.py) \
+  $(addprefix tests/blaslt/test_,streams.py graphs.py plans.py grouped.py foreign_captures.py refused_launches.py) \
+  $(addprefix tests/threads/test_,plans.py buffers.py weight_operations.py)
 # How many processes share the tests; the tests of one file stay in one process.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 # A worker that dies ends the run: pytest-xdist 3.8 hands the work of a dead one out again, and may wait for it for ever.

@@ -138,7 +138,7 @@ def tune(
             measure = _verified(product, by_rank, measure, sample)
             progress = scratch.enter_context(_progress_bar(str(problem)))
             verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
-        if wrong:
+        if wrong and verdict.runners[verdict.winner].cold:  # else the budget ended before any trial: nothing to store
             verdict = dataclasses.replace(
                 verdict, decided=True, reason=f"the heuristic's first is wrong; {verdict.reason}"
             )

@@ -302,7 +302,8 @@ def test_exports_wait_for_the_work_on_the_buffer():
     if not rocpy.platform.current().host_memory:
         pytest.skip("device memory is no numpy array")
     with rocpy.Stream(nonblocking=True) as stream, rocpy.Buffer(8) as buffer:
-        buffer.fill(0)
+        buffer.fill(0, stream=stream)
+        stream.synchronize()
         with blocked(stream):
             buffer.fill(7, stream=stream)
             assert not stream.done
@@ -345,14 +346,15 @@ def test_holding_is_flat_in_memory():
     resource = pytest.importorskip("resource")
 
     def run(count):
-        for _ in range(count):
-            hold_objects(stream, bytearray(64))
-        stream.synchronize()
+        for _ in range(count // 1000):
+            for _ in range(1000):
+                hold_objects(stream, bytearray(4096))
+            stream.synchronize()  # a stream that is slow has no more to hold than these
 
     with rocpy.Stream() as stream:
         run(2000)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        run(50000)
+        run(8000)  # of which 8 MB are a fourth
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 << 10
     assert held_count() == 0
 

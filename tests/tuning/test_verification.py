@@ -2,6 +2,7 @@
 """Algorithms whose numbers are wrong are found against float64 and never chosen, however fast they are."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -122,6 +123,18 @@ def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database):
         product.plan()
         assert product.choice[1] == "tuned"
         assert product.algorithm.rank == report.best.rank
+
+
+def test_a_wrong_first_is_left_out_where_the_budget_ends_before_any_trial(own_database):
+    with Faulty(*operands()) as product:
+        product.plan()
+        product.wrong = frozenset({0})
+        ticks = itertools.count(step=10.0)
+        with pytest.warns(RocpyWarning, match="gives wrong results"):
+            report = _live.tune(product, budget_ms=1.0, measure=favour(0), clock=ticks.__next__)
+        assert report.best.rank == product.algorithm.rank != 0
+        assert not report.decided
+        assert not list(own_database.records())
 
 
 def test_where_all_are_wrong_nothing_is_chosen():
