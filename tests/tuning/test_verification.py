@@ -98,9 +98,18 @@ class Clock:
         return self.now
 
 
+def candidates(product, least=2):
+    """Return a product's algorithms; a library of AMD's may have too few to choose from."""
+    found = product.plan()
+    if len(found) < least and not rocpy.platform.current().is_emulated:
+        pytest.skip(f"{found[0].library} has {len(found)} algorithms for {product.problem}")
+    assert len(found) >= least, "there is nothing to choose from"
+    return found
+
+
 def test_the_fastest_is_not_chosen_when_it_is_wrong():
     with Faulty(*operands()) as product:
-        assert len(product.plan()) > 2
+        candidates(product, 3)
         product.wrong = frozenset({1})
         report = _live.tune(product, budget_ms=1e4, measure=favour(1), clock=Clock())
         assert report.best.rank != 1
@@ -112,7 +121,7 @@ def test_the_fastest_is_not_chosen_when_it_is_wrong():
 def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database):
     a, b = operands()
     with Faulty(a, b) as product:
-        product.plan()
+        candidates(product)
         product.wrong = frozenset({0})
         with pytest.warns(RocpyWarning, match="gives wrong results"):
             report = _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
@@ -177,7 +186,7 @@ BESIDE = {
 def test_what_is_given_beside_the_result_is_compared_too(kind):
     a, b = operands() if kind != "amax" else (quantized((64, 128), 1), quantized((128, 256), 2))
     with FaultyBeside(a, b, **BESIDE[kind](a, b)) as product:
-        assert len(product.plan()) > 1, "there is nothing to choose from"
+        candidates(product)
         if product.unfused is not None:
             pytest.skip("composed on this release: the framework gives what is beside the result")
         product.wrong = frozenset({1})
@@ -195,7 +204,7 @@ def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(own_database, sel
     """Not by the heuristic's order, nor by a record of another tuning, in this process or another; others may be."""
     a, b = operands()
     with Faulty(a, b) as product:
-        first = product.plan()[0]
+        first = candidates(product)[0]
         product.wrong = frozenset({0})
         with pytest.warns(RocpyWarning, match="gives wrong results"):
             _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
@@ -241,7 +250,7 @@ def test_a_record_that_cannot_be_written_holds_for_this_process(monkeypatch):
 
     monkeypatch.setattr(_kept, "replace", full)
     with Faulty(a, b) as product:
-        first = product.plan()[0]
+        first = candidates(product)[0]
         product.wrong = frozenset({0})
         with pytest.warns(RocpyWarning, match=r"wrong results|not written"):
             _live.tune(product, budget_ms=1e4, measure=lambda _: (1.0, 1.0), clock=Clock())
