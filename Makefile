@@ -131,6 +131,7 @@ layout: $(STAMPS)/test ## The rules of the source tree
 
 docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs but the slow ones; check links and generated tables
 	$(PY) tools/environment_table.py --check
+	$(PY) tools/dtype_table.py --check
 	$(PY) tools/readme_table.py --check
 	$(PY) tools/support_table.py --check
 	$(PY) tools/emulator_table.py --check
@@ -167,6 +168,7 @@ examples: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/examples ## Run the example
 .PHONY: tables
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/environment_table.py
+	$(PY) tools/dtype_table.py
 	$(PY) tools/readme_table.py
 	$(PY) tools/support_table.py
 	$(PY) tools/emulator_table.py

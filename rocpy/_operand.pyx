@@ -8,7 +8,7 @@ from rocpy.errors import InvalidOperandError
 
 cimport numpy as cnp
 from abi cimport hipStream_t
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from rocpy._dlpack cimport ArrayType, DLDeviceType, array_type_of_hip, array_type_of_name, kDLCPU
 from rocpy._producers.foreign_arrays cimport parse_foreign, seen
@@ -25,6 +25,15 @@ cnp.import_array()
 
 cdef extern from "Python.h":
     void* Py_TYPE(object) nogil
+
+
+# The rows of dtypes.def; what each call looks at is in _dlpack.pxd.
+cdef extern from "array_types.hpp" namespace "rocpy" nogil:
+    cppclass ArrayTypeRow "rocpy::ArrayType":
+        int32_t type
+        int32_t nccl
+    const ArrayTypeRow* array_types_of_core "rocpy::array_types"
+    const int array_type_count
 
 
 cdef int raise_if(int failed) except -1:
@@ -232,14 +241,19 @@ cdef object as_dict(const Operand* out, object kept):
 
 
 def array_types():
-    """Element types that an operand may have: by name, hipDataType number, bits, DLPack's code and bits, whether numpy has it itself."""
+    """Element types that an operand may have, by name.
+
+    Of each hipDataType, bits in memory, DLPack's code and bits, whether numpy has it itself, and RCCL's type or -1.
+    """
     cdef const ArrayType* row
-    found = {}
-    for number in list(range(64)) + list(range(1000, 1010)):
-        row = array_type_of_hip(number)
-        if row != NULL:
-            found[row.name.decode()] = (row.type, 8 << row.shift, row.code, row.bits, row.in_numpy)
-    return found
+    cdef int i
+    rows = {}
+    for i in range(array_type_count):
+        row = array_type_of_hip(array_types_of_core[i].type)
+        rows[row.name.decode()] = (
+            row.type, 8 << row.shift, row.code, row.bits, bool(row.in_numpy), array_types_of_core[i].nccl
+        )
+    return rows
 
 
 def allocate_like(array, shape, dtype=None):

@@ -15,10 +15,8 @@ from rocpy.errors import InvalidOperandError
 
 __all__ = ["DTYPES", "DType", "from_dlpack", "from_hip", "lookup"]
 
-# DLPack's type codes, dlpack.h 1.1 and later.
-_INT, _FLOAT, _BFLOAT, _COMPLEX = 0, 2, 4, 5
-_E4M3FN, _E4M3FNUZ, _E5M2, _E5M2FNUZ, _E8M0FNU = 10, 11, 12, 13, 14
-_E2M3FN, _E3M2FN, _E2M1FN = 15, 16, 17
+# DLPack's type codes for which numpy has the scalar types: signed, unsigned, floating, complex.
+_NUMPY_CODES = (0, 1, 2, 5)
 
 
 @dataclass(frozen=True)
@@ -75,27 +73,28 @@ class DType:
         return f"rocpy.dtypes.{self.name}"
 
 
-def _row(name: str, bits: int, kind: str, code: int, hip: int, torch: str | None = None) -> DType:
-    module = "numpy" if code in (_INT, _FLOAT, _COMPLEX) else "ml_dtypes"
-    return DType(name, bits, kind, module, (code, bits), hip, name if torch is None else torch)
+def _row(name: str, bits: int, kind: str, code: int, hip: int, torch: str) -> DType:
+    return DType(name, bits, kind, "numpy" if code in _NUMPY_CODES else "ml_dtypes", (code, bits), hip, torch)
 
 
-float64 = _row("float64", 64, "float", _FLOAT, 1)
-float32 = _row("float32", 32, "float", _FLOAT, 0)
-float16 = _row("float16", 16, "float", _FLOAT, 2)
-bfloat16 = _row("bfloat16", 16, "float", _BFLOAT, 14)
-float8_e4m3fn = _row("float8_e4m3fn", 8, "float", _E4M3FN, 28)
-float8_e5m2 = _row("float8_e5m2", 8, "float", _E5M2, 29)
-float8_e4m3fnuz = _row("float8_e4m3fnuz", 8, "float", _E4M3FNUZ, 1000)
-float8_e5m2fnuz = _row("float8_e5m2fnuz", 8, "float", _E5M2FNUZ, 1001)
-float8_e8m0fnu = _row("float8_e8m0fnu", 8, "scale", _E8M0FNU, 30)
-float6_e2m3fn = _row("float6_e2m3fn", 6, "float", _E2M3FN, 31, torch="")
-float6_e3m2fn = _row("float6_e3m2fn", 6, "float", _E3M2FN, 32, torch="")
-float4_e2m1fn = _row("float4_e2m1fn", 4, "float", _E2M1FN, 33, torch="float4_e2m1fn_x2")
-int8 = _row("int8", 8, "int", _INT, 3)
-int32 = _row("int32", 32, "int", _INT, 10)
-complex64 = _row("complex64", 64, "complex", _COMPLEX, 4)
-complex128 = _row("complex128", 128, "complex", _COMPLEX, 5)
+# begin: dtypes, which `make tables` writes from csrc/core/arrays/dtypes.def
+float64 = _row("float64", 64, "float", 2, 1, "float64")
+float32 = _row("float32", 32, "float", 2, 0, "float32")
+float16 = _row("float16", 16, "float", 2, 2, "float16")
+bfloat16 = _row("bfloat16", 16, "float", 4, 14, "bfloat16")
+float8_e4m3fn = _row("float8_e4m3fn", 8, "float", 10, 28, "float8_e4m3fn")
+float8_e5m2 = _row("float8_e5m2", 8, "float", 12, 29, "float8_e5m2")
+float8_e4m3fnuz = _row("float8_e4m3fnuz", 8, "float", 11, 1000, "float8_e4m3fnuz")
+float8_e5m2fnuz = _row("float8_e5m2fnuz", 8, "float", 13, 1001, "float8_e5m2fnuz")
+float8_e8m0fnu = _row("float8_e8m0fnu", 8, "scale", 14, 30, "float8_e8m0fnu")
+float6_e2m3fn = _row("float6_e2m3fn", 6, "float", 15, 31, "")
+float6_e3m2fn = _row("float6_e3m2fn", 6, "float", 16, 32, "")
+float4_e2m1fn = _row("float4_e2m1fn", 4, "float", 17, 33, "float4_e2m1fn_x2")
+int8 = _row("int8", 8, "int", 0, 3, "int8")
+int32 = _row("int32", 32, "int", 0, 10, "int32")
+complex64 = _row("complex64", 64, "complex", 5, 4, "complex64")
+complex128 = _row("complex128", 128, "complex", 5, 5, "complex128")
+# end of the generated rows
 
 DTYPES = MappingProxyType({row.name: row for row in tuple(globals().values()) if isinstance(row, DType)})
 """Every dtype, by name."""

@@ -7,6 +7,8 @@
 
 #include "check.hpp"
 #include "hipblaslt_problem.hpp"
+#include "hipblaslt_types.hpp"
+#include "isa.hpp"
 
 namespace {
 
@@ -305,9 +307,31 @@ void blocks() {
   CHECK_EQUAL(dialect.both(), refused);
 }
 
+// What the binding believes of an element type, and what the platform checks as AMD's, are two tables.
+void element_types_of_the_binding() {
+  struct Believed {
+    int32_t type;
+    int64_t bits;
+    const char *takes, *kind;
+  };
+  const Believed rows[] = {
+#define ROCPY_DTYPE(name, hip, bits, kind, dlpack, nccl, torch, takes) {hip, bits, #takes, #kind},
+#include "../../csrc/core/arrays/dtypes.def"
+#undef ROCPY_DTYPE
+  };
+  for (const Believed &row : rows) {
+    if (std::strcmp(row.takes, "product") != 0 || std::strcmp(row.kind, "scale") == 0) continue;
+    gemm::Type type;
+    bool known = engine_type(row.type, &type);
+    CHECK(known);
+    if (known) CHECK(gemm::kBits[static_cast<int>(type)] == row.bits);
+  }
+}
+
 }  // namespace
 
 int main() {
+  element_types_of_the_binding();
   const float one = 1.0f;
   for (int i = 0; i < 64; i++) std::memcpy(memory + 4 * i, &one, sizeof one);
   float8();

@@ -52,11 +52,11 @@ def test_describes_and_allocates_every_type(name):
         assert (made.dtype, made.shape, made.flags.c_contiguous, made.flags.writeable) == (x.dtype, (2, 5), True, True)
 
 
-def test_both_dtype_tables_agree():
+def test_the_rows_of_rocpy_dtypes_are_those_of_the_core():
     whole = {name: row for name, row in dtypes.DTYPES.items() if row.bits >= 8}
     ours = array_types()
     assert {name: (row.hip, row.bits, *row.dlpack, row.module == "numpy") for name, row in whole.items()} == {
-        name: ours[name] for name in whole
+        name: ours[name][:5] for name in whole
     }
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The element types an operand may have: hipDataType number, size, DLPack code and name, one row each.
+// The element types an operand may have, from the rows of dtypes.def.
 #ifndef ROCPY_CORE_ARRAY_TYPES_HPP
 #define ROCPY_CORE_ARRAY_TYPES_HPP
 
@@ -8,6 +8,7 @@
 
 #include "dlpack.h"
 #include "types_hipblaslt.h"
+#include "types_rccl.h"
 
 namespace rocpy {
 
@@ -17,34 +18,23 @@ struct ArrayType {
   uint8_t code;   // DLDataTypeCode
   uint8_t bits;
   bool in_numpy;  // a type of numpy itself; the others come from ml_dtypes
+  int32_t nccl;   // ncclDataType_t, -1 where RCCL has none
   const char *name;
 };
 
+constexpr uint8_t shift_of(int bits) { return bits <= 8 ? 0 : 1 + shift_of(bits / 2); }
+constexpr bool numpy_has(int code) {
+  return code == kDLInt || code == kDLUInt || code == kDLFloat || code == kDLComplex;
+}
+
 // Types of less than a byte lie one to a byte, as ml_dtypes has them; what is packed goes by other ways.
 constexpr ArrayType array_types[] = {
-    {HIP_R_32F, 2, kDLFloat, 32, true, "float32"},
-    {HIP_R_64F, 3, kDLFloat, 64, true, "float64"},
-    {HIP_R_16F, 1, kDLFloat, 16, true, "float16"},
-    {HIP_R_16BF, 1, kDLBfloat, 16, false, "bfloat16"},
-    {HIP_C_32F, 3, kDLComplex, 64, true, "complex64"},
-    {HIP_C_64F, 4, kDLComplex, 128, true, "complex128"},
-    {HIP_R_8I, 0, kDLInt, 8, true, "int8"},
-    {HIP_R_16I, 1, kDLInt, 16, true, "int16"},
-    {HIP_R_32I, 2, kDLInt, 32, true, "int32"},
-    {HIP_R_64I, 3, kDLInt, 64, true, "int64"},
-    {HIP_R_8U, 0, kDLUInt, 8, true, "uint8"},
-    {HIP_R_16U, 1, kDLUInt, 16, true, "uint16"},
-    {HIP_R_32U, 2, kDLUInt, 32, true, "uint32"},
-    {HIP_R_64U, 3, kDLUInt, 64, true, "uint64"},
-    {HIP_R_8F_E4M3, 0, kDLFloat8_e4m3fn, 8, false, "float8_e4m3fn"},
-    {HIP_R_8F_E5M2, 0, kDLFloat8_e5m2, 8, false, "float8_e5m2"},
-    {HIP_R_8F_E4M3_FNUZ, 0, kDLFloat8_e4m3fnuz, 8, false, "float8_e4m3fnuz"},
-    {HIP_R_8F_E5M2_FNUZ, 0, kDLFloat8_e5m2fnuz, 8, false, "float8_e5m2fnuz"},
-    {HIP_R_8F_UE8M0, 0, kDLFloat8_e8m0fnu, 8, false, "float8_e8m0fnu"},
-    {HIP_R_6F_E2M3, 0, kDLFloat6_e2m3fn, 6, false, "float6_e2m3fn"},
-    {HIP_R_6F_E3M2, 0, kDLFloat6_e3m2fn, 6, false, "float6_e3m2fn"},
-    {HIP_R_4F_E2M1, 0, kDLFloat4_e2m1fn, 4, false, "float4_e2m1fn"},
+#define ROCPY_DTYPE(name, hip, bits, kind, dlpack, nccl, torch, takes) \
+  {hip, shift_of(bits), dlpack, bits, numpy_has(dlpack), nccl, #name},
+#include "dtypes.def"
+#undef ROCPY_DTYPE
 };
+constexpr int array_type_count = sizeof array_types / sizeof array_types[0];
 
 inline const ArrayType *array_type_of_hip(int32_t type) {
   for (const ArrayType &row : array_types)

@@ -73,14 +73,14 @@ class NcclDataType(IntEnum):
             RCCL has no such type.
         """
         try:
-            return cls(_BY_NUMBER.index(dtypes.name_of(dtype)))
+            return cls(dtypes.NAMES.index(dtypes.name_of(dtype)))
         except InvalidOperandError as error:
             raise NcclInvalid(str(error)) from None
 
     @property
     def name_of_dtype(self) -> str:
         """The name that numpy, ml_dtypes and torch share."""
-        return _BY_NUMBER[self.value]
+        return dtypes.NAMES[self.value]
 
     @property
     def numpy_dtype(self) -> Any:
@@ -92,21 +92,6 @@ class NcclDataType(IntEnum):
         """Bytes of an element."""
         return int(self.numpy_dtype.itemsize)
 
-
-_BY_NUMBER = (
-    "int8",
-    "uint8",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-)
 
 INT8, CHAR, UINT8 = NcclDataType.INT8, NcclDataType.CHAR, NcclDataType.UINT8
 INT32, INT, UINT32 = NcclDataType.INT32, NcclDataType.INT, NcclDataType.UINT32

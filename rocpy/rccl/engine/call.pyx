@@ -8,6 +8,7 @@ cimport abi
 from abi cimport hipStream_t, ncclComm_t, ncclResult_t
 
 from rocpy._core import has
+from rocpy._operand import array_types
 from rocpy.runtime cimport device as _device
 
 cdef extern from "<time.h>" nogil:
@@ -33,14 +34,7 @@ NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "a
          "all_to_all_v", "put_signal", "signal", "wait_signal")
 
 # hipDataType -> ncclDataType_t.
-cdef dict types = {
-    <int>abi.HIP_R_8I: <int>abi.ncclInt8, <int>abi.HIP_R_8U: <int>abi.ncclUint8,
-    <int>abi.HIP_R_32I: <int>abi.ncclInt32, <int>abi.HIP_R_32U: <int>abi.ncclUint32,
-    <int>abi.HIP_R_64I: <int>abi.ncclInt64, <int>abi.HIP_R_64U: <int>abi.ncclUint64,
-    <int>abi.HIP_R_16F: <int>abi.ncclFloat16, <int>abi.HIP_R_32F: <int>abi.ncclFloat32,
-    <int>abi.HIP_R_64F: <int>abi.ncclFloat64, <int>abi.HIP_R_16BF: <int>abi.ncclBfloat16,
-    <int>abi.HIP_R_8F_E4M3: <int>abi.ncclFloat8e4m3, <int>abi.HIP_R_8F_E5M2: <int>abi.ncclFloat8e5m2,
-}
+cdef dict types = {hip: nccl for hip, *_, nccl in array_types().values() if nccl >= 0}
 
 
 cdef int type_of(int hip_type):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,26 +13,9 @@ from rocpy.errors import InvalidOperandError
 if TYPE_CHECKING:
     from rocpy.typing import DTypeLike
 
-NAMES = (
-    "int8",
-    "uint8",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "float8_e4m3fn",
-    "float8_e5m2",
-)
-
-
-@functools.cache
-def _numbers() -> dict[str, int]:
-    types = _operand.array_types()
-    return {name: types[name][0] for name in NAMES}
+_ROWS = {name: (nccl, hip) for name, (hip, *_, nccl) in _operand.array_types().items() if nccl >= 0}
+NAMES = tuple(sorted(_ROWS, key=_ROWS.__getitem__))
+"""In the order of RCCL's numbers, which begin with 0."""
 
 
 def name_of(dtype: DTypeLike) -> str:
@@ -77,4 +59,4 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 def hip_number(name: str) -> int:
     """Return the ``hipDataType`` of a name."""
-    return _numbers()[name]
+    return _ROWS[name][1]

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Write the rows of rocpy/dtypes.py from csrc/core/arrays/dtypes.def; with --check, say whether they are up to date."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULE = ROOT / "rocpy" / "dtypes.py"
+ROW = re.compile(r'ROCPY_DTYPE\((\w+), (\w+), (\d+), (\w+), (\w+), (?:-1|\w+), "(\w*)", (product|array)\)')
+BLOCK = re.compile(r"(# begin: dtypes[^\n]*\n).*?(# end of the generated rows\n)", re.DOTALL)
+ENUMERATOR = re.compile(r"\b((?:HIP_[RC]_|kDL)\w+)\s*=\s*(\d+)U?\b")
+HEADERS = ("csrc/abi/types_hipblaslt.h", "csrc/third_party/dlpack/dlpack.h")
+
+
+def table(source: str, numbers: dict[str, int]) -> str:
+    """Return the Python rows of the element types that products take."""
+    lines = []
+    for name, hip, bits, kind, code, torch, takes in ROW.findall(source):
+        if takes == "product":
+            lines.append(f'{name} = _row("{name}", {bits}, "{kind}", {numbers[code]}, {numbers[hip]}, "{torch}")\n')
+    return "".join(lines)
+
+
+def fresh_module() -> str:
+    """Return the module as it has to be."""
+    source = (ROOT / "csrc/core/arrays/dtypes.def").read_text(encoding="utf-8")
+    if source.count("\nROCPY_DTYPE(") != len(ROW.findall(source)):
+        raise ValueError("dtypes.def: a row that cannot be read")
+    numbers = {
+        name: int(number)
+        for header in HEADERS
+        for name, number in ENUMERATOR.findall((ROOT / header).read_text(encoding="utf-8"))
+    }
+    rows = table(source, numbers)
+    return BLOCK.sub(lambda match: match[1] + rows + match[2], MODULE.read_text(encoding="utf-8"), count=1)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the module, or compare it."""
+    fresh = fresh_module()
+    if "--check" in arguments:
+        stale = fresh != MODULE.read_text(encoding="utf-8")
+        if stale:
+            print(f"{MODULE.relative_to(ROOT)} is out of date: run tools/dtype_table.py", file=sys.stderr)
+        return int(stale)
+    MODULE.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
