@@ -13,7 +13,7 @@ from rocpy.rccl.engine.library import handles
 from rocpy.rccl.engine.staging import stage_collective
 
 cimport abi
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy
 
@@ -22,7 +22,7 @@ from rocpy._dlpack cimport Operand, array_type_of_hip, kDLCPU
 from rocpy._operand cimport parse, parse_output, stream_of, written
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.keep_alive cimport hold
-from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, broadcast, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
+from rocpy.rccl.engine.call cimport NOT_DONE, Call, all_to_all, all_to_all_v, gather, group_count, issue, listen_for_signals, now, outcome_of, raise_pending, recv, reduce, reduce_scatter, scatter, send, type_of, wait_for
 from rocpy.rccl.engine.library cimport apply_settings, last_text, nonblocking_config
 from rocpy.rccl.engine.operands cimport check_contiguous, elements, set_bias, set_result
 from rocpy.rccl.engine.call import NAMES
