@@ -156,6 +156,21 @@ def _forward(row: Row) -> list[str]:
     ]
 
 
+def forwarded(row: Row) -> list[str]:
+    """Write a function under a row's name that forwards to librocpy_host.so."""
+    space = "" if row.result.endswith("*") else " "
+    lines = [
+        f"{row.result}{space}rocpy_host_{row.name}({row.declaration});",
+        f'__attribute__((visibility("default"))) {row.result}{space}{row.name}({row.declaration}) {{',
+        *_forward(row),
+        "}",
+    ]
+    if second := twin(row):
+        attributes = f'alias("{row.name}"), visibility("default")'
+        lines.append(f"__attribute__(({attributes})) {row.result}{space}{second}({row.declaration});")
+    return [*lines, ""]
+
+
 def facade(library: str) -> str:
     """Write the C++ source of a host facade.
 
@@ -182,17 +197,7 @@ def facade(library: str) -> str:
     ]
     for row in all_rows():
         if row.library == library:
-            space = "" if row.result.endswith("*") else " "
-            lines += [
-                f"{row.result}{space}rocpy_host_{row.name}({row.declaration});",
-                f'__attribute__((visibility("default"))) {row.result}{space}{row.name}({row.declaration}) {{',
-                *_forward(row),
-                "}",
-            ]
-            if second := twin(row):
-                attributes = f'alias("{row.name}"), visibility("default")'
-                lines.append(f"__attribute__(({attributes})) {row.result}{space}{second}({row.declaration});")
-            lines.append("")
+            lines += forwarded(row)
     return "\n".join([*lines, "}", ""])
 
 

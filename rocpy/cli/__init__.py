@@ -35,12 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ...
     SystemExit: 0
     """
-    from rocpy.cli._application import run
+    from rocpy.cli._application import run_command
     from rocpy.cli._output import EXIT_INTERRUPTED, EXIT_NO_PLATFORM, EXIT_USAGE, UsageError, print_error, warn
     from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 
     try:
-        code = run(sys.argv[1:] if arguments is None else arguments)
+        code = run_command(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except UsageError as error:
         warn(str(error))

@@ -11,7 +11,7 @@ from importlib import metadata
 from rocpy.cli._output import EXIT_USAGE, UsageError, say
 from rocpy.cli._parser import EXIT_CODES, Parser, Run, add_commands, suggestion
 
-# Each has a module of its name with configure(parser), which also sets the function that runs it.
+# Each has a module of its name, with _ for -, with configure(parser), which also sets the function that runs it.
 COMMANDS = {
     "info": "Show platform, devices, libraries and environment.",
     "doctor": "Check what commonly goes wrong on ROCm, each with its fix; --selftest compares with oracles.",
@@ -20,6 +20,8 @@ COMMANDS = {
     "tune": "Measure which algorithms are the fastest, and keep the answers.",
     "rccl": "Show communicators: what they do, who is behind, what is wrong.",
     "report": "Render the reports of self-tests, of one machine or many, as one page.",
+    "rocm-tree": "Lay out a stand-in ROCm tree over the host platform, for programs that link AMD's libraries.",
+    "run": "Run a program that links AMD's libraries on the host platform: rocpy run -- python app.py.",
     "completion": "Print the script that completes rocpy's words in a shell.",
 }
 
@@ -35,13 +37,13 @@ def parser_for(words: Sequence[str]) -> Parser:
     below = add_commands(parser, COMMANDS.items(), dest="command")
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in below:
-        importlib.import_module(f"rocpy.cli.{chosen}").configure(below[chosen])
+        importlib.import_module(f"rocpy.cli.{chosen.replace('-', '_')}").configure(below[chosen])
     elif chosen is not None:
         raise UsageError(f"rocpy: there is no command {chosen!r}{suggestion(chosen, COMMANDS)}; see rocpy --help")
     return parser
 
 
-def run(words: Sequence[str]) -> int:
+def run_command(words: Sequence[str]) -> int:
     """Run the command that the words name and return its exit code.
 
     Words after ``--`` belong to a program that the command runs.

@@ -262,10 +262,10 @@ def test_words_after_two_dashes_belong_to_a_program(monkeypatch):
     from rocpy.cli import tune
 
     monkeypatch.setattr(tune, "run", lambda arguments: seen.append(arguments) or 0)
-    assert _application.run(["tune", "run", "program.py", "word", "--again", "--", "--json", "x"]) == 0
+    assert _application.run_command(["tune", "run", "program.py", "word", "--again", "--", "--json", "x"]) == 0
     assert (seen[0].words, seen[0].program_arguments, seen[0].as_json) == (["word"], ["--json", "x"], False)
     with pytest.raises(UsageError):
-        _application.run(["tune", "list", "--", "x"])
+        _application.run_command(["tune", "list", "--", "x"])
 
 
 def test_an_interrupted_selftest_leaves_no_empty_report(run, monkeypatch):

@@ -69,6 +69,9 @@ hipDeviceProp_t make_properties() {
     p.maxThreadsDim[axis] = 1024;
     p.maxGridSize[axis] = axis == 0 ? largest_int : 65535;
   }
+  if (const Card *card = presented_card()) {
+    answer_as(*card, &p);
+  }
   return p;
 }
 

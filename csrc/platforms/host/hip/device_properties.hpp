@@ -8,6 +8,15 @@
 
 namespace rocpy_host {
 
+// A card that devices answer as (ROCPY_HOST_ARCH).
+struct Card {
+  const char *architecture, *features, *name;
+  int major, minor, warp_size, multiprocessors, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes, shared_bytes;
+};
+
+const Card *presented_card();  // null: devices answer as the CPU
+void answer_as(const Card &card, hipDeviceProp_t *properties);
+
 hipDeviceProp_t properties_of(int device);
 std::string bus_id_of(int device);
 

@@ -4,13 +4,17 @@
  * names. */
 #pragma once
 
-#include "types.h"
+#include "types_programs.h"
 
 #define ROCPY_HOST_API extern "C" __attribute__((visibility("default")))
 
 #define ROCPY_FUNCTION(library, result, name, parameters, since) ROCPY_HOST_API result rocpy_host_##name parameters;
 #include "functions.def"
+#include "hip_programs.def"
 #undef ROCPY_FUNCTION
+
+/* A stand-in of the ROCm tree was asked for what nothing here has: counted, and written to ROCPY_HOST_REPORT. */
+ROCPY_HOST_API void rocpy_host_count_unsupported(const char *library, const char *function);
 
 /* What hipblaslt_ext_facade.cpp, in libhipblaslt.so, makes hipBLASLt's C++ functions of: no C++ type and no exception
  * crosses from library to library. */

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // HIP rows about code objects: those for AMD GPUs are loaded and their kernels run on the emulator of amdgpu/, in
 // stream order.
+#include "bundle.hpp"
+#include "device_properties.hpp"
 #include "emulator.hpp"
 #include "hip_call.hpp"
 #include "hip_event.hpp"
 #include "hip_memory.hpp"
+#include "kernel_of.hpp"
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -69,17 +72,28 @@ hipError_t load(hipModule_t *module, const void *image, size_t size) {
   }
   *module = nullptr;
   const auto *bytes = static_cast<const unsigned char *>(image);
-  if (starts_with(bytes, "__CLANG_OFFLOAD_BUNDLE__") || starts_with(bytes, "CCOB")) {
-    return hipErrorNoBinaryForGpu;
+  const Card *card = presented_card();
+  const std::string architecture = card != nullptr ? card->architecture : "";
+  const size_t readable = size != 0 ? size : readable_bytes(image);
+  if (is_bundle(image)) {
+    const Unbundled bundle = unbundle(image, readable, architecture);
+    if (bundle.code == nullptr) {
+      std::fprintf(stderr, "rocpy host platform: a bundle of code objects is refused: %s\n", bundle.reason.c_str());
+      return hipErrorNoBinaryForGpu;
+    }
+    return load(module, bundle.code, bundle.bytes);
   }
   if (!starts_with(bytes, "\177ELF")) {
     return hipErrorInvalidImage;
   }
   amdgpu::LoadError error = amdgpu::LoadError::none;
   std::string reason;
-  auto code = amdgpu::load_code_object(image, size != 0 ? size : readable_bytes(image), &error, &reason);
+  auto code = amdgpu::load_code_object(image, readable, &error, &reason);
   if (code == nullptr) {
     return amdgpu::status_of(error);
+  }
+  if (card != nullptr && code->architecture_name != architecture) {
+    return hipErrorNoBinaryForGpu;
   }
   std::lock_guard<std::mutex> lock(runtime().mutex);
   Entry *entry = modules().take();
@@ -157,6 +171,28 @@ hipError_t get_function(hipFunction_t *function, hipModule_t module, const char 
   made->kernel = &found->second;
   entry->functions.push_back(made);
   *function = reinterpret_cast<hipFunction_t>(functions().publish(made));
+  return hipSuccess;
+}
+
+hipError_t get_variable(void **address, size_t *bytes, hipModule_t module, const char *name) {
+  if (name == nullptr || (address == nullptr && bytes == nullptr)) {
+    return hipErrorInvalidValue;
+  }
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  const Entry *entry = module != nullptr ? modules().find(module) : nullptr;
+  if (entry == nullptr) {
+    return hipErrorInvalidHandle;
+  }
+  const auto found = entry->code->objects.find(name);
+  if (found == entry->code->objects.end()) {
+    return hipErrorNotFound;
+  }
+  if (address != nullptr) {
+    *address = entry->code->image + found->second.first;
+  }
+  if (bytes != nullptr) {
+    *bytes = found->second.second;
+  }
   return hipSuccess;
 }
 
@@ -323,6 +359,16 @@ hipError_t start_between(hipFunction_t function, const Extents &extents, hipStre
 
 }  // namespace
 
+hipError_t kernel_of(hipFunction_t function, Kernel *kernel) {
+  std::lock_guard<std::mutex> lock(runtime().mutex);
+  const Entry *entry = function != nullptr ? functions().find(function) : nullptr;
+  if (entry == nullptr) {
+    return hipErrorInvalidHandle;
+  }
+  *kernel = *entry->kernel;
+  return hipSuccess;
+}
+
 }  // namespace rocpy_host
 
 using namespace rocpy_host;
@@ -346,6 +392,10 @@ hipError_t rocpy_host_hipModuleUnload(hipModule_t module) {
 
 hipError_t rocpy_host_hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
   return hip_call([=] { return get_function(function, module, name); });
+}
+
+hipError_t rocpy_host_hipModuleGetGlobal(void **address, size_t *bytes, hipModule_t module, const char *name) {
+  return hip_call([=] { return get_variable(address, bytes, module, name); });
 }
 
 hipError_t rocpy_host_hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x, unsigned int grid_y,

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+// HIP rows that ask about kernels, pointers and streams, as programs do and rocpy does not.
+#include "device_properties.hpp"
+#include "hip_call.hpp"
+#include "hip_memory.hpp"
+#include "kernel_of.hpp"
+
+#include <algorithm>
+
+namespace rocpy_host {
+
+namespace {
+
+using amdgpu::Kernel;
+
+enum FunctionAttribute {
+  max_threads_per_block = 0,
+  shared_bytes = 1,
+  constant_bytes = 2,
+  local_bytes = 3,
+  register_count = 4,
+  ptx_version = 5,
+  binary_version = 6,
+  cache_mode = 7,
+  max_dynamic_shared_bytes = 8,
+  shared_carveout = 9,
+};
+
+enum PointerAttribute {
+  memory_type = 2,
+  device_pointer = 3,
+  host_pointer = 4,
+  is_managed = 8,
+  device_ordinal = 9,
+  range_start = 11,
+  range_bytes = 12,
+};
+
+// Vector registers are given out in blocks of eight, of four to wider waves of the cards that may have narrow ones.
+int registers_of(const Kernel &kernel, bool has_narrow_waves) {
+  const int blocks = static_cast<int>(kernel.resources1 & 63) + 1;
+  return blocks * (has_narrow_waves && kernel.lanes == 64 ? 4 : 8);
+}
+
+hipFuncAttributes describe(const Kernel &kernel) {
+  const hipDeviceProp_t device = properties_of(0);
+  hipFuncAttributes a = {};
+  a.binaryVersion = device.major * 10 + device.minor;
+  a.ptxVersion = a.binaryVersion;
+  a.localSizeBytes = kernel.private_bytes;
+  a.sharedSizeBytes = kernel.shared_bytes;
+  a.maxDynamicSharedSizeBytes =
+      static_cast<int>(device.sharedMemPerBlock - std::min<size_t>(kernel.shared_bytes, device.sharedMemPerBlock));
+  a.maxThreadsPerBlock = device.maxThreadsPerBlock;
+  a.numRegs = registers_of(kernel, device.warpSize == 32);
+  return a;
+}
+
+hipError_t kernel_at(const void *host, Kernel *kernel) {
+  hipFunction_t function = nullptr;
+  const hipError_t status = rocpy_host_hipGetFuncBySymbol(&function, host);
+  return status != hipSuccess ? status : kernel_of(function, kernel);
+}
+
+hipError_t read_attribute(const Kernel &kernel, int attribute, int *value) {
+  const hipFuncAttributes all = describe(kernel);
+  switch (attribute) {
+    case max_threads_per_block:
+      *value = all.maxThreadsPerBlock;
+      return hipSuccess;
+    case shared_bytes:
+      *value = static_cast<int>(all.sharedSizeBytes);
+      return hipSuccess;
+    case constant_bytes:
+    case cache_mode:
+    case shared_carveout:
+      *value = 0;
+      return hipSuccess;
+    case local_bytes:
+      *value = static_cast<int>(all.localSizeBytes);
+      return hipSuccess;
+    case register_count:
+      *value = all.numRegs;
+      return hipSuccess;
+    case ptx_version:
+    case binary_version:
+      *value = all.binaryVersion;
+      return hipSuccess;
+    case max_dynamic_shared_bytes:
+      *value = all.maxDynamicSharedSizeBytes;
+      return hipSuccess;
+    default:
+      return hipErrorInvalidValue;
+  }
+}
+
+// Blocks that a multiprocessor holds at a time: as many as its threads, its shared memory and its registers allow.
+hipError_t occupancy(const Kernel &kernel, int block_size, size_t dynamic_bytes, int *blocks) {
+  const hipDeviceProp_t device = properties_of(0);
+  if (blocks == nullptr || block_size <= 0) {
+    return hipErrorInvalidValue;
+  }
+  const size_t bytes = kernel.shared_bytes + dynamic_bytes;
+  if (block_size > device.maxThreadsPerBlock || bytes > device.sharedMemPerBlock) {
+    *blocks = 0;
+    return hipSuccess;
+  }
+  *blocks = device.maxThreadsPerMultiProcessor / block_size;
+  if (bytes != 0) {
+    *blocks = std::min(*blocks, static_cast<int>(device.sharedMemPerMultiprocessor / bytes));
+  }
+  if (device.regsPerMultiprocessor != 0) {
+    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has a place for one
+    const int registers = registers_of(kernel, device.warpSize == 32) * block_size;
+    *blocks = std::min(*blocks, std::max(smallest, 2 * device.regsPerMultiprocessor / registers));
+  }
+  return hipSuccess;
+}
+
+hipError_t read_pointer(void *data, int attribute, void *pointer) {
+  hipPointerAttribute_t known;
+  if (data == nullptr) {
+    return hipErrorInvalidValue;
+  }
+  if (const hipError_t status = rocpy_host_hipPointerGetAttributes(&known, pointer)) {
+    return status;
+  }
+  Allocation found;
+  if (!find_allocation(pointer, &found)) {
+    return hipErrorInvalidValue;
+  }
+  switch (attribute) {
+    case memory_type:
+      *static_cast<unsigned *>(data) = known.type;
+      return hipSuccess;
+    case device_pointer:
+      *static_cast<void **>(data) = known.devicePointer;
+      return hipSuccess;
+    case host_pointer:
+      *static_cast<void **>(data) = known.hostPointer;
+      return known.hostPointer != nullptr ? hipSuccess : hipErrorInvalidValue;
+    case is_managed:
+      *static_cast<unsigned *>(data) = static_cast<unsigned>(known.isManaged);
+      return hipSuccess;
+    case device_ordinal:
+      *static_cast<int *>(data) = known.device;
+      return hipSuccess;
+    case range_start:
+      *static_cast<uintptr_t *>(data) = found.base;
+      return hipSuccess;
+    case range_bytes:
+      *static_cast<size_t *>(data) = found.bytes;
+      return hipSuccess;
+    default:
+      return hipErrorNotSupported;
+  }
+}
+
+}  // namespace
+
+}  // namespace rocpy_host
+
+using namespace rocpy_host;
+
+hipError_t rocpy_host_hipFuncGetAttribute(int *value, int attribute, hipFunction_t function) {
+  return hip_call([=] {
+    Kernel kernel;
+    const hipError_t status = value == nullptr ? hipErrorInvalidValue : kernel_of(function, &kernel);
+    return status != hipSuccess ? status : read_attribute(kernel, attribute, value);
+  });
+}
+
+hipError_t rocpy_host_hipFuncGetAttributes(hipFuncAttributes *attributes, const void *host) {
+  return hip_call([=] {
+    Kernel kernel;
+    const hipError_t status = attributes == nullptr ? hipErrorInvalidValue : kernel_at(host, &kernel);
+    if (status == hipSuccess) {
+      *attributes = describe(kernel);
+    }
+    return status;
+  });
+}
+
+// The two attributes that can be set are hints: a launch takes any size that the device has.
+hipError_t rocpy_host_hipFuncSetAttribute(const void *host, int attribute, int value) {
+  return hip_call([=] {
+    const bool is_settable = attribute == max_dynamic_shared_bytes || attribute == shared_carveout;
+    return host != nullptr && is_settable && value >= -1 ? hipSuccess : hipErrorInvalidValue;
+  });
+}
+
+hipError_t rocpy_host_hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, hipFunction_t function,
+                                                                         int block_size, size_t dynamic_bytes) {
+  return hip_call([=] {
+    Kernel kernel;
+    const hipError_t status = kernel_of(function, &kernel);
+    return status != hipSuccess ? status : occupancy(kernel, block_size, dynamic_bytes, blocks);
+  });
+}
+
+hipError_t rocpy_host_hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *host, int block_size,
+                                                                   size_t dynamic_bytes) {
+  return hip_call([=] {
+    Kernel kernel;
+    const hipError_t status = kernel_at(host, &kernel);
+    return status != hipSuccess ? status : occupancy(kernel, block_size, dynamic_bytes, blocks);
+  });
+}
+
+hipError_t rocpy_host_hipPointerGetAttribute(void *data, int attribute, void *pointer) {
+  return hip_call([=] { return read_pointer(data, attribute, pointer); });
+}
+
+int rocpy_host_hipGetStreamDeviceId(hipStream_t stream) {
+  int device = 0;
+  const hipError_t status =
+      stream == nullptr ? rocpy_host_hipGetDevice(&device) : rocpy_host_hipStreamGetDevice(stream, &device);
+  return status == hipSuccess ? device : -1;
+}
