@@ -4,6 +4,7 @@
 
 cdef class Allocation:
     cdef void* data
+    cdef int device
     cdef int generation
     cdef bint pinned
     cdef int free(self) except -1

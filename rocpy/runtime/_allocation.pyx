@@ -37,7 +37,7 @@ cdef Allocation allocate(size_t nbytes, int device, str location):
         exchange_mode(mode)
         _device.leave(previous)
     memory.pinned = location == "host"
-    memory.generation = _device.generation
+    memory.device, memory.generation = device, _device.generation_of(device)
     return memory
 
 
@@ -52,8 +52,8 @@ cdef class Allocation:
         cdef bint pinned = self.pinned
         cdef abi.hipStreamCaptureMode mode
         self.data = NULL
-        # A child process after a fork has no part in its parent's memory.
-        if data == NULL or self.generation != _device.generation:
+        # A child process after a fork has no part in its parent's memory, and a reset of the device has freed it.
+        if data == NULL or _device.is_lost(self.generation, self.device):
             return 0
         mode = exchange_mode(abi.hipStreamCaptureModeRelaxed)
         try:

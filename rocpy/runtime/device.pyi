@@ -9,6 +9,7 @@ class Memory(NamedTuple):
     free_bytes: int
     total_bytes: int
 
+def device_generation(device: int) -> int: ...
 @disjoint_base
 class Device:
     @property

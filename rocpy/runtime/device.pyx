@@ -5,22 +5,50 @@ import os
 from collections import namedtuple
 
 from rocpy._signatures import signature_like
-from rocpy.errors import InvalidOperandError, InvalidProblemError
+from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
 
 cimport abi
 
 Memory = namedtuple("Memory", ("free_bytes", "total_bytes"))
 Memory.__doc__ = "Memory of a device: free and total, in bytes."
 
-generation = 0
+cdef extern from "device_resets.hpp" namespace "rocpy" nogil:
+    int device_resets(int device)
+
+cdef int _RESETS = 1 << 16  # as many resets of a device are told from forks
+forks = 0
 
 
 def _count_fork():
-    global generation
-    generation += 1
+    global forks
+    forks += 1
 
 
 os.register_at_fork(after_in_child=_count_fork)
+
+
+cdef int generation_of(int device) noexcept:
+    return forks * _RESETS + device_resets(device) % _RESETS
+
+
+def device_generation(int device):
+    """Return a number that changes with each fork of the process and each reset of a device: a part of the key of what lies there."""
+    return generation_of(device)
+
+
+cdef bint is_reset(int generation, int device) noexcept:
+    return generation % _RESETS != device_resets(device) % _RESETS
+
+
+cdef bint is_lost(int generation, int device) noexcept:
+    # Forks first: a child asks the platform nothing about objects of its parent's.
+    return generation // _RESETS != forks or is_reset(generation, device)
+
+
+cdef object lost_error(str noun, int generation):
+    if generation // _RESETS != forks:
+        return ClosedError(f"this {noun} was made before a fork and belongs to the parent process; make a new one here")
+    return ClosedError(f"this {noun} was made before its device was reset (hipDeviceReset), which destroyed what it had there; make a new one")
 
 
 cdef int enter(int device) except -1:

@@ -94,7 +94,7 @@ cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object
     made.data = data
     made.source = source
     made.closed = False
-    made.generation = _device.generation
+    made.generation = _device.generation_of(made.device_index)
     return made
 
 
@@ -117,7 +117,7 @@ cdef int fill_buffer(Buffer made, int32_t type, int ndim, const int64_t* extents
     made.data = memory.data
     made.source = memory
     made.closed = False
-    made.generation = _device.generation
+    made.generation = _device.generation_of(made.device_index)
     return 0
 
 
@@ -232,14 +232,17 @@ cdef class Buffer:
         made.foreign_type = view.device_type
         made.read_only_ = taken.read_only()
         made.closed = False
-        made.generation = _device.generation
+        made.generation = _device.generation_of(made.device_index)
         return made
 
     cdef int check(self) except -1:
         if self.closed:
             raise ClosedError("this Buffer has been closed")
-        if self.generation != _device.generation and not self.on_cpu():
-            raise ClosedError("this Buffer was made before a fork and belongs to the parent process; make a new one here")
+        # Memory of the process that another library owns is not the device's; a child process has a copy of it.
+        cdef bint is_on_cpu = self.on_cpu()
+        if not is_on_cpu and _device.is_lost(self.generation, self.device_index) or (
+                is_on_cpu and self.location != "foreign" and _device.is_reset(self.generation, self.device_index)):
+            raise _device.lost_error("Buffer", self.generation)
         return 0
 
     cdef bint on_cpu(self) except -1:

@@ -64,7 +64,7 @@ cdef class Stream(StreamHandle):
             abi.hipStreamCreateWithPriority(&self.c_stream, abi.hipStreamNonBlocking if nonblocking else abi.hipStreamDefault, priority)
         finally:
             _device.leave(previous)
-        status = own_stream(self.c_stream, &self.use)
+        status = own_stream(self.c_stream, self.device_index, &self.use)
         if not status.ok():
             abi.hipStreamDestroy(self.c_stream)
         _core.check(status)

@@ -30,13 +30,17 @@ hipblasStatus_t query_bytes(hipblasLtHandle_t handle, int32_t type, int64_t m, i
 // One stream of each device for memory of the process: the null stream may not be used while another thread captures a
 // stream that waits for it, and using it would end that capture.
 constexpr int most_devices = 64;
+struct PackingStream {
+  hipStream_t stream = nullptr;
+  int resets = 0;  // of its device, before it was made
+};
 std::mutex streams_mutex;
-hipStream_t streams[most_devices] = {};
+PackingStream streams[most_devices] = {};
 
 // A child of fork() has none of its parent's streams.
 void forget_in_child() {
   new (&streams_mutex) std::mutex;
-  for (hipStream_t &stream : streams) stream = nullptr;
+  for (PackingStream &own : streams) own = {};
 }
 const int at_fork = pthread_atfork(nullptr, nullptr, forget_in_child);
 
@@ -56,12 +60,14 @@ Status stream_for(const StreamContext *context, const PackSpec &spec, hipStream_
                    (!spec.scales || is_of_the_process(spec.scales));
   if (!own) return {};
   std::lock_guard<std::mutex> lock(streams_mutex);
-  hipStream_t &stream = streams[context->device];
-  if (!stream) {
-    const hipError_t error = table.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking);
+  PackingStream &packing = streams[context->device];
+  const int resets = device_resets(context->device);
+  if (packing.resets != resets) packing = {nullptr, resets};
+  if (!packing.stream) {
+    const hipError_t error = table.hipStreamCreateWithFlags(&packing.stream, hipStreamNonBlocking);
     if (error != hipSuccess) return {Library::hip, error, "hipStreamCreateWithFlags"};
   }
-  *out = stream;
+  *out = packing.stream;
   return {};
 }
 
@@ -117,6 +123,8 @@ Status PackedWeight::create(StreamContext *context, const PackSpec &spec, Packed
   CaptureRelaxed relaxed;
   auto *made = new (std::nothrow) PackedWeight;
   if (!made) return {Library::hip, hipErrorOutOfMemory, "PackedWeight"};
+  made->device_ = context->device;
+  made->resets_ = device_resets(context->device);
   hipStream_t stream = nullptr;
   Status status = stream_for(context, spec, &stream);
   if (status.ok()) status = {Library::hip, table.hipMalloc(&made->data_, bytes), "hipMalloc"};
@@ -138,7 +146,7 @@ Status PackedWeight::create(StreamContext *context, const PackSpec &spec, Packed
 
 Status PackedWeight::release() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return {};
-  void *data = data_;
+  void *data = is_lost() ? nullptr : data_;
   delete this;
   if (!data) return {};
   CaptureRelaxed relaxed;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "context.hpp"
+#include "device_resets.hpp"
 #include "status.hpp"
 #include "types.h"
 
@@ -40,6 +41,9 @@ class PackedWeight {
 
   void *data() const { return data_; }
 
+  // Whether its device was reset since: the memory is gone.
+  bool is_lost() const { return resets_ != device_resets(device_); }
+
   // Live ones, for the tests that look for leaks.
   static int64_t live();
 
@@ -50,6 +54,7 @@ class PackedWeight {
   PackedWeight &operator=(const PackedWeight &) = delete;
 
   void *data_ = nullptr;
+  int device_ = 0, resets_ = 0;  // of the device, before it was made
   std::atomic<int> references_{1};
 };
 

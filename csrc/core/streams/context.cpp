@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "device_resets.hpp"
 #include "guarded.hpp"
 #include "spin_lock.hpp"
 #include "table.hpp"
@@ -37,6 +38,11 @@ const int at_fork = pthread_atfork(nullptr, nullptr, abandon_in_child);
 thread_local StreamContext *preferred = nullptr;
 
 Status destroy(StreamContext *context) {
+  if (context->base) release_context(context->base);
+  if (context->resets != device_resets(context->device)) {
+    delete context;
+    return Status{};
+  }
   DeviceScope scope(context->device);
   CaptureRelaxed relaxed;
   Status status{};
@@ -46,7 +52,6 @@ Status destroy(StreamContext *context) {
   };
   if (context->workspace && context->owns_workspace) free_workspace(context->workspace);
   for (void *workspace : context->replaced) free_workspace(workspace);
-  if (context->base) release_context(context->base);
   if (context->handle && context->owns_handle) {
     Status destroyed{Library::hipblaslt, table.hipblasLtDestroy(context->handle), "hipblasLtDestroy"};
     if (status.ok()) status = destroyed;
@@ -67,15 +72,16 @@ Status create(int device, hipStream_t stream, StreamContext **out) {
   hipblasStatus_t status = table.hipblasLtCreate(&context->handle);
   if (status != HIPBLAS_STATUS_SUCCESS) return Status{Library::hipblaslt, status, "hipblasLtCreate"};
   context->device = device;
+  context->resets = device_resets(device);
   context->stream = stream;
   *out = context.release();
   return Status{};
 }
 
-StreamContext *borrow_existing(int device, hipStream_t stream) {
+StreamContext *borrow_existing(int device, hipStream_t stream, int resets) {
   std::lock_guard<SpinLock> lock(pool->lock);
   for (StreamContext *context : pool->contexts) {
-    if (context->stream == stream && context->device == device) {
+    if (context->stream == stream && context->device == device && context->resets == resets) {
       context->users.fetch_add(1, std::memory_order_acquire);
       return context;
     }
@@ -98,9 +104,9 @@ void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
   }
 }
 
-Status make_pooled(int device, hipStream_t stream, StreamContext **out) {
+Status make_pooled(int device, hipStream_t stream, int resets, StreamContext **out) {
   std::unique_lock<std::mutex> making(pool->mutex);
-  if ((*out = borrow_existing(device, stream))) return Status{};  // another thread made it meanwhile
+  if ((*out = borrow_existing(device, stream, resets))) return Status{};  // another thread made it meanwhile
   StreamContext *made = nullptr;
   Status status = create(device, stream, &made);
   if (!status.ok()) return status;
@@ -140,13 +146,15 @@ DeviceScope::~DeviceScope() {
 }
 
 Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
+  const int resets = device_resets(device);
   if (preferred && preferred->stream == stream && preferred->device == device) {
+    if (preferred->resets != resets) return Status{Library::hip, hipErrorContextIsDestroyed, "hipDeviceReset"};
     preferred->users.fetch_add(1, std::memory_order_acquire);
     *out = preferred;
     return Status{};
   }
-  if ((*out = borrow_existing(device, stream))) return Status{};
-  return guarded("hipblasLtCreate", [&] { return make_pooled(device, stream, out); });
+  if ((*out = borrow_existing(device, stream, resets))) return Status{};
+  return guarded("hipblasLtCreate", [&] { return make_pooled(device, stream, resets, out); });
 }
 
 Status lend_to_capture(int device, hipStream_t stream, StreamContext **out) {
@@ -192,6 +200,7 @@ Status make_context(int device, hipStream_t stream, hipblasLtHandle_t handle, St
     return out_of_memory("hipblasLtCreate");
   }
   context->device = device;
+  context->resets = device_resets(device);
   context->stream = stream;
   context->handle = base ? base->handle : handle;
   context->base = base;

@@ -16,6 +16,7 @@ namespace rocpy {
 
 struct StreamContext {
   int device = 0;
+  int resets = 0;  // of the device, before it was made: what it has is gone after another
   hipStream_t stream = nullptr;
   hipblasLtHandle_t handle = nullptr;
   void *workspace = nullptr;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "context.hpp"
+#include "device_resets.hpp"
 #include "guarded.hpp"
 #include "status.hpp"
 #include "table.hpp"
@@ -17,7 +18,8 @@ namespace rocpy {
 
 class OwnedStream {
  public:
-  explicit OwnedStream(hipStream_t stream) : stream_(stream), process_(getpid()) {}
+  OwnedStream(hipStream_t stream, int device)
+      : stream_(stream), device_(device), resets_(device_resets(device)), process_(getpid()) {}
   ~OwnedStream() { destroy(false); }
   OwnedStream(const OwnedStream &) = delete;
   OwnedStream &operator=(const OwnedStream &) = delete;
@@ -25,12 +27,14 @@ class OwnedStream {
   Status destroy(bool free_idle) {
     const hipStream_t stream = std::exchange(stream_, nullptr);
     if (!stream || process_ != getpid()) return Status{};  // a child has its parent's handles, and no such streams
+    if (resets_ != device_resets(device_)) return Status{};
     forget_stream(stream, free_idle);
     return Status{Library::hip, table.hipStreamDestroy(stream), "hipStreamDestroy"};
   }
 
  private:
   hipStream_t stream_;
+  const int device_, resets_;
   const pid_t process_;
 };
 
@@ -39,9 +43,9 @@ struct StreamUse {
   std::shared_ptr<OwnedStream> owned;
 };
 
-inline Status own_stream(hipStream_t stream, StreamUse *use) {
+inline Status own_stream(hipStream_t stream, int device, StreamUse *use) {
   return guarded("hipStreamCreateWithPriority", [&] {
-    use->owned = std::make_shared<OwnedStream>(stream);
+    use->owned = std::make_shared<OwnedStream>(stream, device);
     return Status{};
   });
 }

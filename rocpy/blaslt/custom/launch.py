@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from rocpy.blaslt.engine.streams import Settle, device_and_stream
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model.problem import dense_strides
 from rocpy.errors import UnsupportedError
+from rocpy.runtime.device import device_generation
 from rocpy.runtime.kernels.module import Kernel, Module
 from rocpy.runtime.memory import Buffer
 
@@ -127,12 +127,8 @@ def results_of(like: Any, shape: tuple[int, ...], dtypes: Sequence[str]) -> list
 
 
 @functools.lru_cache(maxsize=256)
-def _loaded(code: bytes, name: str, device: int) -> Kernel:
+def _loaded(code: bytes, name: str, device: int, generation: int) -> Kernel:
     return Module.from_code(code, device=device).kernel(name)
-
-
-# A child process loads its own.
-os.register_at_fork(after_in_child=_loaded.cache_clear)
 
 
 def launch(
@@ -149,7 +145,8 @@ def launch(
 ) -> None:
     """Queue a kernel behind what was queued for an array, and wait for it where the array's framework could not."""
     handle = resolve_stream(stream, like)
-    _loaded(code, name, device).launch(grid, threads, *arguments, shared_bytes=shared_bytes, stream=handle)
+    kernel = _loaded(code, name, device, device_generation(device))
+    kernel.launch(grid, threads, *arguments, shared_bytes=shared_bytes, stream=handle)
     if stream is None and not isinstance(like, Buffer) and describe(like, "a")["device_type"] == _CPU:
         Settle(handle)()
 

@@ -35,7 +35,7 @@ cdef Buffer number(double value, int device):
     cdef float narrow = <float>value
     cdef uint32_t bits
     memcpy(&bits, &narrow, sizeof(bits))
-    key = (device, _device.generation, bits)
+    key = (device, _device.generation_of(device), bits)
     found = _NUMBERS.get(key)
     if found is None:
         if len(_NUMBERS) >= _MOST_NUMBERS:

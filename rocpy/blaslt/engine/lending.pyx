@@ -35,7 +35,7 @@ cdef class Lending:
     def __cinit__(self, int device, size_t stream, size_t handle=0):
         cdef Status status
         _core.ensure()
-        self.generation = _device.generation
+        self.generation = _device.forks
         with nogil:
             status = make_context(device, <hipStream_t>stream, <void *>handle, &self.context)
         _core.check(status)
@@ -65,11 +65,11 @@ cdef class Lending:
         cdef StreamContext *context = self.context
         self.context = NULL
         self.memory = None
-        if context != NULL and self.generation == _device.generation:
+        if context != NULL and self.generation == _device.forks:
             with nogil:
                 status = drop_lent(context)
             _core.check(status)
 
     def __dealloc__(self):
-        if self.context != NULL and self.generation == _device.generation:
+        if self.context != NULL and self.generation == _device.forks:
             drop_lent(self.context)

@@ -30,6 +30,7 @@ cdef class Planned:
     cdef MatmulFactors factors
     cdef int epilogue
     cdef bint closed, busy, released
+    cdef int device, generation  # of the operands that it took, and of that device then
     cdef Weight weight  # the user's b, or None where that is an array
     cdef WeightSnapshot taken  # what was read of it when its operands were taken
     cdef bint weight_bias  # the bias is the one that the Weight carries

@@ -13,6 +13,7 @@ from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy.blaslt.operands._arguments cimport Operands, operand_named
 from rocpy.blaslt.engine.launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, build, place_of, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
+from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy.blaslt.selection import choice as _choice
@@ -83,6 +84,8 @@ cdef class Planned:
     cdef int enter(self, bint resetting=False) except -1:
         if self.closed:
             raise ClosedError("this Matmul was closed; make a new one")
+        if _device.is_reset(self.generation, self.device):
+            raise _device.lost_error("Matmul", self.generation)
         if self.busy:
             raise RocpyError("this Matmul is in use by another thread; give each thread its own")
         if self.released and not resetting:
@@ -95,6 +98,10 @@ cdef class Planned:
         cdef MemoryRecord record
         cdef list found = []
         cdef int place
+        cdef hipStream_t c_stream = NULL
+        cdef StreamUse use
+        place_of(&self.operands.a, self.stream, &self.device, &c_stream, &use)
+        self.generation = _device.generation_of(self.device)
         self.copied = False
         for name, array in self.originals.items():
             record = record_of(array, name)

@@ -36,6 +36,7 @@ cdef class WeightSnapshot(WeightOperand):
     cdef object version, scale_version  # of source and scale, None for arrays without
     cdef bint of_torch  # tensors are among them, which optimizers change
     cdef bint copied  # products read a copy of the source, packed or not
+    cdef int device, generation  # where products read it, and of that device then
     cdef unsigned long epoch  # that of sources_may_have_changed() before it was read
     cdef object checksum  # in debug mode, of what is copied
 

@@ -73,7 +73,7 @@ cdef class PackedMemory:
         cdef Status status
         cdef PackedWeight *weight = self.weight
         # A child process after a fork has no part in its parent's memory.
-        if weight == NULL or self.generation != _device.generation:
+        if weight == NULL or self.generation != _device.forks:
             return
         with nogil:  # the device's queued work is waited for, and may need the GIL
             status = weight.release()
@@ -130,6 +130,8 @@ cdef class WeightSnapshot(WeightOperand):
         return self
 
     cdef bint outdated(self) except -1:
+        if _device.is_reset(self.generation, self.device):
+            return True
         if self.of_torch and self.epoch != _epoch.load():
             return True
         if self.version is not None and version_of(self.source) != self.version:
@@ -191,6 +193,8 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
         made.factors = _staging.upload_scales((None, made.factors))[1]
     made.bias = kept_copy(bias)
     made.checksum = checksum_of(made, bias)
+    made.device = device_of(&made.operand)
+    made.generation = _device.generation_of(made.device)
     return made
 
 
@@ -338,7 +342,7 @@ cdef int pack(WeightSnapshot made, Operand *view, PackSpec *spec) except -1:
     if packs:
         made.memory = PackedMemory.__new__(PackedMemory)
         made.memory.weight = packed
-        made.memory.generation = _device.generation
+        made.memory.generation = _device.forks
         made.packed = True
         view.data = packed.data()
         view.strides[0], view.strides[1] = view.shape[1], 1

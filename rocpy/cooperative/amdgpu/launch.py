@@ -12,7 +12,7 @@ from rocpy.cooperative.amdgpu import code_object, device_library
 from rocpy.cooperative.kernel.kernel import Kernel
 from rocpy.cooperative.kernel.limits import MOST_THREADS
 from rocpy.errors import InvalidOperandError, UnsupportedError
-from rocpy.runtime.device import Device
+from rocpy.runtime.device import Device, device_generation
 from rocpy.runtime.kernels.module import Module
 from rocpy.runtime.memory import Buffer
 
@@ -58,7 +58,7 @@ def launch(kernel: Kernel, settings: Any, arguments: tuple[Any, ...], index: int
         types.append(_flatten(kernel, name, argument, index, flat))
     threads = settings.block[0] * settings.block[1] * settings.block[2]
     room = next(each for each in (64, 128, 256, 512, MOST_THREADS) if each >= threads)
-    key = (tuple(types), index, room)
+    key = (tuple(types), index, device_generation(index), room)
     loaded = kernel._loaded.get(key)
     if loaded is None:
         loaded = kernel._loaded[key] = _load(kernel, tuple(types), index, room)

@@ -73,7 +73,7 @@ class Kernel:
         }
         self._launcher: Any = None
         self._launches: dict[Any, Launch] = {}
-        self._loaded: dict[Any, Any] = {}  # on devices, by types, device and threads
+        self._loaded: dict[Any, Any] = {}  # on devices, by types, device, its generation and threads
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"

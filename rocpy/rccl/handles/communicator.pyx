@@ -44,7 +44,7 @@ cdef class PreMulSum:
 
     def close(self):
         """Give the operator back (ncclRedOpDestroy); the last use of it does so too."""
-        if self.is_open and not self.owner.closed and self.owner.generation == _device.generation:
+        if self.is_open and not self.owner.closed and self.owner.generation == _device.forks:
             abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
         self.is_open = False
 
@@ -111,7 +111,7 @@ cdef class Handle:
         return 0
 
     cdef int adopt(self) except -1:
-        self.closed, self.generation = False, _device.generation
+        self.closed, self.generation = False, _device.forks
         handles.add(self)
         self.has_patience = has("rocpyExtCommSetPatience")
         self.uses_cpu_memory = current_platform().host_memory
@@ -148,7 +148,7 @@ cdef class Handle:
                 "this Communicator has been closed, finalized or aborted" if self.nranks != 0 else
                 "this Communicator is not there before its group ends, or could not be made"
             )
-        if self.generation != _device.generation:
+        if self.generation != _device.forks:
             raise ClosedError("this Communicator was made before a fork and belongs to the parent process; make a new one here")
         return 0
 
@@ -373,7 +373,7 @@ cdef class Handle:
         cdef uint64_t i, first = self.noted - TRACE_LENGTH if self.noted > TRACE_LENGTH else 0
         cdef uint64_t begin, end
         cdef Record* one
-        cdef bint tells = self.comm != NULL and self.generation == _device.generation and has("rocpyExtCommTimes")
+        cdef bint tells = self.comm != NULL and self.generation == _device.forks and has("rocpyExtCommTimes")
         rows = []
         for i in range(first, self.noted):
             one = &self.ring[i % TRACE_LENGTH]
@@ -422,7 +422,7 @@ cdef class Handle:
         if self.closed:
             return
         self.closed = self.aborted = True
-        if self.generation != _device.generation:
+        if self.generation != _device.forks:
             return
         with nogil:
             code = <int>abi.slot_ncclCommAbort(self.comm)

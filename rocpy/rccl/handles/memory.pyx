@@ -53,7 +53,7 @@ cdef class Registration:
         cdef void* handle = self.handle
         self.handle = NULL
         self.owners = None
-        if handle != NULL and not self.comm.closed and self.comm.generation == _device.generation:
+        if handle != NULL and not self.comm.closed and self.comm.generation == _device.forks:
             abi.ncclCommDeregister(self.comm.comm, handle)
 
     def __repr__(self):
@@ -64,7 +64,7 @@ cdef class Memory:
     """What ncclMemAlloc gave, until the last array that uses it lets go."""
 
     cdef void* data
-    cdef int generation
+    cdef int device, generation
     cdef Registration registration
 
     def __cinit__(self):
@@ -76,7 +76,7 @@ cdef class Memory:
         if self.registration is not None:
             self.registration.close()
         self.data = NULL
-        if data == NULL or self.generation != _device.generation:
+        if data == NULL or _device.is_lost(self.generation, self.device):
             return
         with nogil:
             code = <int>abi.slot_ncclMemFree(data)
@@ -99,7 +99,7 @@ def empty(shape, dtype, device, Handle comm=None):
     cdef int previous, code, index = _device.index_of(device)
     if comm is not None:
         comm.check()
-    memory.generation = _device.generation
+    memory.device, memory.generation = index, _device.generation_of(index)
     previous = _device.enter(index)
     try:
         with nogil:
@@ -200,7 +200,7 @@ cdef class WindowHandle:
         cdef ncclWindow_t window = self.window
         self.window = NULL
         self.owners = None
-        if window != NULL and not self.comm.closed and self.comm.generation == _device.generation:
+        if window != NULL and not self.comm.closed and self.comm.generation == _device.forks:
             abi.ncclCommWindowDeregister(self.comm.comm, window)
 
     @property

@@ -23,18 +23,18 @@ cdef class _Held:
     """Objects that a stream uses until an event."""
 
     cdef hipEvent_t event
-    cdef int device
+    cdef tuple generation  # the device, and its generation
     cdef object objects
 
 
-# By (device, handle): what each stream holds, oldest first; and by device: events to use again.
+# By (device, handle): what each stream holds, oldest first; and by device and its generation: events to use again.
 cdef dict held_by_stream = {}
 cdef dict spare_events = {}
 
 
-cdef hipEvent_t take_event(int device) except? NULL:
+cdef hipEvent_t take_event(int device, tuple generation) except? NULL:
     cdef hipEvent_t event = NULL
-    spare = spare_events.get(device)
+    spare = spare_events.get(generation)
     if spare:
         return <hipEvent_t><size_t>spare.pop()
     previous = _device.enter(device)
@@ -50,16 +50,16 @@ cdef int hold(hipStream_t stream, int device, tuple objects) except -1:
     release_finished()
     key = (device, <size_t>stream)
     held = _Held()
-    held.device = device
+    held.generation = (device, _device.generation_of(device))
     held.objects = objects
-    held.event = take_event(device)
+    held.event = take_event(device, held.generation)
     try:
         abi.hipEventRecord(held.event, stream)
     except BaseException:
         # Without an event nobody would know when the stream is done with the objects: wait for it.
         with nogil:
             abi.slot_hipStreamSynchronize(stream)
-        spare_events.setdefault(device, []).append(<size_t>held.event)
+        spare_events.setdefault(held.generation, []).append(<size_t>held.event)
         raise
     queue = held_by_stream.get(key)
     if queue is None:
@@ -98,7 +98,7 @@ cdef int drop_finished() except -1:
                 abi.slot_hipGetLastError()
                 break
             queue.popleft()
-            spare_events.setdefault(held.device, []).append(<size_t>held.event)
+            spare_events.setdefault(held.generation, []).append(<size_t>held.event)
             dropped.append(held.objects)
         if queue is not None and not queue:
             held_by_stream.pop(key, None)

@@ -16,13 +16,13 @@ cdef class Owner:
 
     cdef void opened(self) noexcept:
         self.closed = False
-        self.generation = _device.generation
+        self.generation = _device.generation_of(self.device_index)
 
     cdef int check(self) except -1:
         if self.closed:
             raise ClosedError(f"this {type(self).__name__} has been closed; make a new one")
-        if self.generation != _device.generation:
-            raise ClosedError(f"this {type(self).__name__} was made before a fork and belongs to the parent process; make a new one here")
+        if _device.is_lost(self.generation, self.device_index):
+            raise _device.lost_error(type(self).__name__, self.generation)
         return 0
 
     cdef int give_back(self) except -1:
@@ -43,7 +43,7 @@ cdef class Owner:
         if self.closed:
             return
         self.closed = True
-        if self.generation == _device.generation:
+        if not _device.is_lost(self.generation, self.device_index):
             self.give_back()
 
     def __enter__(self):

@@ -10,7 +10,7 @@ cdef extern from "owned_stream.hpp" namespace "rocpy" nogil:
     # A local variable of this type keeps the stream that handle_of() filled it with from being destroyed before the function returns.
     cppclass StreamUse:
         StreamUse()
-    Status own_stream(hipStream_t stream, StreamUse* use)
+    Status own_stream(hipStream_t stream, int device, StreamUse* use)
     Status end_use(StreamUse* use)
 
 
