@@ -43,7 +43,9 @@ def close(found, wanted=EXACT):
 
 def scaled():
     values, scale = rocpy.quantize(A, "float8_e4m3fn")
-    return np.asarray(rocpy.matmul(values, np.eye(33).astype(values.dtype), scale_a=float(scale), scale_b=1.0, dtype="float32"))
+    return np.asarray(
+        rocpy.matmul(values, np.eye(33).astype(values.dtype), scale_a=float(scale), scale_b=1.0, dtype="float32")
+    )
 
 
 def on_a_stream():
@@ -124,7 +126,7 @@ def test_what_has_no_source_is_refused(reset):
     }  # fmt: skip
     for noun, calls in uses.items():
         for call in calls:
-            with pytest.raises(ClosedError, match=rf"this {noun} was made before its device was reset \(hipDeviceReset\)"):
+            with pytest.raises(ClosedError, match=rf"^this {noun} was made before its device was reset"):
                 call()
     for each in (memory, stream, event, weight, plan):
         each.close()

@@ -127,7 +127,7 @@ def results_of(like: Any, shape: tuple[int, ...], dtypes: Sequence[str]) -> list
 
 
 @functools.lru_cache(maxsize=256)
-def _loaded(code: bytes, name: str, device: int, generation: int) -> Kernel:
+def _loaded(code: bytes, name: str, device: int, _generation: int) -> Kernel:
     return Module.from_code(code, device=device).kernel(name)
 
 

@@ -7,6 +7,8 @@ from rocpy.blaslt.engine.launch cimport StreamContext
 from rocpy.runtime cimport device as _device
 from abi cimport hipStream_t
 
+from threading import get_ident
+
 from rocpy.errors import ClosedError
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
@@ -28,7 +30,8 @@ cdef class Lending:
     """
 
     cdef StreamContext *context
-    cdef StreamContext *before
+    cdef dict before  # by thread: what it preferred when it entered, the innermost block's last
+    cdef bint closing
     cdef int generation
     cdef object memory  # owns the workspace
 
@@ -36,6 +39,7 @@ cdef class Lending:
         cdef Status status
         _core.ensure()
         self.generation = _device.forks
+        self.before = {}
         with nogil:
             status = make_context(device, <hipStream_t>stream, <void *>handle, &self.context)
         _core.check(status)
@@ -47,20 +51,31 @@ cdef class Lending:
         self.memory = memory
 
     cdef int check(self) except -1:
-        if self.context == NULL:
+        if self.context == NULL or self.closing:
             raise ClosedError("a lent handle was given back")
         return 0
 
     def __enter__(self):
         self.check()
-        self.before = prefer_context(self.context)
+        self.before.setdefault(get_ident(), []).append(<size_t>prefer_context(self.context))
         return self
 
     def __exit__(self, *error):
-        prefer_context(self.before)
+        cdef object thread = get_ident()
+        cdef list entered = self.before[thread]
+        prefer_context(<StreamContext *><size_t>entered.pop())
+        if not entered:
+            del self.before[thread]
+        if self.closing:
+            self.close()
 
     def close(self):
-        """Give everything back; a second time does nothing."""
+        """Give everything back, once no thread is in a block of it any more; a second time does nothing."""
+        self.closing = True
+        if not self.before:
+            self.give_back()
+
+    cdef int give_back(self) except -1:
         cdef Status status
         cdef StreamContext *context = self.context
         self.context = NULL
@@ -69,6 +84,7 @@ cdef class Lending:
             with nogil:
                 status = drop_lent(context)
             _core.check(status)
+        return 0
 
     def __dealloc__(self):
         if self.context != NULL and self.generation == _device.forks:
