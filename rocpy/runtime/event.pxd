@@ -9,3 +9,4 @@ from rocpy.runtime.handles.owner cimport Owner
 cdef class Event(Owner):
     cdef hipEvent_t c_event
     cdef readonly bint timing
+    cdef int waiting  # threads that are in synchronize()

@@ -55,7 +55,8 @@ cdef class Event(Owner):
         self.opened()
 
     cdef int give_back(self) except -1:
-        abi.hipEventDestroy(self.c_event)
+        if self.waiting == 0:  # else the last thread that waits does it
+            abi.hipEventDestroy(self.c_event)
         return 0
 
     @property
@@ -68,8 +69,14 @@ cdef class Event(Owner):
         """Wait until the work before the event is done (hipEventSynchronize); at once if it was never recorded."""
         cdef abi.hipEvent_t c_event = self.c_event
         self.check()
-        with nogil:
-            abi.hipEventSynchronize(c_event)
+        self.waiting += 1
+        try:
+            with nogil:
+                abi.hipEventSynchronize(c_event)
+        finally:
+            self.waiting -= 1
+            if self.closed:
+                self.give_back()
 
     @property
     def done(self):

@@ -87,6 +87,37 @@ def test_a_call_that_has_begun_is_finished_first(call, platform_functions):
     np.testing.assert_array_equal(result, 30.0)
 
 
+def test_an_event_that_is_waited_for_is_destroyed_afterwards(platform_functions):
+    kind, order = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p), []
+    names = ("hipEventSynchronize", "hipEventDestroy")
+    originals = {name: kind(platform_functions.slot(name).value) for name in names}
+    waiting, closed = threading.Event(), threading.Event()
+    event = rocpy.Event()
+    handle = event.handle
+
+    def wait(given):
+        waiting.set()
+        assert closed.wait(60)
+        order.append("waited")
+        return originals["hipEventSynchronize"](given)
+
+    def destroy(given):
+        if given == handle:
+            order.append("destroyed")
+        return originals["hipEventDestroy"](given)
+
+    functions = {"hipEventSynchronize": kind(wait), "hipEventDestroy": kind(destroy)}
+    with platform_functions.replaced(functions), ThreadPoolExecutor(1) as other:
+        running = other.submit(event.synchronize)
+        assert waiting.wait(60)
+        event.close()
+        closed.set()
+        running.result(60)
+    assert order == ["waited", "destroyed"]
+    with pytest.raises(ClosedError):
+        event.synchronize()
+
+
 def test_many_threads_use_a_stream_that_is_closed():
     for _ in range(20):
         stream, begun = rocpy.Stream(), threading.Barrier(4)
