@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
+from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
 from rocpy.blaslt.front import _plan_cache as plan_cache
 from rocpy.blaslt.selection import tuner as _tuner
@@ -70,6 +71,7 @@ __all__ = [
     "tuning",
 ]
 
+_suggest_keywords_in(globals(), __all__)
 _torch_hook.install()
 
 

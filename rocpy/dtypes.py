@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidOperandError
 
 __all__ = ["DTYPES", "DType", "from_dlpack", "from_hip", "lookup"]
@@ -169,7 +170,9 @@ def lookup(value: Any) -> DType:
         dtype = _as_numpy(value)
         row = None if dtype is None else _from_numpy(dtype)
     if row is None:
-        raise InvalidOperandError(f"dtype {value!r} is none of rocpy's: {', '.join(DTYPES)}")
+        raise InvalidOperandError(
+            f"dtype {value!r} is none of rocpy's: {', '.join(DTYPES)}{did_you_mean(value, DTYPES)}"
+        )
     return row
 
 

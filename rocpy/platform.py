@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import os
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocpy import _core
 from rocpy._variables import fault_of_variable, rows
-from rocpy.errors import InvalidProblemError, LibraryError
+from rocpy.errors import InvalidProblemError, LibraryError, RocpyWarning
 
 # What looks for libraries is imported when a platform is chosen: `import rocpy` opens none.
 if TYPE_CHECKING:
@@ -348,7 +349,14 @@ def _select() -> Platform:
             raise error
         info = json.loads(_core.platform_info() or "{}")
         _current = Platform(name, tree.origin, reason, info, arrangement.how)
-        return _current
+    if choice == "auto" and name == "host" and _device_node() is not None:
+        warnings.warn(
+            f"products are computed on the CPU: {reason}; `rocpy doctor` looks for the cause, and ROCPY_PLATFORM=host "
+            "says that the CPU is meant",
+            RocpyWarning,
+            stacklevel=3,
+        )
+    return _current
 
 
 def current() -> Platform:

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
     from rocpy.dtypes import DType
 
 __all__ = [
     "ArrayLike",
+    "ComputeName",
     "DTypeLike",
+    "DTypeName",
+    "ResultDType",
     "StreamLike",
     "SupportsArrayInterface",
     "SupportsCudaArrayInterface",
@@ -20,6 +25,7 @@ __all__ = [
     "SupportsDLPack",
     "SupportsHandle",
     "SupportsInt",
+    "TorchDType",
 ]
 
 
@@ -84,5 +90,26 @@ class SupportsInt(Protocol):
 StreamLike: TypeAlias = SupportsCudaStream | SupportsHandle | SupportsInt
 """A stream: rocpy's, torch's, CuPy's, hip-python's, or a handle as a number."""
 
+DTypeName: TypeAlias = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int8", "int32", "complex64", "complex128",
+]  # fmt: skip
+"""The names of rocpy's dtypes."""
+
+
+class TorchDType(Protocol):
+    """A dtype of torch's."""
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is a type of real floating-point numbers."""
+
+
 DTypeLike: TypeAlias = "DType | str | type | Any"
 """A dtype: rocpy's, its name, numpy's, ml_dtypes', torch's."""
+
+ResultDType: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[Any] | TorchDType"
+"""The dtype of a product's result: as `DTypeLike`, with the names spelt out, so that type checkers know a wrong one."""
+
+ComputeName: TypeAlias = Literal["float32", "tf32", "float64", "int32"]
+"""The arithmetic inside a product."""

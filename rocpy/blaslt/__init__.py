@@ -4,6 +4,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rocpy._messages.keywords import suggest_keywords, suggest_keywords_in
 from rocpy.blaslt._explain import explain
 from rocpy.blaslt.front.call import matmul as matmul
 from rocpy.blaslt.front.stateful import Matmul
@@ -42,6 +43,8 @@ __all__ = [
     "supported",
 ]
 
+suggest_keywords_in(globals(), __all__)
+
 # A plain product needs none of these: their modules are imported when they are first named.
 _LATE = {
     "Support": "_support",
@@ -57,7 +60,7 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'rocpy.blaslt' has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(f"rocpy.blaslt.{_LATE[name]}"), name)
+    found = globals()[name] = suggest_keywords(getattr(importlib.import_module(f"rocpy.blaslt.{_LATE[name]}"), name))
     return found
 
 

@@ -76,6 +76,10 @@ class Support:
         """Whether there is such a product."""
         return self.lowering != ""
 
+    def __repr__(self) -> str:
+        """Return what ``str`` does, in brackets."""
+        return f"<Support: {self}>"
+
     def __str__(self) -> str:
         """Return yes or no, and why."""
         if not self:

@@ -8,8 +8,9 @@ import importlib
 from collections.abc import Sequence
 from importlib import metadata
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.cli._output import EXIT_USAGE, UsageError, say
-from rocpy.cli._parser import EXIT_CODES, Parser, Run, add_commands, suggestion
+from rocpy.cli._parser import EXIT_CODES, Parser, Run, add_commands
 
 # Each has a module of its name, with _ for -, with configure(parser), which also sets the function that runs it.
 COMMANDS = {
@@ -39,7 +40,7 @@ def parser_for(words: Sequence[str]) -> Parser:
     if chosen in below:
         importlib.import_module(f"rocpy.cli.{chosen.replace('-', '_')}").configure(below[chosen])
     elif chosen is not None:
-        raise UsageError(f"rocpy: there is no command {chosen!r}{suggestion(chosen, COMMANDS)}; see rocpy --help")
+        raise UsageError(f"rocpy: there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}; see rocpy --help")
     return parser
 
 

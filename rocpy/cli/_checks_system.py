@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shutil
 from collections.abc import Iterator
 
 from rocpy import platform
+from rocpy._messages.suggestions import nearest
 from rocpy._variables import fault_of_variable
 from rocpy.cli._checks import Finding, check
 from rocpy.cli._machine import Machine
@@ -26,8 +26,8 @@ def variables(machine: Machine) -> Iterator[Finding]:
     known = [variable.name for variable in platform.variables()]
     for name, value in sorted(given.items()):
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            fix = f"did you mean {near[0]}?" if near else "`rocpy info` lists the variables that it knows"
+            near = nearest(name, known)
+            fix = f"did you mean {near}?" if near else "`rocpy info` lists the variables that it knows"
             yield Finding("problem", f"{name} is set, and is no variable of rocpy", fix)
         elif fault := fault_of_variable(name, value):
             yield Finding("problem", fault, f"set {name} to one of these, or unset it: no platform is chosen with it")

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.cli._output import UsageError
 
 EXIT_CODES = "Exit codes: 0 all is well, 1 a problem was found, 2 wrong usage, 3 no platform could be used."
@@ -33,18 +33,12 @@ class Parser(argparse.ArgumentParser):
         options = [text for action in self._actions for text in action.option_strings]
         named = [word.split("=")[0] for word in words if word.startswith("-")]
         if named:
-            self.error(f"there is no option {named[0]}{suggestion(named[0], options)}")
+            self.error(f"there is no option {named[0]}{did_you_mean(named[0], options)}")
         self.error(f"unexpected {' '.join(words)}")
 
     def actions(self) -> Iterable[argparse.Action]:
         """Return what the parser takes, for completion."""
         return tuple(self._actions)
-
-
-def suggestion(word: str, choices: Iterable[str]) -> str:
-    """Return ``"; did you mean ...?"`` for the nearest choice, or nothing."""
-    near = difflib.get_close_matches(word, list(choices), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def add_commands(parser: Parser, commands: Iterable[tuple[str, str]], *, dest: str) -> dict[str, Parser]:
@@ -78,7 +72,7 @@ def choice_of(choices: Sequence[str]) -> Callable[[str], str]:
 
     def choose(text: str) -> str:
         if text not in choices:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{suggestion(text, choices)}")
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{did_you_mean(text, choices)}")
         return text
 
     choose.choices = tuple(choices)  # type: ignore[attr-defined]  # completion reads them

@@ -2,6 +2,7 @@
 """Block and warp primitives for kernels written in Python: run on the CPU, compiled for AMD GPUs, with no GPU."""
 
 from rocpy._import_hook import when_imported
+from rocpy._messages.keywords import suggest_keywords_in
 from rocpy.cooperative.amdgpu import launch as _on_device
 from rocpy.cooperative.amdgpu.code_object import (
     CodeObject,
@@ -133,6 +134,7 @@ __all__ = [
 ]
 
 
+suggest_keywords_in(globals(), ("compile", "jit"))
 _backends.register(cpu=_launcher, amdgpu=_on_device)
 
 

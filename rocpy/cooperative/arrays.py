@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.cooperative.api.combining import inclusive_scan, reduce
 from rocpy.cooperative.api.device import blockDim, blockIdx, this_block, threadIdx
 from rocpy.cooperative.api.movement import shuffle
@@ -180,7 +181,7 @@ def _threads(threads: Any, rows: np.ndarray) -> Any:
 
 def _operator(name: str, op: Any) -> Any:
     if isinstance(op, str) and op not in _NAMES:
-        raise InvalidProblemError(f"{name}: op is {op!r}; the names are {', '.join(_NAMES)}")
+        raise InvalidProblemError(f"{name}: op is {op!r}; the names are {', '.join(_NAMES)}{did_you_mean(op, _NAMES)}")
     if not isinstance(op, str) and not callable(op):
         raise InvalidOperandError(f"{name}: op is {type(op).__name__}; pass a name, a numpy ufunc or a Python function")
     return op

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Linear layers whose weight is cut over the ranks of a communicator, with products and collectives that overlap."""
 
+from rocpy._messages.keywords import suggest_keywords_in
 from rocpy.distributed._linear import column_linear, row_linear
 from rocpy.distributed._overlap import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
 from rocpy.distributed._ranks import run_processes, run_threads
@@ -17,3 +18,5 @@ __all__ = [
     "run_processes",
     "run_threads",
 ]
+
+suggest_keywords_in(globals(), __all__)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from rocpy.blaslt.model.epilogues import PlainEpilogue
     from rocpy.rccl import Communicator, Work
 
 __all__ = ["all_gather_matmul", "matmul_all_reduce", "matmul_reduce_scatter"]
@@ -79,7 +80,7 @@ class Run:
 
     def product(self, chunk: int, a: Any, b: Any, out: Any, bias: Any = None) -> None:
         """Give a product to its stream."""
-        epilogue = None if bias is None else "bias"
+        epilogue: PlainEpilogue = "default" if bias is None else "bias"
         with self._mark(self.streams.product, "product", chunk):
             matmul(a, b, out=out, bias=bias, epilogue=epilogue, stream=self.streams.product)
         self._owners.append((a, b, out))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocpy._messages.html import table
 from rocpy.runtime.event import Event
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ class Spans:
             end.synchronize()
             if first is not None:
                 yield Span(kind, chunk, first.elapsed_ms(begin), first.elapsed_ms(end))
+
+    def __repr__(self) -> str:
+        return f"<Spans: {len(self._marks)} operations>"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.kind, one.chunk, f"{one.begin_ms:.3f}", f"{one.end_ms:.3f}") for one in self]
+        return table("when products and collectives ran", ("", "chunk", "begin ms", "end ms"), rows)
 
     def overlapping(self) -> list[int]:
         """Return the chunks whose collective ran beside the next chunk's product, or the other way about."""

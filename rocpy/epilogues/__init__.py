@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Epilogues that the user writes: a function of the product and of named inputs, traced once into an expression."""
 
+from rocpy._messages.keywords import suggest_keywords_in
 from rocpy.epilogues._custom import CustomEpilogue, epilogue
 from rocpy.epilogues._expression import Expression
 from rocpy.epilogues._gradient import Gradient
@@ -33,3 +34,5 @@ __all__ = [
     "softcap",
     "swiglu",
 ]
+
+suggest_keywords_in(globals(), __all__)

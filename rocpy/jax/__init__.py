@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Products for jax that compile and train: inside ``jax.jit``, with gradients, vectorised, exported."""
 
+from rocpy._messages.keywords import suggest_keywords_in
+from rocpy.jax import _required as _required
 from rocpy.jax._functions import matmul
 
 __all__ = ["matmul"]
+
+suggest_keywords_in(globals(), __all__)

@@ -4,6 +4,7 @@
 Every wait has a deadline, and every error says which rank is missing, gone or of another opinion.
 """
 
+from rocpy._messages.keywords import suggest_keywords_in
 from rocpy.errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -50,3 +51,5 @@ __all__ = [
     "status",
     "version",
 ]
+
+suggest_keywords_in(globals(), __all__)

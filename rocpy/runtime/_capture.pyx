@@ -3,7 +3,7 @@
 
 import warnings
 
-from rocpy.errors import LibraryError, RocpyWarning
+from rocpy.errors import InvalidOperandError, LibraryError, RocpyWarning
 
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
@@ -139,9 +139,12 @@ cdef Capturing capture_of(hipStream_t stream, int device):
     cdef StreamContext *context = NULL
     cdef _core.Status status
     cdef Capturing found
-    if abi.slot_hipStreamGetCaptureInfo(stream, &state, &number) != 0:
-        abi.slot_hipGetLastError()  # the null stream, while another is captured: the launch will say so
-        return None
+    cdef int code = abi.slot_hipStreamGetCaptureInfo(stream, &state, &number)
+    if code != 0:
+        abi.slot_hipGetLastError()
+        if code in (abi.hipErrorInvalidHandle, abi.hipErrorContextIsDestroyed):
+            raise InvalidOperandError(f"stream: {<size_t>stream:#x} is no stream: it never existed, or was destroyed")
+        return None  # the null stream, while another is captured: the launch will say so
     if state == abi.hipStreamCaptureStatusNone:
         if foreign_captures:
             end_foreign((device, <size_t>stream), 0)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Layers and products for torch that train: recorded by autograd, compiled, exported, vectorised."""
 
+from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._operand import set_torch_dispatcher
+from rocpy.torch import _required as _required
 from rocpy.torch.compiler.backend import inductor_pass
 from rocpy.torch.layers.functions import linear, matmul
 from rocpy.torch.layers.modules import MLP, GatedMLP, Linear
@@ -27,5 +29,7 @@ __all__ = [
     "replace_linear",
 ]
 
+# Not the functions: torch.compile would trace what stands for them.
+suggest_keywords_in(globals(), ("MLP", "GatedMLP", "Linear"))
 _register_vmap()
 set_torch_dispatcher(dispatch)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Measured choice of algorithms: tuning of products, the database that remembers it, the recorder of shapes."""
 
+from rocpy._messages.keywords import suggest_keywords_in
 from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.tuning._exchange import export_hipblaslt, export_json, export_tunableop, import_json
 from rocpy.tuning._keys import problem_key, scope
@@ -24,3 +25,5 @@ __all__ = [
     "record",
     "scope",
 ]
+
+suggest_keywords_in(globals(), __all__)

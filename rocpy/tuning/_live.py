@@ -17,6 +17,7 @@ from typing import Any
 
 from rocpy import platform
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.log import info
 from rocpy.blaslt.arrays.copies import contiguous
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.front.stateful import Matmul
@@ -143,6 +144,10 @@ def tune(
                 verdict, decided=True, reason=f"the heuristic's first is wrong; {verdict.reason}"
             )
         report = _conclude(product, problem, options, device, by_rank, verdict)
+        info(
+            "tuned %s: %s, %.2f times the heuristic's first, %s (%.0f ms)",
+            problem, report.best, report.gain, report.reason, report.elapsed_ms,
+        )  # fmt: skip
         return dataclasses.replace(report, trials=(*report.trials, *wrong))
 
 
@@ -231,18 +236,18 @@ def _resident(product: Matmul) -> Matmul:
     given = dict(product.given)
     for name in product.copies:
         given[name] = contiguous(given[name], product.problem.result_shape if name == "c" else None)
+    settings: dict[str, Any] = {"epilogue": product.problem.epilogue, "compute": product.compute}
     return Matmul(
         given["a"],
         given["b"],
         given["c"],
         bias=given["bias"],
         aux=given["aux"],
-        epilogue=product.problem.epilogue,
         clamp=product.clamp,
         dtype=product.dtype,
-        compute=product.compute,
         options=product.options,
         stream=product.stream,
+        **settings,
         **scale_arguments(given["b"], product.scale_values),
     )
 

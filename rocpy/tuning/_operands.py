@@ -49,9 +49,8 @@ def product_of(problem: Problem) -> Matmul:
         )
     }
     b: Any = Weight(given["b"]) if problem.b.packed else given["b"]
-    more: dict[str, Any] = {
-        name: 1.0 for name in ("scale_a", "scale_b", "scale_c", "scale_d") if getattr(problem, name, None)
-    }
+    more: dict[str, Any] = {"epilogue": problem.epilogue, "dtype": problem.dtype, "compute": problem.compute}
+    more |= {name: 1.0 for name in ("scale_a", "scale_b", "scale_c", "scale_d") if getattr(problem, name, None)}
     if getattr(problem, "amax", False):
         more["amax"] = True
     return Matmul(
@@ -60,9 +59,6 @@ def product_of(problem: Problem) -> Matmul:
         given["c"],
         bias=given["bias"],
         aux=given["aux"],
-        epilogue=problem.epilogue,
         clamp=problem.clamp,
-        dtype=problem.dtype,
-        compute=problem.compute,
         **more,
     )

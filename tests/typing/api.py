@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The public API as a typed program uses it: mypy reads this file in strict mode, nothing runs it."""
 
-from typing import assert_type
+from typing import Any, TypeAlias, assert_type
 
 import numpy as np
 import numpy.typing as npt
@@ -31,5 +31,48 @@ assert_type(rocpy.plan_cache.info(), dict[str, int])
 with rocpy.Stream() as stream:
     rocpy.matmul(x, x.T, stream=stream)
 
+# The result is an array of a's framework; an epilogue that gives more makes it a pair.
+Array: TypeAlias = npt.NDArray[Any]
+assert_type(rocpy.matmul(x, x.T), Array)
+assert_type(rocpy.matmul(x, weight, epilogue="gelu_bias", dtype="float32"), Array)
+assert_type(rocpy.matmul(x, x.T, epilogue="gelu_aux"), tuple[Array, dict[str, Array]])
+assert_type(rocpy.matmul(x, x.T, algorithm=0, options={"copies": "error"}, autotune=False), Array)
+assert_type(rocpy.matmul(x, x.T, algorithm="direct", dtype=np.dtype("float32")), Array)
+
+
+class Foreign:
+    """An array of another framework, which has DLPack."""
+
+    def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None) -> object:
+        """Return the capsule."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where it is."""
+        return 1, 0
+
+
+assert_type(rocpy.matmul(Foreign(), Foreign()), Foreign)
+assert_type(rocpy.matmul(Foreign(), x, epilogue="relu_aux"), tuple[Foreign, dict[str, Foreign]])
+
 error: Exception = rocpy.InvalidProblemError("message")
-rocpy.matmul("text", x)  # type: ignore[arg-type]
+
+# Mistakes that a type checker finds; an ignored error that is none any more is an error itself.
+rocpy.matmul("text", x)  # type: ignore[call-overload]
+rocpy.matmul(x, [[1.0]])  # type: ignore[call-overload]
+rocpy.matmul(x, x, epilogue="gelu_bais")  # type: ignore[call-overload]
+rocpy.matmul(x, x, epilogue=lambda y: y)  # type: ignore[call-overload]
+rocpy.matmul(x, x, epilog="relu")  # type: ignore[call-overload]
+rocpy.matmul(x, x, dtype="flaot32")  # type: ignore[call-overload]
+rocpy.matmul(x, x, compute="tf23")  # type: ignore[call-overload]
+rocpy.matmul(x, x, options={"copys": "error"})  # type: ignore[call-overload]
+rocpy.matmul(x, x, clamp=(0.0, 1.0, 2.0))  # type: ignore[arg-type]
+rocpy.matmul(x, x, algorithm=1.5)  # type: ignore[call-overload]
+rocpy.matmul(x, x, stream="0")  # type: ignore[call-overload]
+rocpy.matmul(x, x, epilogue="gelu_aux").sum()  # type: ignore[attr-defined]
+rocpy.options(copies="eror")  # type: ignore[arg-type]
+rocpy.options(reproducable=True)  # type: ignore[call-arg]
+rocpy.Options(dynamic="n")  # type: ignore[arg-type]
+rocpy.Weight(x, layout="nt")  # type: ignore[arg-type]
+rocpy.Matmul(x, x, epilogue="rellu")  # type: ignore[arg-type]
+rocpy.Matmul(x, x).execute(x)  # type: ignore[call-arg]
+rocpy.Matmul(x, x).autotune(iterations=5)  # type: ignore[call-arg]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.log import timed
 from rocpy.blaslt.arrays.framework import root, values
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
@@ -144,11 +145,12 @@ def copied_product(
             raise cast_refused(layout.rpartition(" ")[2], result_dtype)
         raise copy_refused(chosen[0], layout)
     settle()
-    for name in chosen:
-        if name == "c" and "columns" in chosen and len(result_shape) > 1:
-            named[name] = in_columns(named[name], result_shape)
-        elif name not in ("out", "columns"):
-            named[name] = contiguous(named[name], result_shape if name == "c" else None)
+    with timed("copied %s", ", ".join(chosen)):
+        for name in chosen:
+            if name == "c" and "columns" in chosen and len(result_shape) > 1:
+                named[name] = in_columns(named[name], result_shape)
+            elif name not in ("out", "columns"):
+                named[name] = contiguous(named[name], result_shape if name == "c" else None)
     if "out" not in chosen:
         settle()
         return run(**named, **arguments)

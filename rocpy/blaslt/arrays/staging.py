@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocpy import dtypes, platform
+from rocpy._messages.log import timed
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt.arrays.blocks import are_blocks, kinds
 from rocpy.blaslt.arrays.copies import assign, contiguous, in_columns, turned_product, turned_rows
@@ -244,11 +245,12 @@ def product(
     if out is not None:
         arguments = {**arguments, "dtype": problem.dtype}
     blocks = _by_blocks(arguments["given"])
-    moved = {
-        name: upload(value, name, problem.result_shape if name == "c" else None, blocks=blocks)
-        for name, value in given.items()
-        if name != "out"
-    }
+    with timed("copied the operands of %s to the device", problem):
+        moved = {
+            name: upload(value, name, problem.result_shape if name == "c" else None, blocks=blocks)
+            for name, value in given.items()
+            if name != "out"
+        }
     try:
         result = run(*moved.values(), None, **arguments)
     finally:

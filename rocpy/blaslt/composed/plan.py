@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from rocpy._messages.log import info
 from rocpy.blaslt.composed.product import Unfused, bias_gradient_of_empty
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
@@ -34,6 +35,7 @@ class UnfusedPlan:
         self.product = Unfused(recipe, problem.epilogue, problem.dtype, operands, arguments)
         #: How it is done and why, in a sentence.
         self.text = why(problem, recipe)
+        info("composed %s: %s", problem, self.text)
         native = self.product.native_operands()
         # Made of the user's operands, which may have changed at the next execution.
         self.made = [name for name, value in native.items() if value is not None and value is not operands[name]]

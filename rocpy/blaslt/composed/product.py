@@ -15,6 +15,7 @@ import numpy as np
 
 from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.log import timed
 from rocpy.blaslt.arrays.blocks import are_blocks, dequantized
 from rocpy.blaslt.arrays.copies import assign
 from rocpy.blaslt.arrays.framework import Framework, framework_of, values
@@ -385,7 +386,8 @@ def unfused_product(
     base = run(**native, aux=None, out=None, clamp=None, **product.native_arguments(), options=strict(options))
     if own:
         settle()
-    result, extra = product.finish(base)
+    with timed("composed epilogue %r after the library's product", epilogue):
+        result, extra = product.finish(base)
     if out is not None:
         assign(out, result)
         result = out

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rocpy import platform
 from rocpy._operand import resolve_stream
@@ -200,7 +200,7 @@ class Native(Way):
         self.begin(owner, form, owner.bound.out_types[0])
         self.because = f"it is the library's epilogue {form.epilogue}"
 
-    def begin(self, owner: Owner, form: NativeForm, dtype: str, fallback: str = "error") -> None:
+    def begin(self, owner: Owner, form: NativeForm, dtype: Any, fallback: Literal["allow", "error"] = "error") -> None:
         """Make the product that it begins with; ``fallback`` as in the options."""
         self.form, self.bound = form, owner.bound
         self.inner = ComposingMatmul(
@@ -244,7 +244,7 @@ class _Composed(Native):
 
     last: Any = None
     #: What may be done where the library has no such product at all.
-    base_fallback = "error"
+    base_fallback: Literal["allow", "error"] = "error"
 
     def compose(self, owner: Owner) -> Expression:
         """Make the product to begin with, and return what is left after it."""
@@ -298,7 +298,7 @@ class Unfused(_Composed):
     """The rest by the framework's own operations."""
 
     label = lowering = "unfused"
-    base_fallback = "allow"
+    base_fallback: Literal["allow", "error"] = "allow"
 
     def __init__(self, owner: Owner) -> None:
         if owner.chosen_options.fallback == "error":

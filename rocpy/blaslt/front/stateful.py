@@ -6,8 +6,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from rocpy._messages.keywords import suggest_keywords
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.composed.plan import ComposingMatmul
 from rocpy.blaslt.model.algorithms import FORMAT, Algorithm
 from rocpy.blaslt.model.epilogues import is_custom
@@ -64,12 +66,18 @@ class Matmul(ComposingMatmul):
 
     __slots__ = ()
 
-    def __new__(cls, *_: Any, epilogue: Any = None, **__: Any) -> Matmul:  # noqa: PYI034 (another class)
-        """Make the kind of product that the epilogue asks for."""
-        if cls is Matmul and is_custom(epilogue):
-            return super().__new__(_custom_matmul())
-        return super().__new__(cls)
+    if not TYPE_CHECKING:  # type checkers read the arguments from __init__
 
+        def __new__(cls, *_, epilogue=None, **__):
+            """Make the kind of product that the epilogue asks for."""
+            if cls is Matmul and is_custom(epilogue):
+                return super().__new__(_custom_matmul())
+            return super().__new__(cls)
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "pickle what export() gives, and pin() it on a Matmul of the other process")
+
+    @suggest_keywords
     def plan(
         self,
         *,
@@ -123,6 +131,7 @@ class Matmul(ComposingMatmul):
             raise InvalidProblemError("algorithms: an empty list; leave it away to have the platform's own")
         return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
 
+    @suggest_keywords
     def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = LISTED) -> TuningReport:
         """Measure the algorithms, take the fastest, and remember it for later products of this problem.
 
@@ -164,6 +173,7 @@ class Matmul(ComposingMatmul):
         """
         return tuner().tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
 
+    @suggest_keywords
     def pin(self, algorithm: Algorithm | Mapping[str, Any] | int | str) -> Algorithm:
         """Make execute() take one algorithm from now on, until the next plan.
 
@@ -227,6 +237,7 @@ class Matmul(ComposingMatmul):
             raise InvalidProblemError("this product has no elements to compute, so it has no algorithm to export")
         return {"format": FORMAT, "problem": json.loads(self.problem.to_json()), "algorithm": chosen.to_dict()}
 
+    @suggest_keywords
     def reset_operands(
         self,
         *,

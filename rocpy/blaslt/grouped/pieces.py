@@ -181,7 +181,7 @@ class Pieces:
             if low == high and self.form != "k":
                 continue
             found = self.operands(group)
-            result = matmul(found.pop("a"), found.pop("b"), dtype=self.dtype, **found, **self.arguments)
+            result = matmul(found.pop("a"), found.pop("b"), **{"dtype": self.dtype, **found, **self.arguments})
             settle()
             place: Any = group
             if self.form != "k":

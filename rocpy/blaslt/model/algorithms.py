@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rocpy import platform
+from rocpy._messages.html import table
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Algorithm"]
@@ -66,6 +68,15 @@ class Algorithm:
     source: str = "heuristic"
     library: str = ""
     arch: str = ""
+
+    def __repr__(self) -> str:
+        """Return what ``str`` does, in brackets."""
+        return f"<Algorithm {self}>"
+
+    def _repr_html_(self) -> str:
+        return table(
+            "algorithm", (), [(name, value) for name, value in dataclasses.asdict(self).items() if value != ""]
+        )
 
     def __str__(self) -> str:
         """Return name, id and workspace on one line, and the time where it was measured."""
@@ -207,4 +218,7 @@ def missing(requested: object, offered: Sequence[Algorithm]) -> InvalidProblemEr
     names = ", ".join(mine.name or f"#{mine.id}" for mine in offered[:8])
     more = f" and {len(offered) - 8} more" if len(offered) > 8 else ""
     label = requested if isinstance(requested, (str, Algorithm)) else read(requested)
-    return InvalidProblemError(f"algorithm {label} is not one of this product's; there are {names or 'none'}{more}")
+    near = did_you_mean(label, (mine.name for mine in offered))
+    return InvalidProblemError(
+        f"algorithm {label} is not one of this product's; there are {names or 'none'}{more}{near}"
+    )

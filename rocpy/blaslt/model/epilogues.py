@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["EPILOGUES", "Epilogue", "EpilogueRow", "find_epilogue"]
+__all__ = ["EPILOGUES", "Epilogue", "EpilogueRow", "PairEpilogue", "PlainEpilogue", "find_epilogue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,20 @@ class Epilogue(enum.StrEnum):
     BGRADB = "bgradb"
 
 
+# What type checkers know of the names: an epilogue of the first kind gives the result, one of the second a pair of it
+# and a dict. Written out, since they read nothing else.
+PlainEpilogue: TypeAlias = Literal[
+    "default", "bias", "relu", "relu_bias", "gelu", "gelu_bias", "silu", "silu_bias", "sigmoid", "sigmoid_bias",
+    "gelu_erf", "gelu_erf_bias", "clamp", "clamp_bias", "drelu", "dgelu", "dgelu_erf", "dsilu", "swish",
+    "swish_bias", "none", "identity",
+]  # fmt: skip
+PairEpilogue: TypeAlias = Literal[
+    "relu_aux", "relu_aux_bias", "gelu_aux", "gelu_aux_bias", "gelu_erf_aux", "gelu_erf_aux_bias", "silu_aux",
+    "silu_aux_bias", "clamp_aux", "clamp_aux_bias", "drelu_bgrad", "dgelu_bgrad", "dgelu_erf_bgrad", "dsilu_bgrad",
+    "bgrada", "bgradb",
+]  # fmt: skip
+
+
 def find_epilogue(epilogue: object) -> EpilogueRow:
     """Return the row of an epilogue given by name, member or ``None``.
 
@@ -202,6 +218,7 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     if epilogue is None:
         return EPILOGUES["default"]
     if not isinstance(epilogue, str):
+        _refuse_function(epilogue)
         raise InvalidProblemError(
             f"epilogue must be a name or a rocpy.Epilogue member, not {type(epilogue).__name__}; names: "
             f"{', '.join(EPILOGUES)}"
@@ -209,7 +226,9 @@ def find_epilogue(epilogue: object) -> EpilogueRow:
     name = _ALIASES.get(str(epilogue), str(epilogue))
     row = EPILOGUES.get(name)
     if row is None:
-        raise InvalidProblemError(f"there is no epilogue {str(epilogue)!r}; names: {', '.join(EPILOGUES)}")
+        raise InvalidProblemError(
+            f"there is no epilogue {str(epilogue)!r}{did_you_mean(name, EPILOGUES)}; names: {', '.join(EPILOGUES)}"
+        )
     return row
 
 
@@ -224,11 +243,20 @@ def is_custom(epilogue: object) -> bool:
     return isinstance(epilogue, UserEpilogue)
 
 
+def _refuse_function(epilogue: object) -> None:
+    if callable(epilogue):
+        name = getattr(epilogue, "__name__", type(epilogue).__name__)
+        near = did_you_mean(name, EPILOGUES)
+        raise InvalidProblemError(
+            f"epilogue: {name} is a plain function; decorate it with @rocpy.epilogue, or give an epilogue's name{near}"
+        )
+
+
 def refuse_inputs(epilogue: object) -> None:
     """Refuse named inputs beside an epilogue that takes none."""
     shown = "no epilogue" if epilogue is None else f"epilogue {str(epilogue)!r}"
-    if callable(epilogue) and not isinstance(epilogue, str):
-        raise InvalidProblemError("epilogue: a plain function; decorate it with @rocpy.epilogue")
+    if not isinstance(epilogue, str):
+        _refuse_function(epilogue)
     raise InvalidProblemError(
         f"epilogue_inputs: they are the inputs of a custom epilogue, made by @rocpy.epilogue, and there is {shown}"
     )

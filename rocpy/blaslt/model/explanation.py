@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocpy._messages.html import facts, table
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.problem import Problem
 
@@ -57,6 +58,14 @@ class Explanation:
     unfused: str = ""
     absent: tuple[tuple[str, str], ...] = ()
 
+    def __repr__(self) -> str:
+        """Return problem, algorithm and source on one line."""
+        algorithm = "nothing to compute" if self.algorithm is None else self.algorithm
+        return f"<Explanation of {self.problem}: {algorithm}>"
+
+    def _repr_html_(self) -> str:
+        return facts("rocpy.explain", str(self))
+
     def __str__(self) -> str:
         """Return one line for each fact."""
         algorithm = self.algorithm
@@ -105,6 +114,17 @@ class GroupedExplanation:
 
     runs: tuple[tuple[int, int, Explanation], ...]
     copies: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return how many launches there are, on one line."""
+        return f"<GroupedExplanation of {len(self.runs)} launches>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{first} to {first + count - 1}" if count > 1 else first, one.problem, one.algorithm, one.source)
+            for first, count, one in self.runs
+        ]
+        return table("rocpy.explain", ("groups", "problem", "algorithm", "chosen by"), rows)
 
     def __str__(self) -> str:
         """Return the explanations one after the other, each under the groups that it is of."""

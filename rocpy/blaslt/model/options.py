@@ -9,11 +9,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["Options", "current_options", "options", "resolve_options"]
+__all__ = ["Options", "OptionsDict", "current_options", "options", "resolve_options"]
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "copies": ("allow", "error"),
@@ -23,6 +24,17 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "dynamic": (None, "m"),
 }
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class OptionsDict(TypedDict, total=False):
+    """Changes to the options as a dict: the fields of :class:`Options`, each of which may be missing."""
+
+    copies: Literal["allow", "error"]
+    host_operands: Literal["copy", "error"]
+    max_workspace_bytes: int
+    fallback: Literal["allow", "error"]
+    reproducible: Literal[False, True, "batch"]
+    dynamic: Literal["m"] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,12 +67,12 @@ class Options:
     'error'
     """
 
-    copies: str = "allow"
-    host_operands: str = "copy"
+    copies: Literal["allow", "error"] = "allow"
+    host_operands: Literal["copy", "error"] = "copy"
     max_workspace_bytes: int = 128 << 20
-    fallback: str = "allow"
-    reproducible: bool | str = False
-    dynamic: str | None = None
+    fallback: Literal["allow", "error"] = "allow"
+    reproducible: Literal[False, True, "batch"] = False
+    dynamic: Literal["m"] | None = None
 
     def __post_init__(self) -> None:
         """Check the values, so that a wrong one is reported where it is written."""
@@ -70,6 +82,7 @@ class Options:
             if not any(type(value) is type(choice) and value == choice for choice in allowed):
                 raise InvalidProblemError(
                     f"option {name}={value!r}; it may be {' or '.join(repr(choice) for choice in allowed)}"
+                    f"{did_you_mean(value, (choice for choice in allowed if isinstance(choice, str)))}"
                 )
         limit = self.max_workspace_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -109,7 +122,9 @@ def _changed(base: Options, changes: Mapping[str, object]) -> Options:
     known = [field.name for field in dataclasses.fields(Options)]
     for name in changes:
         if name not in known:
-            raise InvalidProblemError(f"there is no option {name!r}; options: {', '.join(known)}")
+            raise InvalidProblemError(
+                f"there is no option {name!r}{did_you_mean(name, known)}; options: {', '.join(known)}"
+            )
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -148,7 +163,7 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     2.0
     """
 
-    def __init__(self, **changes: object) -> None:
+    def __init__(self, **changes: Unpack[OptionsDict]) -> None:
         _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
 

@@ -368,7 +368,7 @@ def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, t
     kb, n = (b[0], 1) if len(b) == 1 else b[-2:]
     if k != kb:
         side = "first" if len(b) == 1 else "last but one"
-        hint = f"; b.T would fit (shape {(*b[:-2], n, kb)})" if len(b) > 1 and n == k else ""
+        hint = _transposition_that_fits(a, b)
         raise InvalidProblemError(
             f"a and b: the last axis of a has {k} elements and the {side} of b has {kb} "
             f"(a: shape {a}, b: shape {b}); they must be equal{hint}"
@@ -380,6 +380,18 @@ def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, t
         )
     matrix = (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
     return m, n, k, batch_shape, (*batch_shape, *matrix)
+
+
+def _transposition_that_fits(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    """Return the operand that would fit with its last two axes exchanged, as the end of a message."""
+    if broadcast(a[:-2], b[:-2]) is None:
+        return ""
+    for name, shape, fits in (("b", b, b[-1:] == a[-1:]), ("a", a, len(b) > 1 and a[-2:-1] == b[-2:-1])):
+        if fits and len(shape) > 1:
+            turned = (*shape[:-2], shape[-1], shape[-2])
+            how = f"{name}.T" if len(shape) == 2 else f"{name} with its last two axes exchanged"
+            return f"; {how} would fit (shape {turned})"
+    return ""
 
 
 def _check_extents(problem: Problem) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
 # Bits of a call whose operands must be copied, by the user's names.
@@ -16,7 +17,8 @@ def compute_code(compute: object) -> int:
     """Return the key's number of a compute type; an unknown one is refused here, before it can share a key."""
     code = _COMPUTE_CODES.get(compute) if isinstance(compute, str) else None
     if code is None:
-        raise InvalidProblemError(f"compute={compute!r}; it may be {', '.join(map(repr, _COMPUTE_CODES))}")
+        near = did_you_mean(compute, _COMPUTE_CODES)
+        raise InvalidProblemError(f"compute={compute!r}; it may be {', '.join(map(repr, _COMPUTE_CODES))}{near}")
     return code
 
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocpy._messages.html import table
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import UnsupportedError
@@ -92,9 +93,9 @@ class TuningReport:
         """Return the report as plain data, ready for JSON."""
         return {**asdict(self), "trials": [asdict(trial) for trial in self.trials]}
 
-    def __str__(self) -> str:
-        """Return a table, one line an algorithm."""
-        rows = [("", "algorithm", "cold ms", "warm ms", "spread", "trials", "")]
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return the names of the columns, and a row an algorithm."""
+        rows: list[tuple[str, ...]] = [("", "algorithm", "cold ms", "warm ms", "spread", "trials", "")]
         for place, trial in enumerate(self.trials):
             algorithm = trial.algorithm
             rows.append(
@@ -108,6 +109,22 @@ class TuningReport:
                     trial.dropped,
                 )
             )
+        return rows
+
+    def _verdict(self) -> str:
+        return f"{self.gain:.2f} times the speed of the heuristic's first: {self.reason}; {self.elapsed_ms:.0f} ms"
+
+    def __repr__(self) -> str:
+        """Return problem, choice and gain on one line."""
+        return f"<TuningReport of {self.problem}: {self.best}, {self.gain:.2f} times the heuristic's first>"
+
+    def _repr_html_(self) -> str:
+        columns, *rows = self._rows()
+        return table(f"{self.problem}; {self._verdict()}", columns, rows)
+
+    def __str__(self) -> str:
+        """Return a table, one line an algorithm."""
+        rows = self._rows()
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [str(self.problem)]
         for row in rows:
@@ -116,9 +133,7 @@ class TuningReport:
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             lines.append("  ".join(cells).rstrip())
-        lines.append(
-            f"{self.gain:.2f} times the speed of the heuristic's first: {self.reason}; {self.elapsed_ms:.0f} ms"
-        )
+        lines.append(self._verdict())
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:

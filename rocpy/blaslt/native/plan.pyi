@@ -8,11 +8,11 @@ from typing_extensions import disjoint_base
 
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model.algorithms import Algorithm
-from rocpy.blaslt.model.epilogues import Epilogue
+from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.epilogues import CustomEpilogue
-from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
 @disjoint_base
 class Matmul:
@@ -25,7 +25,7 @@ class Matmul:
         *,
         alpha: complex = 1.0,
         beta: complex | None = None,
-        epilogue: str | Epilogue | CustomEpilogue | None = None,
+        epilogue: PlainEpilogue | PairEpilogue | Epilogue | CustomEpilogue | None = None,
         bias: ArrayLike | None = None,
         aux: ArrayLike | dict[str, Any] | None = None,
         clamp: tuple[float, float] | None = None,
@@ -35,9 +35,9 @@ class Matmul:
         scale_c: Any = None,
         scale_d: Any = None,
         amax: bool = False,
-        dtype: DTypeLike | None = None,
-        compute: str | None = None,
-        options: _options.Options | _options.options | dict[str, Any] | None = None,
+        dtype: ResultDType | None = None,
+        compute: ComputeName | None = None,
+        options: _options.Options | _options.options | _options.OptionsDict | None = None,
         stream: StreamLike | None = None,
     ) -> None: ...
     found: list[Algorithm] | None

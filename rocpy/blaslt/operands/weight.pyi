@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Types of the packed weight; weight.pyx has the documentation.
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from typing_extensions import disjoint_base
 
@@ -13,7 +13,7 @@ def sources_may_have_changed() -> None: ...
 @disjoint_base
 class Weight(WeightOperand):
     def __init__(
-        self, w: ArrayLike, bias: ArrayLike | None = None, *, scale: Any = None, layout: str = "kn"
+        self, w: ArrayLike, bias: ArrayLike | None = None, *, scale: Any = None, layout: Literal["kn", "nk"] = "kn"
     ) -> None: ...
     @classmethod
     def from_linear(cls, module: Any) -> Self: ...

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from rocpy import platform
+from rocpy._messages.log import info
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
@@ -186,11 +187,15 @@ def choose(problem: Problem, options: Options, device: int, algorithms: Sequence
     wrong = wrong_ones(problem, device)
     right = [place for place, one in enumerate(algorithms) if (one.id, one.name) not in wrong]
     record = stored(problem, options, device)
-    if record is not None:
-        place = place_of(record, algorithms)
-        if place in right:
-            return place, "tuned"
-    return (right[0] if right else -1), "heuristic"
+    place = None if record is None else place_of(record, algorithms)
+    source = "heuristic"
+    if place is not None and place in right:
+        source = "tuned"
+    else:
+        place = right[0] if right else -1
+    if place >= 0:
+        info("planned %s: %s of %d, %s", problem, algorithms[place], len(algorithms), source)
+    return place, source
 
 
 def place_of(record: Choice, algorithms: Sequence[Algorithm]) -> int | None:

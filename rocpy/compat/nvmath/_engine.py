@@ -69,15 +69,14 @@ class Engine:
         epilogue = row.epilogue if turned or epilog is not MatmulEpilog.BGRADA else "bgrada"
         views = self._views(epilog, inputs, turned)
         scales = self._turned_scales(turned)
+        settings: dict[str, Any] = {"epilogue": epilogue, "dtype": spec.result_dtype, "compute": spec.compute}
         return rocpy.Matmul(
             views.pop("a"),
             views.pop("b"),
             **views,
+            **settings,
             alpha=self._alpha,
             beta=self._beta,
-            epilogue=epilogue,
-            dtype=spec.result_dtype,
-            compute=spec.compute,
             amax=options.result_amax,
             stream=self._stream,
             options={

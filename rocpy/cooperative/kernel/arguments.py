@@ -63,7 +63,7 @@ def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
 
 
 @default_arithmetic
-def _rounded(argument: complex) -> Any:
+def _rounded(argument: Any) -> Any:
     return np.complex64(argument) if type(argument) is complex else np.float32(argument)
 
 

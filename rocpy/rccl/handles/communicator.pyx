@@ -5,6 +5,7 @@ import json
 from time import monotonic, sleep
 
 from rocpy._signatures import MADE_BY_METHODS
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
 from rocpy.rccl.model.failures import error_of, timeout_error
@@ -457,8 +458,7 @@ cdef int set_op(Handle self, Call call, object op) except -1:
             raise InvalidArgumentError("op: was made for another dtype than x has")
         call.op = reduction.number
         return 0
-    number = OPS.get(op) if isinstance(op, str) else None
-    if number is None:
-        raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives")
-    call.op = number
+    if not isinstance(op, str) or op not in OPS:
+        raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives{did_you_mean(op, OPS)}")
+    call.op = OPS[op]
     return 0

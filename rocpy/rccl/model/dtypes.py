@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import _operand
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidOperandError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def name_of(dtype: DTypeLike) -> str:
         except TypeError:
             name = None
     if name not in NAMES:
-        raise InvalidOperandError(f"dtype: {dtype!r} is none of RCCL's: {', '.join(NAMES)}")
+        raise InvalidOperandError(f"dtype: {dtype!r} is none of RCCL's: {', '.join(NAMES)}{did_you_mean(dtype, NAMES)}")
     return str(name)
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.keywords import suggest_keywords
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import MADE_BY_METHODS
 from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
@@ -76,6 +78,7 @@ class Communicator(Joining, Remote, Family):
     __signature__ = MADE_BY_METHODS
 
     @classmethod
+    @suggest_keywords
     def init(
         cls,
         nranks: int,
@@ -132,6 +135,7 @@ class Communicator(Joining, Remote, Family):
     from_unique_id = init
 
     @classmethod
+    @suggest_keywords
     def init_all(
         cls, devices: int | Sequence[int] | None = None, *, timeout_s: float = 30.0, name: str = ""
     ) -> list[Self]:
@@ -308,6 +312,9 @@ class Communicator(Joining, Remote, Family):
             return self.handle == 0
         except ClosedError:
             return True
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "pickle the UniqueId, and join with init() in the other process")
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"device={self.device_index}"

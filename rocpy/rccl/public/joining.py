@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
+from rocpy._messages.keywords import suggest_keywords
 from rocpy.errors import InvalidArgumentError, InvalidUsageError, RemoteError
 from rocpy.rccl.carriers.carrier import check_carrier
 from rocpy.rccl.carriers.communicator import carried_communicator
@@ -141,6 +142,7 @@ class Joining(Collectives):
         return self
 
     @classmethod
+    @suggest_keywords
     def from_env(
         cls,
         *,
@@ -186,6 +188,7 @@ class Joining(Collectives):
         return cls._join(bootstrap.open_channel(facts, store), facts, options)
 
     @classmethod
+    @suggest_keywords
     def from_store(
         cls,
         store: Any,
@@ -229,6 +232,7 @@ class Joining(Collectives):
         return cls._join(channel, facts, _Options(timeout_s, device, name))
 
     @classmethod
+    @suggest_keywords
     def from_mpi(
         cls,
         comm: Any,
@@ -269,6 +273,7 @@ class Joining(Collectives):
         return cls._join(channel, facts, _Options(timeout_s, device, name), choice)
 
     @classmethod
+    @suggest_keywords
     def from_torch(
         cls,
         group: Any = None,

@@ -3,6 +3,7 @@
 
 import warnings
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import ClosedError, RocpyWarning
 
 from rocpy.runtime cimport device as _device
@@ -52,6 +53,9 @@ cdef class Owner:
 
     def __exit__(self, *details):
         self.close()
+
+    def __reduce__(self):
+        refuse_pickling(self, "make one in the process that uses it")
 
     def __del__(self):
         try:

@@ -13,6 +13,7 @@ from rocpy.blaslt.front.call import matmul
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.operators.dispatch import dispatched_matmul
+from rocpy.torch.operators.shapes import check_layer_input
 
 __all__ = ["check_epilogue", "custom_layer", "custom_linear"]
 
@@ -48,7 +49,11 @@ def custom_linear(
     arguments = _arguments(x, epilogue, bias, inputs)
     if torch.compiler.is_compiling():
         return dispatched_matmul(x, weight.mT, **arguments)
-    return matmul(x, weight.mT, **arguments)
+    try:
+        return matmul(x, weight.mT, **arguments)
+    except InvalidProblemError:
+        check_layer_input(x, weight)
+        raise
 
 
 def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from rocpy.torch.operators.autograd import apply_linear
 from rocpy.torch.operators.dispatch import dispatched_matmul
 from rocpy.torch.operators.kernels import computes_products_itself, has_layer_shapes, linear_forward
 from rocpy.torch.operators.products import composed_activation
+from rocpy.torch.operators.shapes import check_layer_input
 from rocpy.torch.operators.sharding import register_for
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["linear", "matmul", "run_linear"]
 
 _is_compiling = torch.compiler.is_compiling
+_is_overridden = torch.overrides.has_torch_function
 
 
 def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a linear layer whose activation is a row already."""
     way = 0 if _is_compiling() else route(x, weight, bias)
+    if way == 0 and not ((isinstance(x, Tensor) and isinstance(weight, Tensor)) or _is_overridden((x, weight, bias))):
+        check_layer_input(x, weight)
     if not has_layer_shapes(weight, bias):
         return _run_broadcast(x, weight, bias, activation)
     if way == 1:

@@ -12,9 +12,11 @@ from torch import Tensor
 from rocpy._producers.torch_tensors import route
 from rocpy.blaslt.front.call import matmul
 from rocpy.blaslt.operands.weight import Weight
+from rocpy.errors import InvalidProblemError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.counters import count, watched
 from rocpy.torch.operators.kernels import has_layer_shapes
+from rocpy.torch.operators.shapes import check_layer_input
 
 __all__ = ["ATTRIBUTE", "PACK_BEFORE", "forget", "is_sharded", "pack", "product", "unfreeze", "weight_of"]
 
@@ -83,6 +85,10 @@ def product(module: torch.nn.Module, x: Tensor, weight: Tensor, bias: Tensor | N
     if watched:
         active = activation.saves != ""
         count(layers=1, packed=1, activations=active, fused=active and name is not None)
-    if name is not None:
-        return matmul(x, packed, epilogue=name, bias=bias)
-    return activation.in_place(matmul(x, packed, epilogue="default" if bias is None else "bias", bias=bias))
+    try:
+        if name is not None:
+            return matmul(x, packed, epilogue=name, bias=bias)
+        return activation.in_place(matmul(x, packed, epilogue="default" if bias is None else "bias", bias=bias))
+    except InvalidProblemError:
+        check_layer_input(x, weight)
+        raise

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rocpy._messages.suggestions import did_you_mean
 from rocpy.blaslt.engine.program import available
+from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused", "name_activation"]
@@ -34,12 +36,12 @@ class Fused:
         gradient product is followed by the activation before it.
     """
 
-    plain: str | None = None
-    bias: str | None = None
-    aux: str | None = None
-    aux_bias: str | None = None
-    gradient: str | None = None
-    gradient_bias: str | None = None
+    plain: PlainEpilogue | None = None
+    bias: PlainEpilogue | None = None
+    aux: PairEpilogue | None = None
+    aux_bias: PairEpilogue | None = None
+    gradient: PlainEpilogue | None = None
+    gradient_bias: PairEpilogue | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,8 +257,11 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
     if callable(activation):
         raise InvalidProblemError("activation: a plain function; decorate it with @rocpy.epilogue")
     if key[0] is not None and (key[0], "none") not in _PUBLIC:
-        names = ", ".join(repr(name) for name, approximate in _PUBLIC if approximate == "none")
-        raise InvalidProblemError(f"activation={activation!r}; it may be one of {names}")
+        names = [name for name, approximate in _PUBLIC if approximate == "none"]
+        raise InvalidProblemError(
+            f"activation={activation!r}; it may be one of {', '.join(map(repr, names))}"
+            f"{did_you_mean(activation, filter(None, names))}"
+        )
     raise InvalidProblemError(
         f"approximate={approximate!r}; it may be 'none', or 'tanh' with activation='gelu' (here: {activation!r})"
     )

@@ -15,9 +15,11 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy.blaslt.front.call import matmul
+from rocpy.errors import InvalidProblemError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, watched
+from rocpy.torch.operators.shapes import check_layer_input
 
 __all__ = ["below_torch", "computes_products_itself", "has_layer_shapes", "inside", "is_distributed", "linear_forward"]
 
@@ -83,17 +85,21 @@ def linear_forward(
     """Return ``activation(x @ weight.T + bias)`` and, if ``keep``, the pre-activation where the gradient reads it."""
     epilogues = activation.fused_for(x)
     keep = keep and activation.saves == "input"
-    name = (
+    name: Any = (
         (epilogues.aux if bias is None else epilogues.aux_bias)
         if keep
         else (epilogues.plain if bias is None else epilogues.bias)
     )
     if watched:
         count(layers=1, activations=activation.saves != "", fused=activation.saves != "" and name is not None)
-    if name is not None:
-        d = matmul(x, weight.mT, epilogue=name, bias=bias)
-        return (d[0], next(iter(d[1].values()))) if keep else (d, None)
-    d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
+    try:
+        if name is not None:
+            d = matmul(x, weight.mT, epilogue=name, bias=bias)
+            return (d[0], next(iter(d[1].values()))) if keep else (d, None)
+        d = matmul(x, weight.mT, epilogue="default" if bias is None else "bias", bias=bias)
+    except InvalidProblemError:
+        check_layer_input(x, weight)
+        raise
     return _activated(d, activation, keep)
 
 

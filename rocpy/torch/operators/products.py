@@ -39,14 +39,13 @@ def _kernel(
         count(matmuls=1)
     row = EPILOGUES[epilogue]
     arguments: dict[str, Any] = {
+        "epilogue": epilogue,
         "alpha": alpha,
         "beta": None if c is None else beta,
         "dtype": dtype,
         "compute": compute,
     }
-    result = matmul(
-        a, b, c, epilogue=epilogue, bias=bias, aux=aux, clamp=None if clamp is None else tuple(clamp), **arguments
-    )
+    result = matmul(a, b, c, bias=bias, aux=aux, clamp=None if clamp is None else tuple(clamp), **arguments)
     return (result[0], next(iter(result[1].values()))) if row.outputs else result
 
 

@@ -12,7 +12,7 @@ from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
-__all__ = ["ProductSettings", "check_devices", "check_product", "check_scalars", "product_shapes"]
+__all__ = ["ProductSettings", "check_devices", "check_layer_input", "check_product", "check_scalars", "product_shapes"]
 
 
 class ProductSettings(NamedTuple):
@@ -26,7 +26,7 @@ class ProductSettings(NamedTuple):
 
 
 def _info(x: Tensor | None) -> OperandInfo | None:
-    return None if x is None else OperandInfo(tuple(x.shape), tuple(x.stride()), str(x.dtype).removeprefix("torch."))
+    return None if x is None else OperandInfo(tuple(x.shape), tuple(x.stride()), _name(x.dtype))
 
 
 def check_devices(**operands: Tensor | None) -> None:
@@ -37,6 +37,28 @@ def check_devices(**operands: Tensor | None) -> None:
             raise InvalidOperandError(
                 f"{name} is on {x.device} and {first[0]} on {first[1].device}; move one, so that all are on one device"
             )
+
+
+def check_layer_input(x: Any, weight: Any) -> None:
+    """Refuse an input that a layer cannot take, in the words of layers: after its product was refused."""
+    for name, value in (("input", x), ("weight", weight)):
+        if not isinstance(value, Tensor):
+            raise InvalidOperandError(f"{name}: got {type(value).__name__}; a layer takes torch tensors")
+    takes = weight.shape[-1]
+    if x.dim() == 0 or x.shape[-1] != takes:
+        seen = "a scalar" if x.dim() == 0 else f"shape {tuple(x.shape)}, whose last axis has {x.shape[-1]} elements"
+        raise InvalidProblemError(
+            f"input: {seen}; the layer takes {takes} (its weight has shape {tuple(weight.shape)})"
+        )
+    if x.dtype != weight.dtype:
+        raise InvalidProblemError(
+            f"input is {_name(x.dtype)} and the layer's weight is {_name(weight.dtype)}; "
+            "cast one, so that both have one dtype"
+        )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def check_scalars(a: Tensor, alpha: Any, beta: Any) -> None:
@@ -72,7 +94,7 @@ def check_product(
         bias=_info(bias),
         aux=_info(aux),
         epilogue=epilogue,
-        dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+        dtype=None if dtype is None else _name(dtype),
         compute=settings.compute,
         clamp=None if clamp is None else (float(clamp[0]), float(clamp[1])),
     )

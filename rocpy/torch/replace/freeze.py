@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from rocpy._messages.html import table
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.modules import Linear
@@ -46,8 +47,22 @@ class FreezeReport:
         rows = [{name: getattr(row, name) for name in row.__slots__} for row in self.not_frozen]
         return {"frozen": list(self.frozen), "not_frozen": rows, "packed_bytes": self.packed_bytes}
 
+    def _summary(self) -> str:
+        return f"{len(self.frozen)} linear layers frozen, {self.packed_bytes} bytes packed"
+
+    def __repr__(self) -> str:
+        return f"<FreezeReport: {self._summary()}, {len(self.not_frozen)} not frozen>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, "frozen", None) for name in self.frozen]
+        return table(
+            self._summary(),
+            ("layer", "", ""),
+            [*rows, *((row.name or "(the model)", "not frozen", row.reason) for row in self.not_frozen)],
+        )
+
     def __str__(self) -> str:
-        lines = [f"{len(self.frozen)} linear layers frozen, {self.packed_bytes} bytes packed"]
+        lines = [self._summary()]
         lines += [f"  {row.name or '(the model)'}  not frozen  {row.reason}" for row in self.not_frozen]
         return "\n".join(lines)
 

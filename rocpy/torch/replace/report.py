@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rocpy._messages.html import table as html_table
+
 __all__ = ["Experts", "Fused", "Left", "ReplaceReport", "Replaced"]
 
 
@@ -113,6 +115,14 @@ class ReplaceReport:
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
+        return self._summary() + _table(self._rows()) + "".join(f"\n  note: {note}" for note in self.notes)
+
+    def _repr_html_(self) -> str:
+        rows = [(*row, count if count > 1 else None) for row, count in _grouped(self._rows()).items()]
+        notes = "".join(f"; {note}" for note in self.notes)
+        return html_table(self._summary() + notes, ("layer", "", "", "times"), rows)
+
+    def _summary(self) -> str:
         heads = [f"{len(self.replaced)} linear layers replaced, {len(self.fused)} of them fused with their activation"]
         if self.experts:
             share = sum(row.share for row in self.experts)
@@ -121,6 +131,9 @@ class ReplaceReport:
             heads.append(f"{len(self.not_replaced)} not replaced")
         if self.not_fused:
             heads.append(f"{len(self.not_fused)} not fused")
+        return "; ".join(heads)
+
+    def _rows(self) -> list[tuple[str, str, str]]:
         fused = {(row.layer): row for row in self.fused}
         rows = []
         for row in self.replaced:
@@ -134,16 +147,22 @@ class ReplaceReport:
             rows.append((one.name or "(the model)", "replaced", text))
         rows += [(row.name or "(the model)", "not replaced", f"{row.kind}: {row.reason}") for row in self.not_replaced]
         rows += [(row.name or "(the model)", "not fused", f"{row.kind}: {row.reason}") for row in self.not_fused]
-        return "; ".join(heads) + _table(rows) + "".join(f"\n  note: {note}" for note in self.notes)
+        return rows
 
 
-def _table(rows: list[tuple[str, str, str]]) -> str:
-    """Return the rows as lines; those of numbered layers that are alike are one, with their count."""
+def _grouped(rows: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+    """Return the rows with their count: those of numbered layers that are alike are one."""
     grouped: dict[tuple[str, str, str], int] = {}
     for row in rows:
         name, does, details = (re.sub(r"(?<=\.)\d+(?=\.)", "*", cell) for cell in row)
         key = name, does, details
         grouped[key] = grouped.get(key, 0) + 1
+    return grouped
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    """Return the rows as lines."""
+    grouped = _grouped(rows)
     if not grouped:
         return ""
     widths = [max(len(key[column]) for key in grouped) for column in range(2)]

@@ -10,6 +10,7 @@ from layout_rules.tree import Tree, matching, rule
 
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = (
+    {"_messages"},
     {"errors", "dtypes", "typing", "_import_hook", "_interpreter", "_signatures"},
     {"_core"},
     {"_search", "_fp_environment", "_locks", "_variables"},

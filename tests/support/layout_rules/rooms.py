@@ -40,6 +40,7 @@ ROOMS = {
         {"__init__"},
     ),
     "rocpy.torch": (
+        {"_required"},
         {"analysis", "operators", "process_group"},
         {"layers"},
         {"compiler", "replace"},

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""Tables for notebooks: what ``_repr_html_`` returns."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+__all__ = ["facts", "table"]
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as HTML.
+
+    Parameters
+    ----------
+    title
+        Its caption.
+    columns
+        Names of the columns; no line of names if there are none.
+    rows
+        Cells, of any type that ``str`` takes; ``None`` is an empty cell.
+    """
+    left = ' style="text-align:left"'
+    head = "".join(f"<th{left}>{html.escape(name)}</th>" for name in columns)
+    text = f"<table><caption{left}>{html.escape(title)}</caption>"
+    text += f"<thead><tr>{head}</tr></thead>" if columns else ""
+    for row in rows:
+        cells = "".join(f"<td{left}>{html.escape('' if cell is None else str(cell))}</td>" for cell in row)
+        text += f"<tr>{cells}</tr>"
+    return text + "</table>"
+
+
+def facts(title: str, text: str) -> str:
+    """Return lines of a name and a value, such as ``"platform   host"``, as a table with a row for each."""
+    return table(title, (), [(line.partition(" ")[0], line.partition(" ")[2].strip()) for line in text.splitlines()])

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""What notebooks and logs show: a line as repr, tables as HTML, messages of the logger; what cannot be pickled."""
+
+import copy
+import importlib
+import logging
+import pickle
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import rocpy
+from rocpy import rccl
+from rocpy._messages.html import table
+
+A, B = np.ones((4, 6), np.float32), np.ones((6, 8), np.float32)
+
+
+class Cells(HTMLParser):
+    """Counts the tags that are open, and collects the cells' text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.texts = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def tuned():
+    with rocpy.Matmul(A, B) as product:
+        return product.autotune(budget_ms=5)
+
+
+SHOWN = {
+    "explanation": (lambda: rocpy.explain(A, B, epilogue="relu"), ["platform", "algorithm", "heuristic"]),
+    "groups": (lambda: rocpy.explain([A, A[:2]], [B, B]), ["groups", "problem"]),
+    "algorithm": (lambda: rocpy.explain(A, B).algorithm, ["workspace_bytes", "lowering"]),
+    "tuning": (tuned, ["algorithm", "cold ms", "*"]),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_reprs_are_short_and_tables_are_whole(name):
+    make, words = SHOWN[name]
+    value = make()
+    assert "\n" not in repr(value)
+    assert len(repr(value)) < 300
+    assert repr(value).startswith("<")
+    texts = " ".join(Cells(value._repr_html_()).texts)
+    for word in words:
+        assert word in texts
+
+
+def test_cells_are_escaped():
+    assert "<script>" not in table("<script>", ("<b>",), [("<script>", None, 3)])
+    assert Cells(table("t", ("a", "b"), [("<x>", None)])).texts == ["t", "a", "b", "<x>"]
+
+
+@pytest.mark.torch
+def test_reports_of_models(torch):
+    rt = importlib.import_module("rocpy.torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4)).eval()
+    report = rt.replace_linear(model)
+    assert "linear layers replaced" in " ".join(Cells(report._repr_html_()).texts)
+    frozen = rt.freeze(model)
+    assert "\n" not in repr(frozen)
+    assert "layers frozen" in " ".join(Cells(frozen._repr_html_()).texts)
+    frozen.undo()
+
+
+def test_spans():
+    from rocpy import distributed
+
+    with rccl.Communicator.init(1, 0, rccl.UniqueId.make()) as comm, distributed.overlap_trace() as spans:
+        distributed.row_linear(A, np.ones((3, 6), np.float32), comm=comm, chunks=2)
+    assert repr(spans) == "<Spans: 4 operations>"
+    assert Cells(spans._repr_html_()).texts.count("collective") == 2
+
+
+def test_logger_tells_of_plans_fallbacks_copies_and_tuning(caplog, fresh_plan_cache):
+    with caplog.at_level(logging.DEBUG, logger="rocpy"):
+        rocpy.matmul(A, B, epilogue="relu")
+        rocpy.matmul(np.ones((8, 12), np.float32)[::2, ::-2], B)
+        with rocpy.Matmul(A, B) as product:
+            product.autotune(budget_ms=5)
+        with rocpy.Matmul(A.astype(np.float64), B.astype(np.float64), epilogue="dgelu", aux=np.ones((4, 8))) as product:
+            product.plan()
+    text = caplog.text
+    for words in ("planned", "copied a (", "tuned"):
+        assert words in text
+    assert ("composed" in text) == (product.unfused is not None)
+    assert {record.name for record in caplog.records} == {"rocpy"}
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, logger="rocpy"):
+        rocpy.matmul(A, B, epilogue="relu")
+    assert caplog.records == []  # a plan that is kept has nothing to tell
+
+
+def test_logging_is_imported_by_products_alone(run_python):
+    run_python("import sys, numpy, rocpy; assert 'logging' not in sys.modules")
+
+
+def communicator():
+    return rccl.Communicator.init(1, 0, rccl.UniqueId.make())
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda: rocpy.Matmul(A, B), "export()"),
+        (rocpy.Stream, "make one in the process"),
+        (rocpy.Event, "make one in the process"),
+        (communicator, "UniqueId"),
+    ],
+)
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_belongs_to_a_process_is_not_pickled(make, advice, way):
+    with (
+        make() as value,
+        pytest.raises(TypeError, match="belongs to this process and cannot be pickled or copied") as caught,
+    ):
+        way(value)
+    assert advice in str(caught.value)
+
+
+def test_weights_are_pickled_as_arrays():
+    weight = pickle.loads(pickle.dumps(rocpy.Weight(B)))
+    assert (rocpy.matmul(A, weight) == 6).all()
+
+
+def test_names_for_type_checkers_are_those_that_there_are():
+    from typing import get_args
+
+    from rocpy import dtypes
+    from rocpy.blaslt.model import epilogues, options, settings
+    from rocpy.typing import ComputeName, DTypeName
+
+    plain = {row.name for row in epilogues.EPILOGUES.values() if not row.outputs}
+    assert set(get_args(epilogues.PlainEpilogue)) == plain | set(epilogues._ALIASES)
+    assert set(get_args(epilogues.PairEpilogue)) == set(epilogues.EPILOGUES) - plain
+    assert set(get_args(DTypeName)) == set(dtypes.DTYPES)
+    assert set(get_args(ComputeName)) == set(settings._COMPUTE_CODES)
+    assert set(options.OptionsDict.__annotations__) == set(options.Options.__dataclass_fields__)
