@@ -44,6 +44,11 @@ WAYS = {
 }
 
 
+pytestmark = pytest.mark.skipif(
+    not rocpy.platform.current().host_memory, reason="operands are copied to the device when they are given"
+)
+
+
 @pytest.fixture(params=WAYS)
 def way(request, torch):
     """How arrays are made of numpy's, and how one gets other memory with other values."""
