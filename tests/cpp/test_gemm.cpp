@@ -159,6 +159,26 @@ void reductions() {
   }
 }
 
+// Every number of rows, and of columns, that kernels for thin products take in groups.
+void few_rows() {
+  int turn = 0;
+  for (int64_t few = 1; few <= 17; few++) {
+    for (Type type : {Type::f32, Type::bf16, Type::f64}) {
+      for (Layout layout : {Layout::row, Layout::column}) {
+        Case c;
+        c.a = c.b = c.d = c.bias = c.aux = type;
+        c.a_layout = turn % 3 ? Layout::row : Layout::column;
+        c.b_layout = layout;
+        c.m = turn % 2 ? few : 45;
+        c.n = turn % 2 ? 101 : few;
+        c.k = turn % 5 ? 29 : 70;
+        turn++;
+        run_case(c);
+      }
+    }
+  }
+}
+
 void integers() {
   Random random;
   const Type types[] = {Type::f32, Type::f16, Type::bf16, Type::f64};
@@ -446,6 +466,7 @@ int main() {
     types_and_layouts();
     epilogues();
     reductions();
+    few_rows();
     integers();
     determinism();
     if (strcmp(isa, "avx512") == 0) ranking();

@@ -12,8 +12,11 @@ namespace {
 
 constexpr int64_t kMostRows = 16;    // or columns, when a is the large one
 constexpr int64_t kDepth = 4096;     // values of the small matrix held at a time
-constexpr int64_t kBurst = 16;       // rows of the large matrix read side by side
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
+
+// Rows of the large matrix read side by side. Sets of few registers leave fetching to the hardware, which follows no
+// more than these.
+constexpr int64_t burst_rows(int tile_rows) { return tile_rows <= 8 ? 8 : 16; }
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
@@ -46,6 +49,8 @@ struct Skinny {
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
   int64_t k = effective_k(p);
   int64_t few = rows ? p.m : p.n, many = rows ? p.n : p.m;
+  // Rows of the small matrix that a kernel takes at a time, in groups of about equal size.
+  int64_t group_rows = divide_up(few, divide_up(few, smaller(kMaxSkinnyRows, kernel.tile_rows)));
   int64_t chunk, chunks;
   T *sums = nullptr;
 
@@ -76,8 +81,8 @@ struct Skinny {
       pack(from, few_stride, x_stride, few, width, width, held, kDepth);
       return;
     }
-    for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
-      const int group = static_cast<int>(smaller(kMaxSkinnyRows, few - i));
+    for (int64_t i = 0; i < few; i += group_rows) {
+      const int group = static_cast<int>(smaller(group_rows, few - i));
       pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, group, group,
            held + i * values_of(count, kernel.group), group);
     }
@@ -88,8 +93,8 @@ struct Skinny {
     const Matrix &m = small();
     if (!dots) {
       const Operand<T> operand(m, rows, p.k);
-      for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
-        const int group = static_cast<int>(smaller(kMaxSkinnyRows, few - i));
+      for (int64_t i = 0; i < few; i += group_rows) {
+        const int group = static_cast<int>(smaller(group_rows, few - i));
         operand.pack(g, p.k, x0, i, count, group, group, held + i * count, group);
       }
       return;
@@ -138,7 +143,7 @@ struct Skinny {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = kDepth * kernel.group, burst = kBurst * kernel.group;
+    const int64_t most = kDepth * kernel.group, burst = burst_rows(kernel.tile_rows) * kernel.group;
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {
@@ -150,8 +155,8 @@ struct Skinny {
       if (dots) {
         const int64_t out_few = rows ? padded : 1, out_many = rows ? 1 : padded;
         for (int64_t j = 0; j < count; j += kDotColumns) {
-          for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
-            const int64_t group = smaller(kMaxSkinnyRows, few - i);
+          for (int64_t i = 0; i < few; i += group_rows) {
+            const int64_t group = smaller(group_rows, few - i);
             dot(g, first + j, x0, depth, held + i * kDepth, group, smaller(kDotColumns, count - j),
                 acc + i * out_few + j * out_many, out_few, out_many);
           }
@@ -160,8 +165,8 @@ struct Skinny {
       }
       const char *from = offset(data, m.type, x0 * x_stride);
       for (int64_t x = 0; x < depth; x += burst) {
-        for (int64_t i = 0; i < few; i += kMaxSkinnyRows) {
-          const int64_t group = smaller(kMaxSkinnyRows, few - i);
+        for (int64_t i = 0; i < few; i += group_rows) {
+          const int64_t group = smaller(group_rows, few - i);
           elements.wide[group](smaller(burst, depth - x), held + i * steps + values_of(x, kernel.group) * group, group,
                                offset(from, m.type, x * x_stride), x_stride, count, acc + i * padded, padded,
                                x0 + x == 0);

@@ -92,12 +92,14 @@ struct Tiled {
     plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
             p.activation == Activation::none && !p.program && p.aux == Aux::none &&
             p.reduction != Reduction::result_columns;
-    // Reading a in place pays where it is used once or twice, unless its rows fall on the same cache sets.
+    // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would, unless the
+    // rows of a tile fall on the same cache sets.
+    const int64_t near_values = kernel.tile_rows > 8 ? 2048 : (int64_t{256} << 10) / static_cast<int64_t>(sizeof(T));
     const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
     thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&
            (packed_blocks(p.b) || element_index(p.b.type) >= kTileElementTypes);
-    a_in_place =
-        !thin && p.a.type == type && p.a.column_stride == 1 && !conflict && (blocks.panels <= 2 || p.m * k <= 2048);
+    a_in_place = !thin && p.a.type == type && p.a.column_stride == 1 && !conflict &&
+                 (blocks.panels <= 2 || p.m * k <= near_values);
   }
 
   void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last,

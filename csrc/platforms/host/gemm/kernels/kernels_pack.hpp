@@ -16,6 +16,8 @@ ROCPY_INLINE void pack_scalar(const E *from, int64_t x_stride, int64_t c_stride,
   }
 }
 
+constexpr int kPanelsAhead = 2;
+
 // Columns adjacent: vectors are copied.
 template <class T, class E, class To>
 ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int count, int width, To *to,
@@ -23,6 +25,8 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
   constexpr int lanes = kLanes<T>;
   if (count == 2 * lanes && width == count) {
     for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
+      // Rows are far apart, so that no hardware fetches what the panels to the right will read of them.
+      __builtin_prefetch(from + kPanelsAhead * 2 * lanes);
       Vec<T> first = load(from), second = load(from + lanes);
       store(to, first);
       store(to + lanes, second);
@@ -40,6 +44,26 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
   }
 }
 
+// At most a vector of columns and no more are wanted, as for the rows of a tile: blocks of x are transposed in
+// registers. Lanes beyond the columns repeat the last one, and what a block's row writes of them the next row
+// overwrites. Returns the x that was reached.
+template <class T, class E, class To>
+ROCPY_INLINE int64_t pack_tile_rows(const E *from, int64_t c_stride, int64_t k, int count, To *to, int64_t to_stride) {
+  constexpr int lanes = kLanes<T>;
+  const E *columns[lanes];
+  for (int i = 0; i < lanes; i++) columns[i] = from + (i < count ? i : count - 1) * c_stride;
+  int64_t x = 0;
+  for (; x + lanes <= k; x += lanes, to += lanes * to_stride) {
+    Vec<T> block[lanes];
+    ROCPY_UNROLL
+    for (int i = 0; i < lanes; i++) block[i] = load(columns[i] + x);
+    transpose<T>(block);
+    ROCPY_UNROLL
+    for (int i = 0; i < lanes; i++) store(to + i * to_stride, block[i]);
+  }
+  return x;
+}
+
 // x adjacent: square blocks are transposed in registers. A block's rows are written whole and in ascending order, so
 // what one writes beyond `width` the next one overwrites.
 template <class T, class E, class To>
@@ -47,7 +71,7 @@ ROCPY_INLINE void pack_columns(const E *from, int64_t c_stride, int64_t k, int c
                                int64_t to_stride) {
   constexpr int lanes = kLanes<T>;
   // Blocks of columns must not spill into one another: only the last may be narrower than a vector.
-  int64_t x = 0;
+  int64_t x = count == width && width <= lanes ? pack_tile_rows<T>(from, c_stride, k, count, to, to_stride) : 0;
   for (; x + lanes <= k; x += lanes) {
     if (width <= lanes || to_stride >= (width + lanes - 1) / lanes * lanes) {
       for (int c = 0; c < width; c += lanes) {

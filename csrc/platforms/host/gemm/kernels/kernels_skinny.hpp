@@ -10,14 +10,16 @@ namespace {
 
 // Vectors (of columns, or columns of a dot product) that fit beside the sums of so many rows.
 constexpr int skinny_vectors(int rows) {
-  int sums = kRegisters == 32 ? 24 : 8, most = kRegisters == 32 ? 8 : 4;
+  int sums = kRegisters == 32 ? 24 : 12, most = kRegisters == 32 ? 8 : 4;
   int vectors = sums / rows;
   return vectors > most ? most : vectors < 1 ? 1 : vectors;
 }
 
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
-// that is next.
+// that is next. With few registers there is a load for nearly every multiplication and no slot for fetches: the driver
+// reads fewer rows side by side there, which the hardware follows, and a factor is loaded once for all vectors.
 constexpr int64_t kWideAhead = 1024, kDotAhead = 2048;
+constexpr bool kWideFetches = kRegisters == 32;
 
 template <class T, class E, int rows, int vectors>
 ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b, int64_t b_stride, int last,
@@ -31,12 +33,23 @@ ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b
       sum[i][v] = first ? splat(static_cast<T>(0)) : load(acc + i * acc_stride + v * lanes);
   }
   for (int64_t x = 0; x < k; x++, a += a_stride, b += b_stride) {
+    Vec<T> row[vectors];
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
-      Vec<T> row = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
-      if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
+      row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
+      if constexpr (kWideFetches) {
+        if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
+        ROCPY_UNROLL
+        for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row[v], sum[i][v]);
+      }
+    }
+    if constexpr (!kWideFetches) {
       ROCPY_UNROLL
-      for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row, sum[i][v]);
+      for (int i = 0; i < rows; i++) {
+        const Vec<T> factor = splat(a[i]);
+        ROCPY_UNROLL
+        for (int v = 0; v < vectors; v++) sum[i][v] = fma(factor, row[v], sum[i][v]);
+      }
     }
   }
   ROCPY_UNROLL

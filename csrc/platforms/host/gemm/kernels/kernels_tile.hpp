@@ -28,7 +28,7 @@ void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) row[v] = load(b + v * lanes);
     __builtin_prefetch(prefetch);
-    __builtin_prefetch(prefetch + 64);
+    if constexpr (kTileVectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64);
     ROCPY_UNROLL
     for (int i = 0; i < rows; i++) {
       Vec<T> factor = splat(packed ? a[i] : a[i * a_stride]);
