@@ -58,7 +58,7 @@ def commands(mode: str) -> list[list[str]]:
         ["cython-lint", *cython],
         ["clang-format", "--dry-run", "-Werror", *c_files],
         ["codespell", *text],
-        [sys.executable, "tools/banned_words.py"],
+        [sys.executable, "tools/prose/banned_words.py"],
     ]
 
 

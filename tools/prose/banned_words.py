@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Words of every day in the place of the field's nouns: index, slot, rank, device, strategy, group, synchronize, ...
 WORDS = re.compile(
