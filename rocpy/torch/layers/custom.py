@@ -36,9 +36,6 @@ def _arguments(x: Tensor, epilogue: Any, bias: Tensor | None, inputs: Mapping[st
     given = dict(inputs or {})
     if "bias" in given:
         raise InvalidProblemError(f"epilogue_inputs: 'bias' is the layer's own, and epilogue {epilogue.name!r} gets it")
-    place = x.device.type
-    if torch.is_autocast_enabled(place) and bias.is_floating_point() and bias.dtype != torch.float64:
-        bias = bias.to(torch.get_autocast_dtype(place))  # as torch's own linear layer does
     return {"epilogue": epilogue.biased, "epilogue_inputs": {**given, "bias": bias}}
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -75,7 +75,14 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-operator = define("epilogue", _SCHEMA, _kernel, _fake)
+def _narrow(cast: Callable[[Any], Any], args: Sequence[Any]) -> tuple[Any, ...]:
+    # Of the epilogue's inputs only the bias is an operand of the layer, which torch's own linear casts too.
+    a, b, c, inputs, names, *rest = args
+    inputs = [cast(value) if name == "bias" else value for name, value in zip(names, inputs, strict=True)]
+    return (cast(a), cast(b), cast(c), inputs, names, *rest)
+
+
+operator = define("epilogue", _SCHEMA, _kernel, _fake, narrow=_narrow)
 
 
 class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]

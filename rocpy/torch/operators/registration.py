@@ -28,14 +28,24 @@ _AUTOCAST_KEYS = {
 }
 
 
-def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Define an operator, with what it computes on memory and what its results are without; returns its overload."""
+def define(
+    name: str,
+    schema: str,
+    kernel: Callable[..., Any],
+    fake: Callable[..., Any],
+    *,
+    narrow: Callable[..., tuple[Any, ...]] = map,
+) -> Any:
+    """Define an operator, with what it computes on memory and what its results are without; returns its overload.
+
+    ``narrow(cast, args)`` casts the arguments that autocast casts: without one, each that is a tensor.
+    """
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     LIBRARY.impl(name, below_torch(kernel), "CompositeExplicitAutograd")
     torch.library.register_fake(f"rocpy::{name}", fake, lib=LIBRARY)
     operator = getattr(torch.ops.rocpy, name).default
     for device, key in _AUTOCAST_KEYS.items():
-        LIBRARY.impl(name, _autocast(operator, device, key), key.name)
+        LIBRARY.impl(name, _autocast(operator, device, key, narrow), key.name)
     return operator
 
 
@@ -83,18 +93,17 @@ def _refuse_tangents(operator: Any, operands: Sequence[Any]) -> None:
             )
 
 
-def _autocast(operator: Any, device: str, key: Any) -> Callable[..., Any]:
+def _autocast(operator: Any, device: str, key: Any, narrow: Callable[..., Any]) -> Callable[..., Any]:
     keys = torch._C.DispatchKeySet(key)
 
-    def cast(value: Any, dtype: torch.dtype) -> Any:
+    def cast(value: Any) -> Any:
         # torch's rule for its own products: everything floating but float64.
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64:
-            return value.to(dtype) if value.device.type == device else value
+            return value.to(torch.get_autocast_dtype(device)) if value.device.type == device else value
         return value
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        dtype = torch.get_autocast_dtype(device)
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return operator(*(cast(x, dtype) for x in args), **{name: cast(x, dtype) for name, x in kwargs.items()})
+            return operator(*narrow(cast, args), **{name: cast(x) for name, x in kwargs.items()})
 
     return run
