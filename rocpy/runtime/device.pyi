@@ -10,6 +10,7 @@ class Memory(NamedTuple):
     total_bytes: int
 
 def device_generation(device: int) -> int: ...
+
 @disjoint_base
 class Device:
     @property

@@ -98,7 +98,7 @@ cdef class Stream(StreamHandle):
         cdef hipStream_t c_stream = self.c_stream
         cdef StreamUse use
         self.check()
-        use = self.use
+        use = self.use  # no-cython-lint: it keeps the stream
         with nogil:
             abi.hipStreamSynchronize(c_stream)
         release_finished()

@@ -72,7 +72,11 @@ AROUND = {
     "inference": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
 }
-QUICK = {("linear with an epilogue", "autocast", False), ("an epilogue with a number", "plain", False), ("MLP", "no_grad", False)}
+QUICK = {
+    ("linear with an epilogue", "autocast", False),
+    ("an epilogue with a number", "plain", False),
+    ("MLP", "no_grad", False),
+}
 CASES = [(name, around, strict) for name in MODELS for around in AROUND for strict in (False, True)]
 
 

@@ -29,7 +29,7 @@ def check_epilogue(epilogue: Any, approximate: str) -> None:
         )
 
 
-def _arguments(x: Tensor, epilogue: Any, bias: Tensor | None, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+def _arguments(epilogue: Any, bias: Tensor | None, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the epilogue and its inputs; a bias that the function does not take is added before it."""
     if bias is None:
         return {"epilogue": epilogue, "epilogue_inputs": inputs}
@@ -43,7 +43,7 @@ def custom_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, epilogue: Any, inputs: Mapping[str, Any] | None
 ) -> Any:
     """Return ``epilogue(x @ weight.T + bias, **inputs)``."""
-    arguments = _arguments(x, epilogue, bias, inputs)
+    arguments = _arguments(epilogue, bias, inputs)
     if torch.compiler.is_compiling():
         return dispatched_matmul(x, weight.mT, **arguments)
     try:
@@ -59,5 +59,5 @@ def custom_layer(layer: Any, x: Tensor, inputs: Mapping[str, Any]) -> Any:
     if layer.pack and not layer.training:
         packed = packing.weight_of(layer, x, weight, bias)
         if packed is not None:
-            return matmul(x, packed, **_arguments(x, layer.activation, bias, inputs))
+            return matmul(x, packed, **_arguments(layer.activation, bias, inputs))
     return custom_linear(x, weight, bias, layer.activation, inputs)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ def define(
     kernel: Callable[..., Any],
     fake: Callable[..., Any],
     *,
-    narrow: Callable[..., tuple[Any, ...]] = map,
+    narrow: Callable[..., Iterable[Any]] = map,
 ) -> Any:
     """Define an operator, with what it computes on memory and what its results are without; returns its overload.
 
