@@ -14,7 +14,8 @@ from rocpy import InvalidProblemError, platform
 from rocpy._variables import fault_of_variable
 
 ROWS = {variable.name: variable for variable in platform.variables()}
-FREE = ("ROCPY_TUNING_DB", "ROCPY_HOST_REPORT", "ROCPY_HOST_STRESS", "ROCPY_RCCL_SECRET")  # any text is a value of these
+# Any text is a value of these.
+FREE = ("ROCPY_TUNING_DB", "ROCPY_HOST_REPORT", "ROCPY_HOST_STRESS", "ROCPY_RCCL_SECRET")
 # In one process: whether a platform is chosen with each of some values of a variable, each in a child of its own.
 PROGRAM = """
 import json, os, sys
