@@ -411,7 +411,7 @@ class ClientChannel:
             greeting = self._read_line(min(deadline, monotonic() + STRANGER_S))
             challenge = greeting.get("challenge") if isinstance(greeting, dict) else None
             if not isinstance(challenge, str):
-                return "what listens there is no rendezvous of rocpy"
+                return "what listens there did not greet as a rendezvous of rocpy does"
             self._challenge = challenge
             self._say(note, deadline)
             if (self._listen(min(deadline, monotonic() + STRANGER_S)) or {}).get("welcome") == self._rank:
@@ -429,9 +429,12 @@ class ClientChannel:
     ) -> Message:
         """Give a note and wait for the answer; as `Channel` has it."""
         if step == "id":
-            pause = RETRY_S
-            while reason := self._introduce(note, deadline):
-                if monotonic() > deadline:
+            pause, reason = RETRY_S, ""
+            while failure := self._introduce(note, deadline):
+                is_late = monotonic() > deadline
+                # An attempt that the deadline cut short tells less than the one before it.
+                reason = reason if reason and is_late else failure
+                if is_late:
                     self.close()
                     hint = f" ({reason}); if it gave up before, this rank, {self._rank}, came late"
                     raise absence([0], f"{self._address[0]}:{self._address[1]}", hint)
