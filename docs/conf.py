@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""The site: `make site` builds it, with no network, from these pages and the docstrings of the installed package."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+# Empty until the repository has an address: links to files outside the pages are plain text until then.
+ADDRESS = PROJECT["tool"]["rocpy"]["repository"]
+
+project = PROJECT["project"]["name"]
+author = PROJECT["project"]["authors"][0]["name"]
+release = version = PROJECT["project"]["version"]
+copyright = author  # noqa: A001 (Sphinx's name)
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+root_doc = "index"
+exclude_patterns = ["_build"]
+html_theme = "pydata_sphinx_theme"
+html_title = f"{project} {release}"
+# What `draw_results` makes is no part of the sources.
+PLOTS = ROOT / "build" / "site" / "plots"
+html_static_path = ["_static", str(PLOTS)]
+html_css_files = ["site.css"]
+# Pages without others beside them need no list of these.
+html_sidebars = {page: [] for page in ("index", "install", "getting-started", "performance")}
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "show_prev_next": True,
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    **({"github_url": ADDRESS} if ADDRESS.startswith("https://github.com/") else {}),
+}
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+# Notebooks hold no output: they run when the site is built, and what fails there fails the build.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(ROOT / "build" / "site" / "notebooks")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings give types, shapes and units in words
+autodoc_preserve_defaults = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_param = True
+
+# Pages whose text is a file at the root of the tree.
+FROM_ROOT = {
+    "project/changelog": "CHANGELOG.md",
+    "project/contributing": "CONTRIBUTING.md",
+    "project/security": "SECURITY.md",
+}
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
+
+
+def rewritten(text: str, folder: str, page: str) -> str:
+    """Return a page's text with links that lead out of the pages led to the site's own, or to the repository.
+
+    Parameters
+    ----------
+    text
+        Markdown.
+    folder
+        The folder that its links start from, from the root of the tree.
+    page
+        The page of the site that shows it.
+    """
+    pages = {source: name for name, source in FROM_ROOT.items()}
+    here = posixpath.join("docs", posixpath.dirname(page))
+
+    def link(match: re.Match[str]) -> str:
+        words, target, anchor = match[1], match[2], match[3] or ""
+        path = posixpath.normpath(posixpath.join(folder, target))
+        if path in pages:
+            path = f"docs/{pages[path]}.md"
+        elif path == "README.md":
+            path = "docs/index.md"
+        if path.startswith("docs/") and path.endswith(".md"):
+            return f"[{words}]({posixpath.relpath(path, here)}{anchor})"
+        return f"[{words}]({ADDRESS}/blob/v{release}/{path})" if ADDRESS else words
+
+    return LINK.sub(link, text)
+
+
+def on_read(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001 (Sphinx's signature)
+    """Take the text of pages that show a file of the root from there, and mend links."""
+    if (ROOT / "docs" / f"{page}.md").exists():
+        name = FROM_ROOT.get(page)
+        text = (ROOT / name).read_text(encoding="utf-8") if name else source[0]
+        folder = "" if name else posixpath.join("docs", posixpath.dirname(page))
+        source[0] = rewritten(text, folder, page)
+
+
+def leave_out(app: Any, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:  # noqa: ARG001
+    """Leave errors to their own page, whatever other modules give them too."""
+    if isinstance(found, type) and issubclass(found, Exception | Warning) and app.env.docname != "api/errors":
+        return True
+    return None
+
+
+def draw_results(app: Any) -> None:  # noqa: ARG001 (Sphinx's signature)
+    """Draw the measured results that the page of performance shows."""
+    import json
+
+    from rocpy.cli.bench import draw
+
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["rows"]:
+            draw([document], PLOTS / f"{path.stem}.png")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register what this file adds."""
+    app.connect("builder-inited", draw_results)
+    app.connect("source-read", on_read)
+    app.connect("autodoc-skip-member", leave_out)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
