@@ -17,7 +17,7 @@ from typing import Any
 import machine
 import numpy as np
 from harness import Entry, Row, Session, main, number, ran_on
-from peers import normal, nvmath_with, openblas_of, optional, to_torch, torch_kernels, torch_with
+from peers import normal, nvmath_with, optional, to_torch, torch_with
 
 import rocpy
 from rocpy.cli._output import print_table, say
@@ -123,17 +123,6 @@ def peers_of(session: Session, a: Any, b: Any) -> list[Entry]:
     return found
 
 
-def kernel_sets(session: Session) -> dict[str, str]:
-    """Return the kernels that rocpy and its peers have chosen."""
-    found = {"rocpy": session.context["isa"], "rocpy Weight": session.context["isa"], "numpy": openblas_of("numpy")}
-    if optional("scipy.linalg.blas") is not None:
-        found["scipy"] = openblas_of("scipy")
-    torch = torch_with(session)
-    if torch is not None:
-        found["torch"] = torch_kernels(torch)
-    return found
-
-
 def judge(rows: list[Row], bound: float | None) -> Row:
     """Return the verdict on one product from the rows of rocpy and its peers.
 
@@ -165,7 +154,6 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         bandwidth = machine.read_bandwidth(session.threads, Path(folder), quick=session.quick, isa=session.isa)
     roofline = Roofline(session.peak, bandwidth)
-    kernels = kernel_sets(session)
     judged = []
     for product in grid(quick=session.quick):
         if arguments.only not in product.name:
@@ -182,15 +170,13 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
             dtype=product.dtype,
             shape=product.shape,
         )
-        for row in rows:
-            row["kernels"] = kernels.get(row["label"], "unknown")
         # The rows that the session keeps are these: the verdict is on rocpy's.
         rows[0] |= judge(rows, roofline.microseconds(product))
         judged.append(rows[0])
-    show(session, judged, bandwidth, kernels)
+    show(session, judged, bandwidth)
 
 
-def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float], kernels: Mapping[str, str]) -> None:
+def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float]) -> None:
     """Print a line a product, the means, and what the figures rest on."""
     if not rows:
         return
@@ -220,7 +206,6 @@ def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float], kern
             say(
                 f"{dtype}: {counts}; geometric mean of peer / rocpy {mean_of([row['ratio'] for row in some]):.2f}{mean}"
             )
-    say("kernels: " + "; ".join(f"{label}: {text}" for label, text in kernels.items()))
     say("peak GF/s: " + ", ".join(f"{dtype} {rate:.0f}" for dtype, rate in session.peak.items()))
     say("read GB/s: " + ", ".join(f"{size >> 10} KiB {rate:.0f}" for size, rate in bandwidth.items()))
     say(ran_on(rows[0]) + "\n")

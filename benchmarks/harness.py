@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import kernel_sets
 import machine
 
 Row = dict[str, Any]
@@ -66,6 +67,13 @@ class Session:
         if text not in self.notes:
             self.notes.append(text)
             print(f"note: {text}", flush=True)
+
+    def name_kernels(self) -> None:
+        """Put into every row which kernels rocpy and its peers have run, and print it."""
+        kernels = {"rocpy": self.context["isa"], **kernel_sets.of_peers()}
+        for row in self.rows:
+            row["kernels"] = kernels
+        print(f"kernels: {kernel_sets.text_of(kernels)}", flush=True)
 
     def compare(
         self,
@@ -243,6 +251,7 @@ def main(
     if arguments.child_output is not None:
         session = Session(name, arguments)
         run(session, arguments)
+        session.name_kernels()
         document = {"rows": session.rows, "notes": session.notes}
         Path(arguments.child_output).write_text(json.dumps(document), encoding="utf-8")
         return 0

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import re
-import subprocess
 import sys
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +14,6 @@ import ml_dtypes
 import numpy as np
 from harness import Session
 
-MAPS = Path("/proc/self/maps")
 DTYPES = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
@@ -83,31 +78,6 @@ def report_broken(name: str, error: Exception) -> None:
         file=sys.stderr,
         flush=True,
     )
-
-
-def openblas_of(package: str) -> str:
-    """Return the kernels that a package's OpenBLAS has chosen, once the package has been imported."""
-    for path in {line.split()[-1] for line in MAPS.read_text(encoding="utf-8").splitlines() if "openblas" in line}:
-        if f"/{package}" not in path:
-            continue
-        library = ctypes.CDLL(path)
-        for name in ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename"):
-            function = getattr(library, name, None)
-            if function is not None:
-                function.restype = ctypes.c_char_p
-                return f"OpenBLAS {function().decode()}"
-    return "unknown"
-
-
-def torch_kernels(torch: Any) -> str:
-    """Return torch's own kernels, and for which processors MKL says that it computes."""
-    own = f"ATen {torch.backends.cpu.get_cpu_capability()}"
-    if not torch.backends.mkl.is_available():
-        return own
-    program = "import torch\nwith torch.backends.mkl.verbose(1): torch.ones(64, 64) @ torch.ones(64, 64)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    named = re.search(r"^MKL_VERBOSE .* for .*? architecture (.*?)(?: enabled)? processors", done.stdout)
-    return f"{own}, MKL for {named[1].replace('(R)', '') if named else 'unknown processors'}"
 
 
 def normal(name: str, *shape: int, dtype: str = "float32", scale: float = 1.0) -> np.ndarray:

@@ -140,10 +140,12 @@ def test_benchmark_runs(name, tmp_path):
         assert 0 < row["best_us"] <= row["median_us"]
         assert row["platform"]
         assert row["device"]
+        assert row["isa"]
         assert row["versions"]["rocpy"]
         assert row["commit"]
         assert row["command"].startswith(f"python benchmarks/bench_{name}.py")
-        assert row["label"] in text
+        assert row["label"] in text or name == "reach"  # which prints the best of the peers
+        assert name in {"collectives", "import"} or {"rocpy", "numpy"} <= set(row["kernels"])
 
 
 @pytest.mark.slow
@@ -155,8 +157,11 @@ def test_reach_is_held_to_an_instruction_set_and_names_all_kernels(tmp_path):
     assert rows["rocpy"]["verdict"] in {"ok", "even", "short"}
     assert rows["rocpy"]["best_peer"] in set(rows) - {"rocpy", "rocpy Weight"}
     assert rows["rocpy"]["isa"] in {"avx2", "avx2_vnni", "baseline", "neon"}
-    assert "OpenBLAS" not in rows["numpy"]["kernels"] or "SkylakeX" not in rows["numpy"]["kernels"]
-    assert all(row["kernels"] in text for row in rows.values() if row["kernels"] != "unknown")
+    kernels = rows["numpy"]["kernels"]
+    assert kernels["rocpy"] == rows["rocpy"]["isa"]
+    assert "OpenBLAS" not in kernels["numpy"] or "SkylakeX" not in kernels["numpy"]
+    assert all(row["kernels"] == kernels for row in rows.values())
+    assert all(f"{label}: {name}" in text for label, name in kernels.items())
 
 
 @pytest.fixture

@@ -10,6 +10,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
+# What a column is called, and the folder of its results below that one.
+COLUMNS = {"AVX-512": "", "AVX2": "avx2"}
+EXPLAINED = """\
+Times faster than the fastest other; in brackets both medians of interleaved rounds, each process on one thread. Under AVX2 the others are held
+to it too. Made by `make bench`, `make bench ARGS='matmul --isa avx2 --output benchmarks/results/avx2'` and `make tables`.\
+"""  # noqa: E501
+Documents = dict[str, dict[str, Any]]
 BEGIN, END = "<!-- begin: benchmark -->", "<!-- end: benchmark -->"
 
 # Benchmark, the cases of it that the README shows, what they are called there, and the rival that stands for rocpy.
@@ -36,9 +43,9 @@ def best(rows: list[dict[str, Any]], pattern: str, *, others: bool = False) -> d
     return min(chosen, key=lambda row: row["median_us"], default=None)
 
 
-def lines(documents: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the table, one line a case, for the results that are there."""
-    made = ["| | rocpy | fastest other | times faster |", "|---|---|---|---|"]
+def figures(documents: Documents) -> dict[str, str]:
+    """Return a cell for each case that is there: how many times faster, and both times."""
+    found = {}
     for benchmark, cases, title, own in SHOWN:
         rows = [row for row in documents.get(benchmark, {}).get("rows", []) if row["threads"] == 1]
         for case in dict.fromkeys(row["case"] for row in rows if re.search(cases, row["case"])):
@@ -48,9 +55,8 @@ def lines(documents: dict[str, dict[str, Any]]) -> list[str]:
                 continue
             ratio = other["median_us"] / ours["median_us"]
             name = re.sub(cases, title, case)
-            cells = (name, duration(ours), f"{duration(other)} ({other['label']})", f"{ratio:.2f}")
-            made.append("| " + " | ".join(cells) + " |")
-    return made
+            found[name] = f"**{ratio:.2f}** ({duration(ours)}; {other['label']} {duration(other)})"
+    return found
 
 
 def duration(row: dict[str, Any]) -> str:
@@ -59,31 +65,42 @@ def duration(row: dict[str, Any]) -> str:
     return f"{value / 1e3:.1f} ms" if value >= 1e4 else f"{value:.0f} µs" if value >= 100 else f"{value:.2f} µs"
 
 
-def footer(documents: dict[str, dict[str, Any]]) -> str:
-    """Return where the numbers come from."""
+def footer(title: str, documents: Documents) -> str:
+    """Return where the numbers of a column come from, and whose kernels were compared."""
     shown = {benchmark for benchmark, *_ in SHOWN}
     rows = [row for benchmark, document in documents.items() if benchmark in shown for row in document["rows"]]
     versions = dict(item for row in rows for item in row["versions"].items())
-    devices = dict.fromkeys(f"{row['device']}, platform {row['platform']}" for row in rows)
-    commits = dict.fromkeys(row["commit"] for row in rows)
-    return (
-        f"Medians of interleaved rounds, each process on one thread; {'; '.join(devices)}; "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}; "
-        f"commits {', '.join(commits)}. Made by `make bench` and `make tables`."
-    )
+    kernels = dict(item for row in rows for item in row.get("kernels", {}).items())
+    parts = [
+        "; ".join(dict.fromkeys(f"{row['device']}, platform {row['platform']}" for row in rows)),
+        "kernels: " + ", ".join(f"{label} {name}" for label, name in kernels.items()) if kernels else "",
+        ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "commits " + ", ".join(dict.fromkeys(row["commit"] for row in rows)),
+    ]
+    return f"{title}: {'; '.join(filter(None, parts))}."
 
 
-def table(folder: Path) -> str:
-    """Return the text between the markers."""
+def read(folder: Path) -> Documents:
+    """Return the results of a folder by benchmark, without those of quick runs."""
     documents = {}
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.get("rows") and not document.get("quick"):
             documents[document["benchmark"]] = document
-    made = lines(documents)
-    if len(made) == 2:
+    return documents
+
+
+def table(folder: Path) -> str:
+    """Return the text between the markers: a column for each instruction set that there are results for."""
+    columns = {title: read(folder / below) for title, below in COLUMNS.items()}
+    cells = {title: figures(documents) for title, documents in columns.items()}
+    titles = [title for title in columns if cells[title]]
+    if not titles:
         return "No results yet: `make bench`, then `make tables`."
-    return "\n".join([*made, "", footer(documents)])
+    lines = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    names = dict.fromkeys(name for title in titles for name in cells[title])
+    lines += [f"| {name} | {' | '.join(cells[title].get(name, '') for title in titles)} |" for name in names]
+    return "\n".join([*lines, "", EXPLAINED, " ".join(footer(title, columns[title]) for title in titles)])
 
 
 def replace(page: str, text: str) -> str:

@@ -3,18 +3,16 @@
 #include "pool.hpp"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
-#include "environment.h"
+#include "thread_budget.hpp"
 
 namespace rocpy::simt {
 
@@ -47,7 +45,10 @@ class Pool {
   void grow(int wanted) {
     while (threads_ < std::min(wanted, kMostThreads)) {
       try {
-        std::thread([this] { work(); }).detach();
+        std::thread([this] {
+          rocpy_host::bind_to_process();
+          work();
+        }).detach();
       } catch (const std::system_error &) {
         return;  // the caller does the work with those there are
       }
@@ -89,21 +90,9 @@ Pool &pool() {
   return *current_pool;
 }
 
-int positive(const char *text) {
-  char *end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  return end != text && value > 0 ? static_cast<int>(std::min<long>(value, kMostThreads)) : 0;
-}
-
 }  // namespace
 
-int default_threads() {
-  if (const int value = positive(rocpy_environment(ROCPY_NUM_THREADS))) return value;
-  if (const int value = positive(rocpy_environment_omp_num_threads())) return value;
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) return std::max(1, CPU_COUNT(&cpus));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int default_threads() { return rocpy_host::caller_threads(); }
 
 void run_with_helpers(int helpers, const std::function<void()> &body) {
   if (helpers <= 0) {

@@ -6,7 +6,7 @@
 
 namespace rocpy::simt {
 
-// CPUs that a launch may use: ROCPY_NUM_THREADS, else OMP_NUM_THREADS, else those this process may run on.
+// Threads that a launch of the calling thread may use: the same budget as that of the host platform's products.
 int default_threads();
 
 // Calls `body` in the calling thread and, as far as threads are free, in up to `helpers` others at once; returns when

@@ -115,7 +115,8 @@ struct Blocks {
   int64_t panels, chunk_panels, chunks;           // of columns
   int64_t depth;
 };
-Blocks make_blocks(const Variant &variant, const Problem &p);
+// `alone`: one thread takes all tasks. Columns are not cut for others then; no bit depends on how these are cut.
+Blocks make_blocks(const Variant &variant, const Problem &p, bool alone = false);
 
 size_t tiled_workspace(const Variant &variant, const Problem &p);
 template <class T>

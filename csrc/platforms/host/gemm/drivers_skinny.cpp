@@ -14,9 +14,12 @@ constexpr int64_t kMostRows = 16;    // or columns, when a is the large one
 constexpr int64_t kDepth = 4096;     // values of the small matrix held at a time
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
 
-// Rows of the large matrix read side by side. Sets of few registers leave fetching to the hardware, which follows no
-// more than these.
-constexpr int64_t burst_rows(int tile_rows) { return tile_rows <= 8 ? 8 : 16; }
+// Rows of the large matrix read side by side. Where kernels leave fetching to the hardware it follows no more than
+// these.
+template <class T>
+int64_t burst_rows(const Kernels<T> &kernel, int64_t few) {
+  return kernel.tile_rows <= 8 || (kernel.group == 1 && few <= kMostUnfetchedRows) ? 8 : 16;
+}
 
 enum class Shape : uint8_t { none, rows_wide, rows_dot, columns_wide, columns_dot };
 
@@ -143,7 +146,7 @@ struct Skinny {
     const Matrix &m = large();
     const int64_t many_stride = rows ? m.column_stride : m.row_stride, x_stride = rows ? m.row_stride : m.column_stride;
     const Elements<T> &elements = *kernel.elements[element_index(m.type)];
-    const int64_t most = kDepth * kernel.group, burst = burst_rows(kernel.tile_rows) * kernel.group;
+    const int64_t most = kDepth * kernel.group, burst = burst_rows(kernel, few) * kernel.group;
     const char *data = offset(m.data, m.type, g * m.batch_stride + first * many_stride);
     const int64_t values = (rows || !dots ? few : count) * padded;
     if (k == 0) {

@@ -13,6 +13,9 @@ namespace {
 // How many rows ahead a lone tile fetches its panel.
 constexpr int64_t kRowsAhead = 64;
 
+// Four panels of two of the widest vectors.
+constexpr int64_t kMostStripColumns = 4 * 2 * 16;
+
 // Matrices that the epilogue reads beside the sums. A tile's part of them is a few bytes of many rows, far apart, which
 // no hardware fetches ahead.
 struct Beside {
@@ -178,6 +181,38 @@ struct Tiled {
     }
   }
 
+  void take_panels(const void *data, Type type) {
+    panels = data;
+    panel_type = type;
+    if (strip_panels() > 1) a_in_place = false;
+  }
+
+  // Panels that a product of few rows reads side by side; 1 where it does not.
+  int64_t strip_panels() const {
+    if (!panels || kernel.group > 1 || packed_blocks(p.b)) return 1;
+    if (blocks.tiles != 1 || blocks.tile_rows > kMaxStripRows) return 1;
+    return larger(1, kernel.elements[element_index(panel_type)]->strips.panels[blocks.tile_rows]);
+  }
+
+  // A pass of such a product over panels that are full, the first of which holds the columns from j on.
+  void strip(int64_t g, const T *a, int64_t j, int64_t x0, int64_t count, bool last, const char *b,
+             int64_t panel_stride, T *acc) const {
+    const int64_t rows = blocks.tile_rows, width = kernel.tile_columns;
+    const Strips<T> &strips = kernel.elements[element_index(panel_type)]->strips;
+    alignas(64) T buffer[kMaxStripRows * kMostStripColumns];
+    T *out = acc;
+    int64_t stride = width, panel = rows * width;
+    if (last) {
+      panel = width;
+      stride = plain ? p.d_row_stride : strips.panels[rows] * width;
+      out = plain ? static_cast<T *>(p.d) + g * p.d_batch_stride + j : buffer;
+    }
+    strips.kernel[rows](count, a, b, panel_stride, x0 ? acc : nullptr, width, rows * width, out, stride, panel);
+    if (last && !plain) {
+      epilogue(finish, out, stride, g, 0, j, rows, strips.panels[rows] * width, sums ? sums_of(g, 0) + j : nullptr);
+    }
+  }
+
   T *sums_of(int64_t g, int64_t block) const { return sums + (g * blocks.blocks + block) * p.n; }
 
   void run(int64_t index) const {
@@ -221,6 +256,7 @@ struct Tiled {
           left.pack(g, elements, x0, i, count, rows, rows, a_block + (i - i0) * count, rows);
         }
       }
+      const int64_t together = strip_panels();
       for (int64_t q = first_panel; q < end_panel; q++) {
         const int64_t j = q * width;
         T *tiles_of_panel = acc + (q - first_panel) * tiles * blocks.tile_rows * width;
@@ -231,6 +267,11 @@ struct Tiled {
         if (panels) {
           const char *b = static_cast<const char *>(panels) + (q * depth_of_entry + x0) * width * panel_size;
           const int64_t row_bytes = width * panel_size;
+          if (together > 1 && q + together <= end_panel && j + together * width <= p.n) {
+            strip(g, a, j, x0, count, last, b, depth_of_entry * width, tiles_of_panel);
+            q += together - 1;
+            continue;
+          }
           const bool more = tiles > 1 && q + 1 < end_panel;
           const char *next = more ? b + depth_of_entry * row_bytes : b + kRowsAhead * row_bytes;
           if (panel_element >= kTileElementTypes && !thin) {
@@ -275,54 +316,6 @@ struct Tiled {
   }
 };
 
-template <class T>
-struct PackTasks {
-  const Kernels<T> &kernel = kernels<T>();
-  const Matrix &b;
-  int64_t elements, k, n, groups;  // along k: elements, and values
-  Operand<T> right;
-  bool same;
-  char *to;
-  static constexpr int64_t kGroupPanels = 16, kTaskDepth = 256, kStep = 32;
-
-  PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
-      : b(operand),
-        elements(depth),
-        k(values_of(depth, kernel.group)),
-        n(columns),
-        right(operand, false, depth),
-        same(same_type && kernel.group == 1),
-        to(static_cast<char *>(out)) {
-    groups = divide_up(divide_up(n, kernel.tile_columns), kGroupPanels);
-  }
-
-  void run(int64_t index) const {
-    const int64_t width = kernel.tile_columns, first = index % groups * kGroupPanels;
-    const int64_t begin = index / groups * kTaskDepth, end = smaller(k, begin + kTaskDepth);
-    const int64_t panels = smaller(kGroupPanels, divide_up(n, width) - first);
-    // Rows of b are read along their length, some panels wide; with k adjacent a panel is finished before the next.
-    const int64_t step = b.row_stride == 1 ? kTaskDepth : kStep;
-    const int element = element_index(b.type);
-    const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
-    for (int64_t x = begin; x < end; x += step) {
-      for (int64_t q = first; q < first + panels; q++) {
-        const int64_t j = q * width, count = smaller(step, end - x);
-        const int columns = static_cast<int>(smaller(width, n - j));
-        char *out = to + (q * k + x) * width * size;
-        if (same) {
-          const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
-          kernel.elements[element]->pack_same(from, b.row_stride, b.column_stride, count, columns,
-                                              static_cast<int>(width), out, width);
-        } else {
-          right.pack(0, elements, x, j, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out), width);
-        }
-      }
-    }
-  }
-
-  static void task(void *context, int64_t index) { static_cast<const PackTasks *>(context)->run(index); }
-};
-
 int64_t tile_rows_of(const Problem &p) {
   return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
 }
@@ -335,11 +328,15 @@ size_t packed_operand_bytes(const Problem &p) {
          (p.compute == Type::f64 ? 8 : 4);
 }
 
+bool is_small(const Problem &p) {
+  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;
+}
+
 }  // namespace
 
-// Sizes depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so that no thin rest
-// is left over.
-Blocks make_blocks(const Variant &variant, const Problem &p) {
+// Sizes of rows and depth depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so
+// that no thin rest is left over.
+Blocks make_blocks(const Variant &variant, const Problem &p, bool alone) {
   const bool wide = p.compute == Type::f64;
   Blocks blocks{};
   const int64_t most_rows = tile_rows_of(p), width = tile_columns_of(p);
@@ -353,8 +350,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p) {
   blocks.panels = divide_up(p.n, width);
   int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
   // A large product is cut into enough tasks for several threads, a small one is not.
-  const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const int64_t wanted = work < 4e6 ? 1 : 12;
+  const int64_t wanted = alone || is_small(p) ? 1 : 12;
   const int64_t have = blocks.blocks * p.batch * chunks;
   if (have < wanted) {
     const int64_t narrow = larger(1, blocks.panels / 8);
@@ -377,31 +373,21 @@ size_t tiled_workspace(const Variant &variant, const Problem &p) {
 }
 
 template <class T>
-void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
-  PackTasks<T> tasks(b, k, n, same_type, to);
-  const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
-  parallel_for(tasks.groups * divide_up(tasks.k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes),
-               PackTasks<T>::task, &tasks);
-}
-
-template <class T>
 void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   const int64_t k = effective_k(p);
-  Tiled<T> tiled(p, make_blocks(variant, p), k, k, p.k);
+  Tiled<T> tiled(p, make_blocks(variant, p, !is_small(p) && thread_count() == 1), k, k, p.k);
   char *free_space = static_cast<char *>(workspace);
   if (p.reduction == Reduction::result_columns) {
     tiled.sums = reinterpret_cast<T *>(free_space);
     free_space += sums_bytes(p, tiled.blocks.blocks);
   }
   if (p.b.packed) {
-    tiled.panels = p.b.data;
-    tiled.panel_type = p.compute == Type::i32 ? Type::i32 : p.b.type;
+    tiled.take_panels(p.b.data, p.compute == Type::i32 ? Type::i32 : p.b.type);
   }
   if (variant.family != Family::blocked || p.b.packed || k == 0) {
     tiled.run_all(0, p.batch);
   } else {
-    tiled.panels = free_space;
-    tiled.panel_type = p.compute;
+    tiled.take_panels(free_space, p.compute);
     // Batch entries that share b share its panels; others take turns with them.
     const int64_t turn = p.b.batch_stride == 0 ? p.batch : 1;
     for (int64_t g = 0; g < p.batch; g += turn) {
@@ -452,9 +438,8 @@ void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t dept
   tiled.run_all(0, parts);
 }
 
-#define ROCPY_INSTANTIATE(T)                                                     \
-  template void pack_operand<T>(const Matrix &, int64_t, int64_t, bool, void *); \
-  template void run_tiled<T>(const Variant &, const Problem &, void *);          \
+#define ROCPY_INSTANTIATE(T)                                            \
+  template void run_tiled<T>(const Variant &, const Problem &, void *); \
   template void run_parts<T>(const Variant &, const Problem &, int64_t, int64_t, int64_t, T *);
 ROCPY_INSTANTIATE(float)
 ROCPY_INSTANTIATE(double)

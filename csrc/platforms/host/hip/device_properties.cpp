@@ -7,7 +7,7 @@
 #include "hip_memory.hpp"
 #include "os.hpp"
 #include "runtime.hpp"
-#include "threads.hpp"
+#include "thread_budget.hpp"
 #include "window.hpp"
 
 #include <cstdio>
@@ -39,7 +39,7 @@ hipDeviceProp_t make_properties() {
   std::snprintf(p.name, sizeof p.name, "rocpy host platform (%s)", cpu_model().c_str());
   std::snprintf(p.gcnArchName, sizeof p.gcnArchName, "host-%s", gemm::isa_name());
   p.totalGlobalMem = memory_total();
-  p.multiProcessorCount = thread_count();
+  p.multiProcessorCount = process_threads();
   p.clockRate = cpu_clock_khz();
   p.l2CacheSize = l2_cache_bytes();
   p.integrated = 1;
@@ -279,7 +279,7 @@ std::string platform_info() {
   text += ", \"isa\": " + json_string(gemm::isa_name());
   text += ", \"rocm_abi\": " + json_string(window().rocm);
   text += std::string(", \"strict\": ") + (is_strict() ? "true" : "false");
-  text += ", \"threads\": " + std::to_string(thread_count());
+  text += ", \"threads\": " + std::to_string(process_threads());
   text += ", \"cpu\": " + json_string(cpu_model());
   text += ", \"devices\": " + std::to_string(rt.device_count);
   text += std::string(", \"host_memory\": ") + (is_host_memory_shared() ? "\"shared\"" : "\"separate\"");

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <limits>
 
+#include "control_group.hpp"
+
 namespace rocpy_host {
 
 namespace {
@@ -52,37 +54,16 @@ void tighten(GroupLimit &group, const std::string &limit_file, const std::string
   group.available = std::min(group.available, limit - std::min(limit, usage));
 }
 
-// The narrowest of the limits on the way from this process's group to the root, for both versions of control groups.
+// The narrowest of the limits on the way from this process's group to the root.
 GroupLimit group_limit() {
   GroupLimit group;
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const size_t controllers = line.find(':');
-    const size_t path = line.find(':', controllers + 1);
-    if (controllers == std::string::npos || path == std::string::npos) {
-      continue;
+  visit_control_groups("", "memory", [&](const std::string &folder, bool is_unified) {
+    if (is_unified) {
+      tighten(group, folder + "/memory.max", folder + "/memory.current");
+    } else {
+      tighten(group, folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes");
     }
-    const bool is_unified = path == controllers + 1;
-    const bool is_memory = line.compare(controllers + 1, path - controllers - 1, "memory") == 0;
-    if (!is_unified && !is_memory) {
-      continue;
-    }
-    const std::string root = is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    std::string name = line.substr(path + 1);
-    while (true) {
-      const std::string folder = root + (name == "/" ? "" : name);
-      if (is_unified) {
-        tighten(group, folder + "/memory.max", folder + "/memory.current");
-      } else {
-        tighten(group, folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes");
-      }
-      const size_t slash = name.rfind('/');
-      if (name.size() <= 1 || slash == std::string::npos) {
-        break;
-      }
-      name.resize(std::max<size_t>(slash, 1));
-    }
-  }
+  });
   return group;
 }
 

@@ -174,12 +174,6 @@ char process_state(int pid) {
   return end != nullptr && end[1] == ' ' && end[2] != '\0' ? end[2] : '?';
 }
 
-int usable_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 bool random_bytes(void *out, size_t count) {
   auto *at = static_cast<char *>(out);
   while (count > 0) {

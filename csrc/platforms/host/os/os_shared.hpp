@@ -18,7 +18,6 @@ uint64_t process_key();       // differs among processes, those of other pid nam
 uint64_t process_space();     // the pid namespace: process ids mean something only within one
 uint64_t thread_id();         // differs among all threads of the machine that live now
 char process_state(int pid);  // as /proc tells it ('R', 'S', 'T' for stopped, 'Z'); '?' where it does not
-int usable_cpus();
 bool random_bytes(void *out, size_t count);
 
 // Sleeps until the word is woken, has another value than `seen`, or the time is over. Works across processes.

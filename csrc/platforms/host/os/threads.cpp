@@ -9,71 +9,18 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
 
-#include "environment.h"
 #include "fp_environment.h"
+#include "thread_budget.hpp"
 
 namespace rocpy_host {
 namespace {
 
-constexpr int kMaxThreads = 256;
 constexpr auto kSpin = std::chrono::microseconds(30);
-
-int parse_count(const char *text) {
-  // OMP_NUM_THREADS may be a list, one entry per nesting level; the first is ours.
-  char *end = nullptr;
-  long value = strtol(text, &end, 10);
-  if (end == text || value < 1) return 0;
-  return value > kMaxThreads ? kMaxThreads : static_cast<int>(value);
-}
-
-// The quota of the process's control group in whole CPUs, or 0 for none. Both generations of the interface.
-int quota_cpus() {
-  long long quota = -1, period = 0;
-  if (FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r")) {
-    char text[64] = "";
-    if (fscanf(file, "%63s %lld", text, &period) == 2 && strcmp(text, "max") != 0) quota = atoll(text);
-    fclose(file);
-  } else {
-    if (FILE *first = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r")) {
-      if (fscanf(first, "%lld", &quota) != 1) quota = -1;
-      fclose(first);
-    }
-    if (FILE *second = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r")) {
-      if (fscanf(second, "%lld", &period) != 1) period = 0;
-      fclose(second);
-    }
-  }
-  if (quota <= 0 || period <= 0) return 0;
-  long long cpus = (quota + period - 1) / period;
-  return cpus > kMaxThreads ? kMaxThreads : static_cast<int>(cpus);
-}
-
-int affinity_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    int cpus = CPU_COUNT(&set);
-    if (cpus > 0) return cpus;
-  }
-  unsigned cpus = std::thread::hardware_concurrency();
-  return cpus ? static_cast<int>(cpus) : 1;
-}
-
-int choose_count() {
-  int wanted = parse_count(rocpy_environment(ROCPY_NUM_THREADS));
-  if (!wanted) wanted = parse_count(rocpy_environment_omp_num_threads());
-  if (wanted) return wanted;
-  int cpus = affinity_cpus(), quota = quota_cpus();
-  if (quota && quota < cpus) cpus = quota;
-  return cpus > kMaxThreads ? kMaxThreads : cpus;
-}
 
 void relax() {
 #if defined(__x86_64__)
@@ -130,6 +77,7 @@ bool take_seat(Pool &pool) {
 
 void worker(Pool *pool) {
   inside = true;
+  bind_to_process();
   uint64_t seen = 0;
   for (;;) {
     uint64_t number = pool->number.load(std::memory_order_acquire);
@@ -191,7 +139,8 @@ void run_alone(int64_t count, void (*task)(void *, int64_t), void *context) {
 }  // namespace
 
 int thread_count() {
-  static const int count = choose_count();
+  if (limit_of_thread == 1) return 1;
+  const int count = caller_threads();
   return limit_of_thread && limit_of_thread < count ? limit_of_thread : count;
 }
 

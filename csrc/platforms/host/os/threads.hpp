@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The pool that the product engine splits its work over. It honours ROCPY_NUM_THREADS, OMP_NUM_THREADS, affinity and
-// cgroup limits, sleeps when idle, starts afresh in a forked child, and gives one thread to a caller that is itself
-// inside a parallel region.
+// The pool that the product engine splits its work over: one for the process, with no more threads than its budget. It
+// sleeps when idle and starts afresh in a forked child.
 #pragma once
 
 #include <cstdint>
 
 namespace rocpy_host {
 
-// Threads that a call may use, the caller included. Fixed at first use.
+// Threads that a call of the calling thread may use, this one included: see thread_budget.hpp.
 int thread_count();
 
 // Caps the threads of calls made by the calling thread (0: no cap). Returns the cap it replaces.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <unordered_map>
 #include "exports.h"
+#include "thread_budget.hpp"
 
 namespace rocpy_host {
 

@@ -11,6 +11,8 @@ namespace rocpy_host::gemm {
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxSkinnyRows = 8;
 constexpr int kMaxThinRows = 8;
+constexpr int kMaxStripRows = 3;
+constexpr int kMostUnfetchedRows = 2;  // Elements::wide leaves fetching to the hardware
 
 // Element types as table index: of compute type float, f32 f16 bf16 and the 8-bit formats; of double, only f64 (index
 // 0); of int32_t, only i8 (index 0). The first few are read in place by register tiles, the others are widened first.
@@ -42,6 +44,16 @@ inline bool integer_epilogue(const Problem &p) {
 }
 }  // namespace
 
+// Products of few rows with several packed panels at once, panel_stride elements apart: sums of row i and panel q are
+// at in + q * in_panel + i * in_stride, and go to out likewise. As Kernels::tile otherwise, a packed.
+template <class T>
+struct Strips {
+  using Kernel = void (*)(int64_t k, const T *a, const void *b, int64_t panel_stride, const T *in, int64_t in_stride,
+                          int64_t in_panel, T *out, int64_t out_stride, int64_t out_panel);
+  Kernel kernel[kMaxStripRows + 1];  // by rows; null where the elements have none
+  int panels[kMaxStripRows + 1];
+};
+
 // What depends on the type of an operand's elements.
 template <class T>
 struct Elements {
@@ -72,6 +84,7 @@ struct Elements {
                         int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride,
                         int64_t prefetch_pace);
   Tile thin[kMaxThinRows + 1];
+  Strips<T> strips;
 
   // out[c] = sum over x of from(x, c) for c < count.
   using Sum = void (*)(const void *from, int64_t x_stride, int64_t c_stride, int64_t k, int64_t count, T *out);

@@ -16,7 +16,11 @@ constexpr Elements<T> make_elements() {
   elements.pack_same = pack_same<T, E>;
   elements.sum = sum<T, E>;
   fill_skinny<T, E, kMaxSkinnyRows>(elements);
-  if constexpr (sizeof(E) == 1) fill_tiles<T, E, 2, true, kMaxThinRows>(elements.thin);
+  if constexpr (sizeof(E) == 1) {
+    fill_tiles<T, E, 2, true, kMaxThinRows>(elements.thin);
+  } else {
+    fill_strips<T, E, kMaxStripRows>(elements.strips);
+  }
   return elements;
 }
 

@@ -16,10 +16,11 @@ constexpr int skinny_vectors(int rows) {
 }
 
 // How far ahead of its use a line is fetched, in bytes of its row. At the end of a row the fetches go on in the row
-// that is next. With few registers there is a load for nearly every multiplication and no slot for fetches: the driver
-// reads fewer rows side by side there, which the hardware follows, and a factor is loaded once for all vectors.
+// that is next. With few registers, or rows, there is a load for nearly every multiplication and no slot for fetches:
+// the driver reads fewer rows side by side there, which the hardware follows, and a factor is loaded once for all
+// vectors.
 constexpr int64_t kWideAhead = 1024, kDotAhead = 2048;
-constexpr bool kWideFetches = kRegisters == 32;
+constexpr bool wide_fetches(int rows) { return kRegisters == 32 && rows > kMostUnfetchedRows; }
 
 template <class T, class E, int rows, int vectors>
 ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b, int64_t b_stride, int last,
@@ -37,13 +38,13 @@ ROCPY_INLINE void wide_block(int64_t k, const T *a, int64_t a_stride, const E *b
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) {
       row[v] = v == vectors - 1 ? load_some(b + v * lanes, last, lanes) : load(b + v * lanes);
-      if constexpr (kWideFetches) {
+      if constexpr (wide_fetches(rows)) {
         if (v * lanes * sizeof(E) % 64 == 0) __builtin_prefetch(reinterpret_cast<const char *>(b + v * lanes) + ahead);
         ROCPY_UNROLL
         for (int i = 0; i < rows; i++) sum[i][v] = fma(splat(a[i]), row[v], sum[i][v]);
       }
     }
-    if constexpr (!kWideFetches) {
+    if constexpr (!wide_fetches(rows)) {
       ROCPY_UNROLL
       for (int i = 0; i < rows; i++) {
         const Vec<T> factor = splat(a[i]);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Panels of a whole operand b, which the blocked family makes in the workspace and callers may keep.
+#include "drivers.hpp"
+
+namespace rocpy_host::gemm {
+namespace {
+
+template <class T>
+struct PackTasks {
+  const Kernels<T> &kernel = kernels<T>();
+  const Matrix &b;
+  int64_t elements, k, n, groups;  // along k: elements, and values
+  Operand<T> right;
+  bool same;
+  char *to;
+  static constexpr int64_t kGroupPanels = 16, kTaskDepth = 256, kStep = 32;
+
+  PackTasks(const Matrix &operand, int64_t depth, int64_t columns, bool same_type, void *out)
+      : b(operand),
+        elements(depth),
+        k(values_of(depth, kernel.group)),
+        n(columns),
+        right(operand, false, depth),
+        same(same_type && kernel.group == 1),
+        to(static_cast<char *>(out)) {
+    groups = divide_up(divide_up(n, kernel.tile_columns), kGroupPanels);
+  }
+
+  void run(int64_t index) const {
+    const int64_t width = kernel.tile_columns, first = index % groups * kGroupPanels;
+    const int64_t begin = index / groups * kTaskDepth, end = smaller(k, begin + kTaskDepth);
+    const int64_t panels = smaller(kGroupPanels, divide_up(n, width) - first);
+    // Rows of b are read along their length, some panels wide; with k adjacent a panel is finished before the next.
+    const int64_t step = b.row_stride == 1 ? kTaskDepth : kStep;
+    const int element = element_index(b.type);
+    const int64_t size = same ? static_cast<int64_t>(size_of(b.type)) : static_cast<int64_t>(sizeof(T));
+    for (int64_t x = begin; x < end; x += step) {
+      for (int64_t q = first; q < first + panels; q++) {
+        const int64_t j = q * width, count = smaller(step, end - x);
+        const int columns = static_cast<int>(smaller(width, n - j));
+        char *out = to + (q * k + x) * width * size;
+        if (same) {
+          const void *from = offset(b.data, b.type, x * b.row_stride + j * b.column_stride);
+          kernel.elements[element]->pack_same(from, b.row_stride, b.column_stride, count, columns,
+                                              static_cast<int>(width), out, width);
+        } else {
+          right.pack(0, elements, x, j, count, columns, static_cast<int>(width), reinterpret_cast<T *>(out), width);
+        }
+      }
+    }
+  }
+
+  static void task(void *context, int64_t index) { static_cast<const PackTasks *>(context)->run(index); }
+};
+
+}  // namespace
+
+template <class T>
+void pack_operand(const Matrix &b, int64_t k, int64_t n, bool same_type, void *to) {
+  PackTasks<T> tasks(b, k, n, same_type, to);
+  const double bytes = static_cast<double>(k) * static_cast<double>(n) * 8.0;
+  parallel_for(tasks.groups * divide_up(tasks.k, PackTasks<T>::kTaskDepth), useful_threads(0, bytes),
+               PackTasks<T>::task, &tasks);
+}
+
+template void pack_operand<float>(const Matrix &, int64_t, int64_t, bool, void *);
+template void pack_operand<double>(const Matrix &, int64_t, int64_t, bool, void *);
+template void pack_operand<int32_t>(const Matrix &, int64_t, int64_t, bool, void *);
+
+}  // namespace rocpy_host::gemm
