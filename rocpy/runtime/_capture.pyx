@@ -3,7 +3,7 @@
 
 import warnings
 
-from rocpy.errors import InvalidOperandError, LibraryError, RocpyWarning
+from rocpy.errors import LibraryError, RocpyWarning
 
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
@@ -14,6 +14,7 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
+from rocpy.runtime.handles.stream_handle cimport refuse_unknown
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
     cdef cppclass StreamContext:
@@ -142,8 +143,7 @@ cdef Capturing capture_of(hipStream_t stream, int device):
     cdef int code = abi.slot_hipStreamGetCaptureInfo(stream, &state, &number)
     if code != 0:
         abi.slot_hipGetLastError()
-        if code in (abi.hipErrorInvalidHandle, abi.hipErrorContextIsDestroyed):
-            raise InvalidOperandError(f"stream: {<size_t>stream:#x} is no stream: it never existed, or was destroyed")
+        refuse_unknown(stream, code)
         return None  # the null stream, while another is captured: the launch will say so
     if state == abi.hipStreamCaptureStatusNone:
         if foreign_captures:

@@ -161,6 +161,8 @@ def test_packed_groups(form, streamed, with_out, epilogue, refusals, rng):
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
     with pytest.raises((LibraryError, UnsupportedError), match="INTERNAL_ERROR"):
         rocpy.grouped_matmul(a, b, options={"fallback": "error"}, **arguments)
+    if not rocpy.platform.current().host_memory:
+        return  # a graph holds no copies of arrays in CPU memory
     captured = rocpy.Stream()
     with pytest.raises((LibraryError, UnsupportedError), match="INTERNAL_ERROR"), captured.capture():
         rocpy.grouped_matmul(a, b, **{**arguments, "stream": captured})
@@ -204,6 +206,8 @@ def test_a_candidate_that_is_not_launched_is_not_chosen(refusals, rng, tmp_path,
 
 def test_a_c_that_was_overwritten_in_part_is_not_read_again(refusals, rng):
     """Several launches write a result into c; where the second fails, the first has changed c already."""
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("the launches write into a copy of c on the device")
     a = rng.standard_normal((2, 3, 2, 4, 8), dtype=np.float32)[:, ::2]
     b = rng.standard_normal((2, 3, 2, 8, 5), dtype=np.float32)[:, ::2]
     c = rng.standard_normal((2, 2, 2, 4, 5), dtype=np.float32)

@@ -198,3 +198,44 @@ def test_a_handle_that_is_no_stream_is_reported(run_python):
                 raise SystemExit(f"{handle} was accepted")
     """
     run_python(code)
+
+
+WAYS = {
+    "function": lambda a, b, stream: rocpy.matmul(a, b, epilogue="relu", stream=stream),
+    "plan": lambda a, b, stream: rocpy.Matmul(a, b, epilogue="relu", stream=stream).execute(),
+    "stream of the execution": lambda a, b, stream: rocpy.Matmul(a, b, epilogue="relu", stream=stream).execute(
+        stream=stream
+    ),
+    "list of products": lambda a, b, stream: rocpy.grouped_matmul([a], [b], epilogue="relu", stream=stream)[0],
+    "packed groups": lambda a, b, stream: rocpy.grouped_matmul(
+        a, b[None], offsets=[0, 4], epilogue="relu", stream=stream
+    ),
+    "epilogue of the user": lambda a, b, stream: rocpy.matmul(
+        a, b, epilogue=rocpy.epilogue(lambda x: np.maximum(x, 0)), stream=stream
+    ),
+}
+
+
+@pytest.mark.parametrize("given", ["Stream", "handle"])
+@pytest.mark.parametrize("way", WAYS)
+def test_arrays_in_cpu_memory_are_multiplied_on_the_streams_device(way, given, rng):
+    a, b = rng.standard_normal((4, 5), dtype=np.float32), rng.standard_normal((5, 6), dtype=np.float32)
+    with rocpy.Stream(3) as stream:
+        found = WAYS[way](a, b, stream if given == "Stream" else stream.handle)
+        stream.synchronize()
+        np.testing.assert_allclose(np.asarray(found), np.maximum(a.astype(np.float64) @ b, 0), rtol=1e-5, atol=1e-5)
+    assert rocpy.Device.current().index == 0
+
+
+@pytest.mark.parametrize("given", ["Stream", "handle"])
+def test_a_stream_of_another_device_than_the_operands_is_refused(given):
+    if rocpy.platform.current().host_memory:
+        pytest.skip("memory of every device is the CPU's here, and belongs to none")
+    a = rocpy.Buffer((4, 4), "float32", device=2)
+    a.fill(0)
+    with rocpy.Stream(3) as stream:
+        for call in (rocpy.matmul, lambda a, b, stream: rocpy.Matmul(a, b, stream=stream).execute()):
+            with pytest.raises(
+                rocpy.InvalidOperandError, match="stream: it belongs to device 3, and the operands are on device 2"
+            ):
+                call(a, a, stream=stream if given == "Stream" else stream.handle)

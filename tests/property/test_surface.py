@@ -159,6 +159,9 @@ def check_every_way(product, data):
         into = rocpy.matmul(a, b, **found, out=out)
         assert (into[0] if isinstance(into, tuple) else into) is out
         check(into, a, b, found)
+    by_rows = "bias" in found and found["bias"].ndim > 1 and found["bias"].shape[-1] == 1 and result.shape[-1] > 1
+    if by_rows and "c" in found and not rocpy.platform.current().host_memory:
+        return  # a plan cannot turn a c on the device into columns
     with rocpy.Matmul(a, b, **found) as mm:
         same_bits(outputs, mm.execute())
         assert bool(supported(mm.problem))

@@ -87,6 +87,8 @@ def buffer(array):
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_products_are_right_after_a_reset(product, reset):
+    if product == "graph" and not rocpy.platform.current().host_memory:
+        pytest.skip("a graph holds no copies of arrays in CPU memory")
     before = PRODUCTS[product]()
     for _ in range(2):
         kept = reset()
@@ -168,7 +170,9 @@ def test_other_devices_keep_what_they_have(reset):
     with rocpy.Device(INDEX - 1):
         weight, memory = rocpy.Weight(B), rocpy.Buffer(A.shape, "float32", device=INDEX - 1)
         memory.copy_from(A)
-        plan, stream = rocpy.Matmul(memory, B), rocpy.Stream(INDEX - 1)
+        right = rocpy.Buffer(B.shape, "float32", device=INDEX - 1)
+        right.copy_from(B)
+        plan, stream = rocpy.Matmul(memory, right), rocpy.Stream(INDEX - 1)
     kept = reset()
     with rocpy.Device(INDEX - 1):
         close(rocpy.matmul(memory, weight).to_numpy())

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import rocpy
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address spaces are limited on Linux")
 
 PROGRAM = """
@@ -87,6 +89,8 @@ print("done")
 @pytest.mark.parametrize("kind", ["plans", "streams", "weights", "graphs", "groups", "cache"])
 @pytest.mark.parametrize("spare", [600, 5000])
 def test_memory_that_runs_out_raises(kind, spare, run_python):
+    if kind == "graphs" and not rocpy.platform.current().host_memory:
+        pytest.skip("a graph holds no copies of arrays in CPU memory")
     done = run_python(f"KIND, SPARE = {kind!r}, {spare}\n{PROGRAM}", timeout_s=120, check=False)
     if "cannot allocate memory for thread-local data" in done.stderr:
         return  # the C library ends the process itself where a thread first uses a library and has no memory for that

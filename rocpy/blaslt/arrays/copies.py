@@ -94,8 +94,8 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
         wide = array.expand(shape)
     else:
         raise UnsupportedError(
-            f"c: a {type(array).__module__}.{type(array).__name__} must be copied into columns for a result that lies "
-            "so, and rocpy does not know how; pass a numpy array or a torch tensor"
+            f"c: with a bias for each row it must lie in columns, into which a plan cannot copy a {type(array).__name__} "
+            "on the device; pass a tensor that lies so, or call rocpy.matmul with arrays in CPU memory"
         )
     return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
 

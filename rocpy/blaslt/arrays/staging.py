@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.runtime.device import Device
+from rocpy.runtime.handles.stream_handle import stream_device
 from rocpy.runtime.memory import Buffer
 
 _CPU, _PINNED = 1, 11  # kDLCPU, kDLROCMHost
@@ -72,7 +75,7 @@ def _moved(array: Any, name: str, shape: tuple[int, ...] | None) -> Any:
     if tuple(view["shape"]) != wanted or tuple(view["strides"]) != dense_strides(wanted):
         array = contiguous(array, shape)
         view = describe(array, name)
-    buffer = Buffer(tuple(view["shape"]), view["dtype"])
+    buffer = Buffer(tuple(view["shape"]), view["dtype"], device=Device.current())
     buffer.copy_from(_elements(view))
     return buffer
 
@@ -202,6 +205,16 @@ def check_allowed(options: Options) -> None:
         )
 
 
+@contextmanager
+def on_device_of(stream: Any) -> Iterator[None]:
+    """Make a stream's device the current one, where operands are copied to; without a stream it is the caller's."""
+    if stream is None:
+        yield
+    else:
+        with Device(stream_device(stream)):
+            yield
+
+
 def product(
     run: Callable[..., Any],
     operands: tuple[Any, ...],
@@ -213,6 +226,16 @@ def product(
     ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
     names and shapes that the user knows.
     """
+    with on_device_of(arguments["stream"]):
+        return _product(run, operands, info, arguments)
+
+
+def _product(
+    run: Callable[..., Any],
+    operands: tuple[Any, ...],
+    info: dict[str, OperandInfo | None],
+    arguments: dict[str, Any],
+) -> Any:
     options = resolve_options(arguments["options"])
     check_allowed(options)
     given = dict(zip(info, operands, strict=True))

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.custom.strategies import Call, Kept
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.weight_operand import is_weight, snapshot_of
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.runtime.handles.stream_handle import hold_stream
 
 __all__ = ["product"]
 
@@ -27,6 +29,14 @@ _lock = threading.Lock()
 
 def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
     """Return a product with an epilogue of the user's; ``run`` is the function form for the library's own."""
+    if arguments["stream"] is None:
+        return _product(run, a, b, c, **arguments)
+    arguments["stream"] = hold_stream(arguments["stream"])
+    with on_device_of(arguments["stream"]):
+        return _product(run, a, b, c, **arguments)
+
+
+def _product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
     b = snapshot_of(b)  # of one time, its bias among it
     autotune, algorithm, out = arguments.pop("autotune"), arguments.pop("algorithm"), arguments.pop("out")
     if autotune is not None:

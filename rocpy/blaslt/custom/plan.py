@@ -12,6 +12,7 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy._locks import reentrant_lock
 from rocpy._memory_record import any_moved, records_of
 from rocpy._operand import TorchLayerRequired
+from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.composed.plan import ComposingMatmul
 from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.strategies import WAYS, Kept, Way
@@ -32,6 +33,7 @@ from rocpy.errors import (
     RocpyError,
     UnsupportedError,
 )
+from rocpy.runtime.handles.stream_handle import hold_stream
 
 __all__ = ["CustomProduct"]
 
@@ -223,20 +225,21 @@ class CustomProduct(ComposingMatmul):
             self.plan()
         outs = _custom.check_out(out, self.bound)
         label, place = self._chosen if algorithm is None else self._places[self._find(algorithm).rank]
-        stream = self.given_stream if stream is None else stream
-        try:
-            results = self._ways[label].execute(self, place, outs, stream)
-        except (LibraryError, UnsupportedError) as error:
-            inner = getattr(self._ways[label], "inner", None)
-            if algorithm is not None or self._is_pinned or inner is None:
-                raise
-            if not _library.composes_after(error, inner.launched, self.device_index):
-                raise
-            self.plan()  # the library is not asked for it again
-            if (label, place) == self._chosen:
-                raise
-            label, place = self._chosen
-            results = self._ways[label].execute(self, place, outs, stream)
+        stream = hold_stream(self.given_stream if stream is None else stream)
+        with on_device_of(stream):
+            try:
+                results = self._ways[label].execute(self, place, outs, stream)
+            except (LibraryError, UnsupportedError) as error:
+                inner = getattr(self._ways[label], "inner", None)
+                if algorithm is not None or self._is_pinned or inner is None:
+                    raise
+                if not _library.composes_after(error, inner.launched, self.device_index):
+                    raise
+                self.plan()  # the library is not asked for it again
+                if (label, place) == self._chosen:
+                    raise
+                label, place = self._chosen
+                results = self._ways[label].execute(self, place, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
     @_exclusive

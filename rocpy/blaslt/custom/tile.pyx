@@ -295,8 +295,9 @@ def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None
     cdef int requested = _LISTED if rank else 1
     made = Call(program, a, b, c, bias, tuple(inputs), alpha, beta, dtype, compute, scales, options, stream)
     if made.staged:
-        return staged_product(a, b, c, program, tuple(inputs), bias, scales, out, options, stream,
-                              dict(alpha=alpha, beta=beta, dtype=dtype, compute=compute, rank=rank))
+        with _staging.on_device_of(stream):
+            return staged_product(a, b, c, program, tuple(inputs), bias, scales, out, options, stream,
+                                  dict(alpha=alpha, beta=beta, dtype=dtype, compute=compute, rank=rank))
     if made.row_bias:
         return product(a, b, c, program=with_row_bias(program), inputs=(*inputs, bias), alpha=alpha, beta=beta, dtype=dtype, compute=compute,
                        scales=scales, out=out, options=options, stream=stream, rank=rank)

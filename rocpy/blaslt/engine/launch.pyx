@@ -11,7 +11,7 @@ from rocpy._memory_record cimport pinned_memories
 from rocpy.blaslt.engine.program cimport has_programs, operand_type, stand_in
 from rocpy.runtime._capture cimport capture_of, is_foreign, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
-from rocpy.runtime.handles.stream_handle cimport StreamUse, handle_of
+from rocpy.runtime.handles.stream_handle cimport StreamUse, device_of_stream, handle_of
 
 from rocpy import platform as _platform
 from rocpy.blaslt.selection import choice as _choice
@@ -23,7 +23,7 @@ from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.selection.releases import number_of
 from rocpy.blaslt.model.algorithms import Algorithm, origin
 from rocpy.dtypes import lookup as _dtype
-from rocpy.errors import InvalidProblemError, UnsupportedError
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
     struct Table:
@@ -448,13 +448,19 @@ cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
 
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1:
     """Resolve device and stream of a call; returns what is to be done after the launch."""
+    cdef int other = 0
     _operand.stream_of(stream, like, out, use)
     if like.device_type == _CPU:
-        _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
+        device_of_stream(stream, out[0], device)
         if stream is None:
             return after_wait  # on the null stream, which is never captured
     else:
         device[0] = like.device_id
+        if stream is not None and out[0] != NULL:
+            device_of_stream(stream, out[0], &other)
+            if other != device[0]:
+                raise InvalidOperandError(
+                    f"stream: it belongs to device {other}, and the operands are on device {device[0]}; pass a stream of that device")
     capture = capture_of(out[0], device[0])
     if capture is not None:
         # A framework that captures its own current stream captures its copies and its memory too.
@@ -476,7 +482,7 @@ cdef int refuse_captured(object stream, str what, str do) except -1:
     if stream is None:
         return 0
     handle_of(stream, &c_stream, &use)
-    _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
+    device_of_stream(stream, c_stream, &device)
     return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
 
 

@@ -45,6 +45,7 @@ from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, is_custom, refuse_inputs
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.errors import LibraryError, UnsupportedError
+from rocpy.runtime.handles.stream_handle import hold_stream
 
 # Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
 cdef int _staged = -1
@@ -123,6 +124,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     get_ready()
     if _staged and must_be_staged(a, (b, c, bias, aux)):
         refuse_captured(stream, "operands in CPU memory are copied to the device", "move them there")
+        stream = hold_stream(stream)
         return _staging.product(product_again, (a, b, c, bias, aux, out), staged_infos(a, b, c, bias, aux, out), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
             given=given, algorithm=algorithm))
@@ -178,6 +180,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef CachedCall *found = call.get()
     if found.copies:
         refuse_capture(after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
+        stream = hold_stream(stream)
         if resolved is None:
             resolved = _options.resolve_options(options)
         if found.copies >> 7 & 1 and algorithm is not None:  # _recipes.UNFUSED_BIT; the native product inside is the one that is forced

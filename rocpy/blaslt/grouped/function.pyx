@@ -36,6 +36,7 @@ from rocpy.blaslt.arrays.blocks import are_blocks
 from rocpy.blaslt.front.call import matmul as _matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import LibraryError, UnsupportedError
+from rocpy.runtime.handles.stream_handle import hold_stream
 
 cdef extern from "grouped.hpp" namespace "rocpy" nogil:
     cdef cppclass ListedProduct:
@@ -123,6 +124,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     """
     cdef DefaultFpEnvironment environment
     environment.hold()
+    stream = hold_stream(stream)
     try:
         if offsets is None:
             return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)

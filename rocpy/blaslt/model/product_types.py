@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rocpy import dtypes
+from rocpy.blaslt.model.settings import compute_code
 from rocpy.errors import InvalidProblemError, UnsupportedError
 
 __all__ = ["FAMILIES", "RESULT_TYPES", "Family", "find_family"]
@@ -198,6 +199,7 @@ def result_and_compute(
     if out is not None:
         check_cast(result, out.dtype, family.results)
     if compute is not None and compute not in family.computes:
+        compute_code(compute)  # refuses what names no type at all, and says what may be meant
         raise UnsupportedError(f"compute={compute!r}: a {operand} product computes in {' or '.join(family.computes)}")
     return result, compute or family.computes[0]
 

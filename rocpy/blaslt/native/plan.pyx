@@ -37,6 +37,7 @@ from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.epilogues import EPILOGUES, refuse_inputs
 from rocpy.errors import ClosedError, LibraryError, RocpyError, UnsupportedError
+from rocpy.runtime.handles.stream_handle import hold_stream
 
 cdef tuple _RESETTABLE = ("a", "b", "c", "bias", "aux")
 
@@ -90,8 +91,10 @@ cdef class Matmul(Planned):
             self.staged = _staging.copied_names(infos, b)
             _staging.check_layouts(infos, (a, b), self.options, scales, dict(epilogue=row.name, dtype=dtype, compute=compute, clamp=clamp))
             self.prototype = _staging.prototype(a)
-            a, b, c, bias, aux = [_staging.take(value, name, self.options, scales) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
-            scales = _staging.upload_scales(scales)
+            with _staging.on_device_of(stream):
+                a, b, c, bias, aux = [
+                    _staging.take(value, name, self.options, scales) for name, value in zip(_RESETTABLE, (a, b, c, bias, aux))]
+                scales = _staging.upload_scales(scales)
         self.held = parse_all(&self.operands, a, b, c, bias, aux, None)
         read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
         self.scale_values = scales
@@ -182,6 +185,7 @@ cdef class Matmul(Planned):
                 chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
+            stream = hold_stream(stream)
             after = place_of(&self.operands.a, stream, &device, &c_stream, &use)
             if self.taken is not None and after != after_wait and after != after_hold:
                 keep_with_foreign_graph(c_stream, device, self.taken)
@@ -314,8 +318,9 @@ cdef class Matmul(Planned):
         if values is not None:
             changes = _blocks.prepare_changes(changes, values, self.options, self.problem.k)
         if self.prototype is not None:
-            changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
-            values = _staging.upload_scales(values)
+            with _staging.on_device_of(self.stream):
+                changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
+                values = _staging.upload_scales(values)
         _reset.check_names(self.problem, given, changes)
         given.update(changes)
         held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)

@@ -3,8 +3,11 @@
 
 from rocpy.errors import InvalidOperandError
 
+cimport abi
 from abi cimport hipStream_t
+from libc.stdint cimport int32_t
 
+from rocpy._core cimport Library, raise_status
 from rocpy.runtime.handles.owner cimport Owner
 
 
@@ -21,7 +24,60 @@ cdef class StreamHandle(Owner):
         return <size_t>self.c_stream
 
 
+def hold_stream(stream):
+    """Return what stands for a stream in a call of several steps: another thread may close a Stream after the first.
+
+    A `Stream` of rocpy's is represented by its handle, which stays good until the last reference to what is returned
+    goes; any other stream is returned as it is.
+
+    Raises
+    ------
+    ClosedError
+        If the stream has been closed.
+    """
+    cdef StreamHandle given, made
+    if not isinstance(stream, StreamHandle):
+        return stream
+    given = stream
+    given.check()
+    made = StreamHandle.__new__(StreamHandle)
+    made.c_stream, made.use = given.c_stream, given.use
+    made.device_index, made.generation, made.closed = given.device_index, given.generation, False
+    return made
+
+
 _ACCEPTED = "rocpy.Stream, a stream of hip-python, torch or CuPy, an object with __cuda_stream__, or a handle as an int"
+
+
+cdef int refuse_unknown(hipStream_t stream, int code) except -1:
+    if code in (abi.hipErrorInvalidHandle, abi.hipErrorContextIsDestroyed):
+        raise InvalidOperandError(f"stream: {<size_t>stream:#x} is no stream: it never existed, or was destroyed")
+    return 0
+
+
+cdef int device_of_stream(object stream, hipStream_t c_stream, int* device) except -1:
+    cdef int32_t code
+    if isinstance(stream, StreamHandle):
+        device[0] = (<StreamHandle>stream).device_index
+    elif c_stream != NULL:
+        code = abi.slot_hipStreamGetDevice(c_stream, device)
+        if code != 0:
+            abi.slot_hipGetLastError()
+            refuse_unknown(c_stream, code)
+            raise_status(Library.hip, code, b"hipStreamGetDevice")
+    else:
+        abi.hipGetDevice(device)
+    return 0
+
+
+def stream_device(stream):
+    """Return the number of the device that a stream belongs to."""
+    cdef hipStream_t c_stream = NULL
+    cdef StreamUse use
+    cdef int device = 0
+    handle_of(stream, &c_stream, &use)
+    device_of_stream(stream, c_stream, &device)
+    return device
 
 
 cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1:

@@ -13,13 +13,30 @@ from rocpy.torch.operators.dispatch import dispatched_grouped, dispatched_matmul
 
 __all__ = ["register"]
 
+# Not `custom.binding`, which operators call while they are traced.
+_RUN_AS_THEY_ARE = (
+    "rocpy.blaslt.arrays",
+    "rocpy.blaslt.composed",
+    "rocpy.blaslt.custom.call",
+    "rocpy.blaslt.custom.launch",
+    "rocpy.blaslt.custom.plan",
+    "rocpy.blaslt.custom.strategies",
+    "rocpy.blaslt.selection",
+    "rocpy.runtime",
+    "rocpy.tuning",
+)
+
 
 def register() -> None:
     """Let torch.compile trace rocpy's products as the Python functions that call the operators."""
+    from torch._dynamo import trace_rules
     from torch._dynamo.guards import GuardBuilder
     from torch._dynamo.variables import PolyfilledFunctionVariable
     from torch._dynamo.variables.builder import VariableBuilder
 
+    # What a product does in Python when it runs, after a graph that was cut before it, is nothing to compile.
+    for package in _RUN_AS_THEY_ARE:
+        trace_rules.add(package)
     # Where the compiler looks for the Python form of another package's compiled function.
     matmul.__python_implementation__ = dispatched_matmul  # type: ignore[attr-defined]
     grouped_matmul.__python_implementation__ = dispatched_grouped  # type: ignore[attr-defined]
