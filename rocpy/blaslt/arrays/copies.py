@@ -12,7 +12,7 @@ import numpy as np
 
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
-from rocpy.blaslt.arrays.framework import root, values
+from rocpy.blaslt.arrays.framework import framework_of, root, values
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
@@ -182,7 +182,7 @@ def turned_rows(array: Any) -> Any:
     # Frameworks that have neither (jax) make arrays of their own of whatever they give.
     module = sys.modules.get(type(array).__module__.partition(".")[0])
     if hasattr(rows, "contiguous"):
-        return rows.contiguous()
+        return framework_of(rows).given_away(rows.contiguous(), tuple(rows.shape))
     return getattr(module, "ascontiguousarray", lambda array: array)(rows)
 
 

@@ -44,6 +44,10 @@ class Framework:
             array = self.module.asarray(values(array))
         return array.astype(dtypes.lookup(dtype).numpy, copy=False)
 
+    def given_away(self, array: Any, shape: tuple[int, ...]) -> Any:
+        """Return a new array in a shape, as a call gives it to its caller."""
+        return array.reshape(shape)
+
     def narrow(self, array: Any, dtype: str) -> Any:
         """Return an array rounded once to the result's type: to nearest even, eight bits and integers saturated."""
         if str(array.dtype) == dtype:
@@ -89,6 +93,11 @@ class _Torch(Framework):
         if not self.owns(array):
             array = self.module.from_numpy(np.ascontiguousarray(values(array))).to(like.device)
         return array.to(getattr(self.module, dtypes.lookup(dtype).torch))
+
+    def given_away(self, array: Any, shape: tuple[int, ...]) -> Any:
+        # No view: what autograd records as a function's result could not be changed in place if it were one.
+        array = array if tuple(array.shape) == shape else array.reshape(shape)
+        return self.module.ops.aten._unsafe_view(array, shape) if array._is_view() else array
 
     def narrow(self, array: Any, dtype: str) -> Any:
         wanted = getattr(self.module, dtypes.lookup(dtype).torch)

@@ -182,7 +182,7 @@ class Unfused:
             x = self._biased(framework, self._scaled(framework, x))
             extra = {}
             if self.row.aux == "store":
-                extra[self.row.aux_name] = framework.narrow(x, self.dtype).reshape(shape)
+                extra[self.row.aux_name] = framework.given_away(framework.narrow(x, self.dtype), shape)
             y = self._activated(framework, x)
             scales = self._scales()
             if self.row.gradient:
@@ -191,7 +191,7 @@ class Unfused:
                 extra["amax"] = framework.largest_magnitude(y)
             if scales["scale_d"] is not None:
                 y = y * self._factor(framework, "scale_d", x)
-            return framework.narrow(y, self.dtype).reshape(shape), extra
+            return framework.given_away(framework.narrow(y, self.dtype), shape), extra
 
     def _full(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (..., M, N) behind numpy's rules for vectors."""
@@ -271,7 +271,8 @@ def bias_gradient_of_empty(epilogue: str, a: Any, b: Any, scales: tuple[Any, ...
 
 
 def _dtype_name(operand: Any) -> str:
-    return dtypes.lookup((operand.matrix() if is_weight(operand) else operand).dtype).name
+    dtype = (operand.matrix() if is_weight(operand) else operand).dtype
+    return dtypes.lookup(dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype).name
 
 
 def _negligible(framework: Framework, x: Any, value: Any) -> Any:
