@@ -225,7 +225,9 @@ def test_opcheck_complex(name):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 @pytest.mark.parametrize("axes", [1, 2, 3])
-@pytest.mark.parametrize("epilogue", ["default", "gelu", "silu", "silu_bias", "gelu_erf", "gelu_aux_bias", "bias of rows"])
+@pytest.mark.parametrize(
+    "epilogue", ["default", "gelu", "silu", "silu_bias", "gelu_erf", "gelu_aux_bias", "bias of rows"]
+)
 def test_recorded_results_are_no_views_and_may_be_changed_in_place(epilogue, axes, dtype):
     kind = getattr(torch, dtype)
     if kind.is_complex and not epilogue.startswith("silu"):
