@@ -36,6 +36,8 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 HIP_PY := $(VENV)/numba-hip/bin/python
+FOREIGN_PY := $(VENV)/foreign/bin/python
+ON_FOREIGN := $(FOREIGN_PY) -P -m rocpy run --report -- $(FOREIGN_PY) -P -m pytest -s
 INSTALL := $(PIP) install --quiet
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -111,6 +113,11 @@ fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run 
 .PHONY: numba-hip
 numba-hip: $(STAMPS)/numba-hip ## Run the tests of kernels for numba-hip, and of kernels on its Numba, in an environment of their own (1 GB) with no GPU
 	$(HIP_PY) -P -m pytest -m "not slow" tests/numba_hip tests/cooperative $(ARGS)
+
+.PHONY: foreign
+foreign: $(STAMPS)/foreign ## Run XLA's ROCm backend and bitsandbytes of PyPI on the stand-in ROCm, in an environment of their own (1.3 GB) with no GPU
+	ROCPY_HOST_ARCH=gfx942 ROCPY_HOST_DEVICES=2 $(ON_FOREIGN) tests/foreign $(ARGS)
+	ROCPY_HOST_ARCH=gfx1100 $(ON_FOREIGN) tests/foreign/test_bitsandbytes.py $(ARGS)
 
 .PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
 check: lint types layout docs cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
@@ -224,13 +231,15 @@ $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
 	$(INSTALL) -r requirements/fused.txt
 	@touch $@
 
-# numba-hip takes another Numba and another numpy than the rest. The package is the one that was built for the first environment.
-$(STAMPS)/numba-hip: requirements/numba-hip.txt requirements/zig.txt $(STAMPS)/package
-	$(PYTHON) -m venv $(VENV)/numba-hip
-	$(HIP_PY) -m pip --disable-pip-version-check install --quiet -r requirements/numba-hip.txt
-	rm -rf build/numba-hip
-	$(PY) -c "from scikit_build_core.build import build_editable; build_editable('build/numba-hip')"
-	$(HIP_PY) -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall build/numba-hip/*.whl
+# Environments of their own, with the package as it was built for the first one: numba-hip takes another Numba and another numpy than the rest.
+$(STAMPS)/numba-hip: requirements/numba-hip.txt requirements/zig.txt
+$(STAMPS)/foreign: requirements/foreign.txt
+$(STAMPS)/numba-hip $(STAMPS)/foreign: $(STAMPS)/%: $(STAMPS)/package
+	$(PYTHON) -m venv $(VENV)/$*
+	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet $(if $(filter foreign,$*),--no-deps) -r requirements/$*.txt
+	rm -rf build/$*
+	$(PY) -c "from scikit_build_core.build import build_editable; build_editable('build/$*')"
+	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall build/$*/*.whl
 	@touch $@
 
 $(STAMPS)/lint: requirements/lint.txt requirements/zig.txt $(STAMPS)/build

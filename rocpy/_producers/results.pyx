@@ -163,24 +163,27 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
     take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
     if take_over is None:
         return made
-    result = take_over(OnCPU(made) if out.device_type == kDLCPU and made.__dlpack_device__()[0] != kDLCPU else made)
+    result = take_over(Placed(made, (out.device_type, device_index(out) if out.device_type == kDLROCM else 0)))
     if address_of(result) != <size_t>made.data:
         raise UnsupportedError(f"{cls.__module__}.{cls.__qualname__} copies memory that it takes over, so that no result can be written to it")
     return result
 
 
-cdef class OnCPU:
-    """Pinned memory for a framework that takes over memory of the CPU alone."""
+cdef class Placed:
+    """Memory that a framework takes over as where its operands are: pinned as the CPU's, the host platform's as its ROCm device's."""
     cdef Buffer buffer
+    cdef tuple place
 
-    def __init__(self, Buffer buffer):
+    def __init__(self, Buffer buffer, tuple place):
         self.buffer = buffer
+        # Frameworks name no pinned memory of another's.
+        self.place = place if place[0] in (kDLCPU, kDLROCM) else buffer.__dlpack_device__()
 
     def __dlpack_device__(self):
-        return (kDLCPU, 0)
+        return self.place
 
     def __dlpack__(self, **keywords):
-        return self.buffer.__dlpack__(**{**keywords, "dl_device": (kDLCPU, 0)})
+        return self.buffer.__dlpack__(**{**keywords, "dl_device": self.place})
 
 
 cdef size_t address_of(object array) except? 0:

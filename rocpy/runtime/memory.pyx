@@ -431,6 +431,8 @@ cdef class Buffer:
             raise BufferError("a Buffer exports its own memory only; copy it with to_numpy() or into another Buffer")
         if dl_device is not None and tuple(dl_device) == (kDLCPU, 0) and place[0] == kDLROCMHost:
             place = (kDLCPU, 0)  # pinned memory is the CPU's too
+        if dl_device is not None and tuple(dl_device) == (kDLROCM, self.device_index) and place[0] == kDLCPU and not self.foreign_type:
+            place = (kDLROCM, self.device_index)  # the host platform's memory is also its device's, as programs for ROCm know it
         if dl_device is not None and tuple(dl_device) != place:
             raise BufferError(f"the Buffer is on DLPack device {place}, not on {tuple(dl_device)}")
         versioned = max_version is not None and max_version[0] >= 1

@@ -307,6 +307,22 @@ def test_results_for_capsule_producers():
         allocate_like(Copying(), (2, 2))
 
 
+def test_results_of_device_arrays_are_on_their_device():
+    class OnDevice(Producer):
+        def __array_namespace__(self):
+            return self
+
+        def from_dlpack(self, array):
+            return array
+
+    made = allocate_like(OnDevice(device=(10, 0)), (2, 2))
+    assert made.__dlpack_device__() == (10, 0)
+    taken = describe(made)  # what the capsule says, not the object
+    assert (taken["device_type"], taken["device_id"], taken["shape"]) == (10, 0, (2, 2))
+    with pytest.raises(BufferError, match="not on"):
+        rocpy.Buffer((2, 2), "float32").__dlpack__(dl_device=(2, 0))
+
+
 def test_buffer_goes_in_and_out():
     buffer = rocpy.Buffer((2, 3), "bfloat16")
     seen = describe(buffer, output=True)

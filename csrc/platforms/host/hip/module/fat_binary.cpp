@@ -2,6 +2,7 @@
 // What code that hipcc compiled registers and calls: fat binaries, kernels and variables by the address of their host
 // symbol, and the configuration of a launch. A fat binary is loaded when something of it is first used.
 #include "hip_call.hpp"
+#include "kernel_of.hpp"
 
 #include <map>
 #include <mutex>
@@ -47,25 +48,6 @@ hipError_t load(FatBinary *binary) {
   return binary->module != nullptr ? hipSuccess : rocpy_host_hipModuleLoadData(&binary->module, binary->image);
 }
 
-hipError_t find_kernel(const void *host, hipFunction_t *function) {
-  std::lock_guard<std::mutex> lock(registry().mutex);
-  const auto found = registry().kernels.find(host);
-  if (found == registry().kernels.end()) {
-    return hipErrorInvalidDeviceFunction;
-  }
-  Symbol &symbol = found->second;
-  if (symbol.function == nullptr) {
-    if (const hipError_t status = load(symbol.binary)) {
-      return status;
-    }
-    if (rocpy_host_hipModuleGetFunction(&symbol.function, symbol.binary->module, symbol.name.c_str()) != hipSuccess) {
-      return hipErrorInvalidDeviceFunction;
-    }
-  }
-  *function = symbol.function;
-  return hipSuccess;
-}
-
 hipError_t find_variable(const void *host, void **address, size_t *bytes) {
   std::lock_guard<std::mutex> lock(registry().mutex);
   const auto found = registry().variables.find(host);
@@ -98,6 +80,25 @@ void forget(std::map<const void *, Symbol> *symbols, const FatBinary *binary) {
 }
 
 }  // namespace
+
+hipError_t kernel_at_symbol(const void *host, hipFunction_t *function) {
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  const auto found = registry().kernels.find(host);
+  if (found == registry().kernels.end()) {
+    return hipErrorInvalidDeviceFunction;
+  }
+  Symbol &symbol = found->second;
+  if (symbol.function == nullptr) {
+    if (const hipError_t status = load(symbol.binary)) {
+      return status;
+    }
+    if (rocpy_host_hipModuleGetFunction(&symbol.function, symbol.binary->module, symbol.name.c_str()) != hipSuccess) {
+      return hipErrorInvalidDeviceFunction;
+    }
+  }
+  *function = symbol.function;
+  return hipSuccess;
+}
 
 }  // namespace rocpy_host
 
@@ -162,7 +163,7 @@ hipError_t rocpy_host_hipLaunchKernel(const void *host, dim3 grid, dim3 block, v
                                       hipStream_t stream) {
   return hip_call([=] {
     hipFunction_t function = nullptr;
-    const hipError_t status = find_kernel(host, &function);
+    const hipError_t status = kernel_at_symbol(host, &function);
     return status != hipSuccess
                ? status
                : rocpy_host_hipModuleLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
@@ -171,7 +172,7 @@ hipError_t rocpy_host_hipLaunchKernel(const void *host, dim3 grid, dim3 block, v
 }
 
 hipError_t rocpy_host_hipGetFuncBySymbol(hipFunction_t *function, const void *host) {
-  return hip_call([=] { return function == nullptr ? hipErrorInvalidValue : find_kernel(host, function); });
+  return hip_call([=] { return function == nullptr ? hipErrorInvalidValue : kernel_at_symbol(host, function); });
 }
 
 hipError_t rocpy_host_hipGetSymbolAddress(void **address, const void *symbol) {

@@ -278,12 +278,16 @@ hipError_t prepare(Launch *launch, hipFunction_t function, const Extents &extent
   return take_arguments(launch, params, extra);
 }
 
-hipError_t submit(Stream *stream, const std::shared_ptr<Launch> &launch) {
+auto work_of(const std::shared_ptr<Launch> &launch) {
   open_memory(&launch->memory);
-  const auto work = [launch] {
+  return [launch] {
     Launch fresh = *launch;  // a graph may run it again
     run_launch(fresh);
   };
+}
+
+hipError_t submit(Stream *stream, const std::shared_ptr<Launch> &launch) {
+  const auto work = work_of(launch);
   if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeKernel, work)) {
     return *answer;
   }
@@ -367,6 +371,17 @@ hipError_t kernel_of(hipFunction_t function, Kernel *kernel) {
   }
   *kernel = *entry->kernel;
   return hipSuccess;
+}
+
+hipError_t work_of_kernel(hipFunction_t function, const dim3 &grid, const dim3 &block, unsigned shared_bytes,
+                          void **params, void **extra, std::function<void()> *work) {
+  const Extents extents = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {0, 0, 0}, shared_bytes};
+  const auto launch = std::make_shared<Launch>();
+  const hipError_t status = prepare(launch.get(), function, extents, params, extra);
+  if (status == hipSuccess) {
+    *work = work_of(launch);
+  }
+  return status;
 }
 
 }  // namespace rocpy_host

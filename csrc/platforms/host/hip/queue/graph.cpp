@@ -96,29 +96,56 @@ std::vector<size_t> ordered(const std::vector<Node> &nodes, Pick pick) {
 
 }  // namespace
 
-std::shared_ptr<const Program> compile(const Graph &graph) {
+std::shared_ptr<Program> compile(const Graph &graph) {
   const std::vector<size_t> order = ordered(graph.nodes, [](size_t count) { return count - 1; });
   if (order.size() != graph.nodes.size()) {
     return nullptr;
   }
-  std::vector<size_t> place(order.size());
   auto program = std::make_shared<Program>();
   program->retained = graph.retained;
+  program->graph = graph.handle.load(std::memory_order_relaxed);
+  std::vector<size_t> &place = program->places;
+  place.resize(order.size());
   for (const size_t index : order) {
     place[index] = program->nodes.size();
     program->nodes.push_back(graph.nodes[index]);
     for (size_t &earlier : program->nodes.back().after) {
       earlier = place[earlier];
     }
-    program->has_host_function |= graph.nodes[index].type == hipGraphNodeTypeHost;
+    const Node &node = program->nodes.back();
+    program->has_host_function |=
+        node.type == hipGraphNodeTypeHost || (node.child != nullptr && node.child->has_host_function);
   }
   return program;
+}
+
+hipGraphExecUpdateResult compare(const Program &before, const Program &after) {
+  if (before.nodes.size() != after.nodes.size()) {
+    return hipGraphExecUpdateErrorTopologyChanged;
+  }
+  for (size_t i = 0; i < before.nodes.size(); ++i) {
+    const Node &earlier = before.nodes[i], &later = after.nodes[i];
+    if (earlier.after != later.after) {
+      return hipGraphExecUpdateErrorTopologyChanged;
+    }
+    if (earlier.type != later.type || (earlier.child == nullptr) != (later.child == nullptr)) {
+      return hipGraphExecUpdateErrorNodeTypeChanged;
+    }
+    if (earlier.child != nullptr) {
+      if (const auto result = compare(*earlier.child, *later.child); result != hipGraphExecUpdateSuccess) {
+        return result;
+      }
+    }
+  }
+  return hipGraphExecUpdateSuccess;
 }
 
 void Program::run() const {
   const int device = current_device();
   const auto run_node = [](const Node &node) {
-    if (node.work) {
+    if (node.child != nullptr) {
+      node.child->run();
+    } else if (node.work) {
       set_current_device(node.device);
       node.work();
     }

@@ -11,12 +11,14 @@
 namespace rocpy_host {
 
 struct Graph;
+struct Program;
 
 struct Node {
   hipGraphNodeType type = hipGraphNodeTypeEmpty;
   int device = 0;
-  std::function<void()> work;  // none: the node only orders others
-  std::vector<size_t> after;   // nodes of the same graph, by index
+  std::function<void()> work;            // none: the node only orders others
+  std::shared_ptr<const Program> child;  // a graph as it was when it became this node
+  std::vector<size_t> after;             // nodes of the same graph, by index
 };
 
 // A node as callers name it; made when somebody first asks for it.
@@ -48,9 +50,14 @@ struct Graph {
 struct Program {
   std::vector<Node> nodes;
   std::vector<Retained> retained;
+  uint64_t graph = 0;          // whose nodes' names it goes by
+  std::vector<size_t> places;  // here, of each node of that graph
   bool has_host_function = false;
   void run() const;
 };
+
+// Whether a program can take the place of another, or why not.
+hipGraphExecUpdateResult compare(const Program &before, const Program &after);
 
 // One capture, from begin to end. It outlives its end for the events that were recorded in it.
 struct Capture {
@@ -79,8 +86,8 @@ NodeTable &graph_nodes();
 Graph *create_graph();  // null: too many
 void destroy_graph(Graph *graph);
 size_t add_node(Graph *graph, Node node);
-hipGraphNode_t name_node(Graph *graph, size_t index);        // null: too many
-std::shared_ptr<const Program> compile(const Graph &graph);  // null: nodes that wait for each other
+hipGraphNode_t name_node(Graph *graph, size_t index);  // null: too many
+std::shared_ptr<Program> compile(const Graph &graph);  // null: nodes that wait for each other
 void leave_capture(Stream *stream);  // a stream goes: its capture is dropped, or made invalid if it only joined
 void invalidate(Capture *capture);
 void forget_captures();  // in a forked child

@@ -1,52 +1,17 @@
 // SPDX-License-Identifier: MIT
-// HIP rows about graphs: building them, looking at them, making them ready, and launching them.
-#include "graph.hpp"
-#include "hip_call.hpp"
-#include "hip_memory.hpp"
+// HIP rows about graphs: making them, looking at them, making them ready, and launching them.
+#include "graph_calls.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace rocpy_host {
 
-namespace {
-
-// A graph made ready, as callers name it.
-struct Exec {
-  std::atomic<uint64_t> handle{0};
-  uint32_t slot = 0, generation = 0;
-  std::shared_ptr<const Program> program;
-  Point last{nullptr, 0};  // where it was launched last: a graph does not run beside itself
-};
-
-using ReadyTable = HandleTable<Exec, 'X'>;
-
+// Never destroyed, as the runtime.
 ReadyTable &execs() {
   static auto *table = new ReadyTable;
   return *table;
 }
 
-// Runs body(graph) with the mutex held, if the handle is a graph's.
-template <class Body>
-hipError_t with_graph(hipGraph_t handle, Body body) {
-  return hip_call([&] {
-    std::lock_guard<std::mutex> lock(runtime().mutex);
-    Graph *graph = graphs().find(handle);
-    return graph != nullptr ? body(graph) : hipErrorInvalidValue;
-  });
-}
-
-// The same for a node, with its graph and its index there.
-template <class Body>
-hipError_t with_node(hipGraphNode_t handle, Body body) {
-  return hip_call([&] {
-    std::lock_guard<std::mutex> lock(runtime().mutex);
-    NodeName *name = graph_nodes().find(handle);
-    return name != nullptr ? body(name->graph, name->index) : hipErrorInvalidValue;
-  });
-}
-
-// Reads nodes of a graph as its user names them. False: one is not of this graph, or comes twice.
 bool read_nodes(const Graph *graph, const hipGraphNode_t *nodes, size_t count, std::vector<size_t> *indexes) {
   if (nodes == nullptr && count != 0) {
     return false;
@@ -62,20 +27,7 @@ bool read_nodes(const Graph *graph, const hipGraphNode_t *nodes, size_t count, s
   return std::adjacent_find(indexes->begin(), indexes->end()) == indexes->end();
 }
 
-hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count,
-               hipGraphNodeType type, std::function<void()> work) {
-  return with_graph(handle, [&](Graph *graph) {
-    Node node;
-    if (out == nullptr || !read_nodes(graph, dependencies, count, &node.after)) {
-      return hipErrorInvalidValue;
-    }
-    node.type = type;
-    node.device = current_device();
-    node.work = std::move(work);
-    *out = name_node(graph, add_node(graph, std::move(node)));
-    return *out != nullptr ? hipSuccess : hipErrorOutOfMemory;
-  });
-}
+namespace {
 
 // Gives nodes out as HIP does: without an array their number, else as many as fit, null where there are no more.
 hipError_t give_nodes(Graph *graph, const std::vector<size_t> &indexes, hipGraphNode_t *nodes, size_t *count) {
@@ -126,22 +78,6 @@ hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle) {
     *out = reinterpret_cast<hipGraphExec_t>(execs().publish(exec));
     return hipSuccess;
   });
-}
-
-// Why the graph cannot take the place of the one that was made ready.
-hipGraphExecUpdateResult compare(const Program &before, const Program &after) {
-  if (before.nodes.size() != after.nodes.size()) {
-    return hipGraphExecUpdateErrorTopologyChanged;
-  }
-  for (size_t i = 0; i < before.nodes.size(); ++i) {
-    if (before.nodes[i].after != after.nodes[i].after) {
-      return hipGraphExecUpdateErrorTopologyChanged;
-    }
-    if (before.nodes[i].type != after.nodes[i].type) {
-      return hipGraphExecUpdateErrorNodeTypeChanged;
-    }
-  }
-  return hipGraphExecUpdateSuccess;
 }
 
 hipError_t launch(hipGraphExec_t handle, hipStream_t stream_handle) {
@@ -233,39 +169,6 @@ hipError_t rocpy_host_hipGraphClone(hipGraph_t *clone, hipGraph_t original) {
     *clone = reinterpret_cast<hipGraph_t>(made->handle.load());
     return hipSuccess;
   });
-}
-
-hipError_t rocpy_host_hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                           size_t dependency_count) {
-  return add(node, graph, dependencies, dependency_count, hipGraphNodeTypeEmpty, nullptr);
-}
-
-hipError_t rocpy_host_hipGraphAddHostNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                          size_t dependency_count, const hipHostNodeParams *params) {
-  if (params == nullptr || params->fn == nullptr) {
-    return remember(hipErrorInvalidValue);
-  }
-  return add(node, graph, dependencies, dependency_count, hipGraphNodeTypeHost,
-             [function = params->fn, data = params->userData] { function(data); });
-}
-
-hipError_t rocpy_host_hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph,
-                                              const hipGraphNode_t *dependencies, size_t dependency_count, void *dst,
-                                              const void *src, size_t bytes, hipMemcpyKind kind) {
-  if (const hipError_t error = bytes == 0 ? hipErrorInvalidValue : check_copy(dst, src, bytes, kind)) {
-    return remember(error);
-  }
-  return add(node, graph, dependencies, dependency_count, hipGraphNodeTypeMemcpy,
-             [=] { std::memmove(dst, src, bytes); });
-}
-
-hipError_t rocpy_host_hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                            size_t dependency_count, const hipMemsetParams *params) {
-  std::function<void()> work;
-  if (params == nullptr || !make_fill(*params, &work)) {
-    return remember(hipErrorInvalidValue);
-  }
-  return add(node, graph, dependencies, dependency_count, hipGraphNodeTypeMemset, std::move(work));
 }
 
 hipError_t rocpy_host_hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
@@ -366,6 +269,8 @@ hipError_t rocpy_host_hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, 
     if (*result != hipGraphExecUpdateSuccess) {
       return hipErrorGraphExecUpdateFailure;
     }
+    program->graph = ready->program->graph;  // nodes go by the names of the graph that was made ready
+    program->places = ready->program->places;
     dropped.swap(ready->program);
     ready->program = std::move(program);
     return hipSuccess;
