@@ -94,8 +94,8 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
         wide = array.expand(shape)
     else:
         raise UnsupportedError(
-            f"c: with a bias for each row it must lie in columns, and a plan cannot copy a {type(array).__name__} on the "
-            "device into them; pass a tensor that lies so, or call rocpy.matmul with arrays in CPU memory"
+            f"c: with a bias for each row it must lie in columns, and a plan cannot copy a {type(array).__name__} on "
+            "the device into them; pass a tensor that lies so, or call rocpy.matmul with arrays in CPU memory"
         )
     return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
 

@@ -44,6 +44,10 @@ class Framework:
             array = self.module.asarray(values(array))
         return array.astype(dtypes.lookup(dtype).numpy, copy=False)
 
+    def dense(self, array: Any) -> Any:
+        """Return an array in rows: the order in which a framework adds depends on how its array lies."""
+        return getattr(self.module, "ascontiguousarray", lambda array: array)(array)
+
     def given_away(self, array: Any, shape: tuple[int, ...]) -> Any:
         """Return a new array in a shape, as a call gives it to its caller."""
         return array.reshape(shape)
@@ -93,6 +97,9 @@ class _Torch(Framework):
         if not self.owns(array):
             array = self.module.from_numpy(np.ascontiguousarray(values(array))).to(like.device)
         return array.to(getattr(self.module, dtypes.lookup(dtype).torch))
+
+    def dense(self, array: Any) -> Any:
+        return array.contiguous()
 
     def given_away(self, array: Any, shape: tuple[int, ...]) -> Any:
         # No view: what autograd records as a function's result could not be changed in place if it were one.

@@ -239,7 +239,7 @@ class Unfused:
             operand = operand.matrix()
         if are_blocks(scale):
             operand, scale = dequantized(operand, scale, name), None
-        wide = framework.wide(operand, self.work, y)
+        wide = framework.dense(framework.wide(operand, self.work, y))
         vector = len(wide.shape) == 1
         sums = framework.sum(wide, -1 if name == "a" or vector else -2)
         sums = sums.reshape((1,)) if vector else sums
