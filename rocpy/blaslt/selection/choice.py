@@ -16,6 +16,7 @@ from rocpy._messages.log import info
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.selection.trials import OVERRIDDEN, is_trial
 from rocpy.blaslt.selection.tuner import Choice, tuner
 from rocpy.errors import InvalidProblemError
 
@@ -32,9 +33,6 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 _process_mode: int | None = None
 _environment_mode: int | None = None
 _override: ContextVar[int | None] = ContextVar("rocpy_autotune", default=None)
-_on_trial: ContextVar[bool] = ContextVar("rocpy_trial", default=False)
-# Not empty once one of the two was set: until then the per-call path need not look at the context variables.
-OVERRIDDEN: list[bool] = []
 # Counts what makes kept plans out of date: a record stored, another mode, a recorder that wants to see every problem.
 _generation = 0
 _listeners: list[Callable[[], None]] = []
@@ -87,25 +85,9 @@ def override(autotune: object) -> Iterator[None]:
         _override.reset(token)
 
 
-@contextmanager
-def trial() -> Iterator[None]:
-    """Plan apart from other threads and tasks, whose kept plans are not found here nor these there."""
-    OVERRIDDEN[:] = [True]
-    token = _on_trial.set(True)
-    try:
-        yield
-    finally:
-        _on_trial.reset(token)
-
-
-def is_trial() -> bool:
-    """Whether this thread or task plans apart from others."""
-    return _on_trial.get()
-
-
 def key_word() -> int:
     """Return what a plan's key holds of tuning: kept plans whose choice may be out of date are not found again."""
-    return _generation << 3 | _on_trial.get() << 2 | mode()
+    return _generation << 3 | is_trial() << 2 | mode()
 
 
 def process_key_word() -> int:

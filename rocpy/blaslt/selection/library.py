@@ -15,6 +15,7 @@ from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import selftest_record as _selftest_record
+from rocpy.blaslt.selection import trials as _trials
 from rocpy.blaslt.selection.releases import COMBINATIONS, Row, find_row, first_release, number_of, unlisted
 
 
@@ -82,7 +83,7 @@ def trial() -> Iterator[None]:
 
     Other threads go on with what is known.
     """
-    with _choice.trial():
+    with _trials.trial():
         yield
 
 
@@ -98,7 +99,7 @@ def composes_after(error: Exception, problem: Problem, device: int) -> bool:
     Another error, and one of a plain product, which nothing could take the place of, changes nothing.
     """
     plain = problem.epilogue == "default" and not problem.amax
-    if _choice.is_trial() or plain or not is_refused_launch(error):
+    if _trials.is_trial() or plain or not is_refused_launch(error):
         return False
     here = library(device)
     _unlaunchable[_configuration(problem, here)] = (
@@ -176,13 +177,13 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     machine has found it right; and not what such a test found wrong.
     """
     here = library(device, version)
-    if _unlaunchable and not _choice.is_trial() and _configuration(problem, here) in _unlaunchable:
+    if _unlaunchable and not _trials.is_trial() and _configuration(problem, here) in _unlaunchable:
         return _unlaunchable[_configuration(problem, here)]
     number = epilogue_number(problem.row, here.version)
     if number is None and problem.row.enumerator is None:
         return _lacking(problem, here)  # no release has the epilogue; tile programs or a composition take its place
     absent = _absent(problem, here, number) or _lacking(problem, here) or _doubt(problem, here, final=True)
-    if absent or _choice.is_trial():
+    if absent or _trials.is_trial():
         return absent
     kept = _selftest_record.verdict(here.scope, class_of(problem, here))
     if kept is not None:
