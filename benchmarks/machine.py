@@ -9,6 +9,7 @@ import platform as python_platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -57,6 +58,8 @@ def environment(threads: int, isa: str = "native") -> dict[str, str]:
             "OPENBLAS_NUM_THREADS": count,
             "MKL_NUM_THREADS": count,
             "ROCPY_NUM_THREADS": count,
+            # What torch.compile made under one instruction set ends a process under another.
+            "TORCHINDUCTOR_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"rocpy-bench-torchinductor-{isa}"),
             # Idle threads of a rival must not spin while the next one is measured: log2 of cycles, and milliseconds.
             "OPENBLAS_THREAD_TIMEOUT": "4",
             "KMP_BLOCKTIME": "1",

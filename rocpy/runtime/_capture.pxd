@@ -27,6 +27,8 @@ cdef dict foreign_captures
 # By a number of rocpy's own: graphs of other libraries that may still be launched.
 cdef dict foreign_graphs
 
+# Refuse a handle for which HIP gave this status, if it says that there is no such stream.
+cdef int refuse_unknown(hipStream_t stream, int code) except -1
 # The capture of a stream, None where it is not captured.
 cdef Capturing capture_of(hipStream_t stream, int device)
 # Whether a capture was opened by another library.

@@ -3,7 +3,7 @@
 
 import warnings
 
-from rocpy.errors import LibraryError, RocpyWarning
+from rocpy.errors import InvalidOperandError, LibraryError, RocpyWarning
 
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
@@ -14,7 +14,6 @@ from abi cimport hipStream_t
 
 from rocpy cimport _core
 from rocpy.runtime cimport device as _device
-from rocpy.runtime.handles.stream_handle cimport refuse_unknown
 
 cdef extern from "context.hpp" namespace "rocpy" nogil:
     cdef cppclass StreamContext:
@@ -132,6 +131,12 @@ cdef Capturing begin_foreign(hipStream_t stream, unsigned long long number):
     _core.check(watch_captured_graph(stream, foreign_count, &watched))
     made.keeps_operands = watched
     return made
+
+
+cdef int refuse_unknown(hipStream_t stream, int code) except -1:
+    if code in (abi.hipErrorInvalidHandle, abi.hipErrorContextIsDestroyed):
+        raise InvalidOperandError(f"stream: {<size_t>stream:#x} is no stream: it never existed, or was destroyed")
+    return 0
 
 
 cdef Capturing capture_of(hipStream_t stream, int device):

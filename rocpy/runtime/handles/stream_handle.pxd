@@ -23,8 +23,5 @@ cdef class StreamHandle(Owner):
 # Of ours, `use` keeps the handle good: another thread may close the Stream meanwhile.
 cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1
 
-# Refuse a handle for which HIP gave this status, if it says that there is no such stream.
-cdef int refuse_unknown(hipStream_t stream, int code) except -1
-
 # The device that a stream, of which handle_of() gave the handle, belongs to; the null stream is the current device's.
 cdef int device_of_stream(object stream, hipStream_t c_stream, int* device) except -1

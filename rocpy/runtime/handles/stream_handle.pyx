@@ -8,6 +8,7 @@ from abi cimport hipStream_t
 from libc.stdint cimport int32_t
 
 from rocpy._core cimport Library, raise_status
+from rocpy.runtime._capture cimport refuse_unknown
 from rocpy.runtime.handles.owner cimport Owner
 
 
@@ -47,12 +48,6 @@ def hold_stream(stream):
 
 
 _ACCEPTED = "rocpy.Stream, a stream of hip-python, torch or CuPy, an object with __cuda_stream__, or a handle as an int"
-
-
-cdef int refuse_unknown(hipStream_t stream, int code) except -1:
-    if code in (abi.hipErrorInvalidHandle, abi.hipErrorContextIsDestroyed):
-        raise InvalidOperandError(f"stream: {<size_t>stream:#x} is no stream: it never existed, or was destroyed")
-    return 0
 
 
 cdef int device_of_stream(object stream, hipStream_t c_stream, int* device) except -1:
