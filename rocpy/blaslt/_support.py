@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocpy import dtypes, platform
-from rocpy.blaslt.arrays.blocks import packing_refused
+from rocpy.blaslt.arrays.blocks import lies_along_k, packing_refused
 from rocpy.blaslt.custom.support import custom_answer, input_infos
 from rocpy.blaslt.engine import launch as _launch
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
@@ -337,10 +337,8 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None, e
 
 
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
-    if options.copies == "error" and 0 not in (problem.m, problem.n, problem.k, problem.batch):
-        for side, operand in (("a", problem.a), ("b", problem.b)):
-            if dtypes.lookup(operand.dtype).bits == 6 and not operand.packed:  # no framework has them packed
-                raise packing_refused(side, operand.dtype)
+    if options.copies == "error":
+        _refuse_block_copies(problem)
     found, bits = _launch.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
     copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1 and operand != "columns")
     if copies:
@@ -353,6 +351,23 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
         base = _answer(_recipes.base_problem(problem, recipe), _recipes.strict(options), name, packed, device)
         return Support(problem, name, [_recipes.why(problem, recipe)], "unfused", base.algorithms, base.copies)
     return Support(problem, name, [], found[0].lowering if found else "native", len(found))
+
+
+def _refuse_block_copies(problem: Problem) -> None:
+    """Refuse operands with scales by blocks that the call would copy; it reads them before it knows the result."""
+    if problem.scale_a != "block32":
+        return
+    for side, operand in (("a", problem.a), ("b", problem.b)):
+        if operand.packed or 0 in operand.shape:
+            continue
+        bits = dtypes.lookup(operand.dtype).bits
+        if bits == 6:  # no framework has them packed
+            raise packing_refused(side, operand.dtype)
+        shape, strides = operand.shape, operand.strides
+        if side == "b" and len(shape) > 1:
+            shape, strides = (*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1])
+        if bits == 8 and not lies_along_k(shape, strides):
+            raise copy_refused(side, operand.text)
 
 
 def _copied(problem: Problem, names: tuple[str, ...]) -> Problem:

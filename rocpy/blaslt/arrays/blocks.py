@@ -148,13 +148,18 @@ def _repacked(b: Any, k: int) -> Any:
     return Packed((codes[..., 0::2] | codes[..., 1::2] << 4).contiguous(), b.dtype, True)
 
 
+def lies_along_k(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements whose last axis is K are read as they lie, without a copy; an operand without elements is."""
+    if 0 in shape:
+        return True
+    usual = all(x >= 0 for x in strides) and (not strides or strides[-1] == 1)
+    return usual and (len(shape) < 2 or shape[-2] <= 1 or strides[-2] >= shape[-1]) and shape[-1:] != (1,)
+
+
 def _lying(array: Any, name: str, options: Options) -> Any:
     """Return an array whose last axis is adjacent in memory and whose others do not run backwards."""
     steps, shape = _steps(array), tuple(array.shape)
-    usual = all(x >= 0 for x in steps) and (not steps or steps[-1] == 1 or shape[-1] <= 1)
-    if usual and (len(shape) < 2 or shape[-2] <= 1 or steps[-2] >= shape[-1]) and not (shape and shape[-1] <= 1):
-        return array
-    if 0 in shape:
+    if lies_along_k(shape, steps):
         return array
     if options.copies == "error":
         raise copy_refused(name, f"shape {shape}, strides {steps}, {array.dtype}")
