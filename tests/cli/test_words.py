@@ -289,8 +289,10 @@ def test_an_interrupted_benchmark_ends_with_all_that_it_started(tmp_path, number
         "print(below.pid, flush=True)\n"
         "below.wait()\n"
     )
+    # Where the tests run in the background of a shell they ignore SIGINT, and what they start would, too.
     program = (
-        "import pathlib\nfrom rocpy.cli import bench, main\n"
+        "import pathlib, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from rocpy.cli import bench, main\n"
         f"bench.folder = lambda: pathlib.Path({str(tmp_path)!r})\nmain(['bench', 'import'])\n"
     )
     words = [sys.executable, "-c", program]
