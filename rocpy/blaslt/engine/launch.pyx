@@ -451,9 +451,10 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
     cdef int other = 0
     _operand.stream_of(stream, like, out, use)
     if like.device_type == _CPU:
-        device_of_stream(stream, out[0], device)
         if stream is None:
+            _core.check(hip_status(table.hipGetDevice(device), b"hipGetDevice"))
             return after_wait  # on the null stream, which is never captured
+        device_of_stream(stream, out[0], device)
     else:
         device[0] = like.device_id
         if stream is not None and out[0] != NULL:

@@ -124,7 +124,8 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     """
     cdef DefaultFpEnvironment environment
     environment.hold()
-    stream = hold_stream(stream)
+    if stream is not None:
+        stream = hold_stream(stream)
     try:
         if offsets is None:
             return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)

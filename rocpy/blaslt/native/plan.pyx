@@ -185,7 +185,8 @@ cdef class Matmul(Planned):
                 chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
-            stream = hold_stream(stream)
+            if stream is not None:
+                stream = hold_stream(stream)
             after = place_of(&self.operands.a, stream, &device, &c_stream, &use)
             if self.taken is not None and after != after_wait and after != after_hold:
                 keep_with_foreign_graph(c_stream, device, self.taken)
