@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: MIT
+include(CheckLinkerFlag)
+# Functions that take C++ containers have AMD's names with GNU's C++ library alone: with another one, names of the map are absent.
+check_linker_flag(CXX -Wl,--undefined-version ROCPY_LINKER_HAS_UNDEFINED_VERSION)
+
 # rocpy_rocm_library(<library> SONAME <version> FOLDER <folder> [ROWS <row library>] [FACADE <library>] [UNTIL <node>] [SOURCES ...] [NEEDS <target> ...]):
 # a library of the stand-in ROCm tree, under AMD's SONAME and with its version nodes. Its rows are the facade's, forwarded to
 # librocpy_host.so; every other name of rocm_tree/<library>.names is counted and answers "not supported". FOLDER: the releases
@@ -40,7 +44,7 @@ function(rocpy_rocm_library library)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder} BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN;$ORIGIN/../../lib")
   target_link_options(${target} PRIVATE -Wl,-soname,lib${library}.so.${arg_SONAME} -Wl,--version-script=${map} -Wl,-Bsymbolic
-    -Wl,--no-as-needed)
+    -Wl,--no-as-needed $<$<BOOL:${ROCPY_LINKER_HAS_UNDEFINED_VERSION}>:-Wl,--undefined-version>)
   target_link_libraries(${target} PRIVATE rocpy_host ${arg_NEEDS})
   install(TARGETS ${target} LIBRARY DESTINATION ${folder})
 endfunction()
