@@ -126,3 +126,18 @@ def test_answers_are_those_of_the_call(seed, make):
         assert bool(answer) == (refusal is None), f"{a} {b} {asked}: {answer}, and the call: {refusal}"
         answered.append(bool(answer))
     assert 0.2 < sum(answered) / len(answered) < 0.8
+
+
+@pytest.mark.parametrize("make", [rocpy.matmul, planned], ids=["function", "plan"])
+@pytest.mark.parametrize("layout", ["nn", "tn", "nt"])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float6_e2m3fn"])
+@pytest.mark.parametrize(("m", "n", "batch"), [(0, 4, ()), (3, 0, ()), (0, 0, ()), (3, 0, (2,)), (3, 4, (0,))])
+def test_forbidden_copies_of_blocks_are_answered_for_empty_results(m, n, batch, name, layout, make):
+    if not rocpy.platform.current().host_memory:
+        pytest.skip("copies to the device are not asked about")
+    asked: dict[str, Any] = {"m": m, "n": n, "k": 32, "batch": batch, "layout": layout, "epilogue": None}
+    asked |= {"dtype": None, "bias": None, "scale_a": "block32", "scale_b": "block32", "c": False, "scale_c": False}
+    asked |= {"scale_d": False, "amax": False, "options": {"copies": "error"}}
+    refusal = refusal_of(name, name, asked, make)
+    answer = supported(name, name, **asked)
+    assert bool(answer) == (refusal is None), f"{answer}, and the call: {refusal}"
