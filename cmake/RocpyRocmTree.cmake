@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# The libraries of the stand-in ROCm tree: how each is made from the names that AMD's has.
 include(CheckLinkerFlag)
 # Functions that take C++ containers have AMD's names with GNU's C++ library alone: with another one, names of the map are absent.
 check_linker_flag(CXX -Wl,--undefined-version ROCPY_LINKER_HAS_UNDEFINED_VERSION)
