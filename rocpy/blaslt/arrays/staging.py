@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from rocpy.runtime.device import Device
 from rocpy.runtime.handles.stream_handle import stream_device
 from rocpy.runtime.memory import Buffer
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _CPU, _PINNED = 1, 11  # kDLCPU, kDLROCMHost
 
 
@@ -215,6 +218,19 @@ def on_device_of(stream: Any) -> Iterator[None]:
             yield
 
 
+def on_the_streams_device(function: Callable[P, T]) -> Callable[P, T]:
+    """Run a function, whose last argument is a call's arguments by name, where the call's stream is."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        arguments: Any = args[-1]
+        with on_device_of(arguments["stream"]):
+            return function(*args, **kwargs)
+
+    return run
+
+
+@on_the_streams_device
 def product(
     run: Callable[..., Any],
     operands: tuple[Any, ...],
@@ -226,16 +242,6 @@ def product(
     ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
     names and shapes that the user knows.
     """
-    with on_device_of(arguments["stream"]):
-        return _product(run, operands, info, arguments)
-
-
-def _product(
-    run: Callable[..., Any],
-    operands: tuple[Any, ...],
-    info: dict[str, OperandInfo | None],
-    arguments: dict[str, Any],
-) -> Any:
     options = resolve_options(arguments["options"])
     check_allowed(options)
     given = dict(zip(info, operands, strict=True))

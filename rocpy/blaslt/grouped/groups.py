@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.blaslt.arrays.copies import assign, contiguous
-from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scales
+from rocpy.blaslt.arrays.staging import check_allowed, download, on_the_streams_device, take, upload, upload_scales
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
@@ -217,17 +217,11 @@ def deliver(result: Any, out: Any) -> Any:
     return out
 
 
+@on_the_streams_device
 def staged(
     run: Callable[..., Any], a: Any, b: Any, bias: Any, out: Any, options: Options, arguments: dict[str, Any]
 ) -> Any:
     """Run on copies of operands in CPU memory and bring the result back."""
-    with on_device_of(arguments["stream"]):
-        return _staged(run, a, b, bias, out, options, arguments)
-
-
-def _staged(
-    run: Callable[..., Any], a: Any, b: Any, bias: Any, out: Any, options: Options, arguments: dict[str, Any]
-) -> Any:
     check_allowed(options)
     moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
     # What no group covers keeps what it held, so that out goes there and back.
