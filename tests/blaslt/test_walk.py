@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
 import sys
 from pathlib import Path
@@ -71,7 +72,9 @@ def product():
     return lambda: rocpy.matmul(a, b)
 
 
-def test_a_call_that_is_planned_enters_the_listed_files_downwards(product):
+@pytest.mark.parametrize("level", [logging.WARNING, logging.DEBUG])
+def test_a_call_that_is_planned_enters_the_listed_files_downwards(product, caplog, level):
+    caplog.set_level(level, "rocpy")
     rocpy.plan_cache.clear()
     entered, pairs = calls_between_files(product)
     files = listed()
