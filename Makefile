@@ -120,7 +120,7 @@ foreign: $(STAMPS)/foreign ## Run XLA's ROCm backend and bitsandbytes of PyPI on
 	ROCPY_HOST_ARCH=gfx1100 $(ON_FOREIGN) tests/foreign/test_bitsandbytes.py $(ARGS)
 
 .PHONY: check lint types layout docs wheel aarch64 cpp cpp-address cpp-thread
-check: lint types layout docs cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
+check: lint types layout docs counts cpp cpp-address cpp-thread aarch64 wheel ## Everything that CI checks beside the tests
 
 lint: $(STAMPS)/lint ## Linters and the spell checker
 	$(PY) tools/lint.py check $(ARGS)
@@ -162,6 +162,10 @@ wheel: $(STAMPS)/build ## Build sdist and wheel; install and test the wheel in a
 .PHONY: bench
 bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks, results to benchmarks/results (ARGS='overhead --quick')
 	$(BIN)/rocpy bench --output benchmarks/results $(ARGS)
+
+.PHONY: counts
+counts: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Count the instructions, library calls and allocations of one call; fail where they grew
+	$(PY) benchmarks/counts.py --json build/counts.json $(ARGS)
 
 .PHONY: site notebooks
 site: $(STAMPS)/package $(STAMPS)/site $(FRAMEWORKS) ## Build the documentation's site into build/site/html, with no network and no warning

@@ -122,7 +122,7 @@ def draw_results(app: Any) -> None:  # noqa: ARG001 (Sphinx's signature)
     """Draw the measured results that the page of performance shows."""
     import json
 
-    from rocpy.cli.bench import draw
+    from rocpy.cli.measured.drawing import draw
 
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -6,7 +6,34 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["facts", "table"]
+__all__ = ["facts", "page", "table"]
+
+STYLE = (
+    ":root{color-scheme:light dark}body{font-family:sans-serif;margin:2em}"
+    "svg{max-width:100%;height:auto;background:#fff}"
+    "table{border-collapse:collapse;display:block;overflow-x:auto;margin:1em 0}caption{font-weight:bold;padding:.3em 0}"
+    "td,th{padding:.3em .8em;text-align:left;border-bottom:1px solid #8884}"
+)
+
+
+def page(title: str, parts: Iterable[str]) -> str:
+    """Return a page of HTML that needs no other file.
+
+    Parameters
+    ----------
+    title
+        Its title, and the heading at its top.
+    parts
+        What follows, as HTML.
+    """
+    words = html.escape(title)
+    head = "<meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    return (
+        f"<!doctype html>\n<html lang=en>{head}\n<title>{words}</title>\n<style>{STYLE}</style>\n<h1>{words}</h1>\n"
+        + "\n".join(parts)
+        + "\n"
+    )
+
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

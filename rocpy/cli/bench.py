@@ -9,12 +9,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, say, warn
+from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, say, warn
 from rocpy.cli._parser import Parser, add_json, choice_of, number_from
+from rocpy.cli.measured.comparison import COLUMNS, NUMBERS, changes, left_out, machines, read
+from rocpy.cli.measured.drawing import draw
+from rocpy.cli.measured.pages import comparison_page, page_of
 
 NAMES = (
     "overhead",
@@ -30,6 +34,7 @@ NAMES = (
     "jax",
     "collectives",
 )
+OTHERS = ("counts", "goals")  # scripts of that name, which time nothing
 
 
 def configure(parser: Parser) -> None:
@@ -37,10 +42,11 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        type=choice_of((*NAMES, "goals", "all")),
+        type=choice_of((*NAMES, *OTHERS, "all")),
         default="all",
         metavar="NAME",
-        help=f"one of {', '.join(NAMES)}; or goals, which judges the rest; or all (the default)",
+        help=f"one of {', '.join(NAMES)}; or counts, the instructions, library calls and allocations of one call; "
+        "or goals, which judges the rest; or all (the default)",
     )
     parser.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
     parser.add_argument(
@@ -69,6 +75,16 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the results: FILE.png or FILE.html (needs matplotlib)"
     )
+    parser.add_argument(
+        "--html", type=Path, metavar="PAGE", help="write the results to one page: tables, and drawings with matplotlib"
+    )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="measure nothing; compare two results (files, or folders of them): exit code 1 if rocpy became slower",
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask before a run of many minutes")
     add_json(parser)
     set_run(parser, bench)
@@ -77,7 +93,11 @@ def configure(parser: Parser) -> None:
 def bench(arguments: Arguments) -> int:
     """Measure rocpy beside numpy, torch and nvmath-python; a benchmark that fails is exit code 1."""
     _require_plot(arguments.plot)
-    names = (*NAMES, "goals") if arguments.name == "all" else (arguments.name,)
+    if arguments.html is not None and arguments.html.suffix != ".html":
+        raise UsageError(f"rocpy bench: --html {arguments.html}: the file's name must end in .html")
+    if arguments.compare is not None:
+        return _compare(arguments)
+    names = (*NAMES, *OTHERS) if arguments.name == "all" else (arguments.name,)
     if len(names) > 1 and not arguments.quick and not arguments.yes and not _confirm(len(names)):
         return EXIT_PROBLEM
     documents = []
@@ -89,17 +109,45 @@ def bench(arguments: Arguments) -> int:
             return EXIT_PROBLEM
         documents.append(document)
     measured = [document for document in documents if document.get("rows")]
-    if arguments.only and not any(document["benchmark"] != "goals" for document in measured):
+    timed = [document for document in measured if document["benchmark"] not in OTHERS]
+    if arguments.only and not timed:
         raise UsageError(
             f"rocpy bench: no group's name contains {arguments.only!r}; run without --only to see the names"
         )
     if arguments.plot is not None:
-        draw([document for document in measured if document["benchmark"] != "goals"], arguments.plot)
+        draw(timed, arguments.plot)
+    if arguments.html is not None:
+        arguments.html.parent.mkdir(parents=True, exist_ok=True)
+        arguments.html.write_text(page_of(measured), encoding="utf-8")
     if arguments.as_json:
         print_json(documents if arguments.name == "all" else documents[0])
     else:
-        say(f"results: {arguments.output}" + (f", {arguments.plot}" if arguments.plot else ""))
+        say(", ".join(map(str, filter(None, (f"results: {arguments.output}", arguments.plot, arguments.html)))))
     return 0
+
+
+def _compare(arguments: Arguments) -> int:
+    """Compare two results; a row of rocpy's that became slower is exit code 1."""
+    if arguments.plot is not None or arguments.only:
+        raise UsageError("rocpy bench: --compare takes --html and --json, and no --plot or --only")
+    old, new = map(read, arguments.compare)
+    found = changes(old, new)
+    if not found:
+        raise UsageError(f"rocpy bench: {arguments.compare[0]} and {arguments.compare[1]} have no row in common")
+    gone, added = left_out(old, new)
+    notes = [f"rows in one run only: {gone} in the old one, {added} in the new one"] if gone or added else []
+    if machines(old) != machines(new):
+        notes.append("measured on different machines: judged by the speed relative to each group's peer")
+    if arguments.html is not None:
+        arguments.html.parent.mkdir(parents=True, exist_ok=True)
+        arguments.html.write_text(comparison_page(found, notes), encoding="utf-8")
+    if arguments.as_json:
+        print_json({"changes": [asdict(change) for change in found], "notes": notes})
+    else:
+        print_table("old and new", COLUMNS, [change.cells for change in found], numbers=NUMBERS)
+        for note in notes:
+            say(note)
+    return EXIT_PROBLEM if any(change.verdict in {"slower", "grown"} for change in found) else 0
 
 
 def _require_plot(plot: Path | None) -> None:
@@ -126,9 +174,9 @@ def _measure(name: str, arguments: Arguments) -> dict[str, Any] | None:
     """Run one benchmark in a process of its own and return what it wrote; None if it failed."""
     path = arguments.output / f"{name}.json"
     words = ["--json", str(path), *["--quick"] * arguments.quick]
-    if name == "goals":
-        script = folder() / "goals.py"
-        words += ["--results", str(arguments.output)]
+    if name in OTHERS:
+        script = folder() / f"{name}.py"
+        words += ["--results", str(arguments.output)] if name == "goals" else []
     else:
         script = folder() / f"bench_{name}.py"
         words += ["--threads", *map(str, arguments.threads)] if arguments.threads else []
@@ -169,69 +217,3 @@ def folder() -> Path:
     """Return where the benchmarks are: in the source checkout, or beside this file in an installed package."""
     beside = Path(__file__).resolve().parent / "benchmarks"
     return beside if beside.is_dir() else Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-def draw(documents: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw one panel a group of rivals: dots for the medians on a logarithmic axis, ticks for the best.
-
-    rocpy has one colour in every panel, and the label of the fastest median is bold with a star.
-
-    Parameters
-    ----------
-    documents
-        What the benchmarks wrote; at least one row.
-    path
-        File to write: a ``.png`` image, or a ``.html`` page with the drawing inside.
-    """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-    for document in documents:
-        for row in document["rows"]:
-            groups.setdefault((row["benchmark"], row["case"], row["threads"]), []).append(row)
-    heights = [0.8 + 0.25 * len(rows) for rows in groups.values()]
-    figure, axes = plt.subplots(
-        len(groups), 1, figsize=(9, sum(heights) + 1), squeeze=False, height_ratios=heights, layout="constrained"
-    )
-    for axis, ((benchmark, case, threads), rows) in zip(axes[:, 0], groups.items(), strict=True):
-        _draw_group(axis, rows)
-        axis.set_title(f"{benchmark}: {case}, {threads} thread{'s' if threads != 1 else ''}", fontsize=9)
-    first = documents[0]["rows"][0]
-    versions = " ".join(f"{package} {version}" for package, version in first["versions"].items())
-    figure.suptitle(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']}", fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _save(figure, path)
-    plt.close(figure)
-
-
-def _draw_group(axis: Any, rows: Sequence[dict[str, Any]]) -> None:
-    fastest = min(rows, key=lambda row: float(row["median_us"]))
-    for height, row in enumerate(rows):
-        color = "tab:red" if row["label"].startswith("rocpy") else "tab:gray"
-        axis.plot(row["median_us"], height, "o", color=color, markersize=6)
-        axis.plot(row["best_us"], height, "|", color=color, markersize=10)
-    axis.set_yticks(range(len(rows)), [f"{row['label']} *" if row is fastest else row["label"] for row in rows])
-    for label, row in zip(axis.get_yticklabels(), rows, strict=True):
-        label.set_fontweight("bold" if row is fastest else "normal")
-    axis.invert_yaxis()
-    axis.margins(y=0.2)
-    axis.set_xscale("log")
-    axis.grid(visible=True, which="both", axis="x", linewidth=0.3)
-    axis.tick_params(labelsize=7)
-    axis.set_xlabel("microseconds, logarithmic; dot: median, tick: best, *: fastest median", fontsize=7)
-
-
-def _save(figure: Any, path: Path) -> None:
-    import io
-
-    if path.suffix == ".png":
-        figure.savefig(path, dpi=120)
-        return
-    text = io.StringIO()
-    figure.savefig(text, format="svg")
-    drawing = text.getvalue()
-    page = f"<!doctype html>\n<meta charset=utf-8><title>rocpy bench</title>\n{drawing[drawing.index('<svg') :]}"
-    path.write_text(page, encoding="utf-8")

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rocpy._messages.html import page, table
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table
 from rocpy.cli._parser import Parser, add_json
@@ -58,8 +58,8 @@ def report(arguments: Arguments) -> int:
     elif arguments.output is None:
         _show(rows, wrong)
     else:
-        page = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
-        arguments.output.write_text(page, encoding="utf-8")
+        text = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
+        arguments.output.write_text(text, encoding="utf-8")
     return EXIT_PROBLEM if any(wrong) else 0
 
 
@@ -139,21 +139,9 @@ def _markdown(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str,
 
 
 def _page(rows: Sequence[dict[str, Any]], wrong: Sequence[Sequence[dict[str, str]]]) -> str:
-    def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-        head = "".join(f"<th>{html.escape(name)}" for name in columns)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in line) + "\n" for line in lines)
-        return f"<table>\n<tr>{head}\n{body}</table>\n"
-
-    text = (
-        "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\n"
-        "<title>Self-tests of rocpy</title>\n<style>:root{color-scheme:light dark}"
-        "body{font-family:sans-serif;margin:2em}"
-        "table{border-collapse:collapse;display:block;overflow-x:auto}"
-        "td,th{padding:.3em .8em;text-align:left;border-bottom:1px solid #8884}</style>\n<h1>Self-tests of rocpy</h1>\n"
-    )
-    text += table(COLUMNS, [_cells(row) for row in rows])
+    tables = [table("", COLUMNS, map(_cells, rows))]
     for row, cases in zip(rows, wrong, strict=True):
         if cases:
-            text += f"<h2>Wrong cases in {html.escape(row['file'])}</h2>\n"
-            text += table(WRONG_COLUMNS, [(case["case"], case["message"]) for case in cases])
-    return text
+            lines = [(case["case"], case["message"]) for case in cases]
+            tables.append(table(f"Wrong cases in {row['file']}", WRONG_COLUMNS, lines))
+    return page("Self-tests of rocpy", tables)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rocpy.cli import _application, _output, bench, completion, doctor, main
+from rocpy.cli import _application, _output, completion, doctor, main
 from rocpy.cli._output import UsageError
 
 
@@ -303,38 +303,6 @@ def test_an_interrupted_benchmark_ends_with_all_that_it_started(tmp_path, number
     assert (command.returncode, err) == (code, message)
     # Killed at the same time, and gone as soon as init has read its exit code.
     assert not below.exists() or (below / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
-def rows_of(case, **medians):
-    context = {"threads": 1, "versions": {}, "platform": "host", "device": "CPU", "commit": "0"}
-    return [
-        {"benchmark": "matmul", "case": case, "label": label, "median_us": median, "best_us": median / 2, **context}
-        for label, median in medians.items()
-    ]
-
-
-def test_drawings_show_dots_on_a_log_axis_one_colour_for_rocpy_and_the_winner(tmp_path, monkeypatch):
-    colors = pytest.importorskip("matplotlib.colors", reason="the extra `plot` is not installed")
-    figures = []
-    monkeypatch.setattr(bench, "_save", lambda figure, _: figures.append(figure))
-    groups = [{"numpy": 10.0, "rocpy": 30.0, "torch": 20.0}, {"rocpy": 1.0, "rocpy Weight": 0.5, "numpy": 400.0}]
-    rows = [row for number, group in enumerate(groups) for row in rows_of(f"case {number}", **group)]
-    bench.draw([{"rows": rows}], tmp_path / "drawing.png")
-    assert [axis.get_xscale() for axis in figures[0].axes] == ["log", "log"]
-    for axis, group in zip(figures[0].axes, groups, strict=True):
-        assert len(axis.patches) == 0  # the length of a bar would say nothing on this axis
-        dots = [line for line in axis.lines if line.get_marker() == "o"]
-        assert [line.get_xdata()[0] for line in dots] == list(group.values())
-        ours = {colors.to_hex(line.get_color()) for line, label in zip(dots, group, strict=True) if "rocpy" in label}
-        rest = {
-            colors.to_hex(line.get_color()) for line, label in zip(dots, group, strict=True) if "rocpy" not in label
-        }
-        assert ours == {colors.to_hex("tab:red")}
-        assert ours & rest == set()
-        fastest = min(group, key=group.get)
-        assert [label.get_text() for label in axis.get_yticklabels() if label.get_text().endswith(" *")] == [
-            f"{fastest} *"
-        ]
 
 
 ABSENT = ("typer", "click", "rich", "pydantic", "matplotlib")

@@ -5,6 +5,7 @@
 #include "types.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -244,9 +245,7 @@ void test_abort() {
   });
 }
 
-void test_abort_of_init() {
-  ncclUniqueId id;
-  ncclGetUniqueId(&id);
+ncclConfig_t nonblocking() {
   ncclConfig_t config{};
   config.size = sizeof config;
   config.magic = NCCL_CONFIG_MAGIC;
@@ -258,6 +257,13 @@ void test_abort_of_init() {
     *field = NCCL_CONFIG_UNDEF_INT;
   }
   config.blocking = 0;
+  return config;
+}
+
+void test_abort_of_init() {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclConfig_t config = nonblocking();
   ncclComm_t comm = nullptr;
   CHECK_EQUAL(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
   ncclResult_t error = ncclSuccess;
@@ -266,6 +272,43 @@ void test_abort_of_init() {
   CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
   config.magic = 1;
   CHECK_EQUAL(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInvalidArgument);
+}
+
+// Every two calls about one communicator's end, from two threads: each comes to a result, and the end comes once.
+void test_ends_of_two_threads() {
+  using Call = ncclResult_t (*)(ncclComm_t);
+  const Call calls[] = {ncclCommFinalize, ncclCommAbort, ncclCommDestroy,
+                        [](ncclComm_t comm) { return ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT); },
+                        [](ncclComm_t comm) {
+                          ncclResult_t state = ncclSuccess;
+                          return ncclCommGetAsyncError(comm, &state);
+                        }};
+  ncclConfig_t config = nonblocking();
+  for (const Call first : calls) {
+    for (const Call second : calls) {
+      for (int turn = 0; turn < 20; ++turn) {
+        ncclUniqueId id;
+        CHECK_EQUAL(ncclGetUniqueId(&id), ncclSuccess);
+        ncclComm_t comm = nullptr;
+        CHECK_EQUAL(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
+        ncclResult_t state = ncclInProgress;
+        // Half of them while it is made.
+        while (turn % 2 == 0 && state == ncclInProgress) CHECK_EQUAL(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+        std::atomic<int> ready{0};
+        const auto end = [&](Call call) {
+          ++ready;
+          while (ready.load() != 2) {
+          }
+          call(comm);
+        };
+        std::thread other(end, second);
+        end(first);
+        other.join();
+        ncclCommAbort(comm);
+        CHECK_EQUAL(ncclCommGetAsyncError(comm, &state), ncclInvalidArgument);
+      }
+    }
+  }
 }
 
 void test_children() {
@@ -325,6 +368,7 @@ int main() {
   test_late_rank();
   test_abort();
   test_abort_of_init();
+  test_ends_of_two_threads();
   test_children();
   test_operators();
   return failures.load() == 0 ? 0 : 1;

@@ -122,8 +122,21 @@ std::shared_ptr<Communicator> find_parent(ncclComm_t handle, ncclResult_t *code)
   return is_parent ? communicator : usable_communicator(handle, code);
 }
 
-Communicator::~Communicator() {
-  if (background.joinable()) background.join();
+void Background::start(std::function<void()> work) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (thread_.joinable()) thread_.join();
+  thread_ = std::thread(std::move(work));
+}
+
+void Background::wait() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+Background::~Background() {
+  // Its own work may hold the communicator last: then it is at its end, and cannot wait for itself.
+  if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
+  wait();
 }
 
 Failure Communicator::failure() {

@@ -54,6 +54,19 @@ struct Timing {
   std::atomic<uint64_t> number{0}, begin{0}, end{0};
 };
 
+// The thread that makes or finalizes a communicator. Calls of any threads may start it and wait for it, at the same time
+// too: what it runs is over before something else begins, and before this is destroyed.
+class Background {
+ public:
+  void start(std::function<void()> work);
+  void wait();
+  ~Background();
+
+ private:
+  std::mutex mutex_;
+  std::thread thread_;
+};
+
 class Communicator {
  public:
   // Fixed before the first operation.
@@ -79,7 +92,8 @@ class Communicator {
   uint64_t submitted = 0;
   uint32_t child_count = 0;
   Point last{nullptr, 0};
-  std::thread background;
+
+  Background background;
 
   // Operators are given back by whoever drops them last.
   std::mutex operators_mutex;
@@ -142,7 +156,6 @@ class Communicator {
   // What ncclCommGetAsyncError answers.
   ncclResult_t async_error();
 
-  ~Communicator();
 
  private:
   // Says why to the other ranks and fails with what they were told. True: the last rank came first.

@@ -109,7 +109,7 @@ ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t
   };
   if (!communicator->is_blocking) {
     const auto begin = [communicator, join] {
-      communicator->background = std::thread([join] { rccl_call(join); });
+      communicator->background.start([join] { rccl_call(join); });
       return ncclInProgress;
     };
     const ncclResult_t code = submit_job(begin);

@@ -26,7 +26,7 @@ ncclResult_t query(ncclComm_t handle, Value *out, Read read) {
 
 // Work has ended, the memory is given back, the others see that this rank is gone.
 void leave(const std::shared_ptr<Communicator> &communicator, Presence presence) {
-  if (communicator->background.joinable()) communicator->background.join();
+  communicator->background.wait();
   if (communicator->segment != nullptr && communicator->self().process.load() == communicator->process) {
     RankState &mine = communicator->self();
     // One that has given up stays so: the others are to know that it did not leave in good order.
@@ -106,7 +106,8 @@ ncclResult_t rocpy_host_ncclCommFinalize(ncclComm_t comm) {
     if (communicator == nullptr) return code;
     // What was given to streams is done first; then the others may know. Whether they are done too is what the state
     // tells.
-    communicator->is_finalizing = true;
+    if (communicator->is_finalizing.exchange(true))
+      return refuse(ncclInvalidArgument, "the communicator was finalized already");
     const auto finish = [communicator] {
       communicator->wait_for_work(false);
       Presence present = Presence::present;
@@ -115,8 +116,7 @@ ncclResult_t rocpy_host_ncclCommFinalize(ncclComm_t comm) {
       return static_cast<ncclResult_t>(state);
     };
     if (communicator->is_blocking) return finish();
-    communicator->background.joinable() ? communicator->background.join() : void();
-    communicator->background = std::thread(finish);
+    communicator->background.start(finish);
     return ncclInProgress;
   }));
 }
@@ -129,7 +129,7 @@ ncclResult_t rocpy_host_ncclCommDestroy(ncclComm_t comm) {
       return refuse(ncclInvalidArgument, "comm is no communicator of this process, or was destroyed");
     if (communicator->pid != process_id())
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
-    if (communicator->background.joinable()) communicator->background.join();
+    communicator->background.wait();
     communicator->wait_for_work(false);
     leave(communicator, Presence::left);
     return ncclSuccess;
@@ -145,7 +145,7 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
     if (communicator->pid != process_id())
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
     communicator->is_aborting = true;
-    if (communicator->background.joinable()) communicator->background.join();
+    communicator->background.wait();
     // What runs notices soon; what is still queued will find the communicator aborted.
     while (communicator->running.load() != 0) yield_processor();
     if (communicator->segment != nullptr && communicator->state.load() == ncclSuccess) {
