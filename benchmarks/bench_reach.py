@@ -162,12 +162,13 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
         names = {"rocpy": rocpy, "a": a, "b": b, "weight": rocpy.Weight(b)}
         entries = [Entry("rocpy", "rocpy.matmul(a, b)", names), Entry("rocpy Weight", "rocpy.matmul(a, weight)", names)]
         m, n, k = product.shape
-        rows = session.rows_of(
+        rows = session.compare(
             product.name,
             entries + peers_of(session, a, b),
             against="rocpy",
             flops=2.0 * m * n * k,
             dtype=product.dtype,
+            quiet=True,
             shape=product.shape,
         )
         # The rows that the session keeps are these: the verdict is on rocpy's.

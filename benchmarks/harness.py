@@ -83,24 +83,13 @@ class Session:
         against: str | None = None,
         flops: float | None = None,
         dtype: str = "float32",
+        quiet: bool = False,
         **facts: object,
     ) -> list[Row]:
-        """Measure the rivals against each other; `against` is the one that the others' speed is given relative to."""
-        rows = self.rows_of(case, entries, against=against, flops=flops, dtype=dtype, **facts)
-        show(case, rows)
-        return rows
+        """Measure the rivals against each other, and print it unless `quiet`.
 
-    def rows_of(
-        self,
-        case: str,
-        entries: Sequence[Entry],
-        *,
-        against: str | None = None,
-        flops: float | None = None,
-        dtype: str = "float32",
-        **facts: object,
-    ) -> list[Row]:
-        """Measure the same and print nothing."""
+        `against` is the one that the others' speed is given relative to.
+        """
         samples, calls = measure(entries, self.effort, CLOCKS[self.clock], settle=self.threads > 1)
         rows = []
         for entry in entries:
@@ -114,6 +103,8 @@ class Session:
                 row |= {"against": against, **speed(samples[entry.label], samples[against])}
             rows.append(row | self.context)
         self.rows += rows
+        if not quiet:
+            show(case, rows)
         return rows
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = ROOT / "rocpy" / "dtypes.py"
-ROW = re.compile(r'ROCPY_DTYPE\((\w+), (\w+), (\d+), (\w+), (\w+), (?:-1|\w+), "(\w*)", (product|array)\)')
+ROW = re.compile(r'ROCPY_DTYPE\((\w+), (\w+), (\d+), (\w+), (\w+), (?:-1|\w+), "(\w*)", (product|composed|array)\)')
 BLOCK = re.compile(r"(# begin: dtypes[^\n]*\n).*?(# end of the generated rows\n)", re.DOTALL)
 ENUMERATOR = re.compile(r"\b((?:HIP_[RC]_|kDL)\w+)\s*=\s*(\d+)U?\b")
 HEADERS = ("csrc/abi/types_hipblaslt.h", "csrc/third_party/dlpack/dlpack.h")
 
 
 def table(source: str, numbers: dict[str, int]) -> str:
-    """Return the Python rows of the element types that products take."""
+    """Return the Python rows of the element types that products take, computed by a library or composed."""
     lines = []
     for name, hip, bits, kind, code, torch, takes in ROW.findall(source):
-        if takes == "product":
-            lines.append(f'{name} = _row("{name}", {bits}, "{kind}", {numbers[code]}, {numbers[hip]}, "{torch}")\n')
+        if takes != "array":
+            number = int(hip) if hip.isdecimal() else numbers[hip]
+            lines.append(f'{name} = _row("{name}", {bits}, "{kind}", {numbers[code]}, {number}, "{torch}")\n')
     return "".join(lines)
 
 

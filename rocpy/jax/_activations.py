@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from rocpy import dtypes
+from rocpy.blaslt.composed.product import activation
 from rocpy.blaslt.selection.recipes import function_of
 from rocpy.jax._call import Spec
 
@@ -26,7 +28,7 @@ def _gelu_erf(x: Any) -> Any:
     return jax.nn.gelu(x, approximate=False)
 
 
-# From the pre-activation, by jax's own derivative.
+# Those that jax has itself; the others are composed of its operations. Differentiated by jax.
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "relu": jax.nn.relu,
     "sigmoid": jax.nn.sigmoid,
@@ -42,7 +44,7 @@ def activation_of(spec: Spec) -> Callable[[Any], Any]:
     if name == "clamp":
         low, high = spec.clamp or (-math.inf, math.inf)
         return lambda x: jnp.clip(x, low, high)
-    return _FUNCTIONS[name]
+    return _FUNCTIONS.get(name) or functools.partial(activation, name)
 
 
 def wide(x: Any) -> Any:

@@ -75,6 +75,11 @@ def silu_gradient(x: Array) -> Array:
     return sigmoid(x) + np.where(np.abs(x) > 800.0, 0.0, slope)
 
 
+def sigmoid_gradient(x: Array) -> Array:
+    """Return the derivative of `sigmoid`."""
+    return sigmoid(x) * sigmoid(-x)
+
+
 def relu(x: Array) -> Array:
     """Return max(x, 0); NaN stays NaN."""
     return np.maximum(x, 0.0)
@@ -129,6 +134,36 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "dgelu": gelu_gradient,
     "dgelu_erf": gelu_erf_gradient,
     "dsilu": silu_gradient,
+}
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """What the error bound of a smooth activation needs to know of it.
+
+    Attributes
+    ----------
+    derivative
+        Its first derivative.
+    steepest, curvature
+        Largest magnitudes of the first and the second derivative over the real line, rounded up; the library's own
+        tests check them on a fine grid.
+    ulps
+        Error of its own evaluation where the argument is -1 or more; 0 for GELU by tanh, whose bound has a form of
+        its own.
+    """
+
+    derivative: Callable[[Array], Array]
+    steepest: float
+    curvature: float
+    ulps: float
+
+
+SMOOTH: dict[str, Smooth] = {
+    "gelu": Smooth(gelu_gradient, 1.13, 0.80, 0.0),
+    "gelu_erf": Smooth(gelu_erf_gradient, 1.13, 0.80, 4.0),
+    "silu": Smooth(silu_gradient, 1.10, 0.51, 4.0),
+    "sigmoid": Smooth(sigmoid_gradient, 0.25, 0.0963, 4.0),
 }
 
 ORACLES: dict[str, Oracle] = {

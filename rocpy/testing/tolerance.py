@@ -111,29 +111,12 @@ def gamma(n: int, u: float) -> float:
     return n * u / (1.0 - n * u)
 
 
-# max|f'| and max|f''| over the real line, rounded up; checked by the library's own tests on a fine grid.
-_DERIVATIVES = {"gelu": (1.13, 0.80), "gelu_erf": (1.13, 0.80), "silu": (1.10, 0.51), "sigmoid": (0.25, 0.0963)}
-_ULPS = {"gelu_erf": 4.0, "silu": 4.0, "sigmoid": 4.0}
-
-
-def _first_derivative(function: str, x: Array) -> Array:
-    if function == "gelu":
-        return oracles.gelu_gradient(x)
-    if function == "gelu_erf":
-        return oracles.gelu_erf_gradient(x)
-    s = oracles.sigmoid(x)
-    slope = s * oracles.sigmoid(-x)
-    if function == "sigmoid":
-        return slope
-    return s + np.where(np.abs(x) > 800.0, 0.0, x * slope)
-
-
 def _own_error(function: str, x: Array, value: Array, compute: str) -> Array:
     if function == "gelu":
         u = unit_roundoff(compute)
         return 4.0 * u * np.abs(x) + 3.0 * u * value
     tail = 2.0**-24 if compute == "float32" else 2.0**-50
-    return np.where(x >= -1.0, _ULPS[function] * ulp(value, compute), tail)
+    return np.where(x >= -1.0, oracles.SMOOTH[function].ulps * ulp(value, compute), tail)
 
 
 def roundings(expected: Expected) -> int:
@@ -168,8 +151,9 @@ def _value_bound(expected: Expected, compute: str) -> Array:
         factor_error = 2.0**-19 if compute == "float32" else 2.0**-46
         factor = np.abs(oracles.FUNCTIONS[function](expected.aux_in))
         return factor * dx + factor_error * (np.abs(x) + dx) + u * factor * np.abs(x)
-    steepest, curvature = _DERIVATIVES[function]
-    carried = np.minimum(steepest * dx, np.abs(_first_derivative(function, x)) * dx + 0.5 * curvature * dx * dx)
+    smooth = oracles.SMOOTH[function]
+    local = np.abs(smooth.derivative(x)) * dx + 0.5 * smooth.curvature * dx * dx
+    carried = np.minimum(smooth.steepest * dx, local)
     value = np.abs(expected.result.reshape(x.shape)) + carried
     return carried + _own_error(function, x - dx, value, compute)
 

@@ -32,7 +32,7 @@ def formula(jax, epilogue, a, b, c=None, *, bias=None, aux=None, alpha=1.0, beta
     name = epilogue.replace("_aux", "").removesuffix("_bias").removesuffix("_bgrad")
     if row.aux == "load":
         y = y * jax.vmap(jax.grad(functions[name[1:]]))(aux.reshape(-1)).reshape(aux.shape)
-    d = functions[name](y) if name in functions else y
+    d = (functions.get(name) or getattr(jax.nn, name, lambda y: y))(y)
     extra = {"bgrad": lambda: d.sum(-2), "bgrada": lambda: a.sum(-1), "bgradb": lambda: b.sum(-2)}
     if row.aux == "store":
         return d, y

@@ -25,18 +25,30 @@ def holds(array, value):
     return bool((array == value).all())
 
 
+def products_in_order(waits, first, second, launch_first, launch_second, result):
+    """Launch two products, of which the second reads what the first one gives, and say whether the result is right."""
+    launch_first()
+    if waits:
+        second.wait(first.record())
+    launch_second()
+    second.synchronize()
+    right = holds(result, N * N)
+    first.synchronize()
+    return right
+
+
 def products_of_two_streams(waits):
     """The second product reads what the first one gives."""
     hidden, result = matrix(), matrix()
     with Stream() as first, Stream() as second:
-        rocpy.matmul(ONES, ONES, out=hidden, stream=first)
-        if waits:
-            second.wait(first.record())
-        rocpy.matmul(hidden, ONES, out=result, stream=second)
-        second.synchronize()
-        right = holds(result, N * N)
-        first.synchronize()
-    return right
+        return products_in_order(
+            waits,
+            first,
+            second,
+            lambda: rocpy.matmul(ONES, ONES, out=hidden, stream=first),
+            lambda: rocpy.matmul(hidden, ONES, out=result, stream=second),
+            result,
+        )
 
 
 def event_recorded_too_early(waits):
@@ -144,13 +156,14 @@ def graph_and_eager_product(waits):
         with first.capture() as graph:
             rocpy.matmul(ONES, ONES, out=hidden, stream=first)
         hidden[:] = 0
-        graph.launch()
-        if waits:
-            second.wait(first.record())
-        rocpy.matmul(hidden, ONES, out=result, stream=second)
-        second.synchronize()
-        right = holds(result, N * N)
-        first.synchronize()
+        right = products_in_order(
+            waits,
+            first,
+            second,
+            graph.launch,
+            lambda: rocpy.matmul(hidden, ONES, out=result, stream=second),
+            result,
+        )
         graph.close()
     return right
 
@@ -161,13 +174,14 @@ def eager_product_and_graph(waits):
     with Stream(nonblocking=True) as first, Stream(nonblocking=True) as second:
         with second.capture() as graph:
             rocpy.matmul(hidden, ONES, out=result, stream=second)
-        rocpy.matmul(ONES, ONES, out=hidden, stream=first)
-        if waits:
-            second.wait(first.record())
-        graph.launch()
-        second.synchronize()
-        right = holds(result, N * N)
-        first.synchronize()
+        right = products_in_order(
+            waits,
+            first,
+            second,
+            lambda: rocpy.matmul(ONES, ONES, out=hidden, stream=first),
+            graph.launch,
+            result,
+        )
         graph.close()
     return right
 

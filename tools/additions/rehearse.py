@@ -9,6 +9,7 @@ compiled modules the copy uses.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import collective
+import dtype
+import epilogue
 import primitive
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -27,25 +30,32 @@ COMPILED = (".so", "_lib", "_host")
 
 @dataclass(frozen=True)
 class Addition:
-    """A made-up thing: the texts of the files that it changes, by path, and the tests that must pass with it."""
+    """A made-up thing: the texts of the files that it changes, by path, and the tests that must pass with it.
+
+    Where it needs them: the tool of ``make tables`` that writes what is generated, and the library that is built again.
+    """
 
     change: Callable[[dict[str, str]], dict[str, str]]
     files: tuple[str, ...]
     test: str
     tests: tuple[str, ...]
+    table: str = ""
+    builds: str = ""
 
 
 ADDITIONS = {
     "collective of RCCL's others": Addition(collective.change, collective.FILES, collective.TEST, collective.TESTS),
+    "dtype": Addition(dtype.change, dtype.FILES, dtype.TEST, dtype.TESTS, table="dtype_table.py", builds="rocpy_core"),
+    "epilogue": Addition(epilogue.change, epilogue.FILES, epilogue.TEST, epilogue.TESTS),
     "primitive of kernels": Addition(primitive.change, primitive.FILES, primitive.TEST, primitive.TESTS),
 }
 
 
 def named_files(kind: str) -> list[str]:
-    """Return the files and folders that CONTRIBUTING's table names for a kind; those that only GPUs need excepted."""
+    """Return what CONTRIBUTING's table names for a kind, without what it names for GPUs and for libraries' own code."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     row = next(line for line in text.splitlines() if line.startswith(f"| {kind} |"))
-    return re.findall(r"`([\w./]+/[\w./]+)`", row.split("; for GPUs")[0])
+    return re.findall(r"`([\w./]+/[\w./]+)`", re.split("; (?:where|for GPUs)", row)[0])
 
 
 def problems_of(kind: str) -> list[str]:
@@ -70,8 +80,9 @@ def problems_of(kind: str) -> list[str]:
 
 
 def copy_tree(folder: Path) -> None:
-    """Copy what git knows of the tree, with the compiled modules that are installed."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    """Copy the tree without what git ignores, with the compiled modules that are installed."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for path in filter(None, listed.split("\0")):
         if (ROOT / path).is_file():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +96,20 @@ def copy_tree(folder: Path) -> None:
             target = folder / "rocpy" / path.relative_to(installed)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
+
+
+def build(folder: Path, library: str) -> None:
+    """Build a library of the copy, without the extension modules, and put it where these look for it."""
+    tree = folder / "build" / "addition"
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if shutil.which("ccache"):
+        # Paths below the copy as relative ones: what one copy compiled serves the next.
+        environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
+    configured = ["cmake", "-S", str(folder), "-B", str(tree), "-G", "Ninja", "-DROCPY_PYTHON=OFF"]
+    for command in (configured, ["cmake", "--build", str(tree), "--target", library]):
+        subprocess.run(command, env=environment, check=True)
+    (built,) = tree.rglob(f"lib{library}.so")
+    shutil.copy(built, folder / "rocpy" / "_lib" / built.name)
 
 
 # Loaded by pytest before anything imports the package: the copy's, not the one that is installed in editable mode.
@@ -112,6 +137,10 @@ def rehearse(kind: str) -> int:
             if path not in addition.files or text == before[path]:
                 raise SystemExit(f"{path}: changed without being listed, or not changed")
             (folder / path).write_text(text, encoding="utf-8")
+        if addition.table:
+            subprocess.run([sys.executable, folder / "tools" / addition.table], check=True)
+        if addition.builds:
+            build(folder, addition.builds)
         (folder / "tests" / "test_addition.py").write_text(addition.test, encoding="utf-8")
         (folder / "from_here.py").write_text(PLUGIN.format(folder=name), encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "from_here", "-p", "no:cacheprovider", "-m", ""]

@@ -22,22 +22,17 @@ struct ArrayType {
   const char *name;
 };
 
-constexpr uint8_t shift_of(int bits) { return bits <= 8 ? 0 : 1 + shift_of(bits / 2); }
-constexpr bool numpy_has(int code) {
-  return code == kDLInt || code == kDLUInt || code == kDLFloat || code == kDLComplex;
-}
+// In librocpy_core, for all extension modules.
+extern const ArrayType array_types[];
+extern const int array_type_count;
 
-// Types of less than a byte lie one to a byte, as ml_dtypes has them; what is packed goes by other ways.
-constexpr ArrayType array_types[] = {
-#define ROCPY_DTYPE(name, hip, bits, kind, dlpack, nccl, torch, takes) \
-  {hip, shift_of(bits), dlpack, bits, numpy_has(dlpack), nccl, #name},
-#include "dtypes.def"
-#undef ROCPY_DTYPE
+struct ArrayTypes {
+  const ArrayType *begin() const { return array_types; }
+  const ArrayType *end() const { return array_types + array_type_count; }
 };
-constexpr int array_type_count = sizeof array_types / sizeof array_types[0];
 
 inline const ArrayType *array_type_of_hip(int32_t type) {
-  for (const ArrayType &row : array_types)
+  for (const ArrayType &row : ArrayTypes())
     if (row.type == type) return &row;
   return nullptr;
 }
@@ -45,13 +40,13 @@ inline const ArrayType *array_type_of_hip(int32_t type) {
 inline const ArrayType *array_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes) {
   // Producers disagree on how types of less than a byte are packed.
   if (lanes != 1 || bits < 8) return nullptr;
-  for (const ArrayType &row : array_types)
+  for (const ArrayType &row : ArrayTypes())
     if (row.code == code && row.bits == bits) return &row;
   return nullptr;
 }
 
 inline const ArrayType *array_type_of_name(const char *name) {
-  for (const ArrayType &row : array_types)
+  for (const ArrayType &row : ArrayTypes())
     if (std::strcmp(row.name, name) == 0) return &row;
   return nullptr;
 }

@@ -21,48 +21,32 @@ constexpr LibraryRow libraries[] = {
 #undef LIBRARY
 };
 
-// hipBLASLt itself has no function for this.
-const char *hipblaslt_status_name(int32_t code) noexcept {
-  switch (code) {
-#define CODE(name) \
-  case name:       \
-    return #name;
-    CODE(HIPBLAS_STATUS_SUCCESS)
-    CODE(HIPBLAS_STATUS_NOT_INITIALIZED)
-    CODE(HIPBLAS_STATUS_ALLOC_FAILED)
-    CODE(HIPBLAS_STATUS_INVALID_VALUE)
-    CODE(HIPBLAS_STATUS_MAPPING_ERROR)
-    CODE(HIPBLAS_STATUS_EXECUTION_FAILED)
-    CODE(HIPBLAS_STATUS_INTERNAL_ERROR)
-    CODE(HIPBLAS_STATUS_NOT_SUPPORTED)
-    CODE(HIPBLAS_STATUS_ARCH_MISMATCH)
-    CODE(HIPBLAS_STATUS_HANDLE_IS_NULLPTR)
-    CODE(HIPBLAS_STATUS_INVALID_ENUM)
-    CODE(HIPBLAS_STATUS_UNKNOWN)
-#undef CODE
-    default:
-      return nullptr;
-  }
-}
+struct CodeName {
+  int32_t code;
+  const char *name;
+};
 
-const char *rccl_status_name(int32_t code) noexcept {
-  switch (code) {
-#define CODE(name) \
-  case name:       \
-    return #name;
-    CODE(ncclSuccess)
-    CODE(ncclUnhandledCudaError)
-    CODE(ncclSystemError)
-    CODE(ncclInternalError)
-    CODE(ncclInvalidArgument)
-    CODE(ncclInvalidUsage)
-    CODE(ncclRemoteError)
-    CODE(ncclInProgress)
-    CODE(ncclTimeout)
+#define CODE(name) {name, #name}
+// hipBLASLt itself has no function for this.
+constexpr CodeName hipblaslt_codes[] = {
+    CODE(HIPBLAS_STATUS_SUCCESS),        CODE(HIPBLAS_STATUS_NOT_INITIALIZED),   CODE(HIPBLAS_STATUS_ALLOC_FAILED),
+    CODE(HIPBLAS_STATUS_INVALID_VALUE),  CODE(HIPBLAS_STATUS_MAPPING_ERROR),     CODE(HIPBLAS_STATUS_EXECUTION_FAILED),
+    CODE(HIPBLAS_STATUS_INTERNAL_ERROR), CODE(HIPBLAS_STATUS_NOT_SUPPORTED),     CODE(HIPBLAS_STATUS_ARCH_MISMATCH),
+    CODE(HIPBLAS_STATUS_INVALID_ENUM),   CODE(HIPBLAS_STATUS_HANDLE_IS_NULLPTR), CODE(HIPBLAS_STATUS_UNKNOWN),
+};
+// RCCL has sentences for them, not their names.
+constexpr CodeName rccl_codes[] = {
+    CODE(ncclSuccess),       CODE(ncclUnhandledCudaError), CODE(ncclSystemError),
+    CODE(ncclInternalError), CODE(ncclInvalidArgument),    CODE(ncclInvalidUsage),
+    CODE(ncclRemoteError),   CODE(ncclInProgress),         CODE(ncclTimeout),
+};
 #undef CODE
-    default:
-      return nullptr;
-  }
+
+template <size_t count>
+const char *name_among(const CodeName (&codes)[count], int32_t code) noexcept {
+  for (const CodeName &row : codes)
+    if (row.code == code) return row.name;
+  return nullptr;
 }
 
 const char *hip_status_name(int32_t code) noexcept {
@@ -89,9 +73,9 @@ const char *status_name(Library library, int32_t code) noexcept {
     case Library::hip:
       return hip_status_name(code);
     case Library::hipblaslt:
-      return hipblaslt_status_name(code);
+      return name_among(hipblaslt_codes, code);
     case Library::rccl:
-      return rccl_status_name(code);
+      return name_among(rccl_codes, code);
     case Library::hiprtc:  // its texts are the names
       return has("hiprtcGetErrorString") ? table.hiprtcGetErrorString(static_cast<hiprtcResult>(code)) : nullptr;
   }

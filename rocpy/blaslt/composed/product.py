@@ -29,7 +29,7 @@ from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, recipe_of, strict, working_type
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["Unfused", "activated", "bias_gradient_of_empty", "unfused_product"]
+__all__ = ["Unfused", "activated", "activation", "bias_gradient_of_empty", "unfused_product"]
 
 
 class Unfused:
@@ -342,7 +342,12 @@ def activated(framework: Framework, row: EpilogueRow, x: Any, aux: Any, clamp: t
         return framework.clamp(x, *clamp)
     if aux is not None:
         return framework.where(aux > 0, x, 0.0) if name == "drelu" else x * _SLOPES[name](framework, aux)
-    return _ACTIVATIONS[name](framework, x) if name in _ACTIVATIONS else x
+    return activation(name, x, framework) if name in _ACTIVATIONS else x
+
+
+def activation(name: str, x: Any, framework: Framework | None = None) -> Any:
+    """Return the activation of this name of an array, by its framework's operations, which the framework can record."""
+    return _ACTIVATIONS[name](framework or framework_of(x), x)
 
 
 def _buffer(array: np.ndarray[Any, Any]) -> Buffer:

@@ -122,219 +122,297 @@ def _unusable_batch(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(stride < 0 and extent > 1 for extent, stride in zip(shape, strides, strict=True))
 
 
-def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:  # noqa: C901  (one operand after the other, each with its own rule)
+def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:
     """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first.
 
     ``beside`` are arrays with an element for each of the result's, of shape (batch ..., M, N), that an epilogue reads
     or writes; they may repeat elements.
     """
-    row = problem.row
-    batch_ndim = len(problem.batch_shape)
-    copies: list[str] = []
-    a_shape, a_strides, a_batch_shape, a_batch = _view(problem.a, True, batch_ndim)
-    a_lies = matrix_layout(a_shape, a_strides)
-    if a_lies is None or _unusable_batch(a_batch_shape, a_batch):
-        copies.append("a")
-    b_shape, b_strides, b_batch_shape, b_batch = _view(problem.b, False, batch_ndim)
-    b_lies = ("row", max(1, problem.n)) if problem.b.packed else matrix_layout(b_shape, b_strides)
-    if b_lies is None or _unusable_batch(b_batch_shape, b_batch):
-        copies.append("b")
+    lowering = _Lowering(problem)
+    lowering.lay_out_inputs()
+    lowering.lay_out_result()
+    lowering.orient_inputs()
+    lowering.lay_out_c()
+    lowering.lay_out_bias()
+    lowering.lay_out_aux()
+    if lowering.copies:
+        return Lowered(copies=tuple(lowering.copies), columns=not lowering.swapped)
+    lowering.step_through_batch(beside)
+    lowering.join_rows()
+    return lowering.finish()
 
-    # The result's orientation decides everything else; its own batch strides may not repeat or run backwards.
-    fresh = OperandInfo(problem.result_shape, dense_strides(problem.result_shape), problem.dtype)
-    out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
-    if out_is_cast:
-        copies.append("out")
-    d_matrix, d_batch = _result_view(fresh if problem.out is None or out_is_cast else problem.out, problem)
-    d_lies = matrix_layout((problem.m, problem.n), d_matrix)
-    bound_to_rows = row.bias or row.aux != "none" or row.gradient == "bgrad" or problem.b.packed
-    turned = False
-    if problem.column_bias:
-        # hipBLASLt's bias runs along the rows of its D, which lies in columns then.
-        d_lies = _as("column", (problem.m, problem.n), d_matrix) if _separate(problem, d_matrix, d_batch) else None
-        turned = d_lies is None or (row.aux == "store" and min(problem.m, problem.n) > 1)
-        if turned:
-            d_matrix, d_batch = _result_view(_in_columns(problem), problem)
-            d_lies = ("column", max(1, problem.m))
-    elif d_lies is None or not _separate(problem, d_matrix, d_batch) or (d_lies[0] == "column" and bound_to_rows):
-        copies.append("out")
-        d_matrix, d_batch = _result_view(fresh, problem)
-        d_lies = matrix_layout((problem.m, problem.n), d_matrix)
-    assert d_lies is not None  # a dense result always lies in rows
-    swapped = d_lies[0] == "row"
-    columns = not swapped
 
-    # Only the transposing operation conjugates; a conjugate operand that lies the other way is resolved by a copy.
-    across = "column" if swapped else "row"
-    if problem.conj_a and a_lies is not None:
-        a_lies = _as(across, a_shape, a_strides)
-        if a_lies is None and "a" not in copies:
-            copies.append("a")
-    if problem.conj_b and b_lies is not None and not problem.b.packed:
-        b_lies = _as(across, b_shape, b_strides)
-        if b_lies is None and "b" not in copies:
-            copies.append("b")
-    if problem.scale_a == "block32":
-        # Both are read along K.
-        a_lies = _as("row", a_shape, a_strides)
-        b_lies = b_lies if problem.b.packed else _as("column", b_shape, b_strides)
-        copies += [x for x, lies in (("a", a_lies), ("b", b_lies)) if lies is None and x not in copies]
+class _Lowering:
+    """A problem on its way to hipBLASLt's terms: one method for each decision, in the order in which they depend.
 
-    c_matrix, c_batch, c_lies = d_matrix, d_batch, d_lies
-    if problem.c is not None:
+    Attributes
+    ----------
+    lies
+        How each matrix lies; ``None`` where the library cannot take it.
+    matrix, batch
+        Strides of each operand's matrix and along its batch axes.
+    strides, extents
+        Of the batch axes, after those that every operand steps through evenly are one.
+    paces
+        Of what lies beside the result: steps along its rows and columns.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.row = problem.row
+        self.batch_ndim = len(problem.batch_shape)
+        self.m = problem.m
+        self.copies: list[str] = []
+        self.lies: dict[str, tuple[str, int] | None] = {}
+        self.shape: dict[str, tuple[int, int]] = {}
+        self.matrix: dict[str, tuple[int, int]] = {}
+        self.batch: dict[str, tuple[int, ...]] = {"bias": (0,) * self.batch_ndim}
+        self.fresh = OperandInfo(problem.result_shape, dense_strides(problem.result_shape), problem.dtype)
+        self.turned, self.swapped = False, True
+        self.extents: list[int] = []
+        self.strides: dict[str, list[int]] = {}
+        self.paces: dict[str, list[int]] = {}
+
+    def copy(self, name: str) -> None:
+        """Ask for a copy of an operand."""
+        if name not in self.copies:
+            self.copies.append(name)
+
+    def lie_of(self, name: str) -> tuple[str, int]:
+        """Return how a matrix lies that needs no copy."""
+        lie = self.lies[name]
+        assert lie is not None
+        return lie
+
+    def lay_out_inputs(self) -> None:
+        """See how a and b lie."""
+        problem = self.problem
+        for name, operand in (("a", problem.a), ("b", problem.b)):
+            shape, strides, batch_shape, batch = _view(operand, name == "a", self.batch_ndim)
+            packed = name == "b" and problem.b.packed
+            self.shape[name], self.matrix[name], self.batch[name] = shape, strides, batch
+            self.lies[name] = ("row", max(1, problem.n)) if packed else matrix_layout(shape, strides)
+            if self.lies[name] is None or _unusable_batch(batch_shape, batch):
+                self.copy(name)
+
+    def lay_out_result(self) -> None:
+        """Choose the result's orientation, which decides everything else; no two of its elements may be one."""
+        problem, row = self.problem, self.row
+        size = (problem.m, problem.n)
+        out = problem.out
+        if out is not None and out.dtype != problem.dtype:
+            self.copy("out")
+            out = None
+        matrix, batch = _result_view(out or self.fresh, problem)
+        lies = matrix_layout(size, matrix)
+        bound_to_rows = row.bias or row.aux != "none" or row.gradient == "bgrad" or problem.b.packed
+        if problem.column_bias:
+            # hipBLASLt's bias runs along the rows of its D, which lies in columns then.
+            lies = _as("column", size, matrix) if _separate(problem, matrix, batch) else None
+            self.turned = lies is None or (row.aux == "store" and min(size) > 1)
+            if self.turned:
+                matrix, batch = _result_view(_in_columns(problem), problem)
+                lies = ("column", max(1, problem.m))
+        elif lies is None or not _separate(problem, matrix, batch) or (lies[0] == "column" and bound_to_rows):
+            self.copies.append("out")
+            matrix, batch = _result_view(self.fresh, problem)
+            lies = matrix_layout(size, matrix)
+        assert lies is not None  # a dense result always lies in rows
+        self.lies["d"], self.matrix["d"], self.batch["d"] = lies, matrix, batch
+        self.swapped = lies[0] == "row"
+
+    def orient_inputs(self) -> None:
+        """Have a and b lie as conjugation and scales by blocks need it."""
+        problem = self.problem
+        # Only the transposing operation conjugates; a conjugate operand that lies the other way is resolved by a copy.
+        across = "column" if self.swapped else "row"
+        conjugated = {"a": problem.conj_a, "b": problem.conj_b and not problem.b.packed}
+        for name, is_conjugated in conjugated.items():
+            if is_conjugated and self.lies[name] is not None:
+                self.lies[name] = _as(across, self.shape[name], self.matrix[name])
+                if self.lies[name] is None:
+                    self.copy(name)
+        if problem.scale_a == "block32":
+            # Both are read along K.
+            self.lies["a"] = _as("row", self.shape["a"], self.matrix["a"])
+            if not problem.b.packed:
+                self.lies["b"] = _as("column", self.shape["b"], self.matrix["b"])
+            for name in ("a", "b"):
+                if self.lies[name] is None:
+                    self.copy(name)
+
+    def lay_out_c(self) -> None:
+        """See whether c lies as the result does."""
+        problem = self.problem
+        d_lies = self.lie_of("d")
+        self.lies["c"], self.matrix["c"], self.batch["c"] = d_lies, self.matrix["d"], self.batch["d"]
+        if problem.c is None:
+            return
         if problem.c.shape != problem.result_shape:
-            copies.append("c")
+            self.copy("c")
+            return
+        size = (problem.m, problem.n)
+        self.matrix["c"], self.batch["c"] = _result_view(problem.c, problem)
+        lies = matrix_layout(size, self.matrix["c"])
+        if lies is not None and lies[0] != d_lies[0] and min(size) == 1:
+            lies = _as(d_lies[0], size, self.matrix["c"])
+        if lies is None or lies[0] != d_lies[0] or _unusable_batch(problem.batch_shape, self.batch["c"]):
+            self.copy("c")
         else:
-            c_matrix, c_batch = _result_view(problem.c, problem)
-            lies = matrix_layout((problem.m, problem.n), c_matrix)
-            if lies is not None and lies[0] != d_lies[0] and min(problem.m, problem.n) == 1:
-                lies = _as(d_lies[0], (problem.m, problem.n), c_matrix)
-            if lies is None or lies[0] != d_lies[0] or _unusable_batch(problem.batch_shape, c_batch):
-                copies.append("c")
-            else:
-                c_lies = lies
+            self.lies["c"] = lies
 
-    bias_batch: tuple[int, ...] = (0,) * batch_ndim
-    if problem.bias is not None:
-        along = -2 if problem.column_bias else -1
-        if problem.bias.strides[along] != 1 and problem.bias.shape[along] > 1:
-            copies.append("bias")
-        bias_extents = problem.bias.shape[:along]
-        pad = batch_ndim - len(bias_extents)
-        bias_batch = (0,) * pad + tuple(
-            s if e != 1 else 0 for e, s in zip(bias_extents, problem.bias.strides[:along], strict=True)
-        )
-        if _unusable_batch((1,) * pad + bias_extents, bias_batch) and "bias" not in copies:
-            copies.append("bias")
-    elif row.gradient:
-        bias_extents = problem.gradient_shape[:-1]
-        steps = dense_strides(problem.gradient_shape)[:-1]
-        bias_batch = (0,) * (batch_ndim - len(bias_extents)) + tuple(
-            s if e != 1 else 0 for e, s in zip(bias_extents, steps, strict=True)
-        )
+    def lay_out_bias(self) -> None:
+        """See how a bias lies that is read, or one whose gradient is written."""
+        problem = self.problem
+        if problem.bias is not None:
+            along = -2 if problem.column_bias else -1
+            if problem.bias.strides[along] != 1 and problem.bias.shape[along] > 1:
+                self.copy("bias")
+            extents, steps = problem.bias.shape[:along], problem.bias.strides[:along]
+        elif self.row.gradient:
+            extents, steps = problem.gradient_shape[:-1], dense_strides(problem.gradient_shape)[:-1]
+        else:
+            return
+        pad = self.batch_ndim - len(extents)
+        self.batch["bias"] = (0,) * pad + tuple(s if e != 1 else 0 for e, s in zip(extents, steps, strict=True))
+        if problem.bias is not None and _unusable_batch((1,) * pad + extents, self.batch["bias"]):
+            self.copy("bias")
 
-    like_aux = _in_columns(problem) if problem.column_bias and min(problem.m, problem.n) > 1 else fresh
-    aux_matrix, aux_batch = _result_view(like_aux, problem)
-    aux_lies = _as("column" if problem.column_bias else "row", (problem.m, problem.n), aux_matrix)
-    if problem.aux is not None:
-        aux_matrix, aux_batch = _result_view(problem.aux, problem)
-        aux_lies = _as("row", (problem.m, problem.n), aux_matrix)
+    def lay_out_aux(self) -> None:
+        """See how the auxiliary matrix lies."""
+        problem = self.problem
+        size = (problem.m, problem.n)
+        if problem.aux is None:
+            like = _in_columns(problem) if problem.column_bias and min(size) > 1 else self.fresh
+            self.matrix["aux"], self.batch["aux"] = _result_view(like, problem)
+            self.lies["aux"] = _as("column" if problem.column_bias else "row", size, self.matrix["aux"])
+            return
+        self.matrix["aux"], batch = _result_view(problem.aux, problem)
+        self.batch["aux"] = batch
+        self.lies["aux"] = lies = _as("row", size, self.matrix["aux"])
         # hipBLASLt wants whole matrices apart: a batch stride under M x N is refused.
         if (
-            aux_lies is None
-            or any(
-                0 <= s < aux_lies[1] * problem.m and e > 1 for e, s in zip(problem.batch_shape, aux_batch, strict=True)
-            )
-            or _unusable_batch(problem.batch_shape, aux_batch)
+            lies is None
+            or any(0 <= s < lies[1] * problem.m and e > 1 for e, s in zip(problem.batch_shape, batch, strict=True))
+            or _unusable_batch(problem.batch_shape, batch)
         ):
-            copies.append("aux")
-    if copies:
-        return Lowered(copies=tuple(copies), columns=columns)
-    assert a_lies is not None
-    assert b_lies is not None
-    assert aux_lies is not None
+            self.copy("aux")
 
-    strides: dict[str, list[int]] = {
-        "a": list(a_batch),
-        "b": list(b_batch),
-        "c": list(c_batch),
-        "d": list(d_batch),
-        "bias": list(bias_batch),
-        "aux": list(aux_batch),
-        "scale_a": _scale_steps(problem, "scale_a", problem.scale_a_batch),
-        "scale_b": _scale_steps(problem, "scale_b", problem.scale_b_batch),
-    }
-    paces = [list(x.strides[-2:]) for x in beside]
-    names = [f"beside{i}" for i in range(len(beside))]
-    strides |= {
-        name: [s if e != 1 else 0 for e, s in zip(problem.batch_shape, x.strides[:-2], strict=True)]
-        for name, x in zip(names, beside, strict=True)
-    }
-    extents, strides = _collapse(list(problem.batch_shape), strides)
-    m = problem.m
-    if row.gradient != "bgrad" and len(extents) == 1 and not problem.conj_a:
-        if m == 1 and swapped:
+    def step_through_batch(self, beside: Sequence[OperandInfo]) -> None:
+        """Collect the steps of every operand along the batch axes, and make one axis of those that allow it."""
+        problem = self.problem
+        strides = {name: list(self.batch[name]) for name in ("a", "b", "c", "d", "bias", "aux")}
+        strides["scale_a"] = _scale_steps(problem, "scale_a", problem.scale_a_batch)
+        strides["scale_b"] = _scale_steps(problem, "scale_b", problem.scale_b_batch)
+        for i, operand in enumerate(beside):
+            self.paces[f"beside{i}"] = list(operand.strides[-2:])
+            strides[f"beside{i}"] = [
+                s if e != 1 else 0 for e, s in zip(problem.batch_shape, operand.strides[:-2], strict=True)
+            ]
+        self.extents, self.strides = _collapse(list(problem.batch_shape), strides)
+
+    def join_rows(self) -> None:
+        """Make a single taller product of entries that have one weight and lie one after the other."""
+        problem, strides = self.problem, self.strides
+        if self.row.gradient == "bgrad" or len(self.extents) != 1 or problem.conj_a:
+            return
+        if self.m == 1 and self.swapped:
             # A matrix of one row may have any ld: let it be the step from one batch entry to the next.
-            a_lies, c_lies, d_lies, aux_lies = (
-                ("row", strides[name][0]) if strides[name][0] >= columns and _as("row", (1, columns), matrix) else lies
-                for name, columns, matrix, lies in (
-                    ("a", problem.k, a_strides, a_lies),
-                    ("c", problem.n, c_matrix, c_lies),
-                    ("d", problem.n, d_matrix, d_lies),
-                    ("aux", problem.n, aux_matrix, aux_lies),
-                )
-            )
-        whole = a_lies[0] == d_lies[0] == "row"
-        whole = whole and all(strides[x][0] == lies[1] * m for x, lies in (("a", a_lies), ("c", c_lies), ("d", d_lies)))
-        whole = whole and strides["b"][0] == 0 and strides["bias"][0] == (m if row.gradient == "bgrada" else 0)
-        whole = whole and (row.aux == "none" or strides["aux"][0] == aux_lies[1] * m)
-        whole = whole and strides["scale_b"][0] == 0
-        whole = whole and (
-            problem.scale_a in ("", "scalar") or strides["scale_a"][0] == scale_entry(problem, "scale_a")
-        )
-        for name, pace in zip(names, paces, strict=True):
-            if m == 1:  # the step to a next row means nothing yet
+            for name, columns in (("a", problem.k), ("c", problem.n), ("d", problem.n), ("aux", problem.n)):
+                if strides[name][0] >= columns and _as("row", (1, columns), self.matrix[name]):
+                    self.lies[name] = ("row", strides[name][0])
+        if self.m == 1:  # the step to a next row means nothing yet
+            for name, pace in self.paces.items():
                 pace[0] = strides[name][0]
-            whole = whole and strides[name][0] == pace[0] * m
-        if whole and extents[0] * m <= 2**31 - 1:
-            # One weight for every batch entry, entries one after the other: a single taller product.
-            m *= extents[0]
-            extents, strides = [], {name: [] for name in strides}
+        if self._is_one_product() and self.extents[0] * self.m <= 2**31 - 1:
+            self.m *= self.extents[0]
+            self.extents, self.strides = [], {name: [] for name in strides}
 
-    # Entries that write one gradient vector together must not run together.
-    together = [axis for axis in range(len(extents)) if not row.gradient or strides["bias"][axis]]
-    # The library has no stride from one entry's scales to the next: entries that differ in them are calls of their own.
-    together = [axis for axis in together if not strides["scale_a"][axis] and not strides["scale_b"][axis]]
-    if problem.scale_a == "block32":
-        together = []
-    inner = max(together, key=lambda axis: extents[axis], default=None)
-    out = Lowered(swapped=swapped, columns=columns, turned=turned)
-    batch_of = {name: values[inner] if inner is not None else 0 for name, values in strides.items()}
-    out.batch_count = extents[inner] if inner is not None else 1
-    out.outer_shape = tuple(e for axis, e in enumerate(extents) if axis != inner)
-    outer = {name: tuple(s for axis, s in enumerate(values) if axis != inner) for name, values in strides.items()}
-    out.outer_strides = {name: outer[name] for name in OPERANDS}
-    out.beside = tuple(
-        (pace[swapped], pace[not swapped], batch_of[name], outer[name]) for name, pace in zip(names, paces, strict=True)
-    )
+    def _is_one_product(self) -> bool:
+        problem, row, m = self.problem, self.row, self.m
+        step = {name: values[0] for name, values in self.strides.items()}
+        follows = {name: step[name] == self.lie_of(name)[1] * m for name in ("a", "c", "d", "aux")}
+        return (
+            self.lie_of("a")[0] == self.lie_of("d")[0] == "row"
+            and follows["a"]
+            and follows["c"]
+            and follows["d"]
+            and (row.aux == "none" or follows["aux"])
+            and step["b"] == step["scale_b"] == 0
+            and step["bias"] == (m if row.gradient == "bgrada" else 0)
+            and (problem.scale_a in ("", "scalar") or step["scale_a"] == scale_entry(problem, "scale_a"))
+            and all(step[name] == pace[0] * m for name, pace in self.paces.items())
+        )
 
-    a_rows = (
-        Layout(problem.k, m, a_lies[1], batch_of["a"])
-        if a_lies[0] == "row"
-        else Layout(m, problem.k, a_lies[1], batch_of["a"])
-    )
-    b_rows = (
-        Layout(problem.n, problem.k, b_lies[1], batch_of["b"])
-        if b_lies[0] == "row"
-        else Layout(problem.k, problem.n, b_lies[1], batch_of["b"])
-    )
-    if swapped:
-        out.a, out.op_a = b_rows, OP_N if b_lies[0] == "row" else OP_T
-        out.b, out.op_b = a_rows, OP_N if a_lies[0] == "row" else OP_T
-        out.c, out.d = Layout(problem.n, m, c_lies[1], batch_of["c"]), Layout(problem.n, m, d_lies[1], batch_of["d"])
-    else:
-        out.a, out.op_a = a_rows, OP_T if a_lies[0] == "row" else OP_N
-        out.b, out.op_b = b_rows, OP_T if b_lies[0] == "row" else OP_N
-        out.c, out.d = Layout(m, problem.n, c_lies[1], batch_of["c"]), Layout(m, problem.n, d_lies[1], batch_of["d"])
-    for layout in (out.a, out.b, out.c, out.d):
-        layout.ld = max(layout.ld, layout.rows, 1)
-    # An epilogue that the library lacks is never launched; its product is lowered for what must be copied.
-    enumerator = row.enumerator or row.stands_on or EPILOGUES["default"].enumerator or 1
-    conjugated = (problem.conj_b, problem.conj_a) if swapped else (problem.conj_a, problem.conj_b)
-    out.op_a, out.op_b = (OP_C if conj else op for op, conj in zip((out.op_a, out.op_b), conjugated, strict=True))
-    modes = _SCALE_MODE[problem.scale_a], _SCALE_MODE[problem.scale_b]
-    out.scale_mode_a, out.scale_mode_b = reversed(modes) if swapped else modes
-    if swapped and row.gradient in ("bgrada", "bgradb"):
-        # The library's A is the user's b: what it calls the gradient along A is the one along b.
-        enumerator = 512 if row.gradient == "bgrada" else 256
-    out.epilogue = enumerator
-    out.compute = _COMPUTE[problem.compute]
-    out.scale_type = dtypes.lookup(_scale_type(problem)).hip
-    out.bias_batch_stride = batch_of["bias"]
-    out.aux_ld = max(1, aux_lies[1])
-    # Never the default, which hipBLASLt takes from an unset ld.
-    out.aux_batch_stride = batch_of["aux"] if out.batch_count > 1 else out.aux_ld * (m if swapped else problem.n)
-    return out
+    def _batch_axis(self) -> int | None:
+        """Return the axis that is the library's batch; the others are a loop around it."""
+        strides = self.strides
+        if self.problem.scale_a == "block32":
+            return None
+        # Entries that write one gradient vector together must not run together. The library has no stride from one
+        # entry's scales to the next: entries that differ in them are calls of their own.
+        together = [
+            axis
+            for axis in range(len(self.extents))
+            if (not self.row.gradient or strides["bias"][axis])
+            and not strides["scale_a"][axis]
+            and not strides["scale_b"][axis]
+        ]
+        return max(together, key=lambda axis: self.extents[axis], default=None)
+
+    def finish(self) -> Lowered:
+        """Return the problem in the library's terms."""
+        problem, swapped = self.problem, self.swapped
+        out = Lowered(swapped=swapped, columns=not swapped, turned=self.turned)
+        inner = self._batch_axis()
+        step = {name: values[inner] if inner is not None else 0 for name, values in self.strides.items()}
+        out.batch_count = self.extents[inner] if inner is not None else 1
+        out.outer_shape = tuple(e for axis, e in enumerate(self.extents) if axis != inner)
+        outer = {name: tuple(s for i, s in enumerate(values) if i != inner) for name, values in self.strides.items()}
+        out.outer_strides = {name: outer[name] for name in OPERANDS}
+        out.beside = tuple(
+            (pace[swapped], pace[not swapped], step[name], outer[name]) for name, pace in self.paces.items()
+        )
+        self._set_matrices(out, step)
+        out.epilogue = self._enumerator()
+        out.compute = _COMPUTE[problem.compute]
+        out.scale_type = dtypes.lookup(_scale_type(problem)).hip
+        out.bias_batch_stride = step["bias"]
+        out.aux_ld = max(1, self.lie_of("aux")[1])
+        # Never the default, which hipBLASLt takes from an unset ld.
+        out.aux_batch_stride = step["aux"] if out.batch_count > 1 else out.aux_ld * (self.m if swapped else problem.n)
+        return out
+
+    def _set_matrices(self, out: Lowered, step: dict[str, int]) -> None:
+        """Fill in the four layouts, the operations, and what scales of a and b are."""
+        problem, m, swapped = self.problem, self.m, self.swapped
+        in_columns = "row" if swapped else "column"  # how what is column-major to the library lies
+        layouts, operations = [], []
+        for name, size, conjugated in (
+            ("a", (m, problem.k), problem.conj_a),
+            ("b", (problem.k, problem.n), problem.conj_b),
+        ):
+            orientation, ld = self.lie_of(name)
+            rows, columns = reversed(size) if orientation == "row" else size
+            layouts.append(Layout(rows, columns, ld, step[name]))
+            operations.append(OP_C if conjugated else OP_N if orientation == in_columns else OP_T)
+        modes = [_SCALE_MODE[problem.scale_a], _SCALE_MODE[problem.scale_b]]
+        if swapped:
+            for pair in (layouts, operations, modes):
+                pair.reverse()
+        (out.a, out.b), (out.op_a, out.op_b), (out.scale_mode_a, out.scale_mode_b) = layouts, operations, modes
+        rows, columns = (problem.n, m) if swapped else (m, problem.n)
+        out.c, out.d = (Layout(rows, columns, self.lie_of(name)[1], step[name]) for name in ("c", "d"))
+        for layout in (out.a, out.b, out.c, out.d):
+            layout.ld = max(layout.ld, layout.rows, 1)
+
+    def _enumerator(self) -> int:
+        row = self.row
+        if self.swapped and row.gradient in ("bgrada", "bgradb"):
+            # The library's A is the user's b: what it calls the gradient along A is the one along b.
+            return 512 if row.gradient == "bgrada" else 256
+        # An epilogue that the library lacks is never launched; its product is lowered for what must be copied.
+        return row.enumerator or row.stands_on or EPILOGUES["default"].enumerator or 1
 
 
 def _scale_type(problem: Problem) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rocpy.blaslt.composed.product import activation
 from rocpy.blaslt.front.call import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.errors import InvalidProblemError, UnsupportedError
@@ -234,7 +235,10 @@ def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any
         of = {"dgelu": "gelu_tanh", "dgelu_erf": "gelu", "dsilu": "silu"}[row.name.removesuffix("_bgrad")]
         return ACTIVATIONS[of].derivative(pre, aux)
     # A new tensor each time: results of an operator share no memory.
-    return pre if row.gradient else composed_activation(ACTIVATIONS[name], pre)
+    if row.gradient:
+        return pre
+    # One that layers do not have is composed of torch's operations, which autograd records.
+    return composed_activation(ACTIVATIONS[name], pre) if name in ACTIVATIONS else activation(name, pre)
 
 
 class ActivationFunction(torch.autograd.Function):  # type: ignore[misc]

@@ -12,7 +12,6 @@ LONG_FUNCTIONS: frozenset[str] = frozenset(
         "rocpy/blaslt/front/call.pyx:product",
         "rocpy/blaslt/grouped/_packed.pyx:packed",
         "rocpy/blaslt/grouped/function.pyx:listed",
-        "rocpy/blaslt/model/lowering.py:lower",
         "rocpy/blaslt/native/plan.pyx:execute",
     }
 )
