@@ -129,8 +129,9 @@ lint: $(STAMPS)/lint ## Linters and the spell checker
 format: $(STAMPS)/lint ## Let the formatters write
 	$(PY) tools/lint.py format $(ARGS)
 
-types: $(STAMPS)/package $(STAMPS)/lint $(STAMPS)/test $(FRAMEWORKS) ## Type checker on the package; stubs against the built modules
+types: $(STAMPS)/package $(STAMPS)/lint $(STAMPS)/pyright $(STAMPS)/test $(FRAMEWORKS) ## Type checkers on the package and on typed programs; stubs against the built modules
 	$(BIN)/mypy
+	$(if $(and $(strip $(TORCH)),$(strip $(JAX))),$(BIN)/basedpyright)
 	$(PY) tools/check_stubs.py
 
 layout: $(STAMPS)/test ## The rules of the source tree
@@ -229,6 +230,10 @@ $(STAMPS)/bench: requirements/bench.txt requirements/plot.txt requirements/openm
 
 $(STAMPS)/site: requirements/site.txt requirements/plot.txt $(STAMPS)/test
 	$(INSTALL) -r requirements/site.txt -r requirements/plot.txt
+	@touch $@
+
+$(STAMPS)/pyright: requirements/pyright.txt $(STAMPS)/build
+	$(INSTALL) -r requirements/pyright.txt
 	@touch $@
 
 $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build

@@ -31,13 +31,13 @@ __all__ = [
 
 @runtime_checkable
 class SupportsDLPack(Protocol):
-    """An array that exports itself through DLPack: torch's, jax's, CuPy's, numpy's."""
+    """An array that exports itself through DLPack: torch's, jax's, CuPy's, numpy's.
 
-    def __dlpack__(self, *, stream: Any = ...) -> Any:
-        """Return a capsule with the array's memory, ready for work on `stream`."""
+    It also has ``__dlpack_device__``, and its method takes a stream; the type stubs of jax declare neither.
+    """
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """Return DLPack's device type and the device's number."""
+    def __dlpack__(self) -> Any:
+        """Return a capsule with the array's memory."""
 
 
 @runtime_checkable

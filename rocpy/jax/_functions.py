@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rocpy import dtypes
-from rocpy.blaslt.model.epilogues import find_epilogue
+from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue, find_epilogue
 from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
@@ -20,6 +20,8 @@ from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
 from rocpy.jax._gradients import product
 
 __all__ = ["matmul"]
+
+ArrayLike: TypeAlias = "jax.Array | np.ndarray[Any, Any]"
 
 
 def _operand(x: Any, name: str) -> Any:
@@ -49,17 +51,74 @@ def _stored(aux: Any) -> Any:
     return found[0]
 
 
+@overload
 def matmul(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     /,
-    c: Any = None,
+    c: ArrayLike | None = None,
     *,
     alpha: float = 1.0,
     beta: float | None = None,
-    epilogue: Any = None,
-    bias: Any = None,
-    aux: Any = None,
+    epilogue: PlainEpilogue | None = None,
+    bias: ArrayLike | None = None,
+    aux: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    clamp: tuple[float, float] | None = None,
+    scale_a: float | None = None,
+    scale_b: float | None = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    options: Any = None,
+) -> jax.Array: ...
+@overload
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    /,
+    c: ArrayLike | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    epilogue: PairEpilogue,
+    bias: ArrayLike | None = None,
+    aux: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    clamp: tuple[float, float] | None = None,
+    scale_a: float | None = None,
+    scale_b: float | None = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    options: Any = None,
+) -> tuple[jax.Array, dict[str, jax.Array]]: ...
+@overload
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    /,
+    c: ArrayLike | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    epilogue: PlainEpilogue | PairEpilogue | Epilogue | None = None,
+    bias: ArrayLike | None = None,
+    aux: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    clamp: tuple[float, float] | None = None,
+    scale_a: float | None = None,
+    scale_b: float | None = None,
+    dtype: Any = None,
+    compute: str | None = None,
+    options: Any = None,
+) -> Any: ...
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    /,
+    c: ArrayLike | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    epilogue: PlainEpilogue | PairEpilogue | Epilogue | None = None,
+    bias: ArrayLike | None = None,
+    aux: ArrayLike | Mapping[str, ArrayLike] | None = None,
     clamp: tuple[float, float] | None = None,
     scale_a: float | None = None,
     scale_b: float | None = None,

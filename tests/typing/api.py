@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The public API as a typed program uses it: mypy reads this file in strict mode, nothing runs it."""
+"""The public API as a typed program uses it: mypy (strictly) and basedpyright read this file, nothing runs it."""
 
 from typing import Any, TypeAlias, assert_type
 

@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from rocpy import dtypes
 from rocpy._fp_environment import default_arithmetic
 from rocpy.dtypes import DType
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import torch
 
 __all__ = ["dequantize", "dequantize_mx", "quantize", "quantize_mx"]
 
@@ -54,6 +58,7 @@ _SOURCES = ("float64", "float32", "float16", "bfloat16")
 # Byte of an e8m0 scale: exponent + 127; 255 is NaN.
 _BIAS, _NAN_BYTE = 127, 255
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Array = TypeVar("_Array", "npt.NDArray[Any]", "torch.Tensor")
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 # The type that torch packs two to a byte, and its magnitudes by code.
 _PACKED = "float4_e2m1fn"
@@ -242,7 +247,7 @@ def widened(values: Any) -> Any:
 
 
 @_conversion
-def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
+def quantize_mx(x: _Array, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[_Array, _Array]:
     """Return an array in an MX format: narrow values, and one power of two for each 32 neighbours along an axis.
 
     Parameters
@@ -287,7 +292,7 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[A
 
 
 @_conversion
-def quantize_mx_upward(x: Any, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[Any, Any]:
+def quantize_mx_upward(x: _Array, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[_Array, _Array]:
     """Return an array in an MX format by cuBLAS's rule for results, by which no value saturates.
 
     The scale is the largest magnitude over the format's largest number, a float32, rounded up to a power of two.
@@ -336,7 +341,7 @@ def _joined(x: Any) -> Any:
 
 
 @_conversion
-def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = -1) -> Any:
+def dequantize_mx(values: _Array, scales: _Array, dtype: Any = "float32", axis: int = -1) -> _Array:
     """Return what an array in an MX format stands for.
 
     Parameters
@@ -389,7 +394,7 @@ def dequantize_mx(values: Any, scales: Any, dtype: Any = "float32", axis: int = 
 
 
 @_conversion
-def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> tuple[Any, Any]:
+def quantize(x: _Array, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> tuple[_Array, _Array]:
     """Return an array in FP8 or int8, and the float32 scales that it is to be multiplied by.
 
     Parameters
@@ -452,7 +457,7 @@ def quantize(x: Any, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> t
 
 
 @_conversion
-def dequantize(values: Any, scales: Any, dtype: Any = "float32") -> Any:
+def dequantize(values: _Array, scales: _Array, dtype: Any = "float32") -> _Array:
     """Return what an array in FP8 or int8 stands for: values times scales.
 
     Parameters
