@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.arrays.quantization import _FORMATS, _Numpy, _round
+from rocpy.blaslt.arrays.array_libraries import library_of
+from rocpy.blaslt.arrays.quantization import _FORMATS, _round
 from rocpy.testing.runner import to_torch
 
 MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
 EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+NUMPY = library_of(np.zeros(0), "x")
 
 
 def kind(name):
@@ -45,19 +48,19 @@ def test_every_float16_rounds_as_ml_dtypes_rounds(name):
     numbers = numbers[np.isfinite(numbers)]
     largest = _FORMATS[name].largest
     wanted = np.clip(numbers, -largest, largest).astype(np.float32).astype(kind(name)).astype(np.float64)
-    assert np.array_equal(_round(_Numpy(), numbers, _FORMATS[name]), wanted)
+    assert np.array_equal(_round(NUMPY, numbers, _FORMATS[name]), wanted)
 
 
 @pytest.mark.parametrize("name", _FORMATS)
 def test_halves_between_neighbours_go_to_even_and_all_else_to_the_nearest(name):
     numbers = codes(name)
     middle = (numbers[:-1] + numbers[1:]) / 2
-    found = _round(_Numpy(), middle, _FORMATS[name])
+    found = _round(NUMPY, middle, _FORMATS[name])
     even = (np.abs(numbers).astype(kind(name)).view(np.uint8) & 1) == 0
     assert np.array_equal(found, np.where(even[:-1], numbers[:-1], numbers[1:]))
-    assert np.array_equal(_round(_Numpy(), np.nextafter(middle, -np.inf), _FORMATS[name]), numbers[:-1])
-    assert np.array_equal(_round(_Numpy(), np.nextafter(middle, np.inf), _FORMATS[name]), numbers[1:])
-    assert np.array_equal(_round(_Numpy(), numbers, _FORMATS[name]), numbers)
+    assert np.array_equal(_round(NUMPY, np.nextafter(middle, -np.inf), _FORMATS[name]), numbers[:-1])
+    assert np.array_equal(_round(NUMPY, np.nextafter(middle, np.inf), _FORMATS[name]), numbers[1:])
+    assert np.array_equal(_round(NUMPY, numbers, _FORMATS[name]), numbers)
 
 
 # ---- MX ----
@@ -193,7 +196,7 @@ def test_scaled_types(name, axis, rng):
         assert np.array_equal(values, np.clip(np.rint(wanted), -127, 127))
     else:
         assert values.dtype == kind(name)
-        assert np.array_equal(values.astype(np.float64), _round(_Numpy(), wanted, _FORMATS[name]))
+        assert np.array_equal(values.astype(np.float64), _round(NUMPY, wanted, _FORMATS[name]))
     back = rocpy.dequantize(values, scales, "float64")
     assert np.array_equal(back, values.astype(np.float64) * scales)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import rocpy
 from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt.arrays.quantization import library_of, narrowed, quantize_mx_upward, widened
+from rocpy.blaslt.arrays.array_libraries import library_of
+from rocpy.blaslt.arrays.quantization import narrowed, quantize_mx_upward, widened
 from rocpy.compat.nvmath._block_scaling import BlockScalingFormat, as_bytes, format_of, to_block_scale
 
 # The largest number of float4_e2m1fn, and the smallest positive of float8_e4m3fn.

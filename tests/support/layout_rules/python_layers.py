@@ -81,6 +81,17 @@ def python_imports(path: str, text: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.args[0].value
 
 
+def lines_for_type_checkers(text: str) -> set[int]:
+    """Return the lines of the blocks under `if TYPE_CHECKING`."""
+    return {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.body
+        for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+    }
+
+
 def cython_imports(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Read the imports and cimports of a .pyx or .pxd file."""
     # A parenthesised list of names spans lines: join it first, keeping the count of lines.
@@ -158,11 +169,18 @@ def libraries_are_independent(tree: Tree) -> Iterator[str]:
     {"rocpy/cli/bad.py": "import importlib\nt = importlib.import_module('torch')\n"},
     {"rocpy/_operand.pyx": "from numba import cuda\n"},
     {"rocpy/runtime/bad.py": "import triton.language as tl\n"},
+    {"rocpy/blaslt/bad.py": "if TYPE_CHECKING:\n    import torch\nelse:\n    import torch as t\n"},
 )
 def optional_packages_stay_in_their_place(tree: Tree) -> Iterator[str]:
-    """Torch, jax, numba and triton are imported by their own layer alone; others look into sys.modules."""
+    """Torch, jax, numba and triton are imported by their own layer alone; others look into sys.modules.
+
+    What stands under `if TYPE_CHECKING` is imported by nobody.
+    """
     for path, text in sources(tree):
+        unseen = lines_for_type_checkers(text) if path.endswith(".py") else set()
         for number, name in imports(path, text):
+            if number in unseen:
+                continue
             package = name.split(".")[0]
             if package in OPTIONAL and not OPTIONAL[package].match(path):
                 yield f"{path}:{number}: imports {package}; take it from sys.modules, where it is if an operand is its"

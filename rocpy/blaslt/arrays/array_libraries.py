@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""What the conversions of arrays need of numpy and of torch: the same functions under the same names."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from rocpy import dtypes
+from rocpy.dtypes import DType
+from rocpy.errors import InvalidOperandError, UnsupportedError
+
+__all__ = ["PACKED", "library_of"]
+
+# The type that torch packs two to a byte, and its magnitudes by code.
+PACKED = "float4_e2m1fn"
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+class _Numpy:
+    """What quantization needs of an array library, by numpy."""
+
+    where, isfinite, rint = staticmethod(np.where), staticmethod(np.isfinite), staticmethod(np.rint)
+    clip, frexp = staticmethod(np.clip), staticmethod(np.frexp)
+
+    @staticmethod
+    def cast(x: Any, name: str) -> Any:
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            return x.astype(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
+
+    @staticmethod
+    def reinterpreted(x: Any, name: str) -> Any:
+        return np.ascontiguousarray(x).view(dtypes.lookup(name).numpy if name in dtypes.DTYPES else name)
+
+    @staticmethod
+    def largest(x: Any, axis: int | tuple[int, ...], *, keep: bool) -> Any:
+        return np.max(abs(x), axis=axis, keepdims=keep, initial=0.0)
+
+    @staticmethod
+    def padded(x: Any, count: int) -> Any:
+        return np.concatenate([x, np.zeros((*x.shape[:-1], count), x.dtype)], axis=-1)
+
+    @staticmethod
+    def moved(x: Any, source: int, target: int) -> Any:
+        return np.ascontiguousarray(np.moveaxis(x, source, target))
+
+    @staticmethod
+    def check(row: DType, extent: int) -> None:
+        """Every type is there, one element to a byte."""
+
+    @staticmethod
+    def narrow(x: Any, row: DType) -> Any:
+        return x.astype(row.numpy)
+
+    @staticmethod
+    def wide(x: Any) -> Any:
+        return x.astype(np.float64)
+
+
+class _Torch:
+    """The same by torch, which the array brings along."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.where, self.isfinite, self.rint, self.clip = torch.where, torch.isfinite, torch.round, torch.clamp
+        self.frexp = torch.frexp
+
+    def _dtype(self, name: str) -> Any:
+        return getattr(self.torch, dtypes.DTYPES[name].torch if name in dtypes.DTYPES else name)
+
+    def cast(self, x: Any, name: str) -> Any:
+        return x.to(self._dtype(name))
+
+    def reinterpreted(self, x: Any, name: str) -> Any:
+        return x.contiguous().view(self._dtype(name))
+
+    def largest(self, x: Any, axis: int | tuple[int, ...], *, keep: bool) -> Any:
+        if x.numel() == 0:  # torch has no largest of nothing; a sum of nothing is zero
+            return x.sum(axis, keepdim=keep)
+        return x.abs().amax(axis, keepdim=keep)
+
+    def padded(self, x: Any, count: int) -> Any:
+        return self.torch.cat([x, x.new_zeros((*x.shape[:-1], count))], dim=-1)
+
+    @staticmethod
+    def moved(x: Any, source: int, target: int) -> Any:
+        return x.movedim(source, target).contiguous()
+
+    def check(self, row: DType, extent: int) -> None:
+        """Refuse what torch has no type for."""
+        if not row.torch or not hasattr(self.torch, row.torch):
+            raise UnsupportedError(f"dtype: this torch has no {row.name}; pass a numpy array, or take another type")
+        if row.name == PACKED and extent % 2:
+            raise UnsupportedError(
+                f"x: {extent} elements along the last axis; torch packs two of {row.name} to a byte: pad it to an even "
+                "number"
+            )
+
+    def narrow(self, x: Any, row: DType) -> Any:
+        if row.name != PACKED:
+            return x.to(self._dtype(row.name))
+        magnitudes = self.torch.tensor(_E2M1, dtype=x.dtype, device=x.device)
+        codes = self.torch.searchsorted(magnitudes, x.abs().contiguous()).to(self.torch.uint8)
+        codes |= self.torch.signbit(x).to(self.torch.uint8) << 3
+        return (codes[..., 0::2] | codes[..., 1::2] << 4).view(self._dtype(row.name))
+
+    def wide(self, x: Any) -> Any:
+        if dtypes.lookup(x.dtype).name != PACKED:
+            return x.to(self.torch.float64)
+        both = x.view(self.torch.uint8)
+        codes = self.torch.stack([both & 15, both >> 4], dim=-1).flatten(-2).long()
+        values = [*_E2M1, *(-value for value in _E2M1)]
+        return self.torch.tensor(values, dtype=self.torch.float64, device=x.device)[codes]
+
+
+def library_of(x: Any, name: str) -> Any:
+    """Return the functions of the library that an array belongs to; `name` is its own in messages."""
+    if isinstance(x, np.ndarray):
+        return _Numpy()
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _Torch(torch)
+    raise InvalidOperandError(
+        f"{name}: a {type(x).__module__}.{type(x).__name__}; pass a numpy array or a torch tensor"
+    )
