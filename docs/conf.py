@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools" / "metadata"))
+from project_page import LINK, file_address  # noqa: E402
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Empty until the repository has an address: links to files outside the pages are plain text until then.
 ADDRESS = PROJECT["tool"]["rocpy"]["repository"]
@@ -70,7 +74,6 @@ FROM_ROOT = {
     "project/contributing": "CONTRIBUTING.md",
     "project/security": "SECURITY.md",
 }
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
 
 
 def rewritten(text: str, folder: str, page: str) -> str:
@@ -89,7 +92,9 @@ def rewritten(text: str, folder: str, page: str) -> str:
     here = posixpath.join("docs", posixpath.dirname(page))
 
     def link(match: re.Match[str]) -> str:
-        words, target, anchor = match[1], match[2], match[3] or ""
+        picture, words, target, anchor = match[1], match[2], match[3], match[4] or ""
+        if picture:
+            return match[0]
         path = posixpath.normpath(posixpath.join(folder, target))
         if path in pages:
             path = f"docs/{pages[path]}.md"
@@ -97,7 +102,7 @@ def rewritten(text: str, folder: str, page: str) -> str:
             path = "docs/index.md"
         if path.startswith("docs/") and path.endswith(".md"):
             return f"[{words}]({posixpath.relpath(path, here)}{anchor})"
-        return f"[{words}]({ADDRESS}/blob/v{release}/{path})" if ADDRESS else words
+        return f"[{words}]({file_address(ADDRESS, release, path)})" if ADDRESS else words
 
     return LINK.sub(link, text)
 

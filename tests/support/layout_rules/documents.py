@@ -57,13 +57,21 @@ def links_lead_somewhere(tree: Tree) -> Iterator[str]:
                     yield f"{path}:{number}: {target}: no such heading"
 
 
-@rule({"README.md": "# rocpy\n\n    make demo\n"}, {"README.md": "```sh\nmake demo\nmake test\n```\n" + "line\n" * 120})
-def readme_begins_with_the_two_commands(tree: Tree) -> Iterator[str]:
-    """The first thing a reader sees is what to type; the whole is short."""
+@rule(
+    {"README.md": "make demo\n\n# rocpy\n\n```sh\nmake demo\nmake test\n```\n\n![x](x.svg)\n"},
+    {"README.md": "# rocpy\n\nWords first.\n\n    make demo\n    make test\n\n![x](x.svg)\n"},
+    {"README.md": "# rocpy\n\n```sh\nmake demo\nmake test\n```\n\n![x](x.svg)\n" + "line\n" * 120},
+    {"README.md": "# rocpy\n\n```sh\nmake demo\nmake test\n```\n\n![x](x.svg) ![y](y.svg)\n"},
+)
+def readme_is_a_title_two_commands_and_a_picture(tree: Tree) -> Iterator[str]:
+    """The first thing a reader sees is the name and what to type; there is one picture; the whole is short."""
     text = tree.get("README.md", "")
-    commands = [line.split("#")[0].strip() for line in text.splitlines() if line.strip() and not FENCE.match(line)][:2]
-    if commands != ["make demo", "make test"]:
-        yield f"README.md:1: begins with {commands}, not with `make demo` and `make test`"
+    first = [line.split("  #")[0].strip() for line in text.splitlines() if line.strip() and not FENCE.match(line)][:3]
+    if first != ["# rocpy", "make demo", "make test"]:
+        yield f"README.md:1: begins with {first}, not with its title, `make demo` and `make test`"
+    pictures = re.findall(r"!\[[^\]]*\]\([^)]*\)|<img", text)
+    if len(pictures) != 1:
+        yield f"README.md: {len(pictures)} pictures; it should have one"
     if text.count("\n") >= 120:
         yield f"README.md: {text.count(chr(10))} lines; it should have less than 120"
 
