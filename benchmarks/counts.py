@@ -18,9 +18,10 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import machine
 
@@ -55,42 +56,60 @@ def steps(run: Callable[[], object]) -> Iterator[tuple[int, Callable[[], int]]]:
 
     Raises
     ------
-    OSError
-        This machine lets no process be traced.
+    ChildProcessError
+        This machine lets no process be traced, or the function raised.
     """
     trace = ptrace()
     child = os.fork()
     if child == 0:
+        be_traced(trace, run)
+    registers = Registers()
+    where = ctypes.byref(registers)
+    ended = False
+    try:
+        stopped_by_mark(child)
+        while True:
+            trace(STEP, child, None, None)
+            if stopped_by_mark(child):
+                break
+            trace(REGISTERS, child, None, where)
+            yield registers.rip, lambda: trace(PEEK, child, registers.rsp, None) & (2**64 - 1)
+    except ChildProcessError:
+        ended = True
+        raise
+    finally:
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def be_traced(trace: Callable[..., int], run: Callable[[], object]) -> NoReturn:
+    """Run the function between two marks, in the forked process, which ends here whatever happens."""
+    try:
         gc.disable()
         run()
         run()
-        if trace(TRACEME, 0, None, None):
-            os._exit(1)
-        signal.raise_signal(signal.SIGUSR1)
-        run()
-        signal.raise_signal(signal.SIGUSR1)
-        os._exit(0)
-    registers = Registers()
-    where = ctypes.byref(registers)
-    try:
-        if not stopped(child):
-            raise OSError("this machine lets no process be traced")
-        while True:
-            trace(STEP, child, None, None)
-            if stopped(child):
-                return
-            trace(REGISTERS, child, None, where)
-            yield registers.rip, lambda: trace(PEEK, child, registers.rsp, None) & (2**64 - 1)
+        if trace(TRACEME, 0, None, None) == 0:
+            signal.raise_signal(signal.SIGUSR1)
+            run()
+            signal.raise_signal(signal.SIGUSR1)
+    except BaseException:  # noqa: BLE001 (the fork must not go on in the code of its caller)
+        traceback.print_exc()
     finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        os._exit(1)
 
 
-def stopped(child: int) -> bool:
-    """Wait for the process and tell whether the mark stopped it."""
+def stopped_by_mark(child: int) -> bool:
+    """Wait for the process to stop, and tell whether at a mark.
+
+    Raises
+    ------
+    ChildProcessError
+        It ended: this machine lets no process be traced, or the function raised what is printed.
+    """
     _, status = os.waitpid(child, 0)
     if not os.WIFSTOPPED(status):
-        raise OSError(f"the traced process ended with status {status}")
+        raise ChildProcessError("the traced process ended before its last mark")
     return os.WSTOPSIG(status) == signal.SIGUSR1
 
 

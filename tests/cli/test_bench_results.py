@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -208,6 +210,23 @@ def test_one_call_is_counted_and_a_count_that_grew_fails(tmp_path):
     done, _ = count(tmp_path, "--history", str(history))
     assert done.returncode == 0
     assert "no record with these versions" in done.stdout
+
+
+@traced
+def test_what_cannot_be_counted_is_an_error_here_and_ends_there(monkeypatch):
+    monkeypatch.syspath_prepend(str(bench.folder()))
+    counts = importlib.import_module("counts")
+    here = os.getpid()
+
+    def fails():
+        if os.getpid() != here:
+            raise ValueError("in the traced process")
+
+    with pytest.raises(ChildProcessError):
+        list(counts.steps(fails))
+    assert sum(1 for _ in counts.steps(lambda: None)) > 100
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # none is left
 
 
 def test_the_history_is_of_counts():

@@ -81,37 +81,40 @@ def _plan(a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> tuple[_custom.Bo
 
 def _key(epilogue: Any, inputs: dict[str, Any], a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> Any:
     """Return what decides how a product is computed; ``None`` where that cannot be told."""
-    signature = tuple(_signature(x) for x in (a, b, c, *inputs.values()))
-    scales = tuple(_signature(arguments[name]) for name in ("scale_a", "scale_b", "scale_c", "scale_d"))
-    factors = arguments["alpha"] == 1, arguments["beta"] is None
-    key = (
+    given = (a, b, c, *inputs.values(), *[arguments[name] for name in _SCALES])
+    signature = tuple([None if x is None else _signature(x) for x in given])
+    if _UNKNOWN in signature:
+        return None
+    dtype, options = arguments["dtype"], arguments["options"]
+    return (
         epilogue.expression,
         signature,
-        scales,
-        factors,
-        str(arguments["dtype"]),
+        arguments["alpha"] == 1,
+        arguments["beta"] is None,
+        dtype if dtype is None else str(dtype),
         arguments["compute"],
-        resolve_options(arguments["options"]),
+        resolve_options(options),
         _choice.key_word(),
     )
-    return None if _UNKNOWN in signature or _UNKNOWN in scales else key
 
 
+_SCALES = ("scale_a", "scale_b", "scale_c", "scale_d")
 _UNKNOWN = ("unknown",)
 
 
 def _signature(x: Any) -> Any:
-    if x is None:
-        return None
+    kind = type(x)
+    if kind is np.ndarray:
+        return kind, x.shape, x.dtype
     if isinstance(x, (bool, int, float)):
-        return type(x), repr(x)  # 0.0 and -0.0 are equal, and two epilogues
+        return kind, repr(x)  # 0.0 and -0.0 are equal, and two epilogues
     if is_weight(x):
-        return "weight", x.layout, x.packed, x.scale is not None, _signature(x.source)
+        return kind, x.layout, x.packed, x.scale is not None, _signature(x.source)
     try:
-        where = "" if type(x) is np.ndarray else str(getattr(x, "device", ""))
+        where = str(getattr(x, "device", ""))
         shape = tuple(x.shape)
         if not all(isinstance(extent, int) for extent in shape):
             return _UNKNOWN  # symbols of a tracer
-        return type(x), shape, str(x.dtype), where
+        return kind, shape, str(x.dtype), where
     except (AttributeError, TypeError):
         return _UNKNOWN
