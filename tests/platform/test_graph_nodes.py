@@ -62,9 +62,18 @@ class Hip:
         count = ctypes.c_size_t(len(after))
         return self.made(f"hipGraphAdd{kind}", graph, (ctypes.c_void_p * len(after))(*after), count, *arguments)
 
+    def ready(self, graph):
+        return self.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+
     def run(self, ready):
         assert self.hipGraphLaunch(ready, None) == 0
         assert self.hipDeviceSynchronize() == 0
+
+    def destroy(self, *, graphs, execs):
+        for graph in graphs:
+            assert self.hipGraphDestroy(graph) == 0
+        for exec_ in execs:
+            assert self.hipGraphExecDestroy(exec_) == 0
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +84,13 @@ def code():
 @pytest.fixture
 def hip():
     return Hip()
+
+
+@pytest.fixture
+def function(hip, code):
+    module = hip.made("hipModuleLoadData", code)
+    yield hip.made("hipModuleGetFunction", module, b"scale")
+    assert hip.hipModuleUnload(module) == 0
 
 
 def kernel(function, source, target, factor):
@@ -100,16 +116,14 @@ def fill(target, value):
     return MemsetParams(dst=target.ctypes.data, element_size=4, height=1, value=value, width=4)
 
 
-def test_kernels_copies_and_fills_take_other_work(hip, code):
-    module = hip.made("hipModuleLoadData", code)
-    function = hip.made("hipModuleGetFunction", module, b"scale")
+def test_kernels_copies_and_fills_take_other_work(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
     y, z, other = np.zeros_like(x), np.zeros_like(x), np.full_like(x, 50)
     graph = hip.made("hipGraphCreate", 0)
     copied = hip.node("MemcpyNode1D", graph, [], *copy(y, x))
     filled = hip.node("MemsetNode", graph, [copied], ctypes.byref(fill(y, 9)))
     scaled = hip.node("KernelNode", graph, [filled], ctypes.byref(kernel(function, y, z, 3)))
-    ready = hip.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+    ready = hip.ready(graph)
     hip.run(ready)
     np.testing.assert_array_equal(z, [27, 27, 27, 27, *(3 * x[4:])])
 
@@ -122,7 +136,7 @@ def test_kernels_copies_and_fills_take_other_work(hip, code):
     hip.run(ready)
     np.testing.assert_array_equal(target, [2, 2, 2, 2, *([100] * (COUNT - 4))])
     assert not z.any()
-    again = hip.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+    again = hip.ready(graph)
     hip.run(again)
     np.testing.assert_array_equal(z, [27, 27, 27, 27, *(3 * x[4:])])
 
@@ -132,18 +146,13 @@ def test_kernels_copies_and_fills_take_other_work(hip, code):
     assert hip.hipGraphKernelNodeSetParams(scaled, ctypes.byref(kernel(function, y, z, 5))) == 0
     hip.run(again)
     assert z[0] == 27
-    later = hip.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+    later = hip.ready(graph)
     hip.run(later)
     np.testing.assert_array_equal(z, [0, 0, 0, 0, *([250] * (COUNT - 4))])
-    for exec_ in (ready, again, later):
-        assert hip.hipGraphExecDestroy(exec_) == 0
-    assert hip.hipGraphDestroy(graph) == 0
-    assert hip.hipModuleUnload(module) == 0
+    hip.destroy(graphs=[graph], execs=[ready, again, later])
 
 
-def test_a_child_is_copied_and_replaced(hip, code):
-    module = hip.made("hipModuleLoadData", code)
-    function = hip.made("hipModuleGetFunction", module, b"scale")
+def test_a_child_is_copied_and_replaced(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
     y, z = np.zeros_like(x), np.zeros_like(x)
     children = []
@@ -156,7 +165,7 @@ def test_a_child_is_copied_and_replaced(hip, code):
     inner = hip.node("ChildGraphNode", graph, [], children[0])
     hip.node("MemcpyNode1D", graph, [inner], *copy(z, y))
     assert hip.hipGraphDestroy(children[0]) == 0
-    ready = hip.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+    ready = hip.ready(graph)
     hip.run(ready)
     np.testing.assert_array_equal(z, [4, 4, 4, 4, *(4 * x[4:])])
     assert hip.hipGraphExecChildGraphNodeSetParams(ready, inner, children[1]) == 0
@@ -164,20 +173,15 @@ def test_a_child_is_copied_and_replaced(hip, code):
     np.testing.assert_array_equal(z, [6, 6, 6, 6, *(6 * x[4:])])
     empty = hip.made("hipGraphCreate", 0)
     assert hip.hipGraphExecChildGraphNodeSetParams(ready, inner, empty) == INVALID  # of another shape
-    for one in (empty, children[1], graph):
-        assert hip.hipGraphDestroy(one) == 0
-    assert hip.hipGraphExecDestroy(ready) == 0
-    assert hip.hipModuleUnload(module) == 0
+    hip.destroy(graphs=[empty, children[1], graph], execs=[ready])
 
 
-def test_what_is_refused(hip, code):
-    module = hip.made("hipModuleLoadData", code)
-    function = hip.made("hipModuleGetFunction", module, b"scale")
+def test_what_is_refused(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
     graph, other = hip.made("hipGraphCreate", 0), hip.made("hipGraphCreate", 0)
     copied = hip.node("MemcpyNode1D", graph, [], *copy(np.zeros_like(x), x))
     elsewhere = hip.node("MemcpyNode1D", other, [], *copy(np.zeros_like(x), x))
-    ready = hip.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+    ready = hip.ready(graph)
     late = hip.node("MemcpyNode1D", graph, [], *copy(np.zeros_like(x), x))
     params = kernel(function, x, x, 1)
     assert hip.hipGraphExecKernelNodeSetParams(ready, copied, ctypes.byref(params)) == INVALID  # a copy is no kernel
@@ -192,7 +196,4 @@ def test_what_is_refused(hip, code):
     assert hip.hipGraphAddKernelNode(ctypes.byref(made), graph, None, ctypes.c_size_t(0), ctypes.byref(params)) != 0
     assert hip.hipGraphAddChildGraphNode(ctypes.byref(made), graph, None, ctypes.c_size_t(0), None) == INVALID
     hip.hipGetLastError()
-    for one in (graph, other):
-        assert hip.hipGraphDestroy(one) == 0
-    assert hip.hipGraphExecDestroy(ready) == 0
-    assert hip.hipModuleUnload(module) == 0
+    hip.destroy(graphs=[graph, other], execs=[ready])

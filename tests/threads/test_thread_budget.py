@@ -26,6 +26,19 @@ HEAD = """
         for _ in range(3):
             rocpy.matmul(a, a)
         return len(set(os.listdir("/proc/self/task")) - before)
+
+    def on_one_cpu(call):
+        # On a thread of its own, which may use one CPU only.
+        def bound():
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+            call()
+        thread = threading.Thread(target=bound)
+        thread.start()
+        thread.join()
+"""
+TORCH_OF_ONE_THREAD = HEAD + """
+    import torch
+    torch.set_num_threads(1)
 """
 # What another program's limits would change.
 ENVIRONMENT = {"ROCPY_PLATFORM": "host", "ROCPY_NUM_THREADS": "", "OMP_NUM_THREADS": ""}
@@ -34,12 +47,7 @@ ENVIRONMENT = {"ROCPY_PLATFORM": "host", "ROCPY_NUM_THREADS": "", "OMP_NUM_THREA
 def test_thread_bound_to_one_cpu(run_python):
     code = """
     seen = []
-    def bound():
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        seen.extend([_simt.default_threads(), started()])
-    thread = threading.Thread(target=bound)
-    thread.start()
-    thread.join()
+    on_one_cpu(lambda: seen.extend([_simt.default_threads(), started()]))
     assert seen == [1, 0], seen
     # It took nothing away from the others.
     assert _simt.default_threads() == int(rocpy.platform.current().info["threads"]) > 1
@@ -50,15 +58,12 @@ def test_thread_bound_to_one_cpu(run_python):
 
 def test_pool_is_bound_to_the_process_whoever_starts_it(run_python):
     code = """
-    def bound():
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    def call():
         before = set(os.listdir("/proc/self/task"))
         assert started() == 2
         pool.update(map(int, set(os.listdir("/proc/self/task")) - before))
     pool = set()
-    thread = threading.Thread(target=bound)
-    thread.start()
-    thread.join()
+    on_one_cpu(call)
     assert len(pool) == 2
     until = time.monotonic() + 60
     while any(len(os.sched_getaffinity(task)) != usual for task in pool):   # one may not have run yet
@@ -96,8 +101,6 @@ def test_many_callers_share_one_pool(run_python):
 @pytest.mark.slow
 def test_torch_says_how_many(run_python):
     code = """
-    import torch
-    torch.set_num_threads(1)
     assert _simt.default_threads() == 1
     assert started() == 0
     torch.set_num_threads(2)
@@ -113,15 +116,13 @@ def test_torch_says_how_many(run_python):
     assert [tuple(map(int, item)) for item in loader] == [(1, 1, 0)] * 2
     assert started() > 0
     """
-    run_python(HEAD + code, **ENVIRONMENT)
+    run_python(TORCH_OF_ONE_THREAD + code, **ENVIRONMENT)
 
 
 @pytest.mark.torch
 @pytest.mark.slow
 def test_own_variable_is_taken_as_it_stands(run_python):
     code = """
-    import torch
-    torch.set_num_threads(1)
     assert _simt.default_threads() == 3
     """
-    run_python(HEAD + code, **(ENVIRONMENT | {"ROCPY_NUM_THREADS": "3"}))
+    run_python(TORCH_OF_ONE_THREAD + code, **(ENVIRONMENT | {"ROCPY_NUM_THREADS": "3"}))

@@ -12,8 +12,19 @@ namespace {
 
 using Work = std::function<void()>;
 
-hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count, Node node) {
+// A node made of parameters, or why there is none.
+struct NewNode {
+  hipError_t status = hipSuccess;
+  Node node;
+};
+
+hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count,
+               NewNode made) {
+  if (made.status != hipSuccess) {
+    return remember(made.status);
+  }
   return with_graph(handle, [&](Graph *graph) {
+    Node &node = made.node;
     if (out == nullptr || !read_nodes(graph, dependencies, count, &node.after)) {
       return hipErrorInvalidValue;
     }
@@ -24,9 +35,12 @@ hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dep
 }
 
 // Gives a node of a graph other work; what it had is dropped after the mutex.
-hipError_t replace(hipGraphNode_t handle, Node node) {
+hipError_t replace(hipGraphNode_t handle, NewNode made) {
+  if (made.status != hipSuccess) {
+    return remember(made.status);
+  }
   return with_node(handle, [&](Graph *graph, size_t index) {
-    Node &found = graph->nodes[index];
+    Node &node = made.node, &found = graph->nodes[index];
     if (found.type != node.type) {
       return hipErrorInvalidValue;
     }
@@ -37,7 +51,10 @@ hipError_t replace(hipGraphNode_t handle, Node node) {
 
 // The same in a graph made ready, where the node goes by its name in the graph that it was made of. Launches that are
 // under way keep what they began with.
-hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, Node node) {
+hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, NewNode made) {
+  if (made.status != hipSuccess) {
+    return remember(made.status);
+  }
   std::shared_ptr<const Program> dropped;  // released after the mutex
   return with_node(handle, [&](const Graph *graph, size_t index) {
     Exec *ready = execs().find(exec);
@@ -45,7 +62,7 @@ hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, Node node) {
       return hipErrorInvalidValue;
     }
     auto program = std::make_shared<Program>(*ready->program);
-    Node &found = program->nodes[program->places[index]];
+    Node &node = made.node, &found = program->nodes[program->places[index]];
     if (found.type != node.type || (found.child == nullptr) != (node.child == nullptr)) {
       return hipErrorInvalidValue;
     }
@@ -60,43 +77,35 @@ hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, Node node) {
   });
 }
 
-// Runs body(node) with the node that was made of parameters, or says why there is none.
-template <class Body>
-hipError_t with_made(hipError_t status, hipGraphNodeType type, Work work, Body body) {
-  if (status != hipSuccess) {
-    return remember(status);
-  }
-  Node node;
-  node.type = type;
-  node.work = std::move(work);
-  return body(std::move(node));
+NewNode new_node(hipError_t status, hipGraphNodeType type, Work work) {
+  NewNode made;
+  made.status = status;
+  made.node.type = type;
+  made.node.work = std::move(work);
+  return made;
 }
 
-template <class Body>
-hipError_t with_host(const hipHostNodeParams *params, Body body) {
+NewNode host_node(const hipHostNodeParams *params) {
   if (params == nullptr || params->fn == nullptr) {
-    return remember(hipErrorInvalidValue);
+    return new_node(hipErrorInvalidValue, hipGraphNodeTypeHost, nullptr);
   }
-  return with_made(
-      hipSuccess, hipGraphNodeTypeHost, [function = params->fn, data = params->userData] { function(data); }, body);
+  return new_node(hipSuccess, hipGraphNodeTypeHost,
+                  [function = params->fn, data = params->userData] { function(data); });
 }
 
-template <class Body>
-hipError_t with_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind, Body body) {
+NewNode copy_node(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
   const hipError_t status = bytes == 0 ? hipErrorInvalidValue : check_copy(dst, src, bytes, kind);
-  return with_made(status, hipGraphNodeTypeMemcpy, [=] { std::memmove(dst, src, bytes); }, body);
+  return new_node(status, hipGraphNodeTypeMemcpy, [=] { std::memmove(dst, src, bytes); });
 }
 
-template <class Body>
-hipError_t with_fill(const hipMemsetParams *params, Body body) {
+NewNode fill_node(const hipMemsetParams *params) {
   Work work;
   const hipError_t status = params != nullptr && make_fill(*params, &work) ? hipSuccess : hipErrorInvalidValue;
-  return with_made(status, hipGraphNodeTypeMemset, std::move(work), body);
+  return new_node(status, hipGraphNodeTypeMemset, std::move(work));
 }
 
 // A kernel goes by the address of its host symbol, or is a module's.
-template <class Body>
-hipError_t with_kernel(const hipKernelNodeParams *params, Body body) {
+NewNode kernel_node(const hipKernelNodeParams *params) {
   Work work;
   const hipError_t status = hip_call([&] {
     if (params == nullptr || params->func == nullptr) {
@@ -112,19 +121,18 @@ hipError_t with_kernel(const hipKernelNodeParams *params, Body body) {
     return work_of_kernel(function, params->gridDim, params->blockDim, params->sharedMemBytes, params->kernelParams,
                           params->extra, &work);
   });
-  return with_made(status, hipGraphNodeTypeKernel, std::move(work), body);
+  return new_node(status, hipGraphNodeTypeKernel, std::move(work));
 }
 
 // The child is copied: what becomes of its graph later does not matter.
-template <class Body>
-hipError_t with_child(hipGraph_t child, Body body) {
-  Node node;
-  node.type = hipGraphNodeTypeGraph;
-  const hipError_t status = with_graph(child, [&](const Graph *found) {
-    node.child = found->is_capturing ? nullptr : compile(*found);
-    return node.child != nullptr ? hipSuccess : hipErrorInvalidValue;
+NewNode child_node(hipGraph_t child) {
+  NewNode made;
+  made.node.type = hipGraphNodeTypeGraph;
+  made.status = with_graph(child, [&](const Graph *found) {
+    made.node.child = found->is_capturing ? nullptr : compile(*found);
+    return made.node.child != nullptr ? hipSuccess : hipErrorInvalidValue;
   });
-  return status != hipSuccess ? status : body(std::move(node));
+  return made;
 }
 
 }  // namespace
@@ -135,78 +143,73 @@ using namespace rocpy_host;
 
 hipError_t rocpy_host_hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                            size_t dependency_count) {
-  return add(node, graph, dependencies, dependency_count, Node());
+  return add(node, graph, dependencies, dependency_count, NewNode());
 }
 
 hipError_t rocpy_host_hipGraphAddHostNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                           size_t dependency_count, const hipHostNodeParams *params) {
-  return with_host(params,
-                   [=](Node made) { return add(node, graph, dependencies, dependency_count, std::move(made)); });
+  return add(node, graph, dependencies, dependency_count, host_node(params));
 }
 
 hipError_t rocpy_host_hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams *params) {
-  return with_host(params, [=](Node made) { return replace(node, std::move(made)); });
+  return replace(node, host_node(params));
 }
 
 hipError_t rocpy_host_hipGraphExecHostNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                                     const hipHostNodeParams *params) {
-  return with_host(params, [=](Node made) { return replace(exec, node, std::move(made)); });
+  return replace(exec, node, host_node(params));
 }
 
 hipError_t rocpy_host_hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph,
                                               const hipGraphNode_t *dependencies, size_t dependency_count, void *dst,
                                               const void *src, size_t bytes, hipMemcpyKind kind) {
-  return with_copy(dst, src, bytes, kind,
-                   [=](Node made) { return add(node, graph, dependencies, dependency_count, std::move(made)); });
+  return add(node, graph, dependencies, dependency_count, copy_node(dst, src, bytes, kind));
 }
 
 hipError_t rocpy_host_hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t bytes,
                                                     hipMemcpyKind kind) {
-  return with_copy(dst, src, bytes, kind, [=](Node made) { return replace(node, std::move(made)); });
+  return replace(node, copy_node(dst, src, bytes, kind));
 }
 
 hipError_t rocpy_host_hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hipGraphNode_t node, void *dst,
                                                         const void *src, size_t bytes, hipMemcpyKind kind) {
-  return with_copy(dst, src, bytes, kind, [=](Node made) { return replace(exec, node, std::move(made)); });
+  return replace(exec, node, copy_node(dst, src, bytes, kind));
 }
 
 hipError_t rocpy_host_hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                             size_t dependency_count, const hipMemsetParams *params) {
-  return with_fill(params,
-                   [=](Node made) { return add(node, graph, dependencies, dependency_count, std::move(made)); });
+  return add(node, graph, dependencies, dependency_count, fill_node(params));
 }
 
 hipError_t rocpy_host_hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params) {
-  return with_fill(params, [=](Node made) { return replace(node, std::move(made)); });
+  return replace(node, fill_node(params));
 }
 
 hipError_t rocpy_host_hipGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                                       const hipMemsetParams *params) {
-  return with_fill(params, [=](Node made) { return replace(exec, node, std::move(made)); });
+  return replace(exec, node, fill_node(params));
 }
 
 hipError_t rocpy_host_hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                             size_t dependency_count, const hipKernelNodeParams *params) {
-  return with_kernel(params,
-                     [=](Node made) { return add(node, graph, dependencies, dependency_count, std::move(made)); });
+  return add(node, graph, dependencies, dependency_count, kernel_node(params));
 }
 
 hipError_t rocpy_host_hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params) {
-  return with_kernel(params, [=](Node made) { return replace(node, std::move(made)); });
+  return replace(node, kernel_node(params));
 }
 
 hipError_t rocpy_host_hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                                       const hipKernelNodeParams *params) {
-  return with_kernel(params, [=](Node made) { return replace(exec, node, std::move(made)); });
+  return replace(exec, node, kernel_node(params));
 }
 
 hipError_t rocpy_host_hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph,
                                                 const hipGraphNode_t *dependencies, size_t dependency_count,
                                                 hipGraph_t child) {
-  return with_child(child,
-                    [=](Node made) { return add(node, graph, dependencies, dependency_count, std::move(made)); });
+  return add(node, graph, dependencies, dependency_count, child_node(child));
 }
 
 hipError_t rocpy_host_hipGraphExecChildGraphNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, hipGraph_t child) {
-  return with_child(child, [=](Node made) { return replace(exec, node, std::move(made)); });
+  return replace(exec, node, child_node(child));
 }
