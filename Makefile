@@ -17,6 +17,7 @@ JAX ?= jax==0.10.2
 PRODUCT_TESTS := $(addprefix tests/,badinput blaslt compat epilogues interop property threads torch tuning unit)
 # What queues work on streams, or waits for it: the product's tests, and those of communicators.
 STRESS_TESTS := $(addprefix tests/,interop/test_streams.py rccl/test_cases.py rccl/test_windows.py rccl/test_captures.py) \
+  $(addprefix tests/platform/test_,graph_nodes.py programs.py) \
   $(addprefix tests/blaslt/test_,streams.py graphs.py plans.py grouped.py foreign_captures.py refused_launches.py) \
   $(addprefix tests/threads/test_,plans.py buffers.py weight_operations.py)
 # How many processes share the tests; the tests of one file stay in one process.
@@ -100,7 +101,7 @@ AMD_TESTS := $(addprefix tests/blaslt/test_,matmul_cases.py aux.py dtype.py shap
 test-amd: $(STAMPS)/package $(STAMPS)/test ## Run the self-test and the product's tests on the ROCm in a folder: make test-amd ROCM=/opt/rocm
 	@test -n "$(ROCM)" || { echo "make test-amd ROCM=FOLDER: name the folder of a ROCm, as /opt/rocm"; exit 2; }
 	ROCPY_PLATFORM=amd ROCM_PATH=$(abspath $(ROCM)) $(BIN)/rocpy doctor --selftest --report rocpy-selftest.json
-	ROCPY_PLATFORM=amd ROCM_PATH=$(abspath $(ROCM)) $(PY) -m pytest -m "not slow" $(AMD_TESTS) $(ARGS)
+	ROCPY_PLATFORM=amd ROCM_PATH=$(abspath $(ROCM)) $(PY) -m pytest -m "not slow" --skip-refused $(AMD_TESTS) $(ARGS)
 
 .PHONY: python-address
 python-address: $(STAMPS)/package $(STAMPS)/test ## Run the Python tests of products and communicators under the address sanitizer (ARGS names others)
@@ -114,7 +115,9 @@ fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run 
 numba-hip: $(STAMPS)/numba-hip ## Run the tests of kernels for numba-hip, and of kernels on its Numba, in an environment of their own (1 GB) with no GPU
 	$(HIP_PY) -P -m pytest -m "not slow" tests/numba_hip tests/cooperative $(ARGS)
 
-.PHONY: foreign
+.PHONY: foreign foreign-packages
+foreign-packages: $(STAMPS)/foreign-packages
+
 foreign: $(STAMPS)/foreign ## Run XLA's ROCm backend and bitsandbytes of PyPI on the stand-in ROCm, in an environment of their own (1.3 GB) with no GPU
 	ROCPY_HOST_ARCH=gfx942 ROCPY_HOST_DEVICES=2 $(ON_FOREIGN) tests/foreign $(ARGS)
 	ROCPY_HOST_ARCH=gfx1100 $(ON_FOREIGN) tests/foreign/test_bitsandbytes.py $(ARGS)
@@ -143,6 +146,7 @@ docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs bu
 	$(PY) tools/readme_table.py --check
 	$(PY) tools/support_table.py --check
 	$(PY) tools/emulator_table.py --check
+	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md --check
 	$(PY) -m pytest -q -m "not slow" tests/test_docs.py $(ARGS)
 
 cpp: $(STAMPS)/build ## C++ tests
@@ -193,6 +197,7 @@ tables: $(STAMPS)/package ## Write the generated tables of README and docs again
 	$(PY) tools/readme_table.py
 	$(PY) tools/support_table.py
 	$(PY) tools/emulator_table.py
+	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md
 	$(PY) tools/primitives_table.py
 
 .PHONY: clean
@@ -241,13 +246,16 @@ $(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
 	@touch $@
 
 # Environments of their own, with the package as it was built for the first one: numba-hip takes another Numba and another numpy than the rest.
-$(STAMPS)/numba-hip: requirements/numba-hip.txt requirements/zig.txt
-$(STAMPS)/foreign: requirements/foreign.txt
-$(STAMPS)/numba-hip $(STAMPS)/foreign: $(STAMPS)/%: $(STAMPS)/package
+$(STAMPS)/numba-hip-packages: requirements/numba-hip.txt requirements/zig.txt
+$(STAMPS)/foreign-packages: requirements/foreign.txt
+$(STAMPS)/numba-hip-packages $(STAMPS)/foreign-packages: $(STAMPS)/%-packages: $(STAMPS)/venv
 	$(PYTHON) -m venv $(VENV)/$*
 	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet $(if $(filter foreign,$*),--no-deps) -r requirements/$*.txt
-	rm -rf build/$*
-	$(PY) -c "from scikit_build_core.build import build_editable; build_editable('build/$*')"
+	@touch $@
+
+$(STAMPS)/numba-hip $(STAMPS)/foreign: $(STAMPS)/%: $(STAMPS)/%-packages $(STAMPS)/package
+	@mkdir -p build && rm -rf build/$*
+	$(PY) -c "from scikit_build_core.build import build_editable; build_editable('build/$*')" > build/$*.log 2>&1 || { cat build/$*.log; exit 1; }
 	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall build/$*/*.whl
 	@touch $@
 

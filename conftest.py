@@ -6,9 +6,11 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,11 @@ def pytest_addoption(parser):
             f"--without-{name}", action="store_true", help=f"skip the tests that need {name} even where it is installed"
         )
     group.addoption("--time-budget-s", type=float, default=None, help="start no further test after this many seconds")
+    group.addoption(
+        "--skip-refused",
+        action="store_true",
+        help="skip a test whose product this library or card does not have (UnsupportedError), and count the reasons",
+    )
     group.addoption("--soak-s", type=float, default=6.0, help="how long the soaks of shared objects last, in seconds")
 
 
@@ -103,12 +110,34 @@ def pytest_runtest_setup(item):
         pytest.skip(f"time budget of {budget:.0f} s is spent")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip a test that asks for what there is not, in a run that says so: of an older release, or of another card."""
+    try:
+        return (yield)
+    except Exception as error:
+        if not item.config.getoption("--skip-refused"):
+            raise
+        from rocpy.errors import UnsupportedError
+
+        causes = [error, error.__cause__]
+        refusal = next((cause for cause in causes if isinstance(cause, UnsupportedError)), None)
+        if refusal is None:
+            raise
+        reason = str(refusal).splitlines()[0]
+        item.config.stash.setdefault(REFUSED, Counter())[re.sub(r"'[^']*'|\d+x\d+\S*|\(\d[^)]*\)", "...", reason)] += 1
+        pytest.skip(f"refused: {reason}")
+
+
 def pytest_terminal_summary(terminalreporter, config):
-    """Say how many tests waited for a framework."""
+    """Say how many tests waited for a framework, and how many were refused for which reason."""
+    for reason, count in config.stash.get(REFUSED, Counter()).most_common():
+        terminalreporter.write_line(f"{count} tests refused: {reason}")
     for count, reason in config.stash.get(WAITING, []):
         if count:
             terminalreporter.write_line(f"{count} tests skipped; {reason}")
 
 
+REFUSED = pytest.StashKey[Counter]()
 STARTED = pytest.StashKey[float]()
 WAITING = pytest.StashKey[list[tuple[int, str]]]()

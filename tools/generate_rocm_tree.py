@@ -4,6 +4,8 @@
 ``generate_rocm_tree.py source NAMES OUTPUT [--rows LIBRARY]`` writes C functions for the names of a library that
 nothing defines: each is counted and answers with the library's status for "not supported".
 ``generate_rocm_tree.py map NAMES OUTPUT [--rows LIBRARY] [--until NODE]`` writes the version script, up to a node.
+``generate_rocm_tree.py table FOLDER PAGE [--check]`` writes, into a page of the documentation, how many functions of
+each library there are, or says whether that is fresh.
 
 A file of names has a line ``status NUMBER``, a line ``[NODE]`` before the names of each version node (``[]``: the
 library has none), and names: ``name*`` returns text, ``name+`` is defined by a source of the library itself.
@@ -12,6 +14,7 @@ library has none), and names: ``name*`` returns text, ``name+`` is defined by a 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +22,24 @@ from typing import NamedTuple
 import generate_abi
 
 PROGRAM_ROWS = generate_abi.ABI.parent / "platforms" / "host" / "hip" / "programs" / "hip_programs.def"
+
+
+BEGIN, END = "<!-- begin: libraries -->", "<!-- end: libraries -->"
+# Where the rows of a library are, if it has some.
+ROWS = {"amdhip64": "hip", "hipblaslt": "hipblaslt", "rccl": "rccl"}
+# Families of HIP that whole chapters of its manual are about: what of them is here.
+FAMILIES = {
+    "devices, contexts, errors": r"hip(Init|Driver|Runtime|Device|Get(Device|Last|Error)|SetDevice|SetValid|Choose"
+    r"|Ctx|Peek|Drv(Get)?E|ExtGetL)",
+    "graphs and captures": r"hip(Drv)?(Graph(?!ics)|Stream(Begin|End|Is|GetCapture|Update)|ThreadEx|UserObject)",
+    "streams and events": r"hip(Ext)?(Stream|Event|LaunchHost|GetStream)",
+    "arrays, textures, other APIs": r"hip\w*(Tex|Array|Surface|Mipmap|Channel|External|Graphics|GL|Ato|toA)",
+    "run-time compilation": r"hip(rtc|Link)",
+    "memory pools, virtual memory": r"hip(Mem(Pool|Address|Create|Map|Unmap|Release|SetAcc|GetAcc|Export|Import|Retain"
+    r"|GetAll|GetHandle)|MallocFromPool)",
+    "memory, copies, fills": r"hip(Ext)?(Drv)?(Mem|Malloc|Free|Host|Pointer|Ipc)",
+    "kernels, modules, symbols": r".",
+}
 
 
 class Name(NamedTuple):
@@ -118,15 +139,57 @@ def version_map(path: Path, library: str, until: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def counted(names: list[Name], own: set[str]) -> tuple[int, int]:
+    """Return how many names are here, and how many there are."""
+    return sum(name.name in own or name.is_defined for name in names), len(names)
+
+
+def family_of(name: str) -> str:
+    """Return the first family that a name of HIP belongs to."""
+    return next(family for family, pattern in FAMILIES.items() if re.match(pattern, name))
+
+
+def table(folder: Path) -> str:
+    """Return how many functions of each library are here, as Markdown."""
+    lines = ["| library | AMD's functions | here |", "|---|---|---|"]
+    for path in sorted(folder.glob("*.names"), key=lambda path: (path.stem not in ROWS, path.stem)):
+        own = own_symbols(ROWS.get(path.stem, ""))
+        names = read_names(path).names
+        here, there = counted(names, own)
+        unlisted = len({name for name in own if name.startswith("_Z")} - {name.name for name in names})
+        lines.append(f"| `{path.stem}` | {there + unlisted:,} | {here + unlisted:,} |")
+        if path.stem == "amdhip64":
+            for family in FAMILIES:
+                here, there = counted([name for name in names if family_of(name.name) == family], own)
+                lines.append(f"| &nbsp; {family} | {there:,} | {here:,} |")
+    return "\n".join(lines)
+
+
+def write_table(folder: Path, page: Path, *, check: bool) -> int:
+    """Write the page, or compare it."""
+    text = page.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN)
+    fresh = f"{head}{BEGIN}\n{table(folder)}\n{END}{rest.split(END)[1]}"
+    if not check:
+        page.write_text(fresh, encoding="utf-8")
+    elif fresh != text:
+        print(f"{page} is stale: run make tables")
+        return 1
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=("source", "map"))
+    parser.add_argument("mode", choices=("source", "map", "table"))
     parser.add_argument("names", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--rows", default="", help="row library that the host platform has of it")
     parser.add_argument("--until", default="", help="last version node of the release")
+    parser.add_argument("--check", action="store_true", help="compare the table with the page")
     words = parser.parse_args(argv)
+    if words.mode == "table":
+        return write_table(words.names, words.output, check=words.check)
     if words.mode == "source":
         text = source(words.names, words.rows)
     else:

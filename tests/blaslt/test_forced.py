@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from several_algorithms import candidates
 
 import rocpy
 from rocpy.blaslt import Algorithm
@@ -31,8 +32,8 @@ def algorithms_of(a, b, **more):
 
 def test_a_second_call_makes_no_plan(operands):
     a, b = operands
-    found = algorithms_of(a, b)
-    assert len(found) > 1
+    with rocpy.Matmul(a, b) as mm:
+        found = candidates(mm)
     plans = {}
     for algorithm in found:
         d = rocpy.matmul(a, b, algorithm=algorithm)

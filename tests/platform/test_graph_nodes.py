@@ -6,8 +6,7 @@ import ctypes
 import numpy as np
 import pytest
 from amdgpu_code import compiled
-
-from rocpy.cli.rocm_tree import libraries
+from host_hip import Hip, Memcpy3DParams, PitchedPtr
 
 KERNEL = """
 extern "C" __attribute__((global)) void scale(const int *a, int *b, int factor) {
@@ -17,6 +16,7 @@ extern "C" __attribute__((global)) void scale(const int *a, int *b, int factor) 
 """
 COUNT = 32
 INVALID = 1
+NOT_SUPPORTED = 801
 DEFAULT = 4  # hipMemcpyDefault
 
 
@@ -40,40 +40,6 @@ class MemsetParams(ctypes.Structure):
         ("value", ctypes.c_uint),
         ("width", ctypes.c_size_t),
     ]
-
-
-class Hip:
-    """HIP's functions on the host platform, each of which returns its status."""
-
-    def __init__(self):
-        self.library = ctypes.CDLL(str(libraries("7.2")["librocpy_host.so"]))
-
-    def __getattr__(self, name):
-        return getattr(self.library, f"rocpy_host_{name}")
-
-    def made(self, name, *arguments):
-        """Call what gives a handle back."""
-        handle = ctypes.c_void_p()
-        status = getattr(self, name)(ctypes.byref(handle), *arguments)
-        assert status == 0, f"{name}: {status}"
-        return handle
-
-    def node(self, kind, graph, after, *arguments):
-        count = ctypes.c_size_t(len(after))
-        return self.made(f"hipGraphAdd{kind}", graph, (ctypes.c_void_p * len(after))(*after), count, *arguments)
-
-    def ready(self, graph):
-        return self.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
-
-    def run(self, ready):
-        assert self.hipGraphLaunch(ready, None) == 0
-        assert self.hipDeviceSynchronize() == 0
-
-    def destroy(self, *, graphs, execs):
-        for graph in graphs:
-            assert self.hipGraphDestroy(graph) == 0
-        for exec_ in execs:
-            assert self.hipGraphExecDestroy(exec_) == 0
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +163,93 @@ def test_what_is_refused(hip, function):
     assert hip.hipGraphAddChildGraphNode(ctypes.byref(made), graph, None, ctypes.c_size_t(0), None) == INVALID
     hip.hipGetLastError()
     hip.destroy(graphs=[graph, other], execs=[ready])
+
+
+def test_what_a_node_was_made_of_can_be_read_and_given_to_another(hip, function):
+    x = np.arange(COUNT, dtype=np.int32)
+    y, z, w = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    graph = hip.made("hipGraphCreate", 0)
+    copied = hip.node("MemcpyNode1D", graph, [], *copy(y, x))
+    filled = hip.node("MemsetNode", graph, [copied], ctypes.byref(fill(y, 9)))
+    hip.node("KernelNode", graph, [filled], ctypes.byref(kernel(function, y, z, 3)))
+    scaled = hip.node("KernelNode", graph, [filled], ctypes.byref(kernel(function, y, w, 7)))
+
+    box, rows, launch = Memcpy3DParams(), MemsetParams(), KernelParams()
+    assert hip.hipGraphMemcpyNodeGetParams(copied, ctypes.byref(box)) == 0
+    assert (box.src.ptr, box.dst.ptr, box.kind) == (x.ctypes.data, y.ctypes.data, DEFAULT)
+    assert tuple(box.extent) == (x.nbytes, 1, 1)
+    assert hip.hipGraphMemsetNodeGetParams(filled, ctypes.byref(rows)) == 0
+    assert (rows.dst, rows.value, rows.width, rows.element_size) == (y.ctypes.data, 9, 4, 4)
+    assert hip.hipGraphKernelNodeGetParams(scaled, ctypes.byref(launch)) == 0
+    assert (launch.function, tuple(launch.block), tuple(launch.grid)) == (function.value, (COUNT, 1, 1), (1, 1, 1))
+    target = ctypes.cast(launch.arguments[1], ctypes.POINTER(ctypes.c_void_p))
+    factor = ctypes.cast(launch.arguments[2], ctypes.POINTER(ctypes.c_int))
+    assert (target[0], factor[0]) == (w.ctypes.data, 7)
+
+    # Changed a little and given back: what is made ready later has it.
+    factor[0], rows.value = 5, 1
+    box.src = PitchedPtr(x[16:].ctypes.data, 64, 64, 1)
+    box.extent[0] = 64
+    assert hip.hipGraphKernelNodeSetParams(scaled, ctypes.byref(launch)) == 0
+    assert hip.hipGraphMemsetNodeSetParams(filled, ctypes.byref(rows)) == 0
+    assert hip.hipGraphMemcpyNodeSetParams(copied, ctypes.byref(box)) == 0
+    ready = hip.ready(graph)
+    hip.run(ready)
+    expected = np.r_[np.ones(4), x[20:], np.zeros(16)]
+    np.testing.assert_array_equal(w, 5 * expected)
+    np.testing.assert_array_equal(z, 3 * expected)
+    box.src = PitchedPtr(x.ctypes.data, 64, 64, 1)
+    assert hip.hipGraphExecMemcpyNodeSetParams(ready, copied, ctypes.byref(box)) == 0
+    hip.run(ready)
+    np.testing.assert_array_equal(w[4:16], 5 * x[4:16])
+
+    for name, node, params in (("Kernel", copied, launch), ("Memset", scaled, rows), ("Memcpy", filled, box)):
+        read = getattr(hip, f"hipGraph{name}NodeGetParams")
+        assert read(node, ctypes.byref(params)) == INVALID  # of another type
+        assert read(node, None) == INVALID
+    hip.hipGetLastError()
+    hip.destroy(graphs=[graph], execs=[ready])
+
+
+def test_a_captured_kernel_and_a_host_function_can_be_read(hip, function):
+    x = np.arange(COUNT, dtype=np.int32)
+    y = np.zeros_like(x)
+    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+    stream = hip.made("hipStreamCreate")
+    params = kernel(function, x, y, 3)
+    assert hip.hipStreamBeginCapture(stream, 0) == 0
+    assert hip.hipModuleLaunchKernel(function, 1, 1, 1, COUNT, 1, 1, 0, stream, params.arguments, None) == 0
+    assert hip.hipLaunchHostFunc(stream, called, ctypes.c_void_p(42)) == 0
+    assert hip.hipMemcpyAsync(*copy(y, x), stream) == 0
+    graph = ctypes.c_void_p()
+    assert hip.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    nodes, count = (ctypes.c_void_p * 3)(), ctypes.c_size_t(3)
+    assert hip.hipGraphGetNodes(graph, nodes, ctypes.byref(count)) == 0
+    launched, hosted, copied = (ctypes.c_void_p(node) for node in nodes)
+    launch, host, box = KernelParams(), (ctypes.c_void_p * 2)(), Memcpy3DParams()
+    assert hip.hipGraphKernelNodeGetParams(launched, ctypes.byref(launch)) == 0
+    assert ctypes.cast(launch.arguments[2], ctypes.POINTER(ctypes.c_int))[0] == 3
+    assert hip.hipGraphHostNodeGetParams(hosted, host) == 0
+    assert tuple(host) == (ctypes.cast(called, ctypes.c_void_p).value, 42)
+    assert hip.hipGraphMemcpyNodeGetParams(copied, ctypes.byref(box)) == NOT_SUPPORTED
+    hip.hipGetLastError()
+    assert hip.hipGraphDestroy(graph) == 0
+    assert hip.hipStreamDestroy(stream) == 0
+
+
+def test_a_graph_is_drawn(hip, tmp_path):
+    x = np.arange(COUNT, dtype=np.int32)
+    graph = hip.made("hipGraphCreate", 0)
+    copied = hip.node("MemcpyNode1D", graph, [], *copy(np.zeros_like(x), x))
+    hip.node("MemsetNode", graph, [copied], ctypes.byref(fill(x, 9)))
+    path = tmp_path / "graph.dot"
+    assert hip.hipGraphDebugDotPrint(graph, bytes(path), 0) == 0
+    assert path.read_text().splitlines()[1:-1] == [
+        '  node_0 [label="0: copy"];',
+        '  node_1 [label="1: fill"];',
+        "  node_0 -> node_1;",
+    ]
+    assert hip.hipGraphDebugDotPrint(graph, bytes(tmp_path / "none" / "graph.dot"), 0) == 304
+    assert hip.hipGraphDebugDotPrint(graph, None, 0) == INVALID
+    hip.hipGetLastError()
+    assert hip.hipGraphDestroy(graph) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from several_algorithms import candidates
 
 import rocpy
 from rocpy import tuning
@@ -39,6 +40,7 @@ def own_database(tmp_path, monkeypatch, fresh_plan_cache):
 def tuned(a, b, place):
     """Store that one place of the heuristic's list is twice as fast as the others."""
     with rocpy.Matmul(a, b) as product:
+        candidates(product, place + 1)
         return _live.tune(
             product, measure=lambda candidate: (0.5, 0.5) if candidate == place else (1.0, 1.0), clock=lambda: 0.0
         )

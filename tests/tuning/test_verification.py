@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from several_algorithms import candidates
 
 import rocpy
 from rocpy.blaslt.selection import choice as _choice
@@ -98,15 +99,6 @@ class Clock:
         return self.now
 
 
-def candidates(product, least=2):
-    """Return a product's algorithms; a library of AMD's may have too few to choose from."""
-    found = product.plan()
-    if len(found) < least and not rocpy.platform.current().is_emulated:
-        pytest.skip(f"{found[0].library} has {len(found)} algorithms for {product.problem}")
-    assert len(found) >= least, "there is nothing to choose from"
-    return found
-
-
 def test_the_fastest_is_not_chosen_when_it_is_wrong():
     with Faulty(*operands()) as product:
         candidates(product, 3)
@@ -136,7 +128,7 @@ def test_a_wrong_first_is_told_and_another_is_chosen_and_kept(own_database):
 
 def test_a_wrong_first_is_left_out_where_the_budget_ends_before_any_trial(own_database):
     with Faulty(*operands()) as product:
-        product.plan()
+        candidates(product)
         product.wrong = frozenset({0})
         ticks = itertools.count(step=10.0)
         with pytest.warns(RocpyWarning, match="gives wrong results"):

@@ -122,36 +122,124 @@ bool span_of(size_t pitch, size_t width, size_t height, size_t *bytes) {
   return !__builtin_mul_overflow(pitch, height - 1, bytes) && !__builtin_add_overflow(*bytes, width, bytes);
 }
 
-hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
-                   hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
-  if (width == 0 || height == 0) {
-    return resolve(handle) != nullptr ? hipSuccess : hipErrorContextIsDestroyed;
+// Rows of `width` bytes, `height` of them in each of `depth` slices, on each side at its own distances.
+struct Box {
+  char *dst;
+  const char *src;
+  size_t dst_pitch, src_pitch, dst_slice, src_slice;
+  size_t width, height, depth;
+
+  bool is_empty() const { return width == 0 || height == 0 || depth == 0; }
+  void copy() const {
+    for (size_t slice = 0; slice < depth; ++slice) {
+      for (size_t row = 0; row < height; ++row) {
+        std::memmove(dst + slice * dst_slice + row * dst_pitch, src + slice * src_slice + row * src_pitch, width);
+      }
+    }
   }
-  if (dst == nullptr || src == nullptr) {
+};
+
+// Bytes from the first to the last one that the slices of a box touch.
+bool span_of(size_t slice, size_t pitch, const Box &box, size_t *bytes) {
+  size_t last = 0;
+  return span_of(pitch, box.width, box.height, &last) && span_of(slice, last, box.depth, bytes);
+}
+
+hipError_t check_box(const Box &box, hipMemcpyKind kind) {
+  if (box.dst == nullptr || box.src == nullptr) {
     return hipErrorInvalidValue;
   }
   if (const hipError_t error = check_kind(kind)) {
     return error;
   }
-  if (dst_pitch < width || src_pitch < width) {
+  if (box.dst_pitch < box.width || box.src_pitch < box.width) {
     return hipErrorInvalidPitchValue;
   }
   size_t dst_bytes, src_bytes;
-  if (!span_of(dst_pitch, width, height, &dst_bytes) || !span_of(src_pitch, width, height, &src_bytes) ||
-      !is_range_valid(dst, dst_bytes) || !is_range_valid(src, src_bytes) || !is_direction_possible(dst, src, kind)) {
-    return hipErrorInvalidValue;
+  const bool is_possible = span_of(box.dst_slice, box.dst_pitch, box, &dst_bytes) &&
+                           span_of(box.src_slice, box.src_pitch, box, &src_bytes) &&
+                           is_range_valid(box.dst, dst_bytes) && is_range_valid(box.src, src_bytes) &&
+                           is_direction_possible(box.dst, box.src, kind);
+  return is_possible ? hipSuccess : hipErrorInvalidValue;
+}
+
+hipError_t copy_box(const Box &box, hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
+  if (!box.is_empty()) {
+    if (const hipError_t error = check_box(box, kind)) {
+      return error;
+    }
   }
   Stream *stream = resolve(handle);
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  const auto copy_rows = [=] {
-    for (size_t row = 0; row < height; ++row) {
-      std::memmove(static_cast<char *>(dst) + row * dst_pitch, static_cast<const char *>(src) + row * src_pitch, width);
-    }
-  };
-  return submit(stream, stream_of_copy(stream, dst, src), hipGraphNodeTypeMemcpy, waiting,
-                waiting_for(dst, src, kind, waiting), copy_rows);
+  if (box.is_empty()) {
+    return hipSuccess;
+  }
+  return submit(stream, stream_of_copy(stream, box.dst, box.src), hipGraphNodeTypeMemcpy, waiting,
+                waiting_for(box.dst, box.src, kind, waiting), [box] { box.copy(); });
+}
+
+hipError_t copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height,
+                   hipMemcpyKind kind, hipStream_t handle, Waiting waiting) {
+  const Box box = {
+      static_cast<char *>(dst), static_cast<const char *>(src), dst_pitch, src_pitch, 0, 0, width, height, 1};
+  return copy_box(box, kind, handle, waiting);
+}
+
+// Where a position in pitched memory is, and how far its slices lie apart. False: the extent leaves the rows or the
+// slices. The extent's slices need a distance only where there are several.
+bool find_corner(const hipPitchedPtr &memory, const hipPos &at, const hipExtent &extent, char **corner, size_t *slice) {
+  size_t last_byte, last_row, rows, offset;
+  if (__builtin_add_overflow(at.x, extent.width, &last_byte) || last_byte > memory.pitch ||
+      __builtin_add_overflow(at.y, extent.height, &last_row) ||
+      ((extent.depth > 1 || at.z != 0) && last_row > memory.ysize) ||
+      __builtin_mul_overflow(memory.pitch, memory.ysize, slice) || __builtin_mul_overflow(at.z, *slice, &offset) ||
+      __builtin_mul_overflow(at.y, memory.pitch, &rows) || __builtin_add_overflow(offset, rows, &offset) ||
+      __builtin_add_overflow(offset, at.x, &offset)) {
+    return false;
+  }
+  *corner = memory.ptr == nullptr ? nullptr : static_cast<char *>(memory.ptr) + offset;
+  return true;
+}
+
+// There are no arrays here, whose elements would be the extent's unit.
+hipError_t box_of(const hipMemcpy3DParms &params, Box *box) {
+  if (params.srcArray != nullptr || params.dstArray != nullptr) {
+    return hipErrorNotSupported;
+  }
+  const hipExtent &extent = params.extent;
+  const bool has_rows = extent.width != 0 && extent.height != 0 && extent.depth != 0;
+  if (has_rows && (params.dstPtr.pitch < extent.width || params.srcPtr.pitch < extent.width)) {
+    return hipErrorInvalidPitchValue;
+  }
+  char *dst = nullptr, *src = nullptr;
+  size_t dst_slice = 0, src_slice = 0;
+  if (has_rows && (!find_corner(params.dstPtr, params.dstPos, extent, &dst, &dst_slice) ||
+                   !find_corner(params.srcPtr, params.srcPos, extent, &src, &src_slice))) {
+    return hipErrorInvalidValue;
+  }
+  *box = {dst,       src,          params.dstPtr.pitch, params.srcPtr.pitch, dst_slice,
+          src_slice, extent.width, extent.height,       extent.depth};
+  return hipSuccess;
+}
+
+hipError_t copy_3d(const hipMemcpy3DParms *params, hipStream_t stream, Waiting waiting) {
+  Box box;
+  const hipError_t status = params == nullptr ? hipErrorInvalidValue : box_of(*params, &box);
+  return status != hipSuccess ? status : copy_box(box, params->kind, stream, waiting);
+}
+
+hipError_t copy_3d_peer(const hipMemcpy3DPeerParms *params, hipStream_t stream, Waiting waiting) {
+  if (params == nullptr) {
+    return hipErrorInvalidValue;
+  }
+  if (!is_device(params->srcDevice) || !is_device(params->dstDevice)) {
+    return hipErrorInvalidDevice;
+  }
+  const hipMemcpy3DParms same = {params->srcArray, params->srcPos, params->srcPtr, params->dstArray,
+                                 params->dstPos,   params->dstPtr, params->extent, hipMemcpyDeviceToDevice};
+  return copy_3d(&same, stream, waiting);
 }
 
 // Memory that may be filled: a device's, or any where host memory is shared.
@@ -178,24 +266,48 @@ hipError_t fill(void *dst, Element value, size_t count, hipStream_t handle, Wait
                 [=] { std::fill_n(static_cast<Element *>(dst), count, value); });
 }
 
-hipError_t fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t handle,
-                   Waiting waiting) {
+// Rows of `width` bytes at a distance, `height` of them in each of `depth` slices.
+struct FilledBox {
+  char *dst;
+  size_t pitch, slice, width, height, depth;
+};
+
+hipError_t fill_box(const FilledBox &box, int value, hipStream_t handle, Waiting waiting) {
   Stream *stream = resolve(handle);
   if (stream == nullptr) {
     return hipErrorContextIsDestroyed;
   }
-  if (width == 0 || height == 0) {
+  if (box.width == 0 || box.height == 0 || box.depth == 0) {
     return hipSuccess;
   }
-  size_t bytes;
-  if (pitch < width || !span_of(pitch, width, height, &bytes) || !is_fillable(dst, bytes)) {
+  size_t slice_bytes, bytes;
+  if (box.pitch < box.width || !span_of(box.pitch, box.width, box.height, &slice_bytes) ||
+      (box.depth > 1 && box.slice < slice_bytes) || !span_of(box.slice, slice_bytes, box.depth, &bytes) ||
+      !is_fillable(box.dst, bytes)) {
     return hipErrorInvalidValue;
   }
   return submit(stream, stream, hipGraphNodeTypeMemset, waiting, waiting, [=] {
-    for (size_t row = 0; row < height; ++row) {
-      std::memset(static_cast<char *>(dst) + row * pitch, value, width);
+    for (size_t slice = 0; slice < box.depth; ++slice) {
+      for (size_t row = 0; row < box.height; ++row) {
+        std::memset(box.dst + slice * box.slice + row * box.pitch, value, box.width);
+      }
     }
   });
+}
+
+hipError_t fill_2d(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t handle,
+                   Waiting waiting) {
+  return fill_box({static_cast<char *>(dst), pitch, 0, width, height, 1}, value, handle, waiting);
+}
+
+hipError_t fill_3d(const hipPitchedPtr &memory, int value, const hipExtent &extent, hipStream_t handle,
+                   Waiting waiting) {
+  size_t slice = 0;
+  if (__builtin_mul_overflow(memory.pitch, memory.ysize, &slice)) {
+    return hipErrorInvalidValue;
+  }
+  return fill_box({static_cast<char *>(memory.ptr), memory.pitch, slice, extent.width, extent.height, extent.depth},
+                  value, handle, waiting);
 }
 
 template <class Element>
@@ -218,6 +330,18 @@ hipError_t check_copy(const void *dst, const void *src, size_t bytes, hipMemcpyK
   const bool is_possible =
       is_range_valid(dst, bytes) && is_range_valid(src, bytes) && is_direction_possible(dst, src, kind);
   return is_possible ? hipSuccess : hipErrorInvalidValue;
+}
+
+hipError_t make_copy(const hipMemcpy3DParms &params, std::function<void()> *copy) {
+  Box box;
+  hipError_t status = box_of(params, &box);
+  if (status == hipSuccess) {
+    status = box.is_empty() ? hipErrorInvalidValue : check_box(box, params.kind);
+  }
+  if (status == hipSuccess) {
+    *copy = [box] { box.copy(); };
+  }
+  return status;
 }
 
 bool make_fill(const hipMemsetParams &params, std::function<void()> *fill) {
@@ -338,4 +462,28 @@ hipError_t rocpy_host_hipMemset2D(void *dst, size_t pitch, int value, size_t wid
 hipError_t rocpy_host_hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height,
                                        hipStream_t stream) {
   return hip_call([=] { return fill_2d(dst, pitch, value, width, height, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpy3D(const hipMemcpy3DParms *params) {
+  return hip_call([=] { return copy_3d(params, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpy3DAsync(const hipMemcpy3DParms *params, hipStream_t stream) {
+  return hip_call([=] { return copy_3d(params, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemcpy3DPeer(hipMemcpy3DPeerParms *params) {
+  return hip_call([=] { return copy_3d_peer(params, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *params, hipStream_t stream) {
+  return hip_call([=] { return copy_3d_peer(params, stream, Waiting::no); });
+}
+
+hipError_t rocpy_host_hipMemset3D(hipPitchedPtr memory, int value, hipExtent extent) {
+  return hip_call([=] { return fill_3d(memory, value, extent, nullptr, Waiting::until_done); });
+}
+
+hipError_t rocpy_host_hipMemset3DAsync(hipPitchedPtr memory, int value, hipExtent extent, hipStream_t stream) {
+  return hip_call([=] { return fill_3d(memory, value, extent, stream, Waiting::no); });
 }

@@ -5,6 +5,7 @@
 #include "hip_call.hpp"
 #include "os.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -252,6 +253,12 @@ void disown_allocation(const void *base) {
   memory().allocations.erase(it);
 }
 
+bool has_allocations_of(int device) {
+  std::lock_guard<std::mutex> lock(memory().mutex);
+  return std::any_of(memory().allocations.begin(), memory().allocations.end(),
+                     [=](const auto &entry) { return entry.second.device == device; });
+}
+
 void free_allocations_of(int device) {
   while (true) {
     void *pointer = nullptr;
@@ -283,6 +290,25 @@ hipError_t rocpy_host_hipMalloc(void **ptr, size_t size) {
 
 hipError_t rocpy_host_hipFree(void *ptr) {
   return hip_call([=] { return free_now(ptr, false); });
+}
+
+// Rows begin at addresses as aligned as the memory.
+hipError_t rocpy_host_hipMalloc3D(hipPitchedPtr *memory, hipExtent extent) {
+  if (memory == nullptr) {
+    return remember(hipErrorInvalidValue);
+  }
+  *memory = {nullptr, (extent.width + alignment - 1) / alignment * alignment, extent.width, extent.height};
+  size_t bytes = 0;
+  const bool is_size = !__builtin_mul_overflow(memory->pitch, extent.height, &bytes) &&
+                       !__builtin_mul_overflow(bytes, extent.depth, &bytes);
+  return is_size ? rocpy_host_hipMalloc(&memory->ptr, bytes) : remember(hipErrorInvalidValue);
+}
+
+hipError_t rocpy_host_hipMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height) {
+  hipPitchedPtr memory = {};
+  const bool is_asked = ptr != nullptr && pitch != nullptr;
+  const hipError_t status = is_asked ? rocpy_host_hipMalloc3D(&memory, {width, height, 1}) : hipErrorInvalidValue;
+  return status == hipSuccess ? (*ptr = memory.ptr, *pitch = memory.pitch, status) : remember(status);
 }
 
 hipError_t rocpy_host_hipHostMalloc(void **ptr, size_t size, unsigned int flags) {

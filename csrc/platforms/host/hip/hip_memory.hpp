@@ -2,7 +2,7 @@
 // What is known about memory: every allocation and registration, by address. For the HIP sources only.
 #pragma once
 
-#include "types.h"
+#include "types_programs.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -50,11 +50,14 @@ bool is_range_valid(const void *pointer, size_t bytes);
 
 // Whether bytes can be copied so, and the function that fills as a graph's node is to; false: it cannot.
 hipError_t check_copy(const void *dst, const void *src, size_t bytes, hipMemcpyKind kind);
+hipError_t make_copy(const hipMemcpy3DParms &params, std::function<void()> *copy);
 bool make_fill(const hipMemsetParams &params, std::function<void()> *fill);
 
 // Device memory that another part of the platform gives out: HIP knows it from here on, and until it is disowned.
 hipError_t adopt_allocation(void *base, size_t bytes);
 void disown_allocation(const void *base);
+
+bool has_allocations_of(int device);
 
 // Frees what hipMalloc and its like gave out on the device, as hipDeviceReset does.
 void free_allocations_of(int device);

@@ -141,7 +141,8 @@ hipError_t rocpy_host_hipLaunchHostFunc(hipStream_t handle, hipHostFn_t fn, void
       return hipErrorInvalidValue;
     }
     const auto function = [=] { fn(user_data); };
-    if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeHost, function)) {
+    const auto parameters = [=] { return std::make_shared<hipHostNodeParams>(hipHostNodeParams{fn, user_data}); };
+    if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeHost, function, parameters)) {
       return *answer;
     }
     enqueue_host_function(stream, function);

@@ -19,8 +19,9 @@ bool Decoder::shared(uint32_t w) {
   if (!find(Encoding::DS, is_gfx9() ? bits(w, 24, 17) : bits(w, 25, 18))) {
     return false;
   }
-  if (bits(w, is_gfx9() ? 16 : 17, is_gfx9() ? 16 : 17) != 0) {
-    return false;  // global data share
+  const unsigned global_bit = is_gfx9() ? 16 : 17;  // what all groups share: of that only barriers are known
+  if (bits(w, global_bit, global_bit) != (is_grid_barrier(*made_.opcode) ? 1 : 0)) {
+    return false;
   }
   const uint32_t w1 = word(1);
   made_.offset = static_cast<int32_t>(bits(w, 7, 0));

@@ -358,6 +358,7 @@ class Printer {
     } else if ((i_.offset | i_.offset1) != 0) {
       text_ += " offset:" + std::to_string(i_.offset | i_.offset1 << 8);
     }
+    text_ += is_grid_barrier(opcode_) ? " gds" : "";
   }
 
   bool is_atomic() const { return std::string(opcode_.name).find("_atomic_") != std::string::npos; }

@@ -8,11 +8,13 @@
 #include "opcode_handlers.hpp"
 #include "wave.hpp"
 
+#include <algorithm>
 #include <cfenv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <memory>
 
 namespace rocpy_host::amdgpu {
 
@@ -46,6 +48,15 @@ class Runner {
     // Whole lines, as a runtime gives them: compilers load a few bytes more than there are arguments.
     const size_t told = std::max<size_t>(kernel_.argument_bytes, launch_.arguments.size());
     launch_.arguments.resize((told + 63) / 64 * 64);
+    if (launch.is_cooperative) {
+      GridInformation &grid = launch_.grid_information;
+      grid.groups = launch.grid[0] * launch.grid[1] * launch.grid[2];
+      launch_.memory.allow(&grid, sizeof grid, true);
+      if (launch_.grids_meet != nullptr) {
+        grid.grids_meet = launch_.grids_meet->words;
+        launch_.memory.allow(grid.grids_meet, sizeof launch_.grids_meet->words, true);
+      }
+    }
     hidden_arguments();
     launch_.memory.allow(code_.image, code_.image_bytes, true);
     launch_.memory.allow(launch_.arguments.data(), launch_.arguments.size(), false);
@@ -58,14 +69,21 @@ class Runner {
       for (uint32_t z = 0; z < launch_.grid[2]; ++z) {
         for (uint32_t y = 0; y < launch_.grid[1]; ++y) {
           for (uint32_t x = 0; x < launch_.grid[0]; ++x) {
-            run_group(x, y, z);
+            begin_group(x, y, z);
+            if (!launch_.is_cooperative) {
+              run_groups();
+            }
           }
         }
       }
+      run_groups();
     } catch (const Fault &fault) {
       constexpr Outcome outcomes[] = {Outcome::bad_instruction, Outcome::bad_access, Outcome::stuck, Outcome::too_long};
       report_.outcome = outcomes[static_cast<int>(fault.kind)];
       report_.message = where() + fault.what();
+      if (launch_.grids_meet != nullptr) {
+        launch_.grids_meet->is_broken = true;
+      }
     }
     return std::move(report_);
   }
@@ -92,6 +110,9 @@ class Runner {
                                                                                 : 1);
       } else if (kind == "hidden_dynamic_lds_size") {
         set_hidden<uint32_t>(argument, launch_.dynamic_shared);
+      } else if (kind == "hidden_multigrid_sync_arg") {
+        set_hidden<uint64_t>(argument,
+                             launch_.is_cooperative ? reinterpret_cast<uintptr_t>(&launch_.grid_information) : 0);
       } else if (kind == "hidden_private_base") {
         set_hidden<uint32_t>(argument, private_aperture);
       } else if (kind == "hidden_shared_base") {
@@ -155,14 +176,14 @@ class Runner {
     // Then the group's information and the offset of the wave's scratch memory, both zero here.
   }
 
-  // Threads of the current block along each axis.
+  // Threads of a block along each axis.
   struct Extents {
     unsigned x, y, z;
     unsigned threads() const { return x * y * z; }
   };
-  Extents extents() const {
-    const auto along = [this](int k) {
-      const bool is_last = group_->index[k] + 1 == launch_.grid[k];
+  Extents extents(const Group &group) const {
+    const auto along = [&, this](int k) {
+      const bool is_last = group.index[k] + 1 == launch_.grid[k];
       return is_last && launch_.remainder[k] != 0 ? launch_.remainder[k] : launch_.block[k];
     };
     return {along(0), along(1), along(2)};
@@ -184,20 +205,27 @@ class Runner {
     w.set_pair(code_exec, exec);
   }
 
-  void run_group(uint32_t x, uint32_t y, uint32_t z) {
-    group_ = std::make_unique<Group>();
-    Group &group = *group_;
+  // A group that has begun, and its waves.
+  struct Running {
+    Group group;
+    std::deque<Wave> waves;
+  };
+
+  void begin_group(uint32_t x, uint32_t y, uint32_t z) {
+    current_ = nullptr;
+    wave_ = nullptr;
+    running_ = groups_.emplace_back(std::make_unique<Running>()).get();
+    Group &group = running_->group;
+    group.grid = launch_.is_cooperative ? &grid_ : nullptr;
     group.shared.resize(kernel_.shared_bytes + launch_.dynamic_shared);
     group.private_bytes = kernel_.private_bytes;
     group.index[0] = x;
     group.index[1] = y;
     group.index[2] = z;
-    const Extents block = extents();
-    wave_ = nullptr;
-    waves_.clear();
+    const Extents block = extents(group);
     for (unsigned first = 0; first < block.threads(); first += static_cast<unsigned>(kernel_.lanes)) {
-      Wave &w = waves_.emplace_back(code_.architecture, kernel_.lanes, &group, &launch_.memory);
-      w.number = static_cast<unsigned>(waves_.size()) - 1;
+      Wave &w = running_->waves.emplace_back(code_.architecture, kernel_.lanes, &group, &launch_.memory);
+      w.number = static_cast<unsigned>(running_->waves.size()) - 1;
       w.has_error_correction = code_.has_error_correction;
       w.own_memory.resize(static_cast<size_t>(kernel_.private_bytes) * static_cast<size_t>(kernel_.lanes));
       // Firmware that loads arguments into registers starts behind the block that does it by instructions.
@@ -205,39 +233,62 @@ class Runner {
       set_registers(w);
       set_lanes(w, first, block);
     }
-    group.live_waves = static_cast<unsigned>(waves_.size());
-    while (group.live_waves > 0) {
+    group.live_waves = static_cast<unsigned>(running_->waves.size());
+  }
+
+  // Runs the groups that have begun to their end, all at the same time.
+  void run_groups() {
+    while (!groups_.empty()) {
       bool moved = false;
-      for (Wave &w : waves_) {
-        moved = turn(w) || moved;
+      for (const auto &group : groups_) {
+        running_ = group.get();
+        for (Wave &w : group->waves) {
+          moved = turn(w) || moved;
+        }
+      }
+      if (launch_.grids_meet != nullptr && launch_.grids_meet->is_broken) {
+        fault(Fault::Kind::barrier, "the grid of another device was stopped, which this one may wait for");
       }
       if (!moved) {
-        fault(Fault::Kind::barrier, "%u of %zu waves wait at a barrier that the others never reach", group.live_waves,
-              waves_.size());
+        fault_of_barrier();
       }
+      groups_.erase(std::remove_if(groups_.begin(), groups_.end(),
+                                   [](const auto &group) { return group->group.live_waves == 0; }),
+                    groups_.end());
     }
-    group_.reset();
+    running_ = nullptr;
     wave_ = nullptr;
   }
 
-  // Runs a wave until it waits or ends, or for so long that another may have to do something first.
+  [[noreturn]] void fault_of_barrier() {
+    running_ = groups_.front().get();
+    const bool is_grid = std::any_of(running_->waves.begin(), running_->waves.end(),
+                                     [](const Wave &w) { return w.state == State::at_grid_barrier; });
+    fault(Fault::Kind::barrier, "%u of %zu waves wait at a barrier that %s never reach", running_->group.live_waves,
+          running_->waves.size(), is_grid ? "other blocks" : "the others");
+  }
+
+  // Runs a wave until it waits, sleeps or ends, or for so long that another may have to do something first.
   bool turn(Wave &w) {
-    if (w.state == State::at_barrier && group_->barrier_phase >= w.waits_for) {
+    Group &group = *w.group;
+    if ((w.state == State::at_barrier && group.barrier_phase >= w.waits_for) ||
+        (w.state == State::at_grid_barrier && group.grid->phase >= w.waits_for)) {
       w.state = State::running;
     }
     if (w.state != State::running) {
       return false;
     }
     wave_ = &w;
+    w.is_sleeping = false;
     constexpr int slice = 65536;
-    for (int k = 0; k < slice && w.state == State::running; ++k) {
+    for (int k = 0; k < slice && w.state == State::running && !w.is_sleeping; ++k) {
       step(w);
     }
     if (w.state == State::ended) {
-      --group_->live_waves;
-      if (group_->signalled != 0 && group_->signalled >= group_->live_waves) {
-        group_->signalled = 0;
-        ++group_->barrier_phase;
+      --group.live_waves;
+      if (group.signalled != 0 && group.signalled >= group.live_waves) {
+        group.signalled = 0;
+        ++group.barrier_phase;
       }
     }
     return true;
@@ -318,8 +369,9 @@ class Runner {
 
   void trace(const Wave &w, const Decoded &decoded) {
     char head[96];
-    std::snprintf(head, sizeof head, "(%u,%u,%u) wave %u +0x%04" PRIx64 " exec %016" PRIx64 "  ", group_->index[0],
-                  group_->index[1], group_->index[2], w.number, decoded.first.address - kernel_.entry, w.exec());
+    const uint32_t *index = w.group->index;
+    std::snprintf(head, sizeof head, "(%u,%u,%u) wave %u +0x%04" PRIx64 " exec %016" PRIx64 "  ", index[0], index[1],
+                  index[2], w.number, decoded.first.address - kernel_.entry, w.exec());
     report_.trace.push_back(head + text(decoded));
   }
 
@@ -329,11 +381,12 @@ class Runner {
 
   std::string where() const {
     std::string place = "kernel " + kernel_.name;
-    if (group_ == nullptr) {
+    if (running_ == nullptr) {
       return place + ": ";
     }
-    place += ", block (" + std::to_string(group_->index[0]) + ", " + std::to_string(group_->index[1]) + ", " +
-             std::to_string(group_->index[2]) + ")";
+    const uint32_t *index = running_->group.index;
+    place += ", block (" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
+             std::to_string(index[2]) + ")";
     if (wave_ != nullptr) {
       char offset[32];
       std::snprintf(offset, sizeof offset, "0x%" PRIx64,
@@ -355,8 +408,9 @@ class Runner {
   std::deque<Decoded> decoded_;
   Report report_;
   // They outlive a fault, which says where it was found.
-  std::unique_ptr<Group> group_;
-  std::deque<Wave> waves_;
+  std::vector<std::unique_ptr<Running>> groups_;
+  Running *running_ = nullptr;
+  Grid grid_;
   Wave *wave_ = nullptr;
   const Decoded *current_ = nullptr;
 };

@@ -107,6 +107,7 @@ struct Opcode {
 };
 
 const std::vector<Opcode> &opcodes();
+inline bool is_grid_barrier(const Opcode &opcode) { return std::string(opcode.name) == "ds_gws_barrier"; }
 inline size_t row_of(const Opcode &opcode) { return static_cast<size_t>(&opcode - opcodes().data()); }
 // Null: the architecture has no such instruction.
 const Opcode *find_opcode(Architecture architecture, Encoding encoding, unsigned number);

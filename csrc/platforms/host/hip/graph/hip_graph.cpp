@@ -3,6 +3,8 @@
 #include "graph_calls.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 namespace rocpy_host {
 
@@ -58,6 +60,40 @@ std::vector<size_t> nodes_where(const Graph &graph, Condition condition) {
 
 bool follows(const Node &node, size_t earlier) {
   return std::find(node.after.begin(), node.after.end(), earlier) != node.after.end();
+}
+
+const char *name_of(hipGraphNodeType type) {
+  switch (type) {
+    case hipGraphNodeTypeKernel:
+      return "kernel";
+    case hipGraphNodeTypeMemcpy:
+      return "copy";
+    case hipGraphNodeTypeMemset:
+      return "fill";
+    case hipGraphNodeTypeHost:
+      return "host function";
+    case hipGraphNodeTypeGraph:
+      return "graph";
+    case hipGraphNodeTypeMemAlloc:
+      return "allocation";
+    case hipGraphNodeTypeMemFree:
+      return "free";
+    default:
+      return "empty";
+  }
+}
+
+// The graph in the language of Graphviz.
+std::string drawn(const Graph &graph) {
+  std::string text = "digraph graph_of_hip {\n";
+  for (size_t index = 0; index < graph.nodes.size(); ++index) {
+    const std::string name = "node_" + std::to_string(index);
+    text += "  " + name + " [label=\"" + std::to_string(index) + ": " + name_of(graph.nodes[index].type) + "\"];\n";
+    for (const size_t earlier : graph.nodes[index].after) {
+      text += "  node_" + std::to_string(earlier) + " -> " + name + ";\n";
+    }
+  }
+  return text + "}\n";
 }
 
 hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle) {
@@ -303,4 +339,18 @@ hipError_t rocpy_host_hipGraphUpload(hipGraphExec_t exec, hipStream_t stream) {
 
 hipError_t rocpy_host_hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream) {
   return hip_call([=] { return launch(exec, stream); });
+}
+
+hipError_t rocpy_host_hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned int) {
+  std::string text;
+  const hipError_t status = with_graph(graph, [&text, path](const Graph *found) {
+    text = drawn(*found);
+    return path != nullptr ? hipSuccess : hipErrorInvalidValue;
+  });
+  if (status != hipSuccess) {
+    return status;
+  }
+  std::ofstream file(path);
+  file << text << std::flush;
+  return file.good() ? status : remember(hipErrorOperatingSystem);
 }

@@ -4,8 +4,6 @@
 #include "hip_memory.hpp"
 #include "kernel_of.hpp"
 
-#include <cstring>
-
 namespace rocpy_host {
 
 namespace {
@@ -18,8 +16,7 @@ struct NewNode {
   Node node;
 };
 
-hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count,
-               NewNode made) {
+hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count, NewNode made) {
   if (made.status != hipSuccess) {
     return remember(made.status);
   }
@@ -45,6 +42,7 @@ hipError_t replace(hipGraphNode_t handle, NewNode made) {
       return hipErrorInvalidValue;
     }
     found.work.swap(node.work);
+    found.parameters.swap(node.parameters);
     return hipSuccess;
   });
 }
@@ -70,6 +68,7 @@ hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, NewNode made) {
       return hipErrorInvalidValue;
     }
     found.work.swap(node.work);
+    found.parameters.swap(node.parameters);
     found.child.swap(node.child);
     dropped.swap(ready->program);
     ready->program = std::move(program);
@@ -77,36 +76,74 @@ hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, NewNode made) {
   });
 }
 
-NewNode new_node(hipError_t status, hipGraphNodeType type, Work work) {
+// Reads the parameters of a node of a type, which what it was made of tells. A product of hipBLASLt's that was captured
+// as a kernel has none, nor has a captured copy or fill.
+template <class Parameters>
+hipError_t read(hipGraphNode_t handle, hipGraphNodeType type, Parameters *parameters) {
+  return with_node(handle, [=](const Graph *graph, size_t index) {
+    const Node &node = graph->nodes[index];
+    if (parameters == nullptr || node.type != type) {
+      return hipErrorInvalidValue;
+    }
+    if (node.parameters == nullptr) {
+      return hipErrorNotSupported;
+    }
+    *parameters = *static_cast<const Parameters *>(node.parameters.get());
+    return hipSuccess;
+  });
+}
+
+NewNode no_node(hipError_t status) {
   NewNode made;
   made.status = status;
+  return made;
+}
+
+NewNode new_node(hipGraphNodeType type, Work work, std::shared_ptr<const void> parameters) {
+  NewNode made;
   made.node.type = type;
   made.node.work = std::move(work);
+  made.node.parameters = std::move(parameters);
   return made;
 }
 
 NewNode host_node(const hipHostNodeParams *params) {
   if (params == nullptr || params->fn == nullptr) {
-    return new_node(hipErrorInvalidValue, hipGraphNodeTypeHost, nullptr);
+    return no_node(hipErrorInvalidValue);
   }
-  return new_node(hipSuccess, hipGraphNodeTypeHost,
-                  [function = params->fn, data = params->userData] { function(data); });
+  return new_node(
+      hipGraphNodeTypeHost, [function = params->fn, data = params->userData] { function(data); },
+      std::make_shared<hipHostNodeParams>(*params));
+}
+
+NewNode copy_node(const hipMemcpy3DParms *params) {
+  Work work;
+  const hipError_t status = params == nullptr ? hipErrorInvalidValue : make_copy(*params, &work);
+  return status != hipSuccess
+             ? no_node(status)
+             : new_node(hipGraphNodeTypeMemcpy, std::move(work), std::make_shared<hipMemcpy3DParms>(*params));
 }
 
 NewNode copy_node(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
-  const hipError_t status = bytes == 0 ? hipErrorInvalidValue : check_copy(dst, src, bytes, kind);
-  return new_node(status, hipGraphNodeTypeMemcpy, [=] { std::memmove(dst, src, bytes); });
+  hipMemcpy3DParms params = {};
+  params.srcPtr = {const_cast<void *>(src), bytes, bytes, 1};
+  params.dstPtr = {dst, bytes, bytes, 1};
+  params.extent = {bytes, 1, 1};
+  params.kind = kind;
+  return copy_node(&params);
 }
 
 NewNode fill_node(const hipMemsetParams *params) {
   Work work;
-  const hipError_t status = params != nullptr && make_fill(*params, &work) ? hipSuccess : hipErrorInvalidValue;
-  return new_node(status, hipGraphNodeTypeMemset, std::move(work));
+  if (params == nullptr || !make_fill(*params, &work)) {
+    return no_node(hipErrorInvalidValue);
+  }
+  return new_node(hipGraphNodeTypeMemset, std::move(work), std::make_shared<hipMemsetParams>(*params));
 }
 
 // A kernel goes by the address of its host symbol, or is a module's.
 NewNode kernel_node(const hipKernelNodeParams *params) {
-  Work work;
+  std::shared_ptr<amdgpu::Launch> launch;
   const hipError_t status = hip_call([&] {
     if (params == nullptr || params->func == nullptr) {
       return hipErrorInvalidValue;
@@ -118,10 +155,12 @@ NewNode kernel_node(const hipKernelNodeParams *params) {
     } else if (found != hipSuccess) {
       return found;
     }
-    return work_of_kernel(function, params->gridDim, params->blockDim, params->sharedMemBytes, params->kernelParams,
-                          params->extra, &work);
+    return make_launch(function, {params->gridDim, params->blockDim, params->sharedMemBytes}, params->kernelParams,
+                       params->extra, &launch);
   });
-  return new_node(status, hipGraphNodeTypeKernel, std::move(work));
+  return status != hipSuccess
+             ? no_node(status)
+             : new_node(hipGraphNodeTypeKernel, work_of_launch(launch), parameters_of_launch(*launch, params->func));
 }
 
 // The child is copied: what becomes of its graph later does not matter.
@@ -151,6 +190,10 @@ hipError_t rocpy_host_hipGraphAddHostNode(hipGraphNode_t *node, hipGraph_t graph
   return add(node, graph, dependencies, dependency_count, host_node(params));
 }
 
+hipError_t rocpy_host_hipGraphHostNodeGetParams(hipGraphNode_t node, hipHostNodeParams *params) {
+  return read(node, hipGraphNodeTypeHost, params);
+}
+
 hipError_t rocpy_host_hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams *params) {
   return replace(node, host_node(params));
 }
@@ -176,9 +219,31 @@ hipError_t rocpy_host_hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hip
   return replace(exec, node, copy_node(dst, src, bytes, kind));
 }
 
+hipError_t rocpy_host_hipGraphAddMemcpyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                            size_t dependency_count, const hipMemcpy3DParms *params) {
+  return add(node, graph, dependencies, dependency_count, copy_node(params));
+}
+
+hipError_t rocpy_host_hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *params) {
+  return read(node, hipGraphNodeTypeMemcpy, params);
+}
+
+hipError_t rocpy_host_hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DParms *params) {
+  return replace(node, copy_node(params));
+}
+
+hipError_t rocpy_host_hipGraphExecMemcpyNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+                                                      hipMemcpy3DParms *params) {
+  return replace(exec, node, copy_node(params));
+}
+
 hipError_t rocpy_host_hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                             size_t dependency_count, const hipMemsetParams *params) {
   return add(node, graph, dependencies, dependency_count, fill_node(params));
+}
+
+hipError_t rocpy_host_hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *params) {
+  return read(node, hipGraphNodeTypeMemset, params);
 }
 
 hipError_t rocpy_host_hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params) {
@@ -193,6 +258,11 @@ hipError_t rocpy_host_hipGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGr
 hipError_t rocpy_host_hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
                                             size_t dependency_count, const hipKernelNodeParams *params) {
   return add(node, graph, dependencies, dependency_count, kernel_node(params));
+}
+
+// The arguments that it gives back are the node's: they hold until it has others.
+hipError_t rocpy_host_hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams *params) {
+  return read(node, hipGraphNodeTypeKernel, params);
 }
 
 hipError_t rocpy_host_hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params) {

@@ -196,18 +196,22 @@ hipError_t get_variable(void **address, size_t *bytes, hipModule_t module, const
   return hipSuccess;
 }
 
+bool is_explicit(const amdgpu::Argument &argument) { return argument.kind.compare(0, 7, "hidden_") != 0; }
+
+// What stands before each entry of `extra`.
+void *const extra_pointer = reinterpret_cast<void *>(1), *const extra_size = reinterpret_cast<void *>(2),
+            *const extra_end = reinterpret_cast<void *>(3);
+
 // The arguments of a launch, by pointer or, as `extra` has it, as the bytes that the kernel reads.
 hipError_t take_arguments(Launch *launch, void **params, void **extra) {
   std::string why;
   if (extra != nullptr && params == nullptr) {
-    constexpr uintptr_t buffer_pointer = 1, buffer_size = 2, end = 3;
     const void *buffer = nullptr;
     size_t bytes = 0;
-    for (; reinterpret_cast<uintptr_t>(extra[0]) != end; extra += 2) {
-      const auto key = reinterpret_cast<uintptr_t>(extra[0]);
-      if (key == buffer_pointer) {
+    for (; extra[0] != extra_end; extra += 2) {
+      if (extra[0] == extra_pointer) {
         buffer = extra[1];
-      } else if (key == buffer_size && extra[1] != nullptr) {
+      } else if (extra[0] == extra_size && extra[1] != nullptr) {
         bytes = *static_cast<const size_t *>(extra[1]);
       } else {
         return hipErrorInvalidValue;
@@ -220,10 +224,8 @@ hipError_t take_arguments(Launch *launch, void **params, void **extra) {
     launch->arguments.assign(from, from + bytes);
     return hipSuccess;
   }
-  size_t count = 0;
-  for (const amdgpu::Argument &argument : launch->kernel->arguments) {
-    count += argument.kind.compare(0, 7, "hidden_") != 0 ? 1 : 0;
-  }
+  const auto &arguments = launch->kernel->arguments;
+  const auto count = static_cast<size_t>(std::count_if(arguments.begin(), arguments.end(), is_explicit));
   if (count != 0 && params == nullptr) {
     return hipErrorInvalidValue;
   }
@@ -266,6 +268,7 @@ hipError_t prepare(Launch *launch, hipFunction_t function, const Extents &extent
     }
     launch->code = entry->code;
     launch->kernel = entry->kernel;
+    launch->function = function;
   }
   std::copy_n(extents.grid, 3, launch->grid);
   std::copy_n(extents.block, 3, launch->block);
@@ -278,35 +281,13 @@ hipError_t prepare(Launch *launch, hipFunction_t function, const Extents &extent
   return take_arguments(launch, params, extra);
 }
 
-auto work_of(const std::shared_ptr<Launch> &launch) {
-  open_memory(&launch->memory);
-  return [launch] {
-    Launch fresh = *launch;  // a graph may run it again
-    run_launch(fresh);
-  };
-}
-
-hipError_t submit(Stream *stream, const std::shared_ptr<Launch> &launch) {
-  const auto work = work_of(launch);
-  if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeKernel, work)) {
-    return *answer;
-  }
-  if (enter_inline(stream)) {
-    const hipError_t status = run_launch(*launch);
-    leave_inline(stream);
-    return status;
-  }
-  enqueue_function(stream, work);
-  return hipSuccess;
-}
-
 hipError_t start(hipFunction_t function, const Extents &extents, hipStream_t handle, void **params, void **extra) {
   const auto launch = std::make_shared<Launch>();
   if (const hipError_t status = prepare(launch.get(), function, extents, params, extra)) {
     return status;
   }
   Stream *stream = resolve(handle);
-  return stream != nullptr ? submit(stream, launch) : hipErrorContextIsDestroyed;
+  return stream != nullptr ? submit_launch(stream, launch) : hipErrorContextIsDestroyed;
 }
 
 // The grid is given in threads. Its last blocks may be smaller, unless the compiler relied on blocks of one size.
@@ -357,7 +338,7 @@ hipError_t start_between(hipFunction_t function, const Extents &extents, hipStre
       return status;
     }
   }
-  const hipError_t status = submit(stream, launch);
+  const hipError_t status = submit_launch(stream, launch);
   return status != hipSuccess || after == nullptr ? status : record_event(after, stream);
 }
 
@@ -373,15 +354,67 @@ hipError_t kernel_of(hipFunction_t function, Kernel *kernel) {
   return hipSuccess;
 }
 
-hipError_t work_of_kernel(hipFunction_t function, const dim3 &grid, const dim3 &block, unsigned shared_bytes,
-                          void **params, void **extra, std::function<void()> *work) {
-  const Extents extents = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {0, 0, 0}, shared_bytes};
-  const auto launch = std::make_shared<Launch>();
-  const hipError_t status = prepare(launch.get(), function, extents, params, extra);
-  if (status == hipSuccess) {
-    *work = work_of(launch);
+hipError_t make_launch(hipFunction_t function, const Shape &shape, void **params, void **extra,
+                       std::shared_ptr<Launch> *launch) {
+  const dim3 &grid = shape.grid, &block = shape.block;
+  const Extents extents = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {0, 0, 0}, shape.shared_bytes};
+  *launch = std::make_shared<Launch>();
+  return prepare(launch->get(), function, extents, params, extra);
+}
+
+std::function<void()> work_of_launch(const std::shared_ptr<Launch> &launch) {
+  open_memory(&launch->memory);
+  return [launch] {
+    Launch fresh = *launch;  // a graph may run it again
+    run_launch(fresh);
+  };
+}
+
+hipError_t submit_launch(Stream *stream, const std::shared_ptr<Launch> &launch) {
+  const auto work = work_of_launch(launch);
+  const auto parameters = [&] { return parameters_of_launch(*launch, launch->function); };
+  if (const auto answer = offer_to_capture(stream, hipGraphNodeTypeKernel, work, parameters)) {
+    return *answer;
   }
-  return status;
+  if (enter_inline(stream)) {
+    const hipError_t status = run_launch(*launch);
+    leave_inline(stream);
+    return status;
+  }
+  enqueue_function(stream, work);
+  return hipSuccess;
+}
+
+std::shared_ptr<const void> parameters_of_launch(const Launch &launch, void *function) {
+  struct Parameters {
+    hipKernelNodeParams given = {};
+    std::vector<uint8_t> bytes;
+    std::vector<void *> arguments;
+    size_t size = 0;
+    void *extra[5] = {};
+  };
+  const auto all = std::make_shared<Parameters>();
+  all->bytes = launch.arguments;
+  all->size = launch.arguments.size();
+  all->bytes.resize(std::max<size_t>(all->size, launch.kernel->argument_bytes));
+  for (const amdgpu::Argument &argument : launch.kernel->arguments) {
+    if (is_explicit(argument)) {
+      all->arguments.push_back(all->bytes.data() + argument.offset);
+    }
+  }
+  hipKernelNodeParams &given = all->given;
+  given.func = function;
+  given.gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
+  given.blockDim = {launch.block[0], launch.block[1], launch.block[2]};
+  given.sharedMemBytes = launch.dynamic_shared;
+  if (launch.kernel->has_metadata) {
+    given.kernelParams = all->arguments.data();
+  } else {
+    void *const extra[5] = {extra_pointer, all->bytes.data(), extra_size, &all->size, extra_end};
+    std::copy_n(extra, 5, all->extra);
+    given.extra = all->extra;
+  }
+  return {all, &all->given};
 }
 
 }  // namespace rocpy_host

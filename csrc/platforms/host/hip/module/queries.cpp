@@ -94,25 +94,24 @@ hipError_t read_attribute(const Kernel &kernel, int attribute, int *value) {
   }
 }
 
-// Blocks that a multiprocessor holds at a time: as many as its threads, its shared memory and its registers allow.
-hipError_t occupancy(const Kernel &kernel, int block_size, size_t dynamic_bytes, int *blocks) {
-  const hipDeviceProp_t device = properties_of(0);
-  if (blocks == nullptr || block_size <= 0) {
+// The largest block of those that keep a multiprocessor fullest, and the blocks that fill the device.
+hipError_t fullest_block(const Kernel &kernel, size_t dynamic_bytes, int limit, int *grid_size, int *block_size) {
+  if (grid_size == nullptr || block_size == nullptr) {
     return hipErrorInvalidValue;
   }
-  const size_t bytes = kernel.shared_bytes + dynamic_bytes;
-  if (block_size > device.maxThreadsPerBlock || bytes > device.sharedMemPerBlock) {
-    *blocks = 0;
-    return hipSuccess;
-  }
-  *blocks = device.maxThreadsPerMultiProcessor / block_size;
-  if (bytes != 0) {
-    *blocks = std::min(*blocks, static_cast<int>(device.sharedMemPerMultiprocessor / bytes));
-  }
-  if (device.regsPerMultiprocessor != 0) {
-    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has a place for one
-    const int registers = registers_of(kernel, device.warpSize == 32) * block_size;
-    *blocks = std::min(*blocks, std::max(smallest, 2 * device.regsPerMultiprocessor / registers));
+  const hipDeviceProp_t device = properties_of(0);
+  const int largest = limit > 0 ? std::min(limit, device.maxThreadsPerBlock) : device.maxThreadsPerBlock;
+  int most_threads = -1;
+  for (int size = std::min(device.warpSize, largest); size <= largest; size += device.warpSize) {
+    int blocks = 0;
+    if (const hipError_t status = occupancy_of(kernel, size, dynamic_bytes, &blocks)) {
+      return status;
+    }
+    if (blocks * size >= most_threads) {
+      most_threads = blocks * size;
+      *block_size = size;
+      *grid_size = blocks * device.multiProcessorCount;
+    }
   }
   return hipSuccess;
 }
@@ -158,6 +157,29 @@ hipError_t read_pointer(void *data, int attribute, void *pointer) {
 
 }  // namespace
 
+// As many as its threads, its shared memory and its registers allow.
+hipError_t occupancy_of(const Kernel &kernel, int block_size, size_t dynamic_bytes, int *blocks) {
+  const hipDeviceProp_t device = properties_of(0);
+  if (blocks == nullptr || block_size <= 0) {
+    return hipErrorInvalidValue;
+  }
+  const size_t bytes = kernel.shared_bytes + dynamic_bytes;
+  if (block_size > device.maxThreadsPerBlock || bytes > device.sharedMemPerBlock) {
+    *blocks = 0;
+    return hipSuccess;
+  }
+  *blocks = device.maxThreadsPerMultiProcessor / block_size;
+  if (bytes != 0) {
+    *blocks = std::min(*blocks, static_cast<int>(device.sharedMemPerMultiprocessor / bytes));
+  }
+  if (device.regsPerMultiprocessor != 0) {
+    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has a place for one
+    const int registers = registers_of(kernel, device.warpSize == 32) * block_size;
+    *blocks = std::min(*blocks, std::max(smallest, 2 * device.regsPerMultiprocessor / registers));
+  }
+  return hipSuccess;
+}
+
 }  // namespace rocpy_host
 
 using namespace rocpy_host;
@@ -194,7 +216,7 @@ hipError_t rocpy_host_hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *bl
   return hip_call([=] {
     Kernel kernel;
     const hipError_t status = kernel_of(function, &kernel);
-    return status != hipSuccess ? status : occupancy(kernel, block_size, dynamic_bytes, blocks);
+    return status != hipSuccess ? status : occupancy_of(kernel, block_size, dynamic_bytes, blocks);
   });
 }
 
@@ -203,7 +225,49 @@ hipError_t rocpy_host_hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, 
   return hip_call([=] {
     Kernel kernel;
     const hipError_t status = kernel_at(host, &kernel);
-    return status != hipSuccess ? status : occupancy(kernel, block_size, dynamic_bytes, blocks);
+    return status != hipSuccess ? status : occupancy_of(kernel, block_size, dynamic_bytes, blocks);
+  });
+}
+
+// The one flag is about caching.
+hipError_t rocpy_host_hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, hipFunction_t function,
+                                                                                  int block_size, size_t dynamic_bytes,
+                                                                                  unsigned int flags) {
+  return flags > 1 ? remember(hipErrorInvalidValue)
+                   : rocpy_host_hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size,
+                                                                                   dynamic_bytes);
+}
+
+hipError_t rocpy_host_hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *host,
+                                                                            int block_size, size_t dynamic_bytes,
+                                                                            unsigned int flags) {
+  return flags > 1 ? remember(hipErrorInvalidValue)
+                   : rocpy_host_hipOccupancyMaxActiveBlocksPerMultiprocessor(blocks, host, block_size, dynamic_bytes);
+}
+
+hipError_t rocpy_host_hipModuleOccupancyMaxPotentialBlockSize(int *grid_size, int *block_size, hipFunction_t function,
+                                                              size_t dynamic_bytes, int limit) {
+  return hip_call([=] {
+    Kernel kernel;
+    const hipError_t status = kernel_of(function, &kernel);
+    return status != hipSuccess ? status : fullest_block(kernel, dynamic_bytes, limit, grid_size, block_size);
+  });
+}
+
+hipError_t rocpy_host_hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int *grid_size, int *block_size,
+                                                                       hipFunction_t function, size_t dynamic_bytes,
+                                                                       int limit, unsigned int flags) {
+  return flags > 1 ? remember(hipErrorInvalidValue)
+                   : rocpy_host_hipModuleOccupancyMaxPotentialBlockSize(grid_size, block_size, function, dynamic_bytes,
+                                                                        limit);
+}
+
+hipError_t rocpy_host_hipOccupancyMaxPotentialBlockSize(int *grid_size, int *block_size, const void *host,
+                                                        size_t dynamic_bytes, int limit) {
+  return hip_call([=] {
+    Kernel kernel;
+    const hipError_t status = kernel_at(host, &kernel);
+    return status != hipSuccess ? status : fullest_block(kernel, dynamic_bytes, limit, grid_size, block_size);
   });
 }
 

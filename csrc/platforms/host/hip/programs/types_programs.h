@@ -32,3 +32,59 @@ typedef struct hipKernelNodeParams {
   void **kernelParams;
   unsigned int sharedMemBytes;
 } hipKernelNodeParams;
+
+typedef struct hipLaunchParams {
+  void *func;
+  dim3 gridDim;
+  dim3 blockDim;
+  void **args;
+  size_t sharedMem;
+  hipStream_t stream;
+} hipLaunchParams;
+
+typedef struct hipFunctionLaunchParams {
+  hipFunction_t function;
+  unsigned int gridDimX, gridDimY, gridDimZ;
+  unsigned int blockDimX, blockDimY, blockDimZ;
+  unsigned int sharedMemBytes;
+  hipStream_t hStream;
+  void **kernelParams;
+} hipFunctionLaunchParams;
+
+typedef struct ihipCtx_t *hipCtx_t;
+
+typedef struct hipPos {
+  size_t x, y, z;
+} hipPos;
+
+typedef struct hipExtent {
+  size_t width, height, depth; /* width in bytes */
+} hipExtent;
+
+typedef struct hipPitchedPtr {
+  void *ptr;
+  size_t pitch, xsize, ysize;
+} hipPitchedPtr;
+
+typedef struct hipMemcpy3DParms {
+  void *srcArray;
+  hipPos srcPos;
+  hipPitchedPtr srcPtr;
+  void *dstArray;
+  hipPos dstPos;
+  hipPitchedPtr dstPtr;
+  hipExtent extent;
+  hipMemcpyKind kind;
+} hipMemcpy3DParms;
+
+typedef struct hipMemcpy3DPeerParms {
+  void *srcArray;
+  hipPos srcPos;
+  hipPitchedPtr srcPtr;
+  int srcDevice;
+  void *dstArray;
+  hipPos dstPos;
+  hipPitchedPtr dstPtr;
+  int dstDevice;
+  hipExtent extent;
+} hipMemcpy3DPeerParms;

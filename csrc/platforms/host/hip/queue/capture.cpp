@@ -128,7 +128,8 @@ void forget_captures() {
   }
 }
 
-std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, std::function<void()> work) {
+std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, std::function<void()> work,
+                                       std::shared_ptr<const void> parameters) {
   std::lock_guard<std::mutex> lock(runtime().mutex);
   Capture *capture = stream->capture.get();
   if (capture == nullptr) {
@@ -141,6 +142,7 @@ std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, st
   node.type = type;
   node.device = stream->device;
   node.work = std::move(work);
+  node.parameters = std::move(parameters);
   node.after = stream->captured_after;
   stream->captured_after.reserve(1);
   stream->captured_after.assign(1, add_node(capture->graph, std::move(node)));

@@ -18,7 +18,9 @@ struct Node {
   int device = 0;
   std::function<void()> work;            // none: the node only orders others
   std::shared_ptr<const Program> child;  // a graph as it was when it became this node
-  std::vector<size_t> after;             // nodes of the same graph, by index
+  // What the row that reads parameters gives back, of the type that it has for nodes of this type; none: not known.
+  std::shared_ptr<const void> parameters;
+  std::vector<size_t> after;  // nodes of the same graph, by index
 };
 
 // A node as callers name it; made when somebody first asks for it.

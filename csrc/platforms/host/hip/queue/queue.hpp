@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <new>
 #include <optional>
 #include <utility>
@@ -50,18 +51,26 @@ hipError_t wait_to_free(int device);
 // answer says that it became a node of the graph (hipSuccess) or is refused, and the caller is through; without one it
 // is done as ever. Whether the work can be done at all is to be checked before.
 extern std::atomic<int> captures_in_progress;
-std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, std::function<void()> work);
+// `parameters()` gives what the row that reads the node's parameters answers, or null.
+std::optional<hipError_t> capture_work(Stream *stream, hipGraphNodeType type, std::function<void()> work,
+                                       std::shared_ptr<const void> parameters = nullptr);
 
-template <class Function>
-std::optional<hipError_t> offer_to_capture(Stream *stream, hipGraphNodeType type, const Function &function) noexcept {
+template <class Function, class Parameters>
+std::optional<hipError_t> offer_to_capture(Stream *stream, hipGraphNodeType type, const Function &function,
+                                           const Parameters &parameters) noexcept {
   if (captures_in_progress.load(std::memory_order_relaxed) == 0) {
     return std::nullopt;
   }
   try {
-    return capture_work(stream, type, function);
+    return capture_work(stream, type, function, parameters());
   } catch (const std::bad_alloc &) {
     return hipErrorOutOfMemory;
   }
+}
+
+template <class Function>
+std::optional<hipError_t> offer_to_capture(Stream *stream, hipGraphNodeType type, const Function &function) noexcept {
+  return offer_to_capture(stream, type, function, [] { return nullptr; });
 }
 
 template <class Function>

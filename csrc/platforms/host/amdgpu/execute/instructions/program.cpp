@@ -139,8 +139,8 @@ void add_program(Handlers &handlers) {
   handlers.add("s_round_mode", [](Wave &w, const Instruction &i) { w.mode = (w.mode & ~15u) | (i.offset & 15u); });
   handlers.add("s_denorm_mode",
                [](Wave &w, const Instruction &i) { w.mode = (w.mode & ~0xf0u) | (i.offset & 15u) << 4; });
+  handlers.add("s_sleep", [](Wave &w, const Instruction &) { w.is_sleeping = true; });
   for (const char *name : {"s_nop",
-                           "s_sleep",
                            "s_setprio",
                            "s_sethalt",
                            "s_clause",

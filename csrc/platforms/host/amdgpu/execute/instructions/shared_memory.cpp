@@ -188,6 +188,25 @@ void count(Wave &w, const Instruction &i) {
   for_lanes(w.exec(), [&](int lane) { to[lane] = before; });
 }
 
+// The first lane has the number of groups that the barrier waits for, less one.
+void grid_barrier(Wave &w, const Instruction &i) {
+  Grid *grid = w.group->grid;
+  if (grid == nullptr) {
+    fault(Fault::Kind::barrier,
+          "a barrier of the whole grid, whose blocks do not run at the same time: launch it cooperatively");
+  }
+  if (w.exec() == 0) {
+    return;
+  }
+  const uint64_t members = uint64_t{w.vector(i.sources[0])[__builtin_ctzll(w.exec())]} + 1;
+  w.waits_for = grid->phase + 1;
+  w.state = State::at_grid_barrier;
+  if (++grid->arrived >= members) {
+    grid->arrived = 0;
+    ++grid->phase;
+  }
+}
+
 }  // namespace
 
 void add_lds(Handlers &handlers) {
@@ -265,6 +284,7 @@ void add_lds(Handlers &handlers) {
   handlers.add("ds_bpermute_fi_b32", permute<true, true>);
   handlers.add("ds_append", count<1>);
   handlers.add("ds_consume", count<-1>);
+  handlers.add("ds_gws_barrier", grid_barrier);
 }
 
 }  // namespace rocpy_host::amdgpu

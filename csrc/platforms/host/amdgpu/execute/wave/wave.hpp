@@ -26,7 +26,13 @@ struct Fault : std::runtime_error {
 // High words of the addresses that stand for shared memory and a thread's own.
 constexpr uint32_t shared_aperture = 0x01000000, private_aperture = 0x02000000;
 
+// What the groups of a cooperative launch share: a barrier of the whole grid.
+struct Grid {
+  uint64_t arrived = 0, phase = 0;
+};
+
 struct Group {
+  Grid *grid = nullptr;  // null: the groups do not run at the same time
   std::vector<uint8_t> shared;
   uint32_t private_bytes = 0;
   unsigned live_waves = 0, signalled = 0;
@@ -36,7 +42,7 @@ struct Group {
 
 constexpr int most_lanes = 64, vector_registers = 512;
 
-enum class State : uint8_t { running, at_barrier, ended };
+enum class State : uint8_t { running, at_barrier, at_grid_barrier, ended };
 
 struct Wave {
   Architecture architecture;
@@ -51,7 +57,8 @@ struct Wave {
   uint32_t mode = 0;
   uint64_t pc = 0, next_pc = 0;  // addresses in the process
   State state = State::running;
-  uint64_t waits_for = 0;  // barrier phase that must have passed
+  bool is_sleeping = false;  // lets others go first
+  uint64_t waits_for = 0;    // barrier phase that must have passed
   std::vector<uint32_t> vector_file;
   std::vector<uint8_t> own_memory;  // of all lanes, one after the other
 
