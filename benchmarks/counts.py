@@ -184,12 +184,14 @@ def statements() -> Mapping[str, Callable[[], object]]:
     a, b, bias = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32), np.ones(4, np.float32)
     plan = rocpy.Matmul(a, b)
     plan.plan()
+    own = rocpy.epilogue(lambda x, bias: np.maximum(x + bias, 0) / 2)
     weight = rocpy.Weight(b)
     found: dict[str, Callable[[], object]] = {
         "numpy a @ b": lambda: a @ b,
         "rocpy matmul": lambda: rocpy.matmul(a, b),
         "rocpy matmul gelu_bias": lambda: rocpy.matmul(a, b, epilogue="gelu_bias", bias=bias),
         "rocpy matmul Weight": lambda: rocpy.matmul(a, weight),
+        "rocpy matmul, user's epilogue": lambda: rocpy.matmul(a, b, epilogue=own, epilogue_inputs={"bias": bias}),
         "rocpy execute": plan.execute,
     }
     try:

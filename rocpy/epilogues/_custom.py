@@ -126,6 +126,13 @@ class CustomEpilogue(UserEpilogue):
         """
         if inputs is None:
             inputs = {}
+        if type(inputs) is dict and tuple(inputs) == self.expression.inputs:
+            found = inputs.copy()  # another thread may change the caller's
+            for value in found.values():
+                if value is None:
+                    break
+            else:
+                return found
         if not isinstance(inputs, Mapping):
             raise InvalidProblemError(
                 f"epilogue_inputs: a {type(inputs).__name__}; it must be a dict of the inputs by name"

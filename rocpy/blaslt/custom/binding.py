@@ -301,8 +301,10 @@ def problem_of(bound: Bound) -> Problem:
 def check_tensors(inputs: Mapping[str, Any]) -> None:
     """Hand over to the layer for torch where an input must be recorded or is none but torch's dispatcher can read."""
     torch = sys.modules.get("torch")
+    if torch is None:
+        return
     for name, value in inputs.items():
-        if torch is not None and isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor):
             from rocpy._producers.torch_tensors import route
 
             if route(value, value) != 1:

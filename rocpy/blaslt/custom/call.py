@@ -27,29 +27,40 @@ _MOST = 512
 _lock = threading.Lock()
 
 
-def product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
-    """Return a product with an epilogue of the user's; ``run`` is the function form for the library's own."""
+def product(run: Callable[..., Any], a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> Any:
+    """Return a product with an epilogue of the user's.
+
+    Parameters
+    ----------
+    run
+        The function form for the library's own epilogues.
+    a, b, c
+        Operands.
+    arguments
+        The other arguments of the function form, by name; given away.
+    """
     if arguments["stream"] is None:
-        return _product(run, a, b, c, **arguments)
+        return _product(run, a, b, c, arguments)
     arguments["stream"] = hold_stream(arguments["stream"])
     with on_device_of(arguments["stream"]):
-        return _product(run, a, b, c, **arguments)
+        return _product(run, a, b, c, arguments)
 
 
-def _product(run: Callable[..., Any], a: Any, b: Any, c: Any, **arguments: Any) -> Any:
-    b = snapshot_of(b)  # of one time, its bias among it
+def _product(run: Callable[..., Any], a: Any, b: Any, c: Any, arguments: dict[str, Any]) -> Any:
+    if is_weight(b):
+        b = snapshot_of(b)  # of one time, its bias among it
     autotune, algorithm, out = arguments.pop("autotune"), arguments.pop("algorithm"), arguments.pop("out")
     if autotune is not None:
         with _choice.override(autotune):
-            return product(run, a, b, c, autotune=None, algorithm=algorithm, out=out, **arguments)
+            return _product(run, a, b, c, arguments | {"autotune": None, "algorithm": algorithm, "out": out})
     if algorithm is not None:
         with CustomProduct(a, b, c, **arguments) as planned:
             if isinstance(algorithm, dict):
                 algorithm = planned.pin(algorithm)
             return planned.execute(out=out, algorithm=algorithm)
     epilogue = arguments["epilogue"]
-    names = ("bias", "aux", "clamp")
-    _custom.refuse_operands(**{name: arguments[name] for name in names}, amax=arguments["amax"] or None)
+    bias, aux, clamp, amax = arguments["bias"], arguments["aux"], arguments["clamp"], arguments["amax"]
+    _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
     inputs = _custom.complete(epilogue, arguments["epilogue_inputs"], b)
     _custom.check_tensors(inputs)
     key = _key(epilogue, inputs, a, b, c, arguments)
@@ -87,7 +98,7 @@ def _key(epilogue: Any, inputs: dict[str, Any], a: Any, b: Any, c: Any, argument
         return None
     dtype, options = arguments["dtype"], arguments["options"]
     return (
-        epilogue.expression,
+        epilogue.text,
         signature,
         arguments["alpha"] == 1,
         arguments["beta"] is None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rocpy import platform
@@ -158,34 +158,35 @@ class _Base(Kept):
     dtype: str
     bound: _custom.Bound
     last: Any = None
+    epilogue: str = field(init=False)
+    missing: dict[str, Any] = field(init=False)  # scales of 1 that the product inside wants
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epilogue", self.form.epilogue)
+        object.__setattr__(self, "missing", _missing_scales(self.bound, self.dtype))
 
     def product(self, call: Call) -> tuple[Any, ...]:
-        given = _custom.native_operands(self.form, call.inputs, call.c, *call.scalars)
-        passed = _with_unit_scales(self.bound, self.dtype, {name: call.arguments[name] for name in _PASSED})
-        base = call.run(
-            call.a,
-            call.b,
-            given.pop("c"),
-            **given,
-            **_custom.native_settings(self.form),
-            dtype=self.dtype,
-            out=call.outs[0] if self.last is None else None,
-            **passed,
-        )
+        arguments, form = call.arguments, self.form
+        given = _custom.native_operands(form, call.inputs, call.c, arguments["alpha"], arguments["beta"])
+        for name in _PASSED:
+            given[name] = arguments[name]
+        given.update(self.missing)
+        out = call.outs[0] if self.last is None else None
+        base = call.run(call.a, call.b, epilogue=self.epilogue, clamp=form.clamp, dtype=self.dtype, out=out, **given)
         if self.last is None:
             return (base,)
-        stream = call.arguments["stream"]
+        stream = arguments["stream"]
         return tuple(self.last.finish(base, call.inputs, self.bound, call.outs, call.options, stream))
 
 
 _PASSED = ("compute", "options", "stream", "scale_a", "scale_b", "scale_c", "scale_d")
 
 
-def _with_unit_scales(bound: _custom.Bound, dtype: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with scales of 1 where the product inside gives floats of whole numbers that have none."""
+def _missing_scales(bound: _custom.Bound, dtype: str) -> dict[str, Any]:
+    """Return scales of 1 where the product inside gives floats of whole numbers that have none."""
     problem = bound.problem
     missing = unit_scales(problem.a.dtype, problem.b.dtype, dtype)
-    return {**given, **{name: one for name, one in missing.items() if not getattr(problem, name)}}
+    return {name: one for name, one in missing.items() if not getattr(problem, name)}
 
 
 class Native(Way):
@@ -211,7 +212,7 @@ class Native(Way):
             dtype=dtype,
             options=dataclasses.replace(owner.chosen_options, fallback=fallback),
             stream=owner.given_stream,
-            **_with_unit_scales(owner.bound, dtype, owner.settings),
+            **{**owner.settings, **_missing_scales(owner.bound, dtype)},
         )
 
     def close(self) -> None:

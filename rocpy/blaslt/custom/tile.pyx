@@ -36,6 +36,22 @@ from rocpy.errors import InvalidProblemError
 cdef int _LISTED = 64
 
 
+cdef dict _BOOLEAN = {}  # by dtype: a dtype's name is slow to ask for
+
+
+cdef bint is_boolean(object array) except -1:
+    """Whether an array of any framework has the type of truth values."""
+    cdef object dtype = getattr(array, "dtype", None)
+    cdef object found
+    try:
+        found = _BOOLEAN.get(dtype)
+    except TypeError:  # of a framework whose dtypes have no hash
+        return str(dtype).endswith("bool")
+    if found is None:
+        found = _BOOLEAN[dtype] = str(dtype).endswith("bool")
+    return found
+
+
 cdef class Call:
     """One call: the operands as they were parsed, and what plans and launches them."""
 
@@ -77,8 +93,7 @@ cdef class Call:
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.arrays = (a, b, c, bias)
         kept = parse_all(&self.operands, a, b, c, bias, None, None)
-        inputs = tuple([seen_as(x, "uint8") if getattr(getattr(x, "dtype", None), "name", str(getattr(x, "dtype", ""))[6:]) == "bool" else x
-                        for x in inputs])
+        inputs = tuple([seen_as(x, "uint8") if is_boolean(x) else x for x in inputs])
         parsed = [parse_one(x, f"inputs[{i}]", &self.extra[i], &self.operands.a) for i, x in enumerate(inputs)]
         self.inputs = inputs
         self.held = (kept, parsed)
@@ -240,7 +255,7 @@ cdef tuple staged_product(object a, object b, object c, TileProgram program, tup
     prepared = (a, b) if scales is None else _blocks.prepare(a, b, scales[0], scales[1], resolved)
     like = getattr(prepared[0], "memory", prepared[0])
     moved = [_staging.upload(x, name, blocks=blocks) for x, name in zip((*prepared, c, bias), ("a", "b", "c", "bias"))]
-    beside = tuple([_staging._moved(seen_as(x, "uint8") if str(getattr(x, "dtype", "")).endswith("bool") else x, f"inputs[{i}]", None)
+    beside = tuple([_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, f"inputs[{i}]", None)
                     for i, x in enumerate(inputs)])
     results = product(*moved[:3], program=program, inputs=beside, bias=moved[3], scales=scales, options=options, stream=stream, **arguments)
     made = [_staging.download(x, like, stream) for x in results]
@@ -340,7 +355,7 @@ def algorithms(a, b, c=None, *, program, inputs=(), bias=None, dtype=None, compu
     if made.staged:
         left, right = (a, b) if scales is None else _blocks.prepare(a, b, scales[0], scales[1], made.options)
         a, b, c, bias = [_staging.upload(x, name) for x, name in zip((left, right, c, bias), ("a", "b", "c", "bias"))]
-        inputs = [_staging._moved(seen_as(x, "uint8") if str(getattr(x, "dtype", "")).endswith("bool") else x, "inputs", None) for x in inputs]
+        inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, "inputs", None) for x in inputs]
         scales = _staging.upload_scales(scales)
     if made.row_bias:
         program, inputs, bias = with_row_bias(program), (*inputs, bias), None

@@ -271,7 +271,7 @@ cdef object custom_matmul(object a, object b, object c, dict arguments):
     from rocpy.blaslt.custom import call as _custom_call  # a plain product needs none of it
 
     try:
-        return _custom_call.product(matmul_here, a, b, c, **arguments)
+        return _custom_call.product(matmul_here, a, b, c, dict(arguments))
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None:
