@@ -105,7 +105,7 @@ test-amd: $(STAMPS)/package $(STAMPS)/test ## Run the self-test and the product'
 
 .PHONY: python-address
 python-address: $(STAMPS)/package $(STAMPS)/test ## Run the Python tests of products and communicators under the address sanitizer (ARGS names others)
-	tools/python_address.sh $(ARGS)
+	tools/sanitizers/python_address.sh $(ARGS)
 
 .PHONY: fused
 fused: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/triton ## Run the tests of the fused lowering on AMD, which need Triton (1 GB) and no GPU

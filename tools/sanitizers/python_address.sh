@@ -3,7 +3,7 @@
 # Runs the Python tests that the arguments name (those of products and communicators if they name none) on csrc built under the address and
 # undefined-behaviour sanitizers: the libraries of `make cpp-address` in a copy of the package that is installed, whose extension modules stay.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 libraries=build/cpp-address
 cmake -S tests/cpp -B "$libraries" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DROCPY_SANITIZE=address --log-level=WARNING
