@@ -103,8 +103,6 @@ cdef int raise_if(int failed) except -1:
 cdef object parse_buffer(Buffer array, Operand* out):
     """Read rocpy's own Buffer."""
     cdef int i
-    array.check()
-    out.data = array.data
     out.type = array.type
     out.device_type = array.device_type()
     out.device_id = array.device_index if out.device_type == kDLROCM else 0
@@ -116,7 +114,8 @@ cdef object parse_buffer(Buffer array, Operand* out):
     out.copied = False
     compact(out)
     # The memory outlives a close() of the buffer during the call.
-    return (array, array.source)
+    source = array.memory_now(<void**>&out.data)
+    return (array, source)
 
 
 cdef object parse_view(object array, str name, int provider, Operand* out):

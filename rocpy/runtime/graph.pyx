@@ -170,6 +170,7 @@ cdef class Graph(Owner):
         device = self.device_index
         handle_of(self.stream if stream is None else stream, &c_stream, &use)
         capturing = capture_of(c_stream, device) if c_stream != NULL else None
+        self.check()  # the stream's own code may have let another thread close it
         previous = _device.enter(device)
         try:
             abi.hipGraphLaunch(self.c_exec, c_stream)

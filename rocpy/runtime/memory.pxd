@@ -20,6 +20,8 @@ cdef class Buffer:
     cdef bint shared  # whether an array of numpy's may read it, which keeps this object
     cdef object __weakref__
     cdef int check(self) except -1
+    # The address, and what owns it; to be kept for as long as the address is used.
+    cdef object memory_now(self, void** data)
     cdef bint on_cpu(self) except -1
     cdef int device_type(self) except -1
     cdef int drain(self) except -1

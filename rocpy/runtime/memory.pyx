@@ -245,6 +245,14 @@ cdef class Buffer:
             raise _device.lost_error("Buffer", self.generation)
         return 0
 
+    cdef object memory_now(self, void** data):
+        """Give the address, and return what owns it: another thread may close this buffer at the next line of Python."""
+        self.check()
+        if self.closed:  # the check runs Python
+            raise ClosedError("this Buffer has been closed")
+        data[0] = self.data
+        return self.source
+
     cdef bint on_cpu(self) except -1:
         """Whether the CPU can read the memory."""
         return self.device_type() != kDLROCM
@@ -259,8 +267,9 @@ cdef class Buffer:
     @property
     def handle(self):
         """The address as a number."""
-        self.check()
-        return <size_t>self.data
+        cdef void* data = NULL
+        self.memory_now(&data)
+        return <size_t>data
 
     @property
     def shape(self):
@@ -310,15 +319,16 @@ cdef class Buffer:
         stream : stream, optional
             Stream whose order the copy keeps; the null stream by default.
         """
-        self.check()
         if self.read_only_:
             raise InvalidOperandError("this Buffer is read-only")
         source = array if isinstance(array, Buffer) else numpy.require(array, requirements="C")
         self.check_like(source)
-        self.check()  # the above may have let another thread close it
-        cdef size_t address = source.handle if isinstance(source, Buffer) else source.ctypes.data
-        owner = (<Buffer>source).source if isinstance(source, Buffer) else source
-        self.copy(self.data, <void*>address, (self.source, owner), stream)
+        cdef void *data = NULL, *address = NULL
+        owner = (<Buffer>source).memory_now(&address) if isinstance(source, Buffer) else source
+        if owner is source:
+            address = <void*><size_t>source.ctypes.data
+        mine = self.memory_now(&data)
+        self.copy(data, address, (mine, owner), stream)
 
     def copy_to(self, array, *, stream=None):
         """Copy the buffer's elements into an array (hipMemcpyAsync) and wait until that is done.
@@ -338,9 +348,9 @@ cdef class Buffer:
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise InvalidOperandError("array: expected a writable C-contiguous array")
         self.check_like(array)
-        cdef size_t address = array.ctypes.data
-        self.check()  # the above may have let another thread close it
-        self.copy(<void*>address, self.data, (self.source, array), stream)
+        cdef void* data = NULL
+        mine = self.memory_now(&data)
+        self.copy(<void*><size_t>array.ctypes.data, data, (mine, array), stream)
 
     cdef int check_like(self, object array) except -1:
         if tuple(array.shape) != self.shape:
@@ -397,15 +407,16 @@ cdef class Buffer:
         """
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        self.check()
         if self.read_only_:
             raise InvalidOperandError("this Buffer is read-only")
         if not 0 <= value <= 255:
             raise InvalidProblemError(f"value: {value} is no byte")
+        cdef void* data = NULL
         if stream is not None:
             handle_of(stream, &c_stream, &use)
+        self.memory_now(&data)
         if self.nbytes:
-            abi.hipMemsetAsync(self.data, value, self.nbytes, c_stream)
+            abi.hipMemsetAsync(data, value, self.nbytes, c_stream)
 
     def __dlpack_device__(self):
         """DLPack's device type and number: the CPU on the host platform, ROCm on AMD."""
@@ -425,7 +436,6 @@ cdef class Buffer:
         """
         cdef Operand exported
         cdef int i
-        self.check()
         place = self.__dlpack_device__()
         if copy:
             raise BufferError("a Buffer exports its own memory only; copy it with to_numpy() or into another Buffer")
@@ -438,9 +448,8 @@ cdef class Buffer:
         versioned = max_version is not None and max_version[0] >= 1
         if self.read_only_ and not versioned:
             raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
-        # Read before the GIL is released: another thread may close this buffer meanwhile.
-        source = self.source
-        exported.data, exported.type, exported.ndim = self.data, self.type, self.ndim
+        source = self.memory_now(<void**>&exported.data)
+        exported.type, exported.ndim = self.type, self.ndim
         exported.device_type, exported.device_id = place[0], place[1]
         for i in range(self.ndim):
             exported.shape[i] = self.extents[i]
@@ -456,9 +465,11 @@ cdef class Buffer:
             raise AttributeError("the memory of this Buffer is on the device; copy it with to_numpy()")
         if not array_type_of_hip(self.type).in_numpy:
             raise AttributeError(f"numpy's array interface has no name for {self.dtype}; use to_numpy()")
-        self.shared, address = True, <size_t>self.data
+        cdef void* data = NULL
+        self.memory_now(&data)
+        self.shared = True
         self.drain()
-        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (address, bool(self.read_only_))}
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (<size_t>data, bool(self.read_only_))}
 
     def close(self):
         """Give the memory back (hipFree, hipHostFree); calling it again does nothing.

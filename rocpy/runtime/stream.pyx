@@ -142,6 +142,7 @@ cdef class Stream(StreamHandle):
         self.check()
         if event is None:
             event = Event(timing=False, device=self.device_index)
+            self.check()  # the above may have let another thread close it
         event.check()
         abi.hipEventRecord(event.c_event, self.c_stream)
         return event

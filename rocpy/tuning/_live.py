@@ -38,6 +38,7 @@ from rocpy.errors import (
     UnsupportedError,
 )
 from rocpy.runtime.device import Device
+from rocpy.runtime.handles.stream_handle import hold_stream
 from rocpy.runtime.memory import Buffer
 from rocpy.tuning import _race
 from rocpy.tuning._files import Record
@@ -108,7 +109,8 @@ def tune(
             f"autotune: options(reproducible={product.options.reproducible!r}) promises bits that a measured choice "
             "would change; tune without it"
         )
-    with _lock:
+    # Another thread may close the product's Stream: the next trial raises, and the handle is good until then.
+    with _lock, contextlib.nullcontext(hold_stream(product.stream)):
         algorithms = product.plan(max_algorithms=max_algorithms)
         if product.unfused is not None:
             return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
@@ -123,8 +125,8 @@ def tune(
             raise InvalidProblemError(f"autotune: there is nothing to compute in {problem}")
         if not force and product.choice[1] == "tuned":
             record = _choice.stored(problem, options, device)
-            assert record is not None  # it was the choice's source
-            return _remembered(problem, algorithms[0], record)
+            if record is not None:  # another thread may have cleared the database, or switched tuning off, meanwhile
+                return _remembered(problem, algorithms[0], record)
         by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
         sample = sample_of(product)
         by_rank, wrong = _without_wrong_first(product, by_rank, sample)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rocpy.errors import RocpyError
+from rocpy.errors import ClosedError, RocpyError
 
 # What a challenger must gain over the heuristic's first at least: less than this is within what one machine differs
 # from run to run.
@@ -95,6 +95,8 @@ def race(
     def trial(place: int) -> tuple[float, float] | None:
         try:
             return measure(place)
+        except ClosedError:  # the product's or its stream's end says nothing of an algorithm
+            raise
         except RocpyError as error:
             if place == 0:
                 raise

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -20,14 +21,28 @@ __all__ = ["Shapes", "disable", "enable", "record"]
 FORMAT = "rocpy problems"
 
 
+_lock = threading.Lock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+# Switches in the order in which they were made. One that was made for the rest of the process is forgotten at once.
+_made: list[weakref.ref[_Switch]] = []
+
+
 class _Switch:
-    """A mode of the process that takes effect when it is made; leaving it as a context brings the mode before back."""
+    """A mode of the process that takes effect when it is made; leaving it as a context brings the mode before back.
+
+    Contexts of several threads may end in any order: one that another came after leaves it what to bring back.
+    """
 
     _mode = _choice.USE
+    _previous_budget_ms: float | None = None
 
-    def __init__(self) -> None:
-        self._previous = _choice.process_mode()
-        _choice.set_process_mode(self._mode)
+    def __init__(self, *budget_ms: float) -> None:
+        with _lock:
+            if budget_ms:
+                self._previous_budget_ms = _set_budget_ms(*budget_ms)
+            self._previous = _choice.process_mode()
+            _choice.set_process_mode(self._mode)
+            _made.append(weakref.ref(self))
 
     def __enter__(self) -> Self:
         return self
@@ -35,7 +50,28 @@ class _Switch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _choice.set_process_mode(self._previous)
+        with _lock:
+            alive = [switch for switch in (reference() for reference in _made) if switch is not None]
+            if self not in alive:
+                return
+            later = alive[alive.index(self) + 1 :]
+            _made[:] = [weakref.ref(switch) for switch in alive if switch is not self]
+            if later:
+                later[0]._previous = self._previous
+            else:
+                _choice.set_process_mode(self._previous)
+            if self._previous_budget_ms is not None:
+                heir = next((switch for switch in later if switch._previous_budget_ms is not None), None)
+                if heir is None:
+                    _set_budget_ms(self._previous_budget_ms)
+                else:
+                    heir._previous_budget_ms = self._previous_budget_ms
+
+
+def _set_budget_ms(budget_ms: float) -> float:
+    from rocpy.tuning._live import set_budget_ms  # most programs only look choices up
+
+    return set_budget_ms(budget_ms)
 
 
 class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable()`)
@@ -64,18 +100,7 @@ class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable
     _mode = _choice.MEASURE
 
     def __init__(self, *, budget_ms: float = 200.0) -> None:
-        from rocpy.tuning._live import set_budget_ms
-
-        self._previous_budget_ms = set_budget_ms(budget_ms)
-        super().__init__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        from rocpy.tuning._live import set_budget_ms
-
-        set_budget_ms(self._previous_budget_ms)
-        super().__exit__(kind, error, traceback)
+        super().__init__(budget_ms)
 
 
 class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disable()`)
@@ -90,6 +115,9 @@ class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disab
     """
 
     _mode = _choice.OFF
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 class Shapes(list[Problem]):

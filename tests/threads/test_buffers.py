@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
 import pytest
 
 import rocpy
+from rocpy.runtime import memory
 
 N = 64
 
@@ -124,3 +126,38 @@ def test_another_thread_closes_it_meanwhile(use):
         stop.set()
         thread.join()
     assert not wrong
+
+
+READS = {
+    **USES,
+    "handle": lambda buffer: buffer.handle != 0,
+    "fill": lambda buffer: buffer.fill(0) is None,
+    "copy to": lambda buffer: buffer.copy_to(np.empty((N, N), np.float32)) is None,
+    "second operand": lambda buffer: rocpy.matmul(filled(1), buffer).to_numpy()[0, 0] == N,
+}
+
+
+@pytest.mark.parametrize("use", READS)
+def test_another_thread_closes_it_between_two_steps_of_a_call(use, monkeypatch):
+    """Wherever a call runs Python another thread may have its turn: each of those places is tried."""
+    if use in ("numpy", "DLPack", "Weight") and not rocpy.platform.current().host_memory:
+        pytest.skip("the CPU cannot read this device's memory")
+    asked = memory.current_platform
+    for place in itertools.count():
+        buffer, steps = filled(1), itertools.count()
+
+        def current(place=place, buffer=buffer, steps=steps):
+            if next(steps) == place:
+                buffer.close()
+                reuse_memory()
+            return asked()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "current_platform", current)
+            try:
+                assert READS[use](buffer)
+            except rocpy.ClosedError:
+                assert buffer.is_closed
+        if not buffer.is_closed:
+            break
+    assert place > 0

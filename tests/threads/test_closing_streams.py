@@ -201,3 +201,57 @@ def test_a_stream_with_the_handle_of_a_busy_one_has_a_workspace_of_its_own(platf
     assert len(used) == 2
     assert used[0][0] != used[1][0]
     rocpy.plan_cache.clear()
+
+
+@pytest.mark.parametrize("form", ["plan", "function"])
+def test_a_stream_that_is_closed_while_its_product_is_tuned(form, platform_functions, fresh_plan_cache):
+    """What is timed on the stream's handle is timed before that is destroyed."""
+    kind, one = (
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p),
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p),
+    )
+    original, query = (
+        kind(platform_functions.slot("hipEventRecord").value),
+        one(platform_functions.slot("hipStreamQuery").value),
+    )
+    stream, states = rocpy.Stream(), []
+    handle, not_ready = stream.handle, 600  # hipErrorNotReady
+
+    def record(event, given):
+        if given == handle:
+            stream.close()
+            states.append(query(handle))
+        return original(event, given)
+
+    with platform_functions.replaced({"hipEventRecord": kind(record)}):
+        if form == "plan":
+            with rocpy.Matmul(A, B, stream=stream) as mm, pytest.raises(ClosedError):
+                mm.autotune(budget_ms=20)
+        else:
+            result = rocpy.matmul(A, B, stream=stream, autotune=True)
+            rocpy.runtime.Device(0).synchronize()
+            np.testing.assert_array_equal(result, 30.0)
+    assert states
+    assert set(states) <= {0, not_ready}
+    assert query(handle) not in (0, not_ready)
+
+
+def test_a_graph_that_is_closed_while_the_stream_of_a_launch_is_read():
+    class Foreign:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __cuda_stream__(self):
+            graph.close()  # as another thread may, while this one runs Python
+            return 0, self.stream.handle
+
+    out = np.zeros((4, 6), np.float32)
+    with rocpy.Stream(nonblocking=True) as stream, rocpy.Matmul(A, B) as mm:
+        if rocpy.platform.current().host_memory:
+            with stream.capture() as graph:
+                mm.execute(out=out, stream=stream)
+        else:
+            with stream.capture() as graph:
+                pass
+        with pytest.raises(ClosedError):
+            graph.launch(Foreign(stream))

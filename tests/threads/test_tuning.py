@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -147,3 +148,41 @@ def test_products_are_measured_while_records_come_and_go(shared, rng):
     finally:
         _live.set_budget_ms(before)
     assert {one.key for one in shared.records()} == {one.key for one in Database([shared.path]).records()}
+
+
+def test_a_record_that_another_thread_clears_when_it_is_about_to_be_used(shared, rng, monkeypatch):
+    a, b = rng.standard_normal((9, 40), dtype=np.float32), rng.standard_normal((40, 24), dtype=np.float32)
+    asked, steps = _live.is_capturing, itertools.count()
+
+    def clearing(stream):
+        if next(steps) == 1:  # the product is planned with the stored choice
+            shared.clear()
+        return asked(stream)
+
+    with rocpy.Matmul(a, b) as mm:
+        _live.tune(mm, measure=lambda place: (1.0 + place, 1.0 + place))
+    assert not shared.is_empty()
+    with rocpy.tuning.enable(budget_ms=50):
+        monkeypatch.setattr(_live, "is_capturing", clearing)
+        np.testing.assert_allclose(rocpy.matmul(a, b), a @ b, rtol=1e-4, atol=1e-4)
+    assert next(steps) == 2
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_switches_of_several_threads_end_in_any_order(order):
+    """The mode is that of the last that has not ended, and after all of them what it was before."""
+    modes = [_choice.MEASURE, _choice.OFF, _choice.MEASURE, _choice.OFF]
+    before = _choice.process_mode(), _live.set_budget_ms(33.0)
+    try:
+        tuning = rocpy.tuning
+        switches = [tuning.enable(budget_ms=11), tuning.disable(), tuning.enable(budget_ms=13), tuning.disable()]
+        left = set(range(4))
+        for place in order:
+            switches[place].__exit__(None, None, None)
+            left.remove(place)
+            assert _choice.process_mode() == (modes[max(left)] if left else before[0])
+            assert _live.set_budget_ms(33.0) == (13 if 2 in left else 11 if 0 in left else 33)
+            _live.set_budget_ms(13 if 2 in left else 11 if 0 in left else 33)
+    finally:
+        _choice.set_process_mode(before[0])
+        _live.set_budget_ms(before[1])

@@ -164,7 +164,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             resolved = _options.current_options()
         if algorithm is None and after != after_capture and _choice.measures(tuning):
             _choice.measure(problem, resolved, (a, b, c, bias, aux, out), dict(
-                alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=stream,
+                alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=hold_stream(stream),
                 **_scale_arguments.scale_arguments(b, given)))
         with nogil:
             status = borrow_context(device, c_stream, &context)

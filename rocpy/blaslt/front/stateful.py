@@ -158,6 +158,8 @@ class Matmul(ComposingMatmul):
             Under graph capture, or where hipBLASLt was told to override its own choices.
         InvalidProblemError
             If there is nothing to compute.
+        ClosedError
+            After close(), and if this product or its stream is closed meanwhile; nothing is stored then.
 
         References
         ----------

@@ -172,6 +172,7 @@ cdef class Kernel:
         if stream is not None:
             handle_of(stream, &c_stream, &use)
             capturing = capture_of(c_stream, device)
+        self.module.check()  # the code of arguments and streams may have let another thread close it
         previous = _device.enter(device)
         try:
             abi.hipModuleLaunchKernel(
