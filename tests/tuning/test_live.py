@@ -202,7 +202,7 @@ def test_epilogues_are_tuned_as_problems_of_their_own(own_database, epilogue, mo
     rocpy.matmul(a, b, autotune=True)
     rocpy.matmul(a, b, epilogue=epilogue, autotune=True, **more)
     # Where the epilogue is composed, it begins with the plain product, which has its record.
-    composed = rocpy.explain(a, b, epilogue=epilogue, **more).lowering == "unfused"
+    composed = rocpy.explain(a, b, epilogue=epilogue, **more).algorithm.lowering == "unfused"
     assert len(own_database.records()) == (1 if composed else 2)
     assert rocpy.explain(a, b, epilogue=epilogue, **more).source == "tuned"
 
