@@ -82,8 +82,8 @@ test-strict: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/t
 	$(call each,ROCPY_HOST_STRICT,1,$(PRODUCT_TESTS))
 
 .PHONY: nightly
-nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress
-	$(MAKE) --keep-going test-abi test-strict test-staging test-stress
+nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress; build wheels
+	$(MAKE) --keep-going test-abi test-strict test-staging test-stress wheels
 
 .PHONY: test-staging
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
@@ -161,8 +161,13 @@ cpp-thread: $(STAMPS)/build ## C++ tests under the thread sanitizer
 aarch64: $(STAMPS)/lint ## Compile csrc for 64-bit Arm
 	$(PY) tools/check_aarch64.py
 
-wheel: $(STAMPS)/build ## Build sdist and wheel; install and test the wheel in a clean environment outside the tree
-	$(PY) tools/check_wheel.py
+wheel: $(STAMPS)/wheels ## Build sdist and manylinux wheel; install and test the wheel in a clean environment outside the tree
+	$(PY) tools/wheels --output build/wheels/this
+
+.PHONY: wheels
+ALL ?=
+wheels: $(STAMPS)/wheels ## The same for x86-64 and 64-bit Arm, into dist/ (ALL=1 for every Python that is on the path)
+	$(PY) tools/wheels --all-architectures $(if $(ALL),--all-pythons)
 
 .PHONY: bench
 bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks, results to benchmarks/results (ARGS='overhead --quick')
@@ -257,6 +262,10 @@ $(STAMPS)/numba-hip $(STAMPS)/foreign: $(STAMPS)/%: $(STAMPS)/%-packages $(STAMP
 	@mkdir -p build && rm -rf build/$*
 	$(PY) -c "from scikit_build_core.build import build_editable; build_editable('build/$*')" > build/$*.log 2>&1 || { cat build/$*.log; exit 1; }
 	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall build/$*/*.whl
+	@touch $@
+
+$(STAMPS)/wheels: requirements/wheels.txt requirements/zig.txt $(STAMPS)/build
+	$(INSTALL) -r requirements/wheels.txt
 	@touch $@
 
 $(STAMPS)/lint: requirements/lint.txt requirements/zig.txt $(STAMPS)/build

@@ -2,6 +2,10 @@
 # rocpy_cython(<package path> <name>) and rocpy_pybind11(<package path> <name>): one extension module each, linked to rocpy_core by an
 # rpath that holds in a wheel, in a normal and in an editable install.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module NumPy)
+# The interpreter's own suffix is not the target's in a build for another architecture.
+if(CMAKE_CROSSCOMPILING AND SKBUILD_SOABI)
+  set(Python_SOABI ${SKBUILD_SOABI})
+endif()
 
 set(ROCPY_GENERATED ${CMAKE_BINARY_DIR}/generated)
 file(MAKE_DIRECTORY ${ROCPY_GENERATED})
@@ -15,6 +19,10 @@ add_custom_command(
   VERBATIM)
 add_custom_target(rocpy_abi_pxd DEPENDS ${ROCPY_GENERATED}/abi.pxd)
 
+# Templates of the C++ library are instantiated in each module, and are not for others.
+set(ROCPY_MODULE_MAP ${ROCPY_GENERATED}/module.map)
+file(CONFIGURE OUTPUT ${ROCPY_MODULE_MAP} CONTENT "{ global: PyInit_*; local: *; };\n")
+
 function(_rocpy_install target package)
   file(RELATIVE_PATH up ${CMAKE_SOURCE_DIR}/${package} ${CMAKE_SOURCE_DIR}/rocpy)
   string(REGEX REPLACE "/$" "" up "${up}")
@@ -22,6 +30,7 @@ function(_rocpy_install target package)
     set(up ".")
   endif()
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/${up}/_lib")
+  target_link_options(${target} PRIVATE -Wl,--version-script=${ROCPY_MODULE_MAP})
   target_link_libraries(${target} PRIVATE rocpy_core)
   install(TARGETS ${target} LIBRARY DESTINATION ${package})
 endfunction()

@@ -9,7 +9,7 @@ import pytest
 
 
 def pytest_addoption(parser):
-    """Add the options of tools/check_wheel.py; the tests that need a file are left out where it is not given."""
+    """Add the options of tools/wheels; the tests that need a file are left out where it is not given."""
     for name in ("--wheel", "--sdist", "--checkout"):
         parser.addoption(name, type=Path, default=None)
 
