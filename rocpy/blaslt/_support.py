@@ -204,15 +204,12 @@ def supported(
     for name, kind in (("scale_a", scale_a), ("scale_b", scale_b)):
         if kind is not None and (not isinstance(kind, str) or kind not in _SCALE_KINDS):
             raise InvalidProblemError(f"{name}={kind!r}; it may be {', '.join(map(repr, _SCALE_KINDS))}")
-    flags: dict[str, Any] = {
-        "scale_a": scale_a,
-        "scale_b": scale_b,
-        "scale_c": scale_c,
-        "scale_d": scale_d,
-        "amax": amax,
-    }
+    scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d, "amax": amax}
     try:
-        problem = _problem(row, left, right, wanted, layout, (m, n, k), axes, compute, c, bias, packed, flags)
+        operands = _inputs(layout, (left, right), (m, n, k), axes, packed)
+        problem = _problem(
+            row, operands, bias, c, dtype=wanted, compute=compute, **{name: x for name, x in scales.items() if x}
+        )
     except (InvalidProblemError, UnsupportedError) as error:
         return Support(None, "", [str(error)], "", 0)
     if custom is None:
@@ -263,50 +260,49 @@ def _check_arguments(compute: object, flags: dict[str, object]) -> None:
             raise InvalidProblemError(f"{name}={value!r}; it must be True or False")
 
 
-def _problem(
-    row: EpilogueRow,
-    left: str,
-    right: str,
-    wanted: str | None,
-    layout: str,
-    extents: tuple[int, int, int],
-    batch: tuple[int, ...],
-    compute: str | None,
-    c: bool,
-    bias: str | DTypeLike | None,
-    packed: bool,
-    flags: dict[str, Any],
-) -> Problem:
+def _inputs(
+    layout: str, types: tuple[str, str], extents: tuple[int, int, int], batch: tuple[int, ...], packed: bool
+) -> tuple[OperandInfo, OperandInfo]:
+    """Return a and b as they are asked about."""
     m, n, k = extents
     if min(m, n, k, *batch) < 0:
         raise InvalidProblemError(f"m={m}, n={n}, k={k}, batch={batch}: extents are 0 or more")
-    a, b = _matrix(batch, m, k, left, layout[0]), _matrix(batch, k, n, right, layout[1])
+    a = _matrix(batch, m, k, types[0], layout[0])
     if packed:
-        b = replace(OperandInfo.dense((k, n), right), packed=True)
-    if {flags["scale_a"], flags["scale_b"]} == {"scalar", "vector"}:
-        flags = {**flags, "scale_a": "vector", "scale_b": "vector"}  # as matmul makes them, so that both are of a kind
-    given = {name: value for name, value in flags.items() if value}
+        return a, replace(OperandInfo.dense((k, n), types[1]), packed=True)
+    return a, _matrix(batch, k, n, types[1], layout[1])
+
+
+def _problem(
+    row: EpilogueRow,
+    operands: tuple[OperandInfo, OperandInfo],
+    bias: str | DTypeLike | None,
+    has_c: bool,
+    **settings: Any,
+) -> Problem:
+    """Return the problem, with the operands that its epilogue reads."""
+    a, b = operands
+    kinds = settings.get("scale_a"), settings.get("scale_b")
+    if set(kinds) == {"scalar", "vector"}:
+        settings |= {"scale_a": "vector", "scale_b": "vector"}  # as matmul makes them, so that both are of a kind
     # The plain product says which type the result has, and with it those that c, bias and aux must have.
-    of_product = {name: value for name, value in given.items() if name != "scale_c"}  # there is no c yet
-    plain = Problem.make(a, b, dtype=wanted, compute=compute, **of_product)
+    plain = Problem.make(a, b, **{name: value for name, value in settings.items() if name != "scale_c"})
     result = OperandInfo.dense(plain.result_shape, plain.dtype)
     added = None
     if row.bias:
-        family = find_family(left, right, "block32" in (flags["scale_a"], flags["scale_b"]))
+        family = find_family(a.dtype, b.dtype, "block32" in kinds)
         first = bias_types(family, plain.dtype, bool(plain.scale_a or plain.scale_b))[0]
         own = first if bias in (None, "column") else dtypes.lookup(bias).name
-        added = OperandInfo.dense((m, 1) if bias == "column" else (n,), own)
+        added = OperandInfo.dense((plain.m, 1) if bias == "column" else (plain.n,), own)
     return Problem.make(
         a,
         b,
-        result if c else None,
+        result if has_c else None,
         bias=added,
         aux=result if row.aux == "load" else None,
         epilogue=row.name,
-        dtype=wanted,
-        compute=compute,
         clamp=clamp_bounds((0.0, 1.0)) if row.clamp else None,
-        **given,
+        **settings,
     )
 
 

@@ -144,22 +144,11 @@ cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple beside, objec
     return 0
 
 
-cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
-                                  TileProgram program=None, tuple beside=()) except *:
-    """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind.
-
-    `requested` 0: the plan stands for others, and nothing is launched by it. `program` takes the place of the activation, `beside`
-    describes its inputs and outputs.
-    """
-    cdef shared_ptr[CachedCall] result = make_shared[CachedCall]()
-    cdef CachedCall *call = result.get()
+cdef int state_results(CachedCall *call, object problem, TileProgram program) except -1:
+    """State what a call allocates: its result, and an auxiliary matrix or the gradient of a bias."""
     cdef object row = problem.row
-    cdef int32_t d_type = _dtype(problem.dtype).hip
-    cdef int32_t a_type = _dtype(problem.a.dtype).hip
-    cdef int32_t b_type = _dtype(problem.b.dtype).hip
-    cdef int32_t gradient_type = _dtype(problem.gradient_dtype).hip
-    call.result_type = d_type
-    call.extra_type = gradient_type if row.gradient else d_type
+    call.result_type = _dtype(problem.dtype).hip
+    call.extra_type = _dtype(problem.gradient_dtype).hip if row.gradient else call.result_type
     fill_shape(&call.result_ndim, call.result_shape, problem.result_shape)
     if program is not None and program.pairs:
         call.result_shape[call.result_ndim - 1] //= 2
@@ -168,48 +157,34 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         fill_shape(&call.extra_ndim, call.extra_shape, problem.result_shape)
     elif row.gradient:
         fill_shape(&call.extra_ndim, call.extra_shape, problem.gradient_shape)
-    if problem.m == 0 or problem.n == 0 or problem.batch == 0:
-        return result
+    return 0
 
-    cdef bint out_is_cast = problem.out is not None and problem.out.dtype != problem.dtype
-    cdef bint own = program is not None
-    cdef int version = 0
-    if own and not has_programs():
-        raise UnsupportedError(f"{problem}: the {_platform.current().name} platform runs no tile programs")
-    _core.check(library_version(context, &version))
-    cdef object enumerator = _library.epilogue_number(row, version)
-    if row.enumerator is None and enumerator is None and not own and has_programs():
-        program = stand_in(row)
-    if row.enumerator is None and enumerator is None and program is None and not out_is_cast:
-        return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
-    cdef object lowered = _lowering.lower(problem, beside)
-    cdef str name
-    if lowered.copies:
-        for name in lowered.copies:
-            call.copies |= 1 << _settings.COPY_BITS[name]
-        if lowered.columns:
-            call.copies |= 1 << _settings.COPY_BITS["columns"]
-        return result
-    if lowered.turned and problem.out is None:
-        _refusals.refuse_turning(options, problem.bias.text)
+
+cdef uint32_t copies_of(object lowered) except? 0:
+    """Return the bits of the operands that must be copied first."""
+    cdef uint32_t bits = 0
+    for name in lowered.copies:
+        bits |= <uint32_t>1 << <int>_settings.COPY_BITS[name]
+    if bits and lowered.columns:
+        bits |= <uint32_t>1 << <int>_settings.COPY_BITS["columns"]
+    return bits
+
+
+cdef str why_composed(object problem, object lowered, int device, int version, bint own_program):
+    """Return why the library does not compute a product by itself; empty where it may. Nothing composes one with a caller's program."""
     cdef str reason = _recipes.composed(problem, lowered.outer_shape) if problem.scale_a or problem.scale_b or problem.amax else ""
     if not reason:
-        reason = (_library.lacking if own else _library.refusal)(problem, context.device, version)
-    if reason and own:
+        reason = (_library.lacking if own_program else _library.refusal)(problem, device, version)
+    if reason and own_program:
         raise UnsupportedError(f"{problem}: a tile program cannot help: {reason}")
-    if reason:
-        return unfused(result, problem, options, context, packed, reason)
-    if not lowered.swapped and options.reproducible == "batch":
-        # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
-        if problem.out is None:
-            return unfused(result, problem, options, context, packed, _recipes.not_in_rows(problem))
-        call.copies = 1 << _settings.COPY_BITS["out"]
-        return result
+    return reason
 
-    cdef MatmulSpec spec = MatmulSpec()
-    cdef int i, j
-    if program is not None:
-        fill_program(&spec, program, beside, lowered)
+
+cdef int fill_matrices(MatmulSpec *spec, object problem, object lowered, bint packed) except -1:
+    """State the four matrices, and what is done to a and b."""
+    cdef int32_t d_type = _dtype(problem.dtype).hip
+    cdef int32_t a_type = _dtype(problem.a.dtype).hip
+    cdef int32_t b_type = _dtype(problem.b.dtype).hip
     spec.compute = lowered.compute
     spec.scale_type = lowered.scale_type
     spec.op_a = lowered.op_a
@@ -221,32 +196,42 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if packed:
         spec.a.order = _settings.ORDER_PACKED
     spec.batch_count = lowered.batch_count
+    return 0
+
+
+cdef int fill_epilogue(MatmulSpec *spec, object problem, object lowered, object enumerator) except -1:
+    """State the epilogue and what it reads and writes. `enumerator` is its number in this release, where that is known."""
+    cdef object row = problem.row
     spec.epilogue = lowered.epilogue
-    if row.gradient not in ("bgrada", "bgradb") and program is None and enumerator is not None:
-        spec.epilogue = enumerator  # of this release; the lowering exchanges only the sums along a and b
+    if row.gradient not in ("bgrada", "bgradb") and enumerator is not None:
+        spec.epilogue = enumerator  # the lowering exchanges only the sums along a and b
     spec.uses_bias = row.bias or bool(row.gradient)
-    spec.bias_type = _dtype(problem.bias.dtype).hip if problem.bias is not None else gradient_type
+    spec.bias_type = _dtype(problem.gradient_dtype if problem.bias is None else problem.bias.dtype).hip
     spec.bias_batch_stride = lowered.bias_batch_stride
     spec.uses_aux = row.aux != "none"
-    spec.aux_type = d_type
+    spec.aux_type = _dtype(problem.dtype).hip
     spec.aux_ld = lowered.aux_ld
     spec.aux_batch_stride = lowered.aux_batch_stride
     if row.clamp:
         spec.has_activation_arguments = True
         spec.activation_low, spec.activation_high = problem.clamp
-    fill_scales(&spec, problem, lowered)
-    fill_attributes(&spec, version)
-    call.integer_factors = spec.scale_type == _INT32
-    # The operands' places in the library's order; sizes in bytes for the loop over batch axes.
-    cdef dict places = {
-        "a": <int>operand_b if lowered.swapped else <int>operand_a,
-        "b": <int>operand_a if lowered.swapped else <int>operand_b,
+    return 0
+
+
+cdef int fill_outer(MatmulSpec *spec, object problem, object lowered) except -1:
+    """State the loop over batch axes that the library does not walk: its extents, and each operand's steps in bytes."""
+    cdef bint swapped = lowered.swapped
+    cdef int i, j
+    cdef dict places = {  # in the library's order
+        "a": <int>operand_b if swapped else <int>operand_a,
+        "b": <int>operand_a if swapped else <int>operand_b,
         "c": <int>operand_c, "d": <int>operand_d, "bias": <int>operand_bias, "aux": <int>operand_aux,
-        "scale_a": <int>operand_scale_b if lowered.swapped else <int>operand_scale_a,
-        "scale_b": <int>operand_scale_a if lowered.swapped else <int>operand_scale_b,
+        "scale_a": <int>operand_scale_b if swapped else <int>operand_scale_a,
+        "scale_b": <int>operand_scale_a if swapped else <int>operand_scale_b,
     }
-    cdef dict sizes = {
-        "a": a_type, "b": b_type, "c": d_type, "d": d_type, "bias": spec.bias_type, "aux": d_type,
+    cdef dict types = {
+        "a": spec.b.type if swapped else spec.a.type, "b": spec.a.type if swapped else spec.b.type,
+        "c": spec.c.type, "d": spec.d.type, "bias": spec.bias_type, "aux": spec.aux_type,
         "scale_a": _BYTE if problem.scale_a == "block32" else _FLOAT32, "scale_b": _BYTE if problem.scale_b == "block32" else _FLOAT32,
     }
     spec.outer_ndim = <int32_t>len(lowered.outer_shape)
@@ -255,45 +240,109 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     for name, strides in lowered.outer_strides.items():
         i = places[name]
         for j in range(spec.outer_ndim):
-            spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(sizes[name]).bits // 8
+            spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(types[name]).bits // 8
+    return 0
 
-    cdef size_t limit = options.max_workspace_bytes
-    cdef int wanted = 1 if own else _choice.candidates_wanted(problem, options, context.device)
-    cdef bint decides = requested > 0 and not own  # a record of the problem is none of it with a program of the user's
-    if requested < wanted:
-        requested = wanted
+
+cdef bint create_plan(CachedCall *call, const MatmulSpec &spec, StreamContext *context, size_t limit, int requested) except? -1:
+    """Ask the library for algorithms; returns whether it has any."""
     cdef Status status
-    spec.required_traits = _recipes.required_traits(options)
     if spec.required_traits and requested < _REPRODUCIBLE:
         requested = _REPRODUCIBLE
     with nogil:
         status = MatmulPlan.create(spec, context, limit, requested, &call.plan)
     if not status.ok() and not refuses(status):
         _core.check(status)
-    if not status.ok() or call.plan.algorithms().empty():
-        if call.plan != NULL:
-            call.plan.release()
-            call.plan = NULL
-        if own:
-            raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
-        return unfused(result, problem, options, context, packed, _refusals.nothing_found(problem, options))
-    index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1)) if decides else (0, "heuristic")
-    if index < 0:
+    if status.ok() and not call.plan.algorithms().empty():
+        return True
+    drop_plan(call)
+    return False
+
+
+cdef void drop_plan(CachedCall *call) noexcept:
+    if call.plan != NULL:
         call.plan.release()
         call.plan = NULL
-        return unfused(result, problem, options, context, packed, _library.all_wrong(problem))
-    if options.reproducible:
-        source = "reproducible"
-    call.algorithm = index
+
+
+cdef int finish_call(CachedCall *call, object problem, object lowered, int algorithm, str source) except -1:
+    """State what the launch of a planned call needs beside the plan."""
+    call.algorithm = algorithm
     call.source = source.encode()
     call.swapped = lowered.swapped
+    call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
     if lowered.turned:
         call.turned = True
         turned_shape = (*problem.batch_shape, problem.n, problem.m)
         fill_shape(&call.result_ndim, call.result_shape, turned_shape)
-        if row.aux == "store":
+        if problem.row.aux == "store":
             fill_shape(&call.extra_ndim, call.extra_shape, turned_shape)
-    call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
+    return 0
+
+
+cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
+                                  TileProgram program=None, tuple beside=()) except *:
+    """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind.
+
+    `requested` 0: the plan stands for others, and nothing is launched by it. `program` takes the place of the activation, `beside`
+    describes its inputs and outputs.
+    """
+    cdef shared_ptr[CachedCall] result = make_shared[CachedCall]()
+    cdef CachedCall *call = result.get()
+    cdef MatmulSpec spec = MatmulSpec()
+    cdef bint own_program = program is not None
+    cdef int version = 0
+    cdef object enumerator, lowered
+    cdef str reason
+    state_results(call, problem, program)
+    if problem.m == 0 or problem.n == 0 or problem.batch == 0:
+        return result
+    if own_program and not has_programs():
+        raise UnsupportedError(f"{problem}: the {_platform.current().name} platform runs no tile programs")
+    _core.check(library_version(context, &version))
+    enumerator = _library.epilogue_number(problem.row, version)
+    if problem.row.enumerator is None and enumerator is None and not own_program:
+        if has_programs():
+            program = stand_in(problem.row)
+        if program is None and (problem.out is None or problem.out.dtype == problem.dtype):
+            return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
+    lowered = _lowering.lower(problem, beside)
+    if lowered.copies:
+        call.copies = copies_of(lowered)
+        return result
+    if lowered.turned and problem.out is None:
+        _refusals.refuse_turning(options, problem.bias.text)
+    reason = why_composed(problem, lowered, context.device, version, own_program)
+    if reason:
+        return unfused(result, problem, options, context, packed, reason)
+    if not lowered.swapped and options.reproducible == "batch":
+        # What the platform promises of rows holds for a result that lies in rows: it is computed so and copied.
+        if problem.out is None:
+            return unfused(result, problem, options, context, packed, _recipes.not_in_rows(problem))
+        call.copies = 1 << _settings.COPY_BITS["out"]
+        return result
+
+    if program is not None:
+        fill_program(&spec, program, beside, lowered)
+    fill_matrices(&spec, problem, lowered, packed)
+    call.integer_factors = spec.scale_type == _INT32
+    fill_epilogue(&spec, problem, lowered, enumerator if program is None else None)
+    fill_scales(&spec, problem, lowered)
+    fill_attributes(&spec, version)
+    fill_outer(&spec, problem, lowered)
+    spec.required_traits = _recipes.required_traits(options)
+    wanted = 1 if own_program else _choice.candidates_wanted(problem, options, context.device)
+    if not create_plan(call, spec, context, options.max_workspace_bytes, max(requested, wanted)):
+        if own_program:
+            raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
+        return unfused(result, problem, options, context, packed, _refusals.nothing_found(problem, options))
+    index, source = 0, "heuristic"
+    if requested > 0 and not own_program:  # a record of the problem is none of it with a program of the caller's
+        index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
+    if index < 0:
+        drop_plan(call)
+        return unfused(result, problem, options, context, packed, _library.all_wrong(problem))
+    finish_call(call, problem, lowered, index, "reproducible" if options.reproducible else source)
     return result
 
 

@@ -8,7 +8,6 @@ LARGE_FOLDERS: frozenset[str] = frozenset()
 # Functions of more lines than a function may have.
 LONG_FUNCTIONS: frozenset[str] = frozenset(
     {
-        "rocpy/blaslt/engine/launch.pyx:build",
         "rocpy/blaslt/front/call.pyx:product",
         "rocpy/blaslt/grouped/_packed.pyx:packed",
         "rocpy/blaslt/grouped/function.pyx:listed",
@@ -18,7 +17,6 @@ LONG_FUNCTIONS: frozenset[str] = frozenset(
 # Functions of more positional parameters than a function may have.
 LONG_SIGNATURES: frozenset[str] = frozenset(
     {
-        "rocpy/blaslt/_support.py:_problem",
         "rocpy/blaslt/arrays/copies.py:copied_product",
         "rocpy/blaslt/composed/product.py:unfused_product",
         "rocpy/blaslt/custom/fused.py:fused_product",
