@@ -13,20 +13,19 @@ from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, check_whole, describe, describe_scales, epilogue_index, info, parse_all, problem_of, real
+from rocpy.blaslt.operands._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all, problem_of
 from rocpy.blaslt.grouped._plans cimport (
-    GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, measuring, next_run, plan_run, read_group_scales,
+    GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, measuring, next_run, plan_run, read_group_scales,
 )
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
-    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, place_of, plan_cache, refuse_capture, refuse_captured,
+    CachedCall, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
+    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
     release_context, settle,
 )
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.engine.streams cimport Settle
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
-from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
@@ -37,7 +36,6 @@ from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.grouped.pieces import Pieces
-from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import LibraryError, UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
@@ -56,16 +54,9 @@ cdef extern from *:
 cdef int _CPU = 1  # kDLCPU
 cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 cdef int64_t _GROUPED = 1 << 56  # in the first word of a key: no product of one matrix has it
-cdef list _ACTIVE = _options.ACTIVE
 cdef int _staged = -1
 # Algorithms that an explanation counts.
 cdef int _LISTED = _choice.LISTED
-
-
-cdef int chosen_epilogue(object epilogue) except -1:
-    cdef int index = epilogue_index(epilogue)
-    _groups.check_epilogue(EPILOGUES[EPILOGUE_NAMES[index]])
-    return index
 
 
 cdef object allocate(Operand *made, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner):
@@ -77,21 +68,22 @@ cdef object allocate(Operand *made, const Operand *like, int32_t type, int ndim,
     return _operand.allocate(owner, like.provider, made)
 
 
-cdef int finish(Status status, hipStream_t c_stream, int device, int after, tuple held) except -1:
+cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     """Report a failed launch, and keep or wait for what the stream still uses."""
+    cdef hipStream_t c_stream = call.c_stream
     cdef int code
-    if not status.ok() and after != after_capture:
+    if not status.ok() and call.after != after_capture:
         settle(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
-    if after == after_capture:
-        capture_of(c_stream, device).keep(held)
-    elif after == after_wait:
+    if call.after == after_capture:
+        capture_of(c_stream, call.device).keep(held)
+    elif call.after == after_wait:
         if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
             with nogil:
                 code = table.hipStreamSynchronize(c_stream)
             _core.check(hip_failure(code, b"hipStreamSynchronize"))
-    elif after == after_hold:
-        hold(c_stream, device, held)
+    elif call.after == after_hold:
+        hold(c_stream, call.device, held)
     return 0
 
 
@@ -199,81 +191,121 @@ cdef struct Steps:  # from one element of the shared axis to the next, and from 
     int64_t aux_group
 
 
-cdef object packed(object run, object a, object b, object offsets, object groups, object epilogue, object bias, object clamp, object alpha,
-                   object scale_a, object scale_b, object dtype, object out, object options, object stream, list explained):
+# The operands of a call in which the groups lie one after the other.
+cdef struct PackedGroups:
+    Operands whole
+    Operands one  # of a product whose plan serves all groups but for one extent
+    Ragged ragged
+    int64_t count
+    int64_t total  # of the axis that the groups share out
+    int result_ndim
+    int64_t result_shape[3]
+    Steps steps
+
+
+cdef object packed(GroupedCall call, object run, list explained):
     """Products of groups that lie one after the other in one operand.
 
     With a list in `explained` nothing is computed: it receives, for each run of groups of one size, the first group, their number and size,
-    the problem, the algorithms and the chosen one's place and source.
+    the problem, the algorithms and the chosen one's index and source.
     """
-    cdef int index = chosen_epilogue(epilogue)
-    row = EPILOGUES[EPILOGUE_NAMES[index]]
-    for name, value in (("a", a), ("b", b), ("bias", bias), ("out", out)):
-        _groups.refuse_sequence(name, value)
-    cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
-    if is_staged(a):
-        refuse_captured(stream, "operands in CPU memory are copied to the device", "move them there")
-        return _groups.staged(run, a, b, bias, out, _options.resolve_options(options), dict(
-            offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
-            options=options, stream=stream))
-    if clamp is not None:
-        clamp = _settings.clamp_bounds(clamp)
-    cdef MatmulFactors factors
-    factors.alpha = real(alpha, "alpha")
-    # `whole` are the operands, `one` those of a product whose plan serves all groups but for one extent.
-    cdef Operands whole, one
-    cdef object kept = parse_all(&whole, a, b, None, bias, None, out)
+    cdef PackedGroups groups
+    cdef GroupedOperand scales_at[2]
     cdef GroupedProduct product
-    cdef GroupedOperand placed[2]
-    cdef Scales scales = None
-    cdef int64_t total, longest = 0, count = -1
-    cdef int a_ndim = whole.a.ndim, b_ndim = whole.b.ndim, axis, result_ndim = 2
-    cdef int64_t result_shape[3]
     cdef vector[int64_t] starts
-    cdef hipStream_t c_stream = NULL
-    cdef int device = 0
-    cdef StreamUse use
-    cdef int after = place_of(&whole.a, stream, &device, &c_stream, &use)
-    if groups is not None:
-        count = _groups.count_of(groups)
+    cdef PlanKey key
+    cdef Scales scales = None
+    call.resolve()
+    for name, value in (("a", call.a), ("b", call.b), ("bias", call.bias), ("out", call.out)):
+        _groups.refuse_sequence(name, value)
+    if is_staged(call.a):
+        refuse_captured(call.stream, "operands in CPU memory are copied to the device", "move them there")
+        return _groups.staged(run, call.a, call.b, call.bias, call.out, _options.resolve_options(call.options), call.keywords(
+            ("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")))
+    cdef object kept = parse_all(&groups.whole, call.a, call.b, None, call.bias, None, call.out)
+    call.resolve_place(&groups.whole.a)
+    read_groups(&groups, call, &starts)
+    take_one(&groups)
+    if call.scale_a is not None or call.scale_b is not None:
+        scales = read_group_scales((call.scale_a, call.scale_b), groups.ragged, &groups.whole, groups.count, longest(starts), call.device,
+                                   scales_at)
+    fill_key(&key, &groups, call, scales, scales_at)
+    cdef shared_ptr[CachedCall] planned = find(&key, &groups.one, call, scales, 0, None)
+    cdef CachedCall *found = planned.get()
+    if found.integer_factors:
+        check_whole(&call.factors)
+    if found.copies:
+        return not_as_they_lie(found, &groups, call, starts, run, explained)
+    aim_groups(&product, found, &groups, scales, scales_at)
+    if explained is not None:
+        if found.plan != NULL:
+            explain_runs(&product, found, &groups, call, scales, starts, explained)
+        return None
+    return launch_packed(&product, found, &groups, call, scales, starts, &key, kept)
+
+
+cdef int64_t longest(const vector[int64_t] &starts) noexcept:
+    """Return the extent of the longest group."""
+    cdef int64_t most = 0
+    cdef size_t i
+    for i in range(starts.size() - 1):
+        most = max(most, starts[i + 1] - starts[i])
+    return most
+
+
+cdef int read_groups(PackedGroups *groups, GroupedCall call, vector[int64_t] *starts) except -1:
+    """Recognise the form, read the boundaries of the groups, and check that all operands fit."""
+    cdef Operands *whole = &groups.whole
+    cdef int a_ndim = whole.a.ndim, b_ndim = whole.b.ndim, axis
+    cdef int64_t count = -1, groups_of_operand
+    if call.groups is not None:
+        count = _groups.count_of(call.groups)
+    groups.result_ndim = 2
     if a_ndim == 2 and b_ndim == 3:
-        product.ragged = Ragged.m
-        total = whole.a.shape[0]
-        result_shape[0], result_shape[1] = total, whole.b.shape[2]
+        groups.ragged = Ragged.m
+        groups.total = whole.a.shape[0]
+        groups.result_shape[0], groups.result_shape[1] = groups.total, whole.b.shape[2]
     elif a_ndim == 3 and b_ndim == 2:
-        product.ragged = Ragged.n
-        total = whole.b.shape[1]
-        result_shape[0], result_shape[1] = whole.a.shape[1], total
+        groups.ragged = Ragged.n
+        groups.total = whole.b.shape[1]
+        groups.result_shape[0], groups.result_shape[1] = whole.a.shape[1], groups.total
     elif a_ndim == 2 and b_ndim == 2:
-        product.ragged = Ragged.k
-        total = whole.a.shape[1]
+        groups.ragged = Ragged.k
+        groups.total = whole.a.shape[1]
     else:
         raise _groups.wrong_form(info(&whole.a), info(&whole.b))
-    if product.ragged != Ragged.k:
-        _groups.check_count(count, whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0])
-        count = whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0]
-    if after == after_capture and on_device(offsets):
-        refuse_capture(after, "offsets on a device are read back", "pass them as a list, or in CPU memory")
-    read_boundaries(offsets, count, total, &starts)
-    count = <int64_t>starts.size() - 1
-    if product.ragged == Ragged.k:
-        result_ndim = 3
-        result_shape[0], result_shape[1], result_shape[2] = count, whole.a.shape[0], whole.b.shape[1]
-    if not fit(&whole, product.ragged, count, result_ndim, result_shape):
-        raise _groups.mismatch(info(&whole.a), info(&whole.b), info(&whole.bias), info(&whole.out), count,
-                               tuple([result_shape[axis] for axis in range(result_ndim)]))
+    if groups.ragged != Ragged.k:
+        groups_of_operand = whole.b.shape[0] if b_ndim == 3 else whole.a.shape[0]
+        _groups.check_count(count, groups_of_operand)
+        count = groups_of_operand
+    if call.after == after_capture and on_device(call.offsets):
+        refuse_capture(call.after, "offsets on a device are read back", "pass them as a list, or in CPU memory")
+    read_boundaries(call.offsets, count, groups.total, starts)
+    groups.count = <int64_t>starts.size() - 1
+    if groups.ragged == Ragged.k:
+        groups.result_ndim = 3
+        groups.result_shape[0], groups.result_shape[1], groups.result_shape[2] = groups.count, whole.a.shape[0], whole.b.shape[1]
+    if not fit(whole, groups.ragged, groups.count, groups.result_ndim, groups.result_shape):
+        raise _groups.mismatch(info(&whole.a), info(&whole.b), info(&whole.bias), info(&whole.out), groups.count,
+                               tuple([groups.result_shape[axis] for axis in range(groups.result_ndim)]))
+    return 0
 
+
+cdef void take_one(PackedGroups *groups) noexcept nogil:
+    """Make the operands of one group out of those of all."""
+    cdef Operands *whole = &groups.whole
+    cdef Operands *one = &groups.one
+    # The plan depends on whether the shared axis has more than one element, and not on how many; columns set the leading dimension.
+    cdef int64_t shared = min(groups.total, <int64_t>2)
     settle_strides(&whole.a)
     settle_strides(&whole.b)
     settle_strides(&whole.bias)
     settle_strides(&whole.out)
-    memcpy(&one, &whole, sizeof(Operands))
-    # The plan depends on whether the shared axis has more than one element, and not on how many; columns set the leading dimension.
-    cdef int64_t shared = min(total, <int64_t>2)
-    if product.ragged == Ragged.m:
+    memcpy(one, whole, sizeof(Operands))
+    if groups.ragged == Ragged.m:
         one.a.shape[0] = shared
         one_matrix(&one.b, 0)
-    elif product.ragged == Ragged.n:
+    elif groups.ragged == Ragged.n:
         one_matrix(&one.a, 0)
     else:
         one.a.shape[1] = one.b.shape[0] = shared
@@ -281,156 +313,199 @@ cdef object packed(object run, object a, object b, object offsets, object groups
         one_matrix(&one.bias, 0)
     if one.out.ndim == 3:
         one_matrix(&one.out, 0)
-    elif one.out.ndim == 2 and product.ragged == Ragged.m:
+    elif one.out.ndim == 2 and groups.ragged == Ragged.m:
         one.out.shape[0] = shared
-    if scale_a is not None or scale_b is not None:
-        for axis in range(count):
-            longest = max(longest, starts[<size_t>axis + 1] - starts[<size_t>axis])
-        scales = read_group_scales((scale_a, scale_b), product.ragged, &whole, count, longest, device, placed)
-    cdef PlanKey key
-    add_settings(&key, _GROUPED | <int64_t><int32_t>product.ragged << 40, index, device, dtype, clamp, resolved, scales)
-    describe(&key, &one)
+    steps(&groups.steps, whole, groups.ragged, groups.result_shape)
+
+
+cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Scales scales, const GroupedOperand *scales_at) except -1:
+    """Write down everything that decides the plan of a group."""
+    cdef const Steps *at = &groups.steps
+    cdef int which
+    add_settings(key, _GROUPED | <int64_t><int32_t>groups.ragged << 40, call, scales)
+    describe(key, &groups.one)
     if scales is not None:
-        describe_scales(&key, scales)
-        for axis in range(2):
+        describe_scales(key, scales)
+        for which in range(2):
             # Groups with the same scales may be one batch.
-            key.add(placed[axis].per_index != 0 or placed[axis].per_group != 0)
-    cdef Steps at
-    steps(&at, &whole, product.ragged, result_shape)
+            key.add(scales_at[which].per_index != 0 or scales_at[which].per_group != 0)
     for step in (at.a_group, at.b_group, at.bias_group, at.d_index, at.d_group):
         key.add(step)
-    cdef shared_ptr[CachedCall] call = find(&key, &one, index, dtype, clamp, resolved, device, c_stream, scales, 0, None)
-    cdef CachedCall *found = call.get()
-    if resolved is None:
-        resolved = _options.current_options()
-    if found.integer_factors:
-        check_whole(&factors)
-    cdef object pieces = None, model = None
-    if found.copies or explained is not None:
-        pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
-            epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
-    if found.copies and explained is None:
-        refuse_capture(after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
-    if found.copies >> 7:  # _recipes.UNFUSED_BIT
-        return pieces.one_by_one(Settle(<size_t>c_stream)) if explained is None else explained.extend(pieces.explained())
-    if found.copies and explained is not None:
-        return explained.append([name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1])
-    if found.copies:
-        if after != after_wait:
-            settle(c_stream)
-        return _groups.copied(run, [name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1], resolved,
-                              dict(a=a, b=b, bias=bias, out=out), array_type_of_hip(found.result_type).name.decode(), dict(
-            offsets=offsets, groups=groups, epilogue=epilogue, clamp=clamp, alpha=alpha, scale_a=scale_a, scale_b=scale_b, dtype=dtype,
-            options=options, stream=stream),
-            (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
+    return 0
 
-    cdef StreamContext *context = NULL
-    cdef Status status
-    cdef GroupRun at_run
-    cdef int first = operand_b if found.swapped else operand_a, second = operand_a if found.swapped else operand_b
-    if found.plan != NULL:
-        product.spec = &found.plan.spec()
-        product.swapped = found.swapped
-        moves(&product, first, whole.a.data, whole.a.type, at.a_index, at.a_group)
-        moves(&product, second, whole.b.data, whole.b.type, at.b_index, at.b_group)
-        moves(&product, operand_d, NULL, found.result_type, at.d_index, at.d_group)
-        if whole.bias.ndim >= 0:
-            moves(&product, operand_bias, whole.bias.data, whole.bias.type, at.bias_index, at.bias_group)
-        if found.extra_ndim >= 0:
-            moves(&product, operand_aux, NULL, found.result_type, at.aux_index, at.aux_group)
-        if scales is not None:
-            memcpy(&product.operands[<int>operand_scale_b if found.swapped else <int>operand_scale_a], &placed[0], sizeof(GroupedOperand))
-            memcpy(&product.operands[<int>operand_scale_a if found.swapped else <int>operand_scale_b], &placed[1], sizeof(GroupedOperand))
-    cdef shared_ptr[CachedCall] ready
+
+cdef object not_as_they_lie(const CachedCall *found, PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, object run,
+                            list explained):
+    """Compute or explain what the library does not take as it lies: operands are copied first, or the products composed."""
+    cdef bint composed = found.copies >> 7  # _recipes.UNFUSED_BIT
+    cdef list names = [name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1]
     if explained is not None:
-        if found.plan == NULL:
-            return None
-        model = problem_of(&one, EPILOGUE_NAMES[index], dtype, None, clamp, scales)
-        with nogil:
-            status = borrow_context(device, c_stream, &context)
-        _core.check(status)
-        try:
-            while next_run(product, starts.data(), count, &at_run):
-                problem = pieces.problem(model, at_run.extent, at_run.count)
-                ready = plan_run(&product, &at_run, problem, resolved, context, _LISTED)
-                explained.append((at_run.first, at_run.count, at_run.extent, problem, algorithms_of(ready.get(), device),
-                                  ready.get().algorithm, ready.get().source.c_str().decode(), device))
-                at_run.first += at_run.count
-        finally:
-            release_context(context)
+        if composed:
+            explained.extend(pieces_of(groups, call, starts, found.result_type).explained())
+        else:
+            explained.append(names)
         return None
+    refuse_capture(call.after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
+    if composed:
+        return pieces_of(groups, call, starts, found.result_type).one_by_one(Settle(<size_t>call.c_stream))
+    if call.after != after_wait:
+        settle(call.c_stream)
+    resolved = _options.current_options() if call.resolved is None else call.resolved
+    return _groups.copied(
+        run, names, resolved, call.keywords(("a", "b", "bias", "out")), array_type_of_hip(found.result_type).name.decode(),
+        call.keywords(("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")),
+        (lambda: None) if call.after == after_wait else Settle(<size_t>call.c_stream))
 
+
+cdef int aim_groups(GroupedProduct *product, const CachedCall *found, const PackedGroups *groups, Scales scales,
+                    const GroupedOperand *scales_at) except -1:
+    """State where each group's operands lie, in the library's order; the results' memory follows when it is allocated."""
+    cdef const Operands *whole = &groups.whole
+    cdef const Steps *at = &groups.steps
+    cdef bint swapped = found.swapped
+    product.ragged = groups.ragged
+    if found.plan == NULL:
+        return 0
+    product.spec = &found.plan.spec()
+    product.swapped = swapped
+    moves(product, operand_b if swapped else operand_a, whole.a.data, whole.a.type, at.a_index, at.a_group)
+    moves(product, operand_a if swapped else operand_b, whole.b.data, whole.b.type, at.b_index, at.b_group)
+    moves(product, operand_d, NULL, found.result_type, at.d_index, at.d_group)
+    if whole.bias.ndim >= 0:
+        moves(product, operand_bias, whole.bias.data, whole.bias.type, at.bias_index, at.bias_group)
+    if found.extra_ndim >= 0:
+        moves(product, operand_aux, NULL, found.result_type, at.aux_index, at.aux_group)
+    if scales is not None:
+        memcpy(&product.operands[<int>operand_scale_b if swapped else <int>operand_scale_a], &scales_at[0], sizeof(GroupedOperand))
+        memcpy(&product.operands[<int>operand_scale_a if swapped else <int>operand_scale_b], &scales_at[1], sizeof(GroupedOperand))
+    return 0
+
+
+cdef object model_of(PackedGroups *groups, GroupedCall call, Scales scales):
+    """Return the problem of one group, of some extent."""
+    return problem_of(&groups.one, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
+
+
+cdef int explain_runs(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+                      const vector[int64_t] &starts, list explained) except -1:
+    """Plan each run of groups of one size, and launch nothing."""
+    cdef StreamContext *context = NULL
+    cdef shared_ptr[CachedCall] ready
+    cdef GroupRun run
+    cdef Status status
+    cdef int device = call.device
+    cdef hipStream_t c_stream = call.c_stream
+    pieces = pieces_of(groups, call, starts, found.result_type)
+    model = model_of(groups, call, scales)
+    options = _options.current_options() if call.resolved is None else call.resolved
+    with nogil:
+        status = borrow_context(device, c_stream, &context)
+    _core.check(status)
+    try:
+        while next_run(product[0], starts.data(), groups.count, &run):
+            problem = pieces.problem(model, run.extent, run.count)
+            ready = plan_run(product, &run, problem, options, context, _LISTED)
+            explained.append((run.first, run.count, run.extent, problem, algorithms_of(ready.get(), device),
+                              ready.get().algorithm, ready.get().source.c_str().decode(), device))
+            run.first += run.count
+    finally:
+        release_context(context)
+    return 0
+
+
+cdef bint launch_and_keep(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+                          const vector[int64_t] &starts, PlanKey *key, tuple held) except -1:
+    """Launch every group, and keep or wait for what the stream still uses; returns whether the library takes them all."""
+    cdef Status status
+    try:
+        status = launch_runs(product, found, groups, call, scales, starts, key)
+    except UnsupportedError:
+        if call.after == after_capture:
+            raise
+        return False  # it has nothing for groups of some size
+    if scales is not None:
+        keep_with_foreign_graph(call.c_stream, call.device, scales.numbers)
+    try:
+        finish(status, call, pinned_memories(held) if call.after >= after_hold else held)
+    except (LibraryError, UnsupportedError) as error:
+        if call.after == after_capture or not _library.is_refused_launch(error):
+            raise
+        return False
+    return True
+
+
+cdef object launch_packed(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+                          const vector[int64_t] &starts, PlanKey *key, object kept):
+    """Allocate the results and launch; groups that the library does not take are computed each by itself, composed."""
     cdef Operand fresh, extra
-    cdef object result = out, beside = None
-    cdef bint composed = False
-    cdef bint gaps = starts[0] > 0 or starts[<size_t>count] < total
-    if product.ragged == Ragged.k:
-        gaps = False
-    if out is None:
-        result = allocate(&fresh, &whole.a, found.result_type, result_ndim, result_shape, a)
+    cdef const Operands *whole = &groups.whole
+    cdef object result = call.out, beside = None
+    cdef bint gaps = groups.ragged != Ragged.k and (starts[0] > 0 or starts[<size_t>groups.count] < groups.total)
+    if call.out is None:
+        result = allocate(&fresh, &whole.a, found.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:
-            clear(&fresh, c_stream)
+            clear(&fresh, call.c_stream)
     else:
         memcpy(&fresh, &whole.out, sizeof(Operand))
     if found.extra_ndim >= 0:
-        beside = allocate(&extra, &whole.a, found.result_type, result_ndim, result_shape, a)
+        beside = allocate(&extra, &whole.a, found.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:
-            clear(&extra, c_stream)
+            clear(&extra, call.c_stream)
         product.operands[<int>operand_aux].data = <char *>extra.data
     if found.plan != NULL:
         product.operands[<int>operand_d].data = <char *>fresh.data
-        with nogil:
-            status = borrow_context(device, c_stream, &context)
-        _core.check(status)
-        try:
-            while True:
-                with nogil:
-                    status = launch_groups(context, product, &key, starts.data(), count, ready, factors.alpha, &at_run)
-                if not status.ok() or at_run.first >= count:
-                    break
-                if model is None:
-                    model = problem_of(&one, EPILOGUE_NAMES[index], dtype, None, clamp, scales)
-                    pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
-                        epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
-                problem = pieces.problem(model, at_run.extent, at_run.count)
-                if after != after_capture and measuring():
-                    pieces.measure(problem, resolved, at_run.first, at_run.count)
-                ready = plan_run(&product, &at_run, problem, resolved, context, 1)
-                keep(&key, &at_run, ready)
-        except BaseException as error:
-            if after != after_capture:
-                settle(c_stream)  # some groups may be queued, and their operands are about to go
-            if after == after_capture or not isinstance(error, UnsupportedError):
-                raise
-            composed = True  # the library has nothing for groups of this size
-        finally:
-            release_context(context)
-        if not composed:
-            if scales is not None:
-                keep_with_foreign_graph(c_stream, device, scales.numbers)
-            held = (kept, a, b, bias, result, beside, *([] if scales is None else scales.held))
-            try:
-                finish(status, c_stream, device, after, pinned_memories(held) if after >= after_hold else held)
-            except (LibraryError, UnsupportedError) as error:
-                if after == after_capture or not _library.is_refused_launch(error):
-                    raise
-                composed = True
-        if composed:
-            if pieces is None:
-                pieces = pieces_of(&product, starts, (a, b, bias, out, scale_a, scale_b), found.result_type, dict(
-                    epilogue=epilogue, clamp=clamp, alpha=alpha, options=options, stream=stream), &at)
-            # Each by itself: those that the library does not launch are composed.
-            return pieces.one_by_one(Settle(<size_t>c_stream))
-    if out is not None:
-        _operand.written(out, whole.out.provider)
-    return result if beside is None else (result, {row.outputs[0]: beside})
+        held = (kept, call.a, call.b, call.bias, result, beside, *([] if scales is None else scales.held))
+        if not launch_and_keep(product, found, groups, call, scales, starts, key, held):
+            return pieces_of(groups, call, starts, found.result_type).one_by_one(Settle(<size_t>call.c_stream))
+    if call.out is not None:
+        _operand.written(call.out, whole.out.provider)
+    return result if beside is None else (result, {call.row.outputs[0]: beside})
 
 
-cdef object pieces_of(const GroupedProduct *product, const vector[int64_t] &starts, tuple operands, int32_t result_type, dict arguments,
-                      const Steps *at):
+cdef Status launch_runs(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+                        const vector[int64_t] &starts, PlanKey *key) except *:
+    """Launch the groups, planning a run of those of one size where it has no plan yet; returns the last launch's status."""
+    cdef StreamContext *context = NULL
+    cdef shared_ptr[CachedCall] ready
+    cdef GroupRun run
+    cdef Status status
+    cdef int device = call.device
+    cdef hipStream_t c_stream = call.c_stream
+    cdef double alpha = call.factors.alpha
+    cdef object pieces = None, model = None, options = None
+    with nogil:
+        status = borrow_context(device, c_stream, &context)
+    _core.check(status)
+    try:
+        while True:
+            with nogil:
+                status = launch_groups(context, product[0], key, starts.data(), groups.count, ready, alpha, &run)
+            if not status.ok() or run.first >= groups.count:
+                return status
+            if model is None:
+                model = model_of(groups, call, scales)
+                pieces = pieces_of(groups, call, starts, found.result_type)
+                options = _options.current_options() if call.resolved is None else call.resolved
+            problem = pieces.problem(model, run.extent, run.count)
+            if call.after != after_capture and measuring():
+                pieces.measure(problem, options, run.first, run.count)
+            ready = plan_run(product, &run, problem, options, context, 1)
+            keep(key, &run, ready)
+    except BaseException:
+        if call.after != after_capture:
+            settle(c_stream)  # some groups may be queued, and their operands are about to go
+        raise
+    finally:
+        release_context(context)
+
+
+cdef object pieces_of(const PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, int32_t result_type):
     """Return what the groups are of the user's arrays, for those that are planned, measured, explained or computed one by one."""
-    return Pieces("mnk"[<int32_t>product.ragged], starts, operands, array_type_of_hip(result_type).name.decode(), arguments, dict(
-        a=(at.a_index, at.a_group), b=(at.b_index, at.b_group), bias=(at.bias_index, at.bias_group)))
+    cdef const Steps *at = &groups.steps
+    return Pieces(
+        "mnk"[<int32_t>groups.ragged], starts, (call.a, call.b, call.bias, call.out, call.scale_a, call.scale_b),
+        array_type_of_hip(result_type).name.decode(), call.keywords(("epilogue", "clamp", "alpha", "options", "stream")),
+        dict(a=(at.a_index, at.a_group), b=(at.b_index, at.b_group), bias=(at.bias_index, at.bias_group)))
 
 
 cdef int keep(PlanKey *key, const GroupRun *run, const shared_ptr[CachedCall] &call) except -1:

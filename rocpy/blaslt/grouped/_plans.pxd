@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-# The grouped products of csrc/core as Cython sees them, and how their plans are found and made.
+# The grouped products of csrc/core as Cython sees them, a call's arguments, and how plans are found and made.
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as c_bool
 from libcpp.memory cimport shared_ptr
 
 from abi cimport hipStream_t
 from rocpy._core cimport Status
+from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport Operands
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulSpec, PlanKey, StreamContext
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, PlanKey, StreamContext
 from rocpy.blaslt.engine._scales cimport Scales
+from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 
 cdef extern from "grouped.hpp" namespace "rocpy" nogil:
@@ -36,10 +38,27 @@ cdef extern from "grouped.hpp" namespace "rocpy" nogil:
                          const shared_ptr[CachedCall] &ready, double alpha, GroupRun *run)
 
 
-cdef int add_settings(PlanKey *key, int64_t form, int index, int device, object dtype, object clamp, object resolved, Scales scales) except -1
+# What grouped_matmul was called with, and what follows from it for all groups.
+cdef class GroupedCall:
+    cdef public object a, b, offsets, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream
+    cdef int epilogue_index
+    cdef object row  # of the epilogue
+    cdef object bounds  # of a clamp
+    cdef object resolved  # options; None for those by default
+    cdef MatmulFactors factors
+    cdef hipStream_t c_stream
+    cdef StreamUse use
+    cdef int device
+    cdef int after
+
+    cdef int resolve(self) except -1
+    cdef int resolve_place(self, const Operand *like) except -1
+    cdef dict keywords(self, tuple names)
+
+
+cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1
 cdef bint measuring() except? -1
-cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, int index, object dtype, object clamp, object resolved, int device,
-                                 hipStream_t c_stream, Scales scales, int requested, tuple live) except *
+cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
 cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
                               GroupedOperand *places)
 cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,

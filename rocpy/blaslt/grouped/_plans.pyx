@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plans of grouped products: the key's settings, scales, and the choice among the algorithms of each run of groups."""
+"""Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
@@ -10,9 +10,10 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, dtype_code, problem_of, same_place
+from rocpy.blaslt.operands._arguments cimport Operands, dtype_code, epilogue_index, problem_of, real, same_place
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPlan, MatmulSpec, PlanKey, StreamContext, algorithms_of, borrow_context, build, plan_cache, refuses, release_context,
+    CachedCall, MatmulPlan, MatmulSpec, PlanKey, StreamContext, algorithms_of, borrow_context, build, place_of, plan_cache, refuses,
+    release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number
 
@@ -21,13 +22,16 @@ from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
+from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import UnsupportedError
 
 cdef int _CPU = 1  # kDLCPU
 # Algorithms that are asked for when only some of them will do.
 cdef int _REPRODUCIBLE = 64
 cdef list _OVERRIDDEN = _choice.OVERRIDDEN
+cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 # What a plan's key holds of tuning; -1 until a product asks, and again after a change.
 cdef int64_t _tuning = -1
@@ -55,54 +59,81 @@ cdef bint measuring() except? -1:
     return _choice.measures(tuning_word())
 
 
-cdef int add_settings(PlanKey *key, int64_t form, int index, int device, object dtype, object clamp, object resolved, Scales scales) except -1:
+cdef class GroupedCall:
+    def __cinit__(self):
+        self.alpha = 1.0
+
+    cdef int resolve(self) except -1:
+        """Read what does not depend on the operands."""
+        self.epilogue_index = epilogue_index(self.epilogue)
+        self.row = EPILOGUES[EPILOGUE_NAMES[self.epilogue_index]]
+        _groups.check_epilogue(self.row)
+        if self.clamp is not None:
+            self.bounds = _settings.clamp_bounds(self.clamp)
+        if self.options is not None or _ACTIVE:
+            self.resolved = _options.resolve_options(self.options)
+        self.factors.alpha = real(self.alpha, "alpha")
+        return 0
+
+    cdef int resolve_place(self, const Operand *like) except -1:
+        """Find the device and the stream that the call runs on, and what is done after its launch."""
+        self.after = place_of(like, self.stream, &self.device, &self.c_stream, &self.use)
+        return 0
+
+    cdef dict keywords(self, tuple names):
+        """Return arguments as they were passed."""
+        return {name: getattr(self, name) for name in names}
+
+
+cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1:
     """Begin a key with everything but the operands and the scales' kinds."""
     cdef double low, high
-    cdef int64_t word = form | index | (<int64_t>(dtype_code(dtype) & 0xffff) << 8)
+    cdef int64_t word = form | call.epilogue_index | (<int64_t>(dtype_code(call.dtype) & 0xffff) << 8)
     if scales is not None:
         word |= <int64_t>1 << 29
     key.size = 0
     key.add(word)
     key.add(tuning_word())
-    key.add(device)
-    if clamp is not None:
-        low, high = clamp
+    key.add(call.device)
+    if call.bounds is not None:
+        low, high = call.bounds
         memcpy(&word, &low, sizeof(word))
         key.add(word)
         memcpy(&word, &high, sizeof(word))
         key.add(word)
-    if resolved is not None and resolved is not _DEFAULT:
-        key.add(hash(resolved))
+    if call.resolved is not None and call.resolved is not _DEFAULT:
+        key.add(hash(call.resolved))
     return 0
 
 
-cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, int index, object dtype, object clamp, object resolved, int device,
-                                 hipStream_t c_stream, Scales scales, int requested, tuple live) except *:
-    """Return the kept plan of these operands, planning them first where there is none.
+cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *:
+    """Return the cached plan of these operands, planning them first where there is none.
 
     `requested` 0: the plan stands for those of the groups. `live` are the operands and arguments to measure the product with, or None.
     """
-    cdef shared_ptr[CachedCall] call
+    cdef shared_ptr[CachedCall] planned
     cdef StreamContext *context = NULL
     cdef Status status
+    cdef int device = call.device
+    cdef hipStream_t c_stream = call.c_stream
     if key.fits():
-        call = plan_cache().find(key[0])
-    if call.get() != NULL:
-        return call
-    problem = problem_of(operands, EPILOGUE_NAMES[index], dtype, None, clamp, scales)
-    options = _options.current_options() if resolved is None else resolved
+        planned = plan_cache().find(key[0])
+    if planned.get() != NULL:
+        return planned
+    problem = problem_of(operands, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
+    options = _options.current_options() if call.resolved is None else call.resolved
     if live is not None and measuring():
         _choice.measure(problem, options, live[0], live[1])
     with nogil:
         status = borrow_context(device, c_stream, &context)
     _core.check(status)
     try:
-        call = build(problem, options, context, operands.packed, requested)
+        planned = build(problem, options, context, operands.packed, requested)
     finally:
         release_context(context)
     if key.fits():
-        plan_cache().insert(key[0], call)
-    return call
+        plan_cache().insert(key[0], planned)
+    return planned
 
 
 cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,

@@ -11,30 +11,25 @@ from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all, real
-from rocpy.blaslt.grouped._plans cimport add_settings, find
-from rocpy.blaslt.grouped._packed cimport allocate, chosen_epilogue, finish, is_staged, packed
+from rocpy.blaslt.operands._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all
+from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
+from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, place_of, refuse_capture, release_context,
+    CachedCall, MatmulPointers, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture, release_context,
     scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
-from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
-from rocpy.blaslt.model import settings as _settings
-from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.arrays.blocks import are_blocks
 from rocpy.blaslt.front.call import matmul as _matmul
-from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
@@ -43,8 +38,6 @@ cdef extern from "grouped.hpp" namespace "rocpy" nogil:
         shared_ptr[CachedCall] call
         MatmulPointers pointers
     Status launch_list(StreamContext *context, const vector[ListedProduct] &products, double alpha)
-
-cdef list _ACTIVE = _options.ACTIVE
 
 
 def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=None, clamp=None, alpha=1.0, scale_a=None, scale_b=None,
@@ -123,13 +116,16 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     [(2, 5), (1, 2)]
     """
     cdef DefaultFpEnvironment environment
+    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
     environment.hold()
     if stream is not None:
         stream = hold_stream(stream)
+    call.a, call.b, call.bias, call.out = a, b, bias, out
+    call.offsets, call.groups, call.scale_a, call.scale_b = offsets, groups, scale_a, scale_b
+    call.epilogue, call.clamp, call.alpha, call.dtype = epilogue, clamp, alpha, dtype
+    call.options, call.stream = options, stream
     try:
-        if offsets is None:
-            return listed(a, b, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream)
-        return packed(grouped_matmul, a, b, offsets, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream, None)
+        return listed(call) if offsets is None else packed(call, grouped_matmul, None)
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None:
@@ -139,104 +135,120 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
         out=out, options=options, stream=stream))
 
 
-def explain_packed(a, b, *, offsets, groups=None, epilogue=None, bias=None, clamp=None, alpha=1.0, scale_a=None, scale_b=None, dtype=None,
-                   out=None, options=None, stream=None):
+def explain_packed(a, b, **arguments):
     """Return what the packed form would launch; for rocpy.blaslt.grouped.pieces."""
+    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
     cdef list found = []
-    packed(grouped_matmul, a, b, offsets, groups, epilogue, bias, clamp, alpha, scale_a, scale_b, dtype, out, options, stream, found)
+    for name, value in dict(arguments, a=a, b=b).items():
+        setattr(call, name, value)
+    packed(call, grouped_matmul, found)
     return found
 
 
-cdef object listed(object a, object b, object groups, object epilogue, object bias, object clamp, object alpha, object scale_a, object scale_b,
-                   object dtype, object out, object options, object stream):
-    """Products of sequences of operands."""
-    cdef int index = chosen_epilogue(epilogue)
-    cdef tuple lists = _groups.aligned(a, b, bias, out, groups)
-    cdef list lefts = lists[0], rights = lists[1], biases = lists[2], outs = lists[3]
-    cdef Py_ssize_t count = len(lefts), g
-    if count == 0:
-        return []
-    cdef list scales_a = _group_scales.of_lists(scale_a, "scale_a", count), scales_b = _group_scales.of_lists(scale_b, "scale_b", count)
-    row = EPILOGUES[EPILOGUE_NAMES[index]]
-    if clamp is not None:
-        clamp = _settings.clamp_bounds(clamp)
-    cdef object resolved = _options.resolve_options(options) if options is not None or _ACTIVE else None
-    if is_staged(lefts[0]):
-        return collected(row, [
-            _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, scale_a=scales_a[g],
-                    scale_b=scales_b[g], dtype=dtype, out=outs[g], options=options, stream=stream) for g in range(count)])
-    cdef MatmulFactors factors
-    factors.alpha = real(alpha, "alpha")
-    cdef Scales scales
-    cdef bint begun = False
-    cdef Operands operands
-    cdef Operand first, fresh, extra
-    cdef PlanKey key
-    cdef shared_ptr[CachedCall] call
-    cdef CachedCall *found
-    cdef ListedProduct product
+cdef class ListedGroups:
+    """Groups of which each has operands of its own, on their way to one launch."""
+
+    cdef GroupedCall call
+    cdef list a, b, bias, out, scale_a, scale_b
+    cdef list results, held, numbers
+    cdef list later  # groups that are computed each by itself
+    cdef bint begun
+    cdef Operand first  # the a of the first group that is launched
     cdef vector[ListedProduct] products
-    cdef hipStream_t c_stream = NULL
-    cdef StreamUse use
-    cdef int device = 0, after = 0
-    cdef StreamContext *context = NULL
-    cdef Status status
-    cdef list results = [None] * count, held = [], later = [], numbers = []
-    cdef object left, right, vector_, target, kept, result, beside, live
-    cdef WeightSnapshot weight
-    products.reserve(<size_t>count)
-    for g in range(count):
-        left, right, vector_, target = lefts[g], rights[g], biases[g], outs[g]
-        given = None if scales_a[g] is None and scales_b[g] is None else (scales_a[g], scales_b[g], None, None, False)
-        if isinstance(right, WeightOperand):
-            weight = <WeightSnapshot>(<WeightOperand>right).read()
-            right = rights[g] = weight  # of one time, and owned by this call
-            if vector_ is None and row.bias:
-                vector_ = weight.bias
+
+    def __cinit__(self, GroupedCall call not None):
+        cdef Py_ssize_t count
+        self.call = call
+        self.a, self.b, self.bias, self.out = _groups.aligned(call.a, call.b, call.bias, call.out, call.groups)
+        count = len(self.a)
+        self.scale_a = _group_scales.of_lists(call.scale_a, "scale_a", count)
+        self.scale_b = _group_scales.of_lists(call.scale_b, "scale_b", count)
+        self.results, self.held, self.numbers, self.later = [None] * count, [], [], []
+
+    cdef object by_itself(self, Py_ssize_t g):
+        """Return the product of one group."""
+        call = self.call
+        return _matmul(self.a[g], self.b[g], epilogue=call.epilogue, bias=self.bias[g], clamp=call.clamp, alpha=call.alpha,
+                       scale_a=self.scale_a[g], scale_b=self.scale_b[g], dtype=call.dtype, out=self.out[g], options=call.options,
+                       stream=call.stream)
+
+    cdef tuple read_weight(self, Py_ssize_t g):
+        """Return the scales of a group; what a Weight holds is read at one time, and takes the Weight's place."""
+        cdef WeightSnapshot weight
+        given = None
+        if self.scale_a[g] is not None or self.scale_b[g] is not None:
+            given = (self.scale_a[g], self.scale_b[g], None, None, False)
+        if isinstance(self.b[g], WeightOperand):
+            weight = <WeightSnapshot>(<WeightOperand>self.b[g]).read()
+            self.b[g] = weight  # owned by this call
             if weight.scale is not None:
                 given = _scale_arguments.weight_scales(given, weight.factors)
+        return given
+
+    cdef int add(self, Py_ssize_t g) except -1:
+        """Plan a group and allocate its result, or leave it for later."""
+        cdef GroupedCall call = self.call
+        cdef Operands operands
+        cdef PlanKey key
+        cdef Scales scales = None
+        cdef shared_ptr[CachedCall] planned
+        cdef CachedCall *found
+        cdef object live = None
+        cdef tuple given = self.read_weight(g)
+        left, right, bias = self.a[g], self.b[g], self.bias[g]
+        if bias is None and call.row.bias and isinstance(right, WeightOperand):
+            bias = (<WeightSnapshot>right).bias
         if given is not None and (are_blocks(given[0]) or are_blocks(given[1])):
-            later.append(g)  # their operands are brought into the order that the library reads
-            continue
-        kept = parse_all(&operands, left, right, None, vector_, None, target)
-        if not begun:
-            begun = True
-            memcpy(&first, &operands.a, sizeof(Operand))
-            after = place_of(&first, stream, &device, &c_stream, &use)
-        elif first.device_type != operands.a.device_type or first.device_id != operands.a.device_id:
-            raise _groups.elsewhere(g, info(&operands.a).text, info(&first).text)
-        scales = None if given is None else read_scales(given, &operands.a, &operands.b, device)
-        if scales is not None:
-            numbers.append((<Scales>scales).numbers)
-        add_settings(&key, 0, index, device, dtype, clamp, resolved, scales)
+            self.later.append(g)  # their operands are brought into the order that the library reads
+            return 0
+        kept = parse_all(&operands, left, right, None, bias, None, self.out[g])
+        if not self.begun:
+            self.begun = True
+            memcpy(&self.first, &operands.a, sizeof(Operand))
+            call.resolve_place(&self.first)
+        elif self.first.device_type != operands.a.device_type or self.first.device_id != operands.a.device_id:
+            raise _groups.elsewhere(g, info(&operands.a).text, info(&self.first).text)
+        if given is not None:
+            scales = read_scales(given, &operands.a, &operands.b, call.device)
+            self.numbers.append(scales.numbers)
+        add_settings(&key, 0, call, scales)
         if operands.packed:
             key.words[0] |= <int64_t>1 << 28
         describe(&key, &operands)
         if scales is not None:
             describe_scales(&key, scales)
-        live = None if after == after_capture else ((left, right, None, vector_, None, None), dict(
-            alpha=alpha, epilogue=epilogue, clamp=clamp, dtype=dtype, stream=stream, **_scale_arguments.scale_arguments(right, given)))
-        call = find(&key, &operands, index, dtype, clamp, resolved, device, c_stream, scales, 1, live)
-        found = call.get()
+        if call.after != after_capture:
+            live = ((left, right, None, bias, None, None), dict(
+                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **_scale_arguments.scale_arguments(right, given)))
+        planned = find(&key, &operands, call, scales, 1, live)
+        found = planned.get()
         if found.copies or found.turned:
-            later.append(g)
-            continue
+            self.later.append(g)
+            return 0
         if found.integer_factors:
-            check_whole(&factors)
-        result, beside = target, None
-        if target is None:
-            result = allocate(&fresh, &operands.a, found.result_type, found.result_ndim, found.result_shape, left)
+            check_whole(&call.factors)
+        self.take(g, planned, &operands, scales, (kept, left, right, bias))
+        return 0
+
+    cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, tuple kept) except -1:
+        """Allocate the result of a planned group and add it to the launch."""
+        cdef CachedCall *found = planned.get()
+        cdef ListedProduct product
+        cdef Operand fresh, extra
+        cdef object row = self.call.row, result = self.out[g], beside = None
+        if result is None:
+            result = allocate(&fresh, &operands.a, found.result_type, found.result_ndim, found.result_shape, self.a[g])
             product.pointers.d = fresh.data
         else:
             product.pointers.d = operands.out.data
         product.pointers.aux = NULL
         if found.extra_ndim >= 0:
-            beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, left)
+            beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, self.a[g])
             product.pointers.aux = extra.data
-        results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
-        held.append((kept, left, right, vector_, result, beside, *([] if scales is None else scales.held)))
+        self.results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
+        self.held.append((*kept, result, beside, *([] if scales is None else scales.held)))
         if found.plan == NULL:
-            continue
+            return 0
         product.pointers.a = operands.b.data if found.swapped else operands.a.data
         product.pointers.b = operands.a.data if found.swapped else operands.b.data
         product.pointers.c = NULL
@@ -244,32 +256,56 @@ cdef object listed(object a, object b, object groups, object epilogue, object bi
         if scales is not None:
             product.pointers.scales[<int>_SCALE_A] = scales.pointers[<int>_SCALE_B if found.swapped else <int>_SCALE_A]
             product.pointers.scales[<int>_SCALE_B] = scales.pointers[<int>_SCALE_A if found.swapped else <int>_SCALE_B]
-        product.call = call
-        products.push_back(product)
-    if later and begun:
-        refuse_capture(after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
-    if products.size():
-        if after != after_wait and after != after_hold:
-            keep_with_foreign_graph(c_stream, device, ([one for one in rights if isinstance(one, WeightOperand)], numbers))
+        product.call = planned
+        self.products.push_back(product)
+        return 0
+
+    cdef int launch(self) except -1:
+        """Launch what was planned, and keep or wait for what the stream still uses."""
+        cdef GroupedCall call = self.call
+        cdef StreamContext *context = NULL
+        cdef Status status
+        cdef hipStream_t c_stream = call.c_stream
+        cdef int device = call.device
+        cdef double alpha = call.factors.alpha
+        if call.after != after_wait and call.after != after_hold:
+            keep_with_foreign_graph(c_stream, device, ([one for one in self.b if isinstance(one, WeightOperand)], self.numbers))
         with nogil:
             status = borrow_context(device, c_stream, &context)
             if status.ok():
-                status = launch_list(context, products, factors.alpha)
+                status = launch_list(context, self.products, alpha)
                 release_context(context)
-        if after >= after_hold:
-            held = [pinned_memories(one) for one in held]
+        held = [pinned_memories(one) for one in self.held] if call.after >= after_hold else self.held
         try:
-            finish(status, c_stream, device, after, (held,))
+            finish(status, call, (held,))
         except (LibraryError, UnsupportedError) as error:
-            if after == after_capture or not _library.is_refused_launch(error):
+            if call.after == after_capture or not _library.is_refused_launch(error):
                 raise
-            later = list(range(count))  # each by itself: those that the library does not launch are composed
-    if out is not None:
-        touch(outs)
-    for g in later:
-        results[g] = _matmul(lefts[g], rights[g], epilogue=epilogue, bias=biases[g], clamp=clamp, alpha=alpha, scale_a=scales_a[g],
-                             scale_b=scales_b[g], dtype=dtype, out=outs[g], options=options, stream=stream)
-    return collected(row, results)
+            self.later = list(range(len(self.a)))  # each by itself: those that the library does not launch are composed
+        return 0
+
+
+cdef object listed(GroupedCall call):
+    """Products of sequences of operands."""
+    cdef ListedGroups groups
+    cdef Py_ssize_t g
+    call.resolve()
+    groups = ListedGroups(call)
+    if not groups.a:
+        return []
+    if is_staged(groups.a[0]):
+        return collected(call.row, [groups.by_itself(g) for g in range(len(groups.a))])
+    for g in range(len(groups.a)):
+        groups.add(g)
+    if groups.later and groups.begun:
+        refuse_capture(call.after, "an operand must be copied or a product composed", "see rocpy.explain(); pass dense operands")
+    if groups.products.size():
+        groups.launch()
+    if call.out is not None:
+        touch(groups.out)
+    for g in groups.later:
+        groups.results[g] = groups.by_itself(g)
+    return collected(call.row, groups.results)
 
 
 cdef int touch(list outs) except -1:

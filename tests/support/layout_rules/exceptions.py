@@ -9,8 +9,6 @@ LARGE_FOLDERS: frozenset[str] = frozenset()
 LONG_FUNCTIONS: frozenset[str] = frozenset(
     {
         "rocpy/blaslt/front/call.pyx:product",
-        "rocpy/blaslt/grouped/_packed.pyx:packed",
-        "rocpy/blaslt/grouped/function.pyx:listed",
         "rocpy/blaslt/native/plan.pyx:execute",
     }
 )
@@ -25,9 +23,6 @@ LONG_SIGNATURES: frozenset[str] = frozenset(
         "rocpy/blaslt/custom/triton_kernel.py:run",
         "rocpy/blaslt/engine/launch.pyx:execute",
         "rocpy/blaslt/front/call.pyx:product",
-        "rocpy/blaslt/grouped/_packed.pyx:packed",
-        "rocpy/blaslt/grouped/_plans.pyx:find",
-        "rocpy/blaslt/grouped/function.pyx:listed",
     }
 )
 # Files that test a type by its name.
