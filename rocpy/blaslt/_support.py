@@ -12,7 +12,7 @@ import numpy as np
 from rocpy import dtypes, platform
 from rocpy.blaslt.arrays.blocks import lies_along_k, packing_refused
 from rocpy.blaslt.custom.support import custom_answer, input_infos
-from rocpy.blaslt.engine import launch as _launch
+from rocpy.blaslt.engine import build as _build
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.model.lowering import with_copies
 from rocpy.blaslt.model.options import Options, options, resolve_options
@@ -335,7 +335,7 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None, e
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
     if options.copies == "error":
         _refuse_block_copies(problem)
-    found, bits = _launch.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
+    found, bits = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
     copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1 and operand != "columns")
     if copies:
         if options.copies == "error":

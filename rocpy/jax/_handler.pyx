@@ -12,8 +12,9 @@ from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip, export_capsule
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport Operands, add_bounds, begin_key, describe, problem_of
+from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, aim, borrow_context, build, plan_cache, release_context,
+    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
 from rocpy.blaslt.front.call cimport get_ready, stages_arrays, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype

@@ -229,6 +229,8 @@ def test_an_explanation_tells_copies_and_compositions(rng):
     assert all(one.unfused for _, _, one in composed.runs)
     with pytest.raises(rocpy.UnsupportedError, match="a: shape"):
         rocpy.explain(a[:, ::-1], b, offsets=OFFSETS, options={"copies": "error"})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gamma'"):
+        rocpy.explain(a, b, offsets=OFFSETS, gamma=2.0)
 
 
 def test_an_epilogue_with_aux_that_is_composed(rng):

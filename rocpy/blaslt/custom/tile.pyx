@@ -13,8 +13,9 @@ from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport Operands, describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
+from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, build, execute, place_of,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, place_of,
     plan_cache, release_context, settle,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type

@@ -11,7 +11,7 @@ from rocpy._core cimport Status
 from abi cimport hipStream_t, rocpyExtProgramOperand_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.program cimport KeptProgram, TileProgram
+from rocpy.blaslt.engine.program cimport KeptProgram
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -158,9 +158,6 @@ cdef enum:
     after_hold = 2
     after_capture = 3
 
-cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
-                                  TileProgram program=*, tuple beside=*) except *
-cdef bint refuses(const Status &status)
 cdef list algorithms_of(CachedCall *call, int device)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil

@@ -1,9 +1,2 @@
 # SPDX-License-Identifier: MIT
-# Types of the launch layer; launch.pyx has the documentation.
-from rocpy.blaslt.model.algorithms import Algorithm
-from rocpy.blaslt.model.options import Options
-from rocpy.blaslt.model.problem import Problem
-
-def query(
-    problem: Problem, options: Options, device: int, packed: bool, requested: int
-) -> tuple[list[Algorithm], int]: ...
+# Python calls nothing of launch.pyx; Cython does.

@@ -16,8 +16,9 @@ from rocpy.blaslt.operands._arguments cimport (
     Operands, add_bounds, begin_key, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
     sole_aux, staged_infos,
 )
+from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, build, execute, overwrites_c, place_of, plan_cache,
+    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, execute, overwrites_c, place_of, plan_cache,
     refuse_capture, refuse_captured, release_context,
 )
 from rocpy.blaslt.model.packed cimport Packed

@@ -91,20 +91,4 @@ def grouped_matmul(
     options: _options.Options | _options.options | dict[str, Any] | None = None,
     stream: StreamLike | None = None,
 ) -> list[_Array]: ...
-def explain_packed(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    offsets: ArrayLike | Sequence[int],
-    groups: int | None = None,
-    epilogue: str | Epilogue | None = None,
-    bias: ArrayLike | None = None,
-    clamp: tuple[float, float] | None = None,
-    alpha: float = 1.0,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    dtype: DTypeLike | None = None,
-    out: ArrayLike | None = None,
-    options: _options.Options | _options.options | dict[str, Any] | None = None,
-    stream: StreamLike | None = None,
-) -> list[Any]: ...
+def explain_packed(a: ArrayLike, b: ArrayLike, **arguments: Any) -> list[Any]: ...

@@ -140,6 +140,8 @@ def explain_packed(a, b, **arguments):
     cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
     cdef list found = []
     for name, value in dict(arguments, a=a, b=b).items():
+        if not hasattr(call, name):
+            raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
         setattr(call, name, value)
     packed(call, grouped_matmul, found)
     return found

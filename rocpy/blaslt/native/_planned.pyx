@@ -11,7 +11,8 @@ from abi cimport hipStream_t
 
 from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy.blaslt.operands._arguments cimport Operands, operand_named
-from rocpy.blaslt.engine.launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, build, place_of, release_context
+from rocpy.blaslt.engine.build cimport build
+from rocpy.blaslt.engine.launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, place_of, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
