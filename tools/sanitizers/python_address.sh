@@ -29,5 +29,7 @@ export LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -pri
 export ASAN_OPTIONS=detect_leaks=0:halt_on_error=1:strict_string_checks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc
+# Programs that tests start must not take the package of the folder that they are started in either.
+export PYTHONSAFEPATH=1
 [[ " $* " == *" tests/"* ]] || set -- tests/blaslt tests/rccl "$@"
 "$python" -P -m pytest -q -m "not slow" -p no:cacheprovider -o timeout=900 --without-torch --without-jax "$@"
