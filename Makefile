@@ -167,7 +167,7 @@ wheel: $(STAMPS)/wheels ## Build sdist and manylinux wheel; install and test the
 .PHONY: wheels
 ALL ?=
 wheels: $(STAMPS)/wheels ## The same for x86-64 and 64-bit Arm, into dist/ (ALL=1 for every Python that is on the path)
-	$(PY) tools/wheels --all-architectures $(if $(ALL),--all-pythons)
+	$(PY) tools/wheels --all-architectures $(if $(ALL),--all-pythons) --documents $(TORCH) $(JAX) numba msgpack ziglang
 
 .PHONY: bench
 bench: $(STAMPS)/package $(STAMPS)/bench $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the benchmarks, results to benchmarks/results (ARGS='overhead --quick')

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -201,12 +202,12 @@ def test_commands_see_a_job_that_hangs():
     ]
     try:
         assert processes[1].stdout.readline().strip() == "here"
-        waiting = ""
-        for _ in range(100):
+        deadline = time.monotonic() + 60
+        waiting = {"busy": False}
+        # The first call may still be at its end.
+        while not (waiting["busy"] and waiting["seq"] == 2) and time.monotonic() < deadline:
             one = mine(rccl.machine_status(), name)[0]
             waiting = one["ranks"][0]["last"]
-            if waiting["busy"]:
-                break
         assert (waiting["op"], waiting["seq"], waiting["count"]) == ("all_reduce", 2, 4)
         os.kill(processes[1].pid, signal.SIGSTOP)
         document = json.loads(rocpy("rccl", "status", "--json", expect=1))

@@ -10,11 +10,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foreign import run_foreign
-from installed import check_contents, run_installed
+from installed import check_contents, run_documents, run_installed
 from toolchain import MissingToolError, make_toolchain
 
 from build import ROOT, Interpreter, build_sdist, build_wheel, run, this_interpreter
@@ -47,13 +47,16 @@ def interpreters(every: bool) -> Iterator[Interpreter | str]:
         yield Interpreter(python)
 
 
-def make_wheel(sdist: Path, interpreter: Interpreter, arch: str, folder: Path) -> str:
-    """Build one wheel and test it; return its line of the closing table."""
+def make_wheel(sdist: Path, interpreter: Interpreter, arch: str, folder: Path, documents: Sequence[str]) -> str:
+    """Build one wheel and test it, with the blocks of the documents if packages for them are named; return its line."""
     wheel = build_wheel(sdist, interpreter, make_toolchain(arch, BUILD), BUILD, folder)
     check_contents(wheel, sdist)
     state = "tested"
     if arch == platform.machine():
         run_installed(wheel, sdist, interpreter)
+        if documents and interpreter.path == Path(sys.executable):
+            run_documents(wheel, interpreter, documents)
+            state = "tested, with every block of README and the site"
     else:
         state = run_foreign(wheel, interpreter, arch, BUILD)
     return f"{wheel.stat().st_size / 1e6:6.2f} MB  {wheel.name}  {state}"
@@ -65,6 +68,13 @@ def main() -> int:
     parser.add_argument("--all-architectures", action="store_true", help=f"build for {' and '.join(ARCHITECTURES)}")
     parser.add_argument(
         "--all-pythons", action="store_true", help=f"build for each of {', '.join(PYTHONS)} that is on PATH"
+    )
+    parser.add_argument(
+        "--documents",
+        nargs="+",
+        default=[],
+        metavar="PACKAGE",
+        help="also run every block of README and the site on the wheel of this Python, beside these packages",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="the folder for what is built (dist)")
     arguments = parser.parse_args()
@@ -80,7 +90,7 @@ def main() -> int:
                 lines.append(f"   not built: no Python {interpreter} on this machine; cibuildwheel builds and tests it")
                 continue
             architectures = ARCHITECTURES if arguments.all_architectures else (platform.machine(),)
-            lines += [make_wheel(sdist, interpreter, arch, folder) for arch in architectures]
+            lines += [make_wheel(sdist, interpreter, arch, folder, arguments.documents) for arch in architectures]
     except MissingToolError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

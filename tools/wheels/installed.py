@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 from toolchain import GLIBC
@@ -17,8 +18,8 @@ from build import ROOT, Interpreter, run
 PYTEST = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider")
 
 
-def install(folder: Path, wheel: Path, interpreter: Interpreter) -> Path:
-    """Return the Python of a fresh environment that holds the wheel, its dependencies and pytest."""
+def install(folder: Path, wheel: Path, interpreter: Interpreter, *others: str) -> Path:
+    """Return the Python of a fresh environment that holds the wheel, its dependencies, pytest and other packages."""
     if interpreter.path == Path(sys.executable):
         venv.create(folder / "environment", with_pip=True)
     else:
@@ -27,7 +28,7 @@ def install(folder: Path, wheel: Path, interpreter: Interpreter) -> Path:
     pip = (python, "-m", "pip", "install", "--quiet", "--constraint")
     pins = ROOT / "requirements"
     run(*pip, pins / "runtime.txt", wheel, cwd=folder)
-    run(*pip, pins / "test.txt", "pytest", "pyelftools", cwd=folder)
+    run(*pip, pins / "test.txt", "pytest", "pyelftools", *others, cwd=folder)
     run(python, "-m", "pip", "check", cwd=folder)
     return python
 
@@ -68,3 +69,19 @@ def run_installed(wheel: Path, sdist: Path, interpreter: Interpreter) -> None:
         run(script, "info", cwd=elsewhere)
         run(script, "doctor", "-r", "3", cwd=elsewhere)
         run(script, "demo", cwd=elsewhere)
+
+
+def run_documents(wheel: Path, interpreter: Interpreter, frameworks: Sequence[str]) -> None:
+    """Run every Python block of README and the site's pages on an installed wheel, with torch and jax beside it."""
+    with tempfile.TemporaryDirectory(prefix="rocpy-wheel-") as name:
+        folder = Path(name)
+        python = install(folder, wheel, interpreter, *frameworks)
+        elsewhere = folder / "elsewhere"
+        shutil.copytree(ROOT / "docs", elsewhere / "docs")
+        for page in ("README.md", "CONTRIBUTING.md"):
+            shutil.copy(ROOT / page, elsewhere)
+        (elsewhere / "tests").mkdir()
+        shutil.copy(ROOT / "tests" / "test_docs.py", elsewhere / "tests")
+        (elsewhere / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    torch\n    jax\n    triton\n")
+        words = ("tests/test_docs.py", "-rs", "-k", "test_page_runs")
+        run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, cwd=elsewhere)
