@@ -14,8 +14,9 @@ import rocpy
 from rocpy.blaslt import supported
 from rocpy.blaslt.arrays.framework import Framework, framework_of, numpy_erfc, values
 from rocpy.blaslt.composed import product as _fallback
-from rocpy.blaslt.front.call import product_again
+from rocpy.blaslt.front.call import run
 from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.selection.releases import number_of
@@ -61,9 +62,9 @@ def forced(recipe):
         column = bias is not None and len(bias.shape) == 2 and bias.shape[1] == 1
         place = _recipes.recipes(*like, column, False).index(recipe)
         bits = 1 << _recipes.UNFUSED_BIT | (int(column) | place << 2) << _recipes.RECIPE_SHIFT
-        arguments = {"alpha": alpha, "beta": beta, "clamp": clamp, "compute": None, "stream": None, "given": None}
-        operands = (a, b, c, bias, aux, None)
-        return _fallback.unfused_product(product_again, bits, *like, operands, rocpy.Options(), arguments, lambda: None)
+        chosen = _recipes.recipe_of(bits, *like)
+        call = ProductCall(a, b, c, bias, aux, alpha=alpha, beta=beta, clamp=clamp)
+        return run(_fallback.Composed(call, chosen, epilogue, like[2], rocpy.Options()))
 
     return matmul
 
@@ -306,13 +307,9 @@ def test_scales_of_composed_products(name, result, epilogue, kind, rng):
     place = next(place for place, recipe in enumerate(_recipes.recipes(*key)) if not recipe.scaled)
     bits = 1 << _recipes.UNFUSED_BIT | (2 | place << 2) << _recipes.RECIPE_SHIFT
     scales = (scale_a, scale_b, None, more.get("scale_d"), bool(narrow))
-    rest = {"alpha": 1.0, "beta": None, "clamp": None, "compute": None, "stream": None, "given": scales}
-    operands = (a, b, None, given.get("bias"), None, None)
-    check(
-        _fallback.unfused_product(
-            product_again, bits, epilogue, name, result, operands, rocpy.Options(), rest, lambda: None
-        )
-    )
+    recipe = _recipes.recipe_of(bits, epilogue, name, result)
+    call = ProductCall(a, b, bias=given.get("bias"), scales=scales)
+    check(run(_fallback.Composed(call, recipe, epilogue, result, rocpy.Options())))
 
 
 def test_what_has_no_meaning_is_not_composed():

@@ -6,7 +6,8 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,10 +15,9 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
 from rocpy.blaslt.arrays.framework import framework_of, root, values
 from rocpy.blaslt.model.lowering import lower
-from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.model.product_call import Preparation, ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused
-from rocpy.blaslt.model.settings import COPY_BITS
 from rocpy.errors import InvalidOperandError, OutOfMemoryError, UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -121,45 +121,46 @@ def assign(out: Any, result: Any) -> None:
         )
 
 
-def copied_product(
-    run: Callable[..., Any],
-    bits: int,
-    options: Options,
-    operands: tuple[Any, ...],
-    layouts: tuple[str, ...],
-    result_shape: tuple[int, ...],
-    result_dtype: str,
-    arguments: dict[str, Any],
-    settle: Callable[[], None],
-) -> Any:
-    """Copy what the library cannot take as it lies, run, and put the result where the user wants it.
+def refuse_copied(names: tuple[str, ...], layouts: dict[str, str], result_dtype: str) -> NoReturn:
+    """Refuse a product that would copy operands, which the options forbid; ``layouts`` describes them by name."""
+    layout = layouts[names[0]]
+    if names[0] == "out" and not layout.endswith(f" {result_dtype}"):
+        raise cast_refused(layout.rpartition(" ")[2], result_dtype)
+    raise copy_refused(names[0], layout)
 
-    ``settle`` waits until a stream that the user gave is idle: copies are made by the operands' framework, outside
-    that stream's order.
+
+class Copied(Preparation):
+    """A product of copies, where the library cannot take operands or write the result as they lie.
+
+    ``names`` are those of what is copied, ``result_shape`` and ``result_dtype`` the result's.
     """
-    named = dict(zip(COPY_BITS, operands, strict=False))
-    chosen = [name for name, bit in COPY_BITS.items() if bits >> bit & 1]
-    if options.copies == "error":
-        layout = layouts[COPY_BITS[chosen[0]]]
-        if chosen[0] == "out" and not layout.endswith(f" {result_dtype}"):
-            raise cast_refused(layout.rpartition(" ")[2], result_dtype)
-        raise copy_refused(chosen[0], layout)
-    settle()
-    with timed("copied %s", ", ".join(chosen)):
-        for name in chosen:
-            if name == "c" and "columns" in chosen and len(result_shape) > 1:
-                named[name] = in_columns(named[name], result_shape)
-            elif name not in ("out", "columns"):
-                named[name] = contiguous(named[name], result_shape if name == "c" else None)
-    if "out" not in chosen:
-        settle()
-        return run(**named, **arguments)
-    out, named["out"] = named["out"], None
-    settle()
-    result = run(**named, **{**arguments, "dtype": result_dtype})
-    settle()
-    assign(out, result[0] if isinstance(result, tuple) else result)
-    return (out, result[1]) if isinstance(result, tuple) else out
+
+    def __init__(
+        self, call: ProductCall, names: tuple[str, ...], result_shape: tuple[int, ...], result_dtype: str
+    ) -> None:
+        self._call, self._names, self._shape, self._dtype = call, names, result_shape, result_dtype
+        self.works_on_result = "out" in names
+
+    def prepare(self) -> ProductCall:
+        """Return the call on the copies."""
+        made: dict[str, Any] = {}
+        with timed("copied %s", ", ".join(self._names)):
+            for name in self._names:
+                if name == "c" and "columns" in self._names and len(self._shape) > 1:
+                    made[name] = in_columns(self._call.c, self._shape)
+                elif name not in ("out", "columns"):
+                    made[name] = contiguous(getattr(self._call, name), self._shape if name == "c" else None)
+        if self.works_on_result:
+            made.update(out=None, dtype=self._dtype)
+        return replace(self._call, **made)
+
+    def finish(self, outputs: Any) -> Any:
+        """Write the result where the user wants it."""
+        if not self.works_on_result:
+            return outputs
+        result, *extra = outputs if isinstance(outputs, tuple) else (outputs,)
+        assign(self._call.out, result)
+        return (self._call.out, *extra) if extra else self._call.out
 
 
 def unpacked(weight: Any, bias: Any) -> Any:

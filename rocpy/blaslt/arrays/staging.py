@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from rocpy.blaslt.model.lowering import lower, matrix_layout
 from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.packed import Packed
 from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
+from rocpy.blaslt.model.product_call import Preparation, ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused, refuse_turning
 from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.blaslt.model.settings import clamp_bounds
@@ -32,8 +32,6 @@ from rocpy.runtime.device import Device
 from rocpy.runtime.handles.stream_handle import stream_device
 from rocpy.runtime.memory import Buffer
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _CPU, _PINNED = 1, 11  # kDLCPU, kDLROCMHost
 
 
@@ -218,33 +216,14 @@ def on_device_of(stream: Any) -> Iterator[None]:
             yield
 
 
-def on_the_streams_device(function: Callable[P, T]) -> Callable[P, T]:
-    """Run a function, whose last argument is a call's arguments by name, where the call's stream is."""
-
-    @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        arguments: Any = args[-1]
-        with on_device_of(arguments["stream"]):
-            return function(*args, **kwargs)
-
-    return run
-
-
-@on_the_streams_device
-def product(
-    run: Callable[..., Any],
-    operands: tuple[Any, ...],
-    info: dict[str, OperandInfo | None],
-    arguments: dict[str, Any],
-) -> Any:
-    """Run a product on copies of its operands and bring the result back; refuses when the options forbid the copies.
+def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparation:
+    """Return how a product of operands in CPU memory is computed; refuses where the options forbid the copies.
 
     ``info`` describes the operands by name. All that can be refused is refused before anything is copied, and with the
     names and shapes that the user knows.
     """
-    options = resolve_options(arguments["options"])
+    options = resolve_options(call.options)
     check_allowed(options)
-    given = dict(zip(info, operands, strict=True))
     left, right = info["a"], info["b"]
     if left is None or right is None:
         raise InvalidOperandError(f"{'a' if left is None else 'b'}: None; a product needs both operands")
@@ -255,67 +234,96 @@ def product(
         bias=info["bias"],
         aux=info["aux"],
         out=info["out"],
-        epilogue=find_epilogue(arguments["epilogue"]).name,
-        dtype=None if arguments["dtype"] is None else dtypes.lookup(arguments["dtype"]).name,
-        compute=arguments["compute"],
-        clamp=None if arguments["clamp"] is None else clamp_bounds(arguments["clamp"]),
-        conj_a=_is_conjugate(given["a"]),
-        conj_b=_is_conjugate(given["b"]),
-        **kinds(arguments["given"], left.shape, right.shape),
+        epilogue=find_epilogue(call.epilogue).name,
+        dtype=None if call.dtype is None else dtypes.lookup(call.dtype).name,
+        compute=call.compute,
+        clamp=None if call.clamp is None else clamp_bounds(call.clamp),
+        conj_a=_is_conjugate(call.a),
+        conj_b=_is_conjugate(call.b),
+        **kinds(call.scales, left.shape, right.shape),
     )
     if options.copies == "error" and 0 not in problem.result_shape:
         refuse_copies(problem)
         # What is left is between copies of ours, and no layout of the user's.
-        arguments = {**arguments, "options": replace(options, copies="allow")}
+        call = replace(call, options=replace(options, copies="allow"))
     if problem.column_bias and problem.c is not None:
-        return _transposed(run, given, problem, arguments)
-    out = given["out"]
-    arguments = {**arguments, "given": upload_scales(arguments["given"])}
-    if out is not None:
-        arguments = {**arguments, "dtype": problem.dtype}
-    blocks = _by_blocks(arguments["given"])
-    with timed("copied the operands of %s to the device", problem):
-        moved = {
-            name: upload(value, name, problem.result_shape if name == "c" else None, blocks=blocks)
-            for name, value in given.items()
-            if name != "out"
-        }
-    try:
-        result = run(*moved.values(), None, **arguments)
-    finally:
-        for name, value in moved.items():
-            if value is not given[name]:
-                (value.memory if isinstance(value, Packed) else value).close()
-    result, extra = result if isinstance(result, tuple) else (result, None)
-    like, stream = getattr(given["a"], "memory", given["a"]), arguments["stream"]
-    fetched = download(result, like, stream)
-    if out is not None:
-        assign(out, fetched)
-        fetched = out
-    return fetched if extra is None else (fetched, {key: download(value, like, stream) for key, value in extra.items()})
+        return _Transposed(call, problem)
+    return _Staged(call, problem)
 
 
-def _transposed(run: Callable[..., Any], given: dict[str, Any], problem: Problem, arguments: dict[str, Any]) -> Any:
-    """Compute a product with a bias per row as the transposed one, whose bias lies along its last axis.
+class _Staged(Preparation):
+    """A product on copies of its operands on the stream's device, whose results are brought back."""
+
+    def __init__(self, call: ProductCall, problem: Problem) -> None:
+        self._call, self._problem = call, problem
+        # The copies, and the device that is the current one until they are given back.
+        self._held = ExitStack()
+
+    def prepare(self) -> ProductCall:
+        """Return the call on the copies."""
+        call, problem = self._call, self._problem
+        self._held.enter_context(on_device_of(call.stream))
+        scales = upload_scales(call.scales)
+        blocks = _by_blocks(scales)
+        moved = {}
+        with timed("copied the operands of %s to the device", problem):
+            for name in ("a", "b", "c", "bias", "aux"):
+                value = getattr(call, name)
+                shape = problem.result_shape if name == "c" else None
+                copy = moved[name] = upload(value, name, shape, blocks=blocks)
+                if copy is not value:
+                    self._held.callback((copy.memory if isinstance(copy, Packed) else copy).close)
+        dtype = call.dtype if call.out is None else problem.dtype
+        return replace(call, **moved, out=None, dtype=dtype, scales=scales)
+
+    def finish(self, outputs: Any) -> Any:
+        """Return the outputs in arrays like the operands, or in ``out``."""
+        call = self._call
+        result, extra = outputs if isinstance(outputs, tuple) else (outputs, None)
+        like = getattr(call.a, "memory", call.a)
+        fetched = download(result, like, call.stream)
+        if call.out is not None:
+            assign(call.out, fetched)
+            fetched = call.out
+        if extra is None:
+            return fetched
+        return fetched, {key: download(value, like, call.stream) for key, value in extra.items()}
+
+    def close(self) -> None:
+        """Free the copies and make the caller's device the current one again."""
+        self._held.close()
+
+
+class _Transposed(Preparation):
+    """A product with a bias per row, computed as the transposed one, whose bias lies along its last axis.
 
     Such a product reads c in columns, which bare memory of the device cannot be; here it still is its framework's.
     """
-    if arguments["given"] is not None:
-        raise UnsupportedError(
-            "c: beside scales and a bias per row it would have to lie in columns of the device's memory; move the "
-            "operands to the device, or add c to the result"
-        )
-    a, b, out = given["a"], given["b"], given["out"]
-    for name, value in (("a", a), ("b", b)):
-        if not hasattr(value, "swapaxes"):
+
+    def __init__(self, call: ProductCall, problem: Problem) -> None:
+        self._call, self._problem = call, problem
+        if call.scales is not None:
             raise UnsupportedError(
-                f"bias: one per row, of shape (..., M, 1), needs the transposed operands, and {name} is a "
-                f"{type(value).__name__}, which has no swapaxes; pass numpy or torch arrays"
+                "c: beside scales and a bias per row it would have to lie in columns of the device's memory; move the "
+                "operands to the device, or add c to the result"
             )
-    c = None if given["c"] is None else in_columns(given["c"], problem.result_shape).swapaxes(-1, -2)
-    bias = given["bias"][..., 0]
-    outputs = run(b.swapaxes(-1, -2), a.swapaxes(-1, -2), c, bias, None, None, **{**arguments, "dtype": problem.dtype})
-    if not isinstance(outputs, tuple):
-        return turned_product(outputs, out, lambda: None)
-    result, extra = outputs
-    return turned_product(result, out, lambda: None), {key: turned_rows(value) for key, value in extra.items()}
+        for name, value in (("a", call.a), ("b", call.b)):
+            if not hasattr(value, "swapaxes"):
+                raise UnsupportedError(
+                    f"bias: one per row, of shape (..., M, 1), needs the transposed operands, and {name} is a "
+                    f"{type(value).__name__}, which has no swapaxes; pass numpy or torch arrays"
+                )
+
+    def prepare(self) -> ProductCall:
+        call, problem = self._call, self._problem
+        a, b = call.b.swapaxes(-1, -2), call.a.swapaxes(-1, -2)
+        c = None if call.c is None else in_columns(call.c, problem.result_shape).swapaxes(-1, -2)
+        bias = call.bias[..., 0]
+        return replace(call, a=a, b=b, c=c, bias=bias, aux=None, out=None, dtype=problem.dtype)
+
+    def finish(self, outputs: Any) -> Any:
+        if not isinstance(outputs, tuple):
+            return turned_product(outputs, self._call.out, lambda: None)
+        result, extra = outputs
+        rows = turned_product(result, self._call.out, lambda: None)
+        return rows, {key: turned_rows(value) for key, value in extra.items()}

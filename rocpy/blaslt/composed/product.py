@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,14 @@ from rocpy.blaslt.arrays.staging import needed, upload
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import is_column_bias
+from rocpy.blaslt.model.product_call import Preparation, ProductCall
 from rocpy.blaslt.model.product_types import gradient_type, scale_kind
 from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.blaslt.model.weight_operand import is_weight
-from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, recipe_of, strict, working_type
+from rocpy.blaslt.selection.recipes import Recipe, function_of, has_unit_scales, strict, working_type
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["Unfused", "activated", "activation", "bias_gradient_of_empty", "unfused_product"]
+__all__ = ["Composed", "Unfused", "activated", "activation", "bias_gradient_of_empty"]
 
 
 class Unfused:
@@ -363,40 +365,30 @@ def convert(array: Any, dtype: str, like: Any) -> Any:
     return framework_of(like).wide(array, dtype, like)
 
 
-def unfused_product(
-    run: Callable[..., Any],
-    bits: int,
-    epilogue: str,
-    operand: str,
-    dtype: str,
-    operands: tuple[Any, ...],
-    options: Options,
-    arguments: dict[str, Any],
-    settle: Callable[[], None],
-) -> Any:
-    """Run an unfused product: the native one by ``run``, then the rest.
+class Composed(Preparation):
+    """A product that the library cannot fuse: a native one, then the framework's own operations on its result.
 
-    ``bits`` are the cached call's, ``operand`` and ``dtype`` the types of a and of the result. ``settle`` waits for a
-    stream that the user gave, whose order the framework's operations do not follow.
+    ``dtype`` is the result's, ``options`` hold for the whole.
     """
-    named = dict(zip(("a", "b", "c", "bias", "aux"), operands, strict=False))
-    out = operands[5]
-    recipe = recipe_of(bits, epilogue, operand, dtype)
-    own = arguments["stream"] is not None
-    product = Unfused(recipe, epilogue, dtype, named, arguments)
-    if own:
-        settle()
-    native = product.native_operands()
-    if own:
-        settle()
-    base = run(**native, aux=None, out=None, clamp=None, **product.native_arguments(), options=strict(options))
-    if own:
-        settle()
-    with timed("composed epilogue %r after the library's product", epilogue):
-        result, extra = product.finish(base)
-    if out is not None:
-        assign(out, result)
-        result = out
-    if own:
-        settle()
-    return (result, extra) if extra else result
+
+    def __init__(self, call: ProductCall, recipe: Recipe, epilogue: str, dtype: str, options: Options) -> None:
+        self._call, self._epilogue, self._options = call, epilogue, options
+        named = {name: getattr(call, name) for name in ("a", "b", "c", "bias", "aux")}
+        arguments = {"alpha": call.alpha, "beta": call.beta, "clamp": call.clamp, "compute": call.compute}
+        self._product = Unfused(recipe, epilogue, dtype, named, {**arguments, "given": call.scales})
+
+    def prepare(self) -> ProductCall:
+        """Return the call of the native product."""
+        native, arguments = self._product.native_operands(), self._product.native_arguments()
+        scales, options = arguments.pop("given"), strict(self._options)
+        own = {"aux": None, "out": None, "clamp": None, "algorithm": None}
+        return replace(self._call, **own, **native, **arguments, scales=scales, options=options)
+
+    def finish(self, outputs: Any) -> Any:
+        """Return the result and what goes beside it from what the native product gave."""
+        with timed("composed epilogue %r after the library's product", self._epilogue):
+            result, extra = self._product.finish(outputs)
+        if self._call.out is not None:
+            assign(self._call.out, result)
+            result = self._call.out
+        return (result, extra) if extra else result

@@ -19,7 +19,7 @@ from rocpy.blaslt.operands._arguments cimport (
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, execute, overwrites_c, place_of, plan_cache,
-    refuse_capture, refuse_captured, release_context,
+    refuse_capture, refuse_captured, release_context, settle,
 )
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
@@ -32,11 +32,13 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.model import algorithms as _algorithms
-from rocpy.blaslt.composed import product as _fallback
+from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.model import refusals as _refusals
+from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.front.stateful import forced_product
@@ -87,7 +89,7 @@ cdef bint stages_arrays() noexcept nogil:
 
 cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
                     object dtype, object compute, object out, object options, object stream, tuple given, object algorithm=None):
-    """One product from start to end. Calls itself at most once, with the operands that had to be copied."""
+    """Launch a product and return its outputs, or return the Step to take instead; `finished` takes it."""
     cdef Operands operands
     cdef PlanKey key
     cdef shared_ptr[CachedCall] call
@@ -101,6 +103,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     cdef Scales scales = None
     cdef WeightSnapshot weight = None
     cdef int64_t tuning
+    cdef Step step
     cdef StreamUse use
     cdef DefaultVectorEnvironment environment
     environment.hold()
@@ -126,9 +129,8 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
     if _staged and must_be_staged(a, (b, c, bias, aux)):
         refuse_captured(stream, "operands in CPU memory are copied to the device", "move them there")
         stream = hold_stream(stream)
-        return _staging.product(product_again, (a, b, c, bias, aux, out), staged_infos(a, b, c, bias, aux, out), dict(
-            alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
-            given=given, algorithm=algorithm))
+        return Step(_staging.staged(ProductCall(a, b, c, bias, aux, out, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given, algorithm),
+                                    staged_infos(a, b, c, bias, aux, out)))
     cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
     read_factors(&factors, alpha, beta, c, operands.a.type)
     after = place_of(&operands.a, stream, &device, &c_stream, &use)
@@ -188,20 +190,12 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
             return forced_product(a, b, c, algorithm, out, stream, dict(
                 alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
                 **_scale_arguments.scale_arguments(b, given)))
-        if found.copies >> 7 & 1:
-            return _fallback.unfused_product(
-                product_again, found.copies, EPILOGUE_NAMES[index], array_type_of_hip(operands.a.type).name.decode(),
-                array_type_of_hip(found.result_type).name.decode(), (a, b, c, bias, aux, out), resolved,
-                dict(alpha=alpha, beta=beta, clamp=clamp, compute=compute, stream=stream, given=given), Settle(<size_t>c_stream),
-            )
-        return _copies.copied_product(
-            product_again, found.copies, resolved, (a, b, c, bias, aux, out),
-            (layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux), layout(&operands.out)),
-            tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), array_type_of_hip(found.result_type).name.decode(),
-            dict(alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, options=options, stream=stream,
-                 given=given, algorithm=algorithm),
-            (lambda: None) if after == after_wait else Settle(<size_t>c_stream),
-        )
+        step = Step(preparation(
+            ProductCall(a, b, c, bias, aux, out, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given, algorithm),
+            &operands, found, EPILOGUE_NAMES[index], resolved))
+        # What frameworks do with operands and results does not follow the order of a stream that the user gave.
+        step.waits, step.stream = stream is not None if found.copies >> 7 & 1 else after != after_wait, c_stream
+        return step
     if found.integer_factors:
         check_whole(&factors)
     if found.turned:
@@ -231,7 +225,7 @@ cdef object product(object a, object b, object c, object alpha, object beta, obj
         name = _EXTRA_NAMES[index]
         beside[name] = result[1]
         if found.plan == NULL and name in ("bgrada", "bgradb"):
-            beside[name] = _fallback.bias_gradient_of_empty(
+            beside[name] = _composed.bias_gradient_of_empty(
                 EPILOGUE_NAMES[index], a, b, given, result[0], array_type_of_hip(found.result_type).name.decode())
     if scales is not None and scales.amax:
         beside["amax"] = result[2]
@@ -242,9 +236,66 @@ cdef str layout(const Operand *operand):
     return info(operand).text if operand.ndim >= 0 else ""
 
 
-def product_again(a, b, c, bias, aux, out, *, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given=None, algorithm=None):
-    """Run a product whose operands were copied; for _staging, _copies and _fallback."""
-    return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
+cdef object preparation(object call, const Operands *operands, CachedCall *found, str epilogue, object options):
+    """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
+    cdef str dtype = array_type_of_hip(found.result_type).name.decode()
+    if found.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
+        recipe = _recipes.recipe_of(found.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
+        return _composed.Composed(call, recipe, epilogue, dtype, options)
+    names = tuple([name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1])
+    if options.copies == "error":
+        _copies.refuse_copied(names, dict(zip(_settings.COPY_BITS, (
+            layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
+            layout(&operands.out)))), dtype)
+    return _copies.Copied(call, names, tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), dtype)
+
+
+cdef class Step:
+    """What is done instead of launching a call, and the stream that waits for it; the call that is prepared holds the stream."""
+
+    cdef object preparation
+    cdef hipStream_t stream
+    cdef bint waits
+
+    def __cinit__(self, object preparation):
+        self.preparation = preparation
+
+    cdef int wait(self) except -1:
+        return settle(self.stream) if self.waits else 0
+
+    cdef object prepare(self):
+        self.wait()
+        call = self.preparation.prepare()
+        self.wait()
+        return call
+
+    cdef object finish(self, object outputs):
+        if not self.preparation.works_on_result:
+            return outputs
+        self.wait()
+        outputs = self.preparation.finish(outputs)
+        self.wait()
+        return outputs
+
+
+cdef object finished(Step step):
+    """Return the outputs of a call that begins with a step: the call that it prepares, then what follows on its outputs."""
+    cdef object call, outcome
+    cdef DefaultVectorEnvironment environment
+    environment.hold()
+    try:
+        call = step.prepare()
+        outcome = product(call.a, call.b, call.c, call.alpha, call.beta, call.epilogue, call.bias, call.aux, call.clamp, call.dtype,
+                          call.compute, call.out, call.options, call.stream, call.scales, call.algorithm)
+        return step.finish(finished(<Step>outcome) if type(outcome) is Step else outcome)
+    finally:
+        step.preparation.close()
+
+
+def run(preparation):
+    """Make the call that a Preparation names, and finish its result."""
+    _core.ensure()
+    return finished(Step(preparation))
 
 
 cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext *context, bint packed, object algorithm) except *:
@@ -285,7 +336,8 @@ def matmul_here(a, b, c, *, alpha, beta, epilogue, bias, clamp, dtype, compute, 
     cdef tuple given = None
     if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None:
         given = (scale_a, scale_b, scale_c, scale_d, False)
-    return product(a, b, c, alpha, beta, epilogue, bias, None, clamp, dtype, compute, out, options, stream, given)
+    outcome = product(a, b, c, alpha, beta, epilogue, bias, None, clamp, dtype, compute, out, options, stream, given)
+    return finished(<Step>outcome) if type(outcome) is Step else outcome
 
 
 def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
@@ -377,6 +429,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
            [2., 2., 2., 2.]], dtype=float32)
     """
     cdef tuple given = None
+    cdef object outcome
     if epilogue is not None and type(epilogue) is not str and is_custom(epilogue):
         return custom_matmul(a, b, c, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
@@ -397,7 +450,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
     try:
-        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
+        outcome = product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
+        return finished(<Step>outcome) if type(outcome) is Step else outcome
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()
         if dispatcher is None or algorithm is not None:

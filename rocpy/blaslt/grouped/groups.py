@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rocpy.blaslt.arrays.copies import assign, contiguous
-from rocpy.blaslt.arrays.staging import check_allowed, download, on_the_streams_device, take, upload, upload_scales
+from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, take, upload, upload_scales
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
@@ -217,25 +217,25 @@ def deliver(result: Any, out: Any) -> Any:
     return out
 
 
-@on_the_streams_device
 def staged(
     run: Callable[..., Any], a: Any, b: Any, bias: Any, out: Any, options: Options, arguments: dict[str, Any]
 ) -> Any:
     """Run on copies of operands in CPU memory and bring the result back."""
     check_allowed(options)
-    moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
-    # What no group covers keeps what it held, so that out goes there and back.
-    target = upload(out, "out")
-    scale_a, scale_b = upload_scales((arguments["scale_a"], arguments["scale_b"])) or (None, None)
-    arguments = {**arguments, "scale_a": scale_a, "scale_b": scale_b}
-    result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
-    result, extra = result if isinstance(result, tuple) else (result, None)
-    fetched = download(result, a, arguments["stream"])
-    if extra is not None:
-        extra = {key: download(value, a, arguments["stream"]) for key, value in extra.items()}
-    for value, given in zip(moved, (a, b, bias), strict=True):
-        if value is not given:
-            value.close()
+    with on_device_of(arguments["stream"]):
+        moved = [take(value, name, options) for name, value in (("a", a), ("b", b), ("bias", bias))]
+        # What no group covers keeps what it held, so that out goes there and back.
+        target = upload(out, "out")
+        scale_a, scale_b = upload_scales((arguments["scale_a"], arguments["scale_b"])) or (None, None)
+        arguments = {**arguments, "scale_a": scale_a, "scale_b": scale_b}
+        result = run(moved[0], moved[1], bias=moved[2], out=target, **arguments)
+        result, extra = result if isinstance(result, tuple) else (result, None)
+        fetched = download(result, a, arguments["stream"])
+        if extra is not None:
+            extra = {key: download(value, a, arguments["stream"]) for key, value in extra.items()}
+        for value, given in zip(moved, (a, b, bias), strict=True):
+            if value is not given:
+                value.close()
     if out is not None:
         assign(out, fetched)
         fetched = out

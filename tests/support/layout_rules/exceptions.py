@@ -15,8 +15,6 @@ LONG_FUNCTIONS: frozenset[str] = frozenset(
 # Functions of more positional parameters than a function may have.
 LONG_SIGNATURES: frozenset[str] = frozenset(
     {
-        "rocpy/blaslt/arrays/copies.py:copied_product",
-        "rocpy/blaslt/composed/product.py:unfused_product",
         "rocpy/blaslt/custom/fused.py:fused_product",
         "rocpy/blaslt/custom/tile.pyx:__cinit__",
         "rocpy/blaslt/custom/tile.pyx:staged_product",

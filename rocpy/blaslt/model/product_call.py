@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""One product as arguments, and what is done before and after a call that the library cannot launch as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Preparation", "ProductCall"]
+
+
+@dataclass(slots=True)
+class ProductCall:
+    """The arguments of :func:`rocpy.matmul` with one of the library's epilogues; ``scales`` has ``amax`` too."""
+
+    a: Any
+    b: Any
+    c: Any = None
+    bias: Any = None
+    aux: Any = None
+    out: Any = None
+    alpha: Any = 1.0
+    beta: Any = None
+    epilogue: Any = None
+    clamp: Any = None
+    dtype: Any = None
+    compute: Any = None
+    options: Any = None
+    stream: Any = None
+    scales: tuple[Any, ...] | None = None
+    algorithm: Any = None
+
+
+class Preparation:
+    """Another call that is made instead of one, and how its result becomes that of the one.
+
+    Whoever makes calls does the steps in order: ``prepare``, the call that it returns, ``finish``; and ``close`` last,
+    also where a step raised. Nothing here makes a call itself.
+    """
+
+    #: Whether ``finish`` reads or writes what the call's stream may still work on.
+    works_on_result = True
+
+    def prepare(self) -> ProductCall:
+        """Return the call to make, after the work on its operands."""
+        raise NotImplementedError
+
+    def finish(self, outputs: Any) -> Any:
+        """Return the outputs of the whole from those of the call that was made."""
+        return outputs
+
+    def close(self) -> None:
+        """Give back what was made or changed for the call."""
