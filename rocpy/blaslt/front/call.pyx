@@ -364,7 +364,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
         tuple makes matmul return one, and ``out`` is a tuple then.
     bias
-        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``.
+        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or one for each row, of shape ``(M, 1)``,
+        where that is not ``(batch, N)``.
     aux
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
