@@ -35,7 +35,6 @@ def page(title: str, parts: Iterable[str]) -> str:
     )
 
 
-
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table as HTML.
 

@@ -123,8 +123,8 @@ def supported(
     Parameters
     ----------
     a, b
-        Types of the operands; ``b`` has a's by default; four bits are taken to be packed two to a byte, as torch has them.
-        Or ``a`` alone: a :class:`rocpy.blaslt.Problem`, as that of a :class:`rocpy.Matmul`, and then none of the
+        Types of the operands; ``b`` has a's by default. Four bits are taken to be packed two to a byte, as torch has
+        them. Or ``a`` alone: a :class:`rocpy.blaslt.Problem`, as that of a :class:`rocpy.Matmul`, and then none of the
         arguments from ``dtype`` to ``amax`` is read.
     dtype
         Type of the result; by default the first that such a product gives.

@@ -36,10 +36,13 @@ HEAD = """
         thread.start()
         thread.join()
 """
-TORCH_OF_ONE_THREAD = HEAD + """
+TORCH_OF_ONE_THREAD = (
+    HEAD
+    + """
     import torch
     torch.set_num_threads(1)
 """
+)
 # What another program's limits would change.
 ENVIRONMENT = {"ROCPY_PLATFORM": "host", "ROCPY_NUM_THREADS": "", "OMP_NUM_THREADS": ""}
 

@@ -54,8 +54,8 @@ struct Timing {
   std::atomic<uint64_t> number{0}, begin{0}, end{0};
 };
 
-// The thread that makes or finalizes a communicator. Calls of any threads may start it and wait for it, at the same time
-// too: what it runs is over before something else begins, and before this is destroyed.
+// The thread that makes or finalizes a communicator. Calls of any threads may start it and wait for it, at the same
+// time too: what it runs is over before something else begins, and before this is destroyed.
 class Background {
  public:
   void start(std::function<void()> work);
@@ -155,7 +155,6 @@ class Communicator {
 
   // What ncclCommGetAsyncError answers.
   ncclResult_t async_error();
-
 
  private:
   // Says why to the other ranks and fails with what they were told. True: the last rank came first.
