@@ -53,6 +53,9 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
   cycles += static_cast<double>(b.chunks) * m * k * 0.35 + 60 * blocks * static_cast<double>(b.chunks);
+  // Arithmetic hides the reading of a, unless there is too little of it.
+  const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * kMemoryBytes) - cycles;
+  if (a_wait > 0) cycles += a_wait;
   const double b_bytes = k * group * n * size(p.b.type), vectors = k * panels * 2;
   const bool across = p.b.column_stride == 1, along = p.b.row_stride == 1;
   // Whether tiles read b in place; narrower types are always copied.
@@ -100,7 +103,8 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
   const double chunks = many / variant.columns;
   const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
-  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * 0.6;
+  // The lanes of a dot product are added one after the other.
+  cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (dots ? 12 : 0.6);
   // Measured: with 16-bit values short chunks are the faster ones, with others the slower ones.
   const double cut = size(rows ? p.b.type : p.a.type) == 2 ? 0.96 : 1.05;
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));

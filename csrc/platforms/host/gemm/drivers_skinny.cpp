@@ -10,8 +10,10 @@
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr int64_t kMostRows = 16;    // or columns, when a is the large one
-constexpr int64_t kDepth = 4096;     // values of the small matrix held at a time
+constexpr int64_t kMostRows = 16;  // or columns, when a is the large one
+constexpr int64_t kDepth = 4096;   // values of the small matrix held at a time
+// Rows held for dots: not a multiple of a page apart, which would put all of them on the same few sets of a cache.
+constexpr int64_t kHeldStride = kDepth + 16;
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
 
 // Rows of the large matrix read side by side. Where kernels leave fetching to the hardware it follows no more than
@@ -75,13 +77,13 @@ struct Skinny {
     const char *from = offset(m.data, m.type, g * m.batch_stride + x0 * x_stride);
     if (dots && kernel.group > 1) {
       for (int64_t i = 0; i < few; i++) {
-        pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, 1, 1, held + i * kDepth, 1);
+        pack(offset(from, m.type, i * few_stride), x_stride, few_stride, count, 1, 1, held + i * kHeldStride, 1);
       }
       return;
     }
     if (dots) {
       const int width = static_cast<int>(count);
-      pack(from, few_stride, x_stride, few, width, width, held, kDepth);
+      pack(from, few_stride, x_stride, few, width, width, held, kHeldStride);
       return;
     }
     for (int64_t i = 0; i < few; i += group_rows) {
@@ -105,7 +107,7 @@ struct Skinny {
     const int64_t few_stride = rows ? m.row_stride : m.column_stride;
     for (int64_t i = 0; i < few; i++) {
       kernel.decode(m.type, offset(m.data, m.type, g * m.batch_stride + i * few_stride), line_scales(m, g, i), x0,
-                    count, held + i * kDepth);
+                    count, held + i * kHeldStride);
     }
   }
 
@@ -125,11 +127,11 @@ struct Skinny {
       if (staged(m)) {
         const int64_t line_bytes = many_stride * kBits[static_cast<int>(m.type)] / 8;
         return kernel.blocks[block_index(m.type)].dot[group](
-            depth, held, kDepth, reinterpret_cast<const uint8_t *>(from), line_bytes,
+            depth, held, kHeldStride, reinterpret_cast<const uint8_t *>(from), line_bytes,
             line_scales(m, g, first) + x0 / kBlockDepth, p.k / kBlockDepth, count, out, out_few, out_many, x0 == 0);
       }
     }
-    kernel.elements[element_index(m.type)]->dot[group](depth, held, kDepth, from, many_stride, count, out, out_few,
+    kernel.elements[element_index(m.type)]->dot[group](depth, held, kHeldStride, from, many_stride, count, out, out_few,
                                                        out_many, x0 == 0);
   }
 
@@ -139,7 +141,7 @@ struct Skinny {
     const int64_t lanes = kernel.tile_columns / 2;
     Scratch scratch;
     T *held = scratch.at<T>(0);
-    T *acc = held + kMostRows * kDepth + 64;
+    T *acc = held + kMostRows * kHeldStride + 64;
     // Rows: acc has the result's rows. Columns: dots write the result's rows too, wide writes its columns, transposed
     // below.
     const int64_t padded = round_up(rows || !dots ? count : few, lanes);
@@ -160,7 +162,7 @@ struct Skinny {
         for (int64_t j = 0; j < count; j += kDotColumns) {
           for (int64_t i = 0; i < few; i += group_rows) {
             const int64_t group = smaller(group_rows, few - i);
-            dot(g, first + j, x0, depth, held + i * kDepth, group, smaller(kDotColumns, count - j),
+            dot(g, first + j, x0, depth, held + i * kHeldStride, group, smaller(kDotColumns, count - j),
                 acc + i * out_few + j * out_many, out_few, out_many);
           }
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The direct and blocked families: register tiles over blocks of rows and chunks of columns, k in passes. Direct reads
-// b where it is or copies one panel at a time; blocked packs all of b into the workspace first.
+// b where it is or copies one panel at a time; blocked packs b into the
+// workspace first, as many chunks at a time as stay in the outermost cache.
 #include <type_traits>
 
 #include "blocks.hpp"
@@ -12,6 +13,12 @@ namespace {
 
 // How many rows ahead a lone tile fetches its panel.
 constexpr int64_t kRowsAhead = 64;
+
+// Tasks that several threads find enough to share.
+constexpr int64_t kTasksOfThreads = 12;
+
+// Columns of a that all tiles copy before the next, where the rows are adjacent.
+constexpr int64_t kColumnsTogether = 16;
 
 // Four panels of two of the widest vectors.
 constexpr int64_t kMostStripColumns = 4 * 2 * 16;
@@ -73,8 +80,9 @@ struct Tiled {
   const Beside beside{p};
   int64_t k, last_k;  // of each batch entry, and of the last one
   Operand<T> left, right;
-  int64_t first_entry = 0;       // the batch entry that task 0 belongs to
-  const void *panels = nullptr;  // b packed, of panel_type
+  int64_t first_entry = 0;          // the batch entry that task 0 belongs to
+  int64_t first_chunk = 0, chunks;  // those that tasks belong to
+  const void *panels = nullptr;     // b packed, of panel_type, from the first chunk on
   Type panel_type = Type::f32;
   T *sums = nullptr;
   bool plain;  // the sums are the result: tiles are written to d
@@ -90,7 +98,8 @@ struct Tiled {
         k(depth_of_entry),
         last_k(depth_of_last),
         left(problem.a, true, whole_k),
-        right(problem.b, false, whole_k) {
+        right(problem.b, false, whole_k),
+        chunks(block_sizes.chunks) {
     const Type type = kType<T>;
     plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
             p.activation == Activation::none && !p.program && p.aux == Aux::none &&
@@ -213,11 +222,26 @@ struct Tiled {
     }
   }
 
+  // Copies rows [i0, end_row) of a, tile by tile. Where they are adjacent, tiles share the cache lines of a column, and
+  // far apart as columns are few of them stay in the innermost cache: some columns for all tiles, then the next.
+  void pack_left(int64_t g, int64_t elements, int64_t x0, int64_t count, int64_t i0, int64_t end_row,
+                 T *a_block) const {
+    const bool adjacent = p.a.row_stride == 1 && kernel.group == 1 && !staged(p.a);
+    const int64_t columns = adjacent ? kColumnsTogether : count;
+    for (int64_t x = 0; x < count; x += columns) {
+      const int64_t some = smaller(columns, count - x);
+      for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
+        const int rows = static_cast<int>(smaller(blocks.tile_rows, end_row - i));
+        left.pack(g, elements, x0 + x, i, some, rows, rows, a_block + (i - i0) * count + x * rows, rows);
+      }
+    }
+  }
+
   T *sums_of(int64_t g, int64_t block) const { return sums + (g * blocks.blocks + block) * p.n; }
 
   void run(int64_t index) const {
-    const int64_t chunk = index % blocks.chunks, block = index / blocks.chunks % blocks.blocks;
-    const int64_t g = first_entry + index / blocks.chunks / blocks.blocks;
+    const int64_t chunk = first_chunk + index % chunks, block = index / chunks % blocks.blocks;
+    const int64_t g = first_entry + index / chunks / blocks.blocks;
     const int64_t elements = g == p.batch - 1 ? last_k : k, depth_of_entry = values_of(elements, kernel.group);
     const int64_t first_tile = block * blocks.block_tiles,
                   tiles = smaller(blocks.block_tiles, blocks.tiles - first_tile);
@@ -251,10 +275,7 @@ struct Tiled {
       if (a_in_place) {
         a = reinterpret_cast<const T *>(a_data) + i0 * p.a.row_stride + x0;
       } else {
-        for (int64_t i = i0; i < end_row; i += blocks.tile_rows) {
-          const int rows = static_cast<int>(smaller(blocks.tile_rows, end_row - i));
-          left.pack(g, elements, x0, i, count, rows, rows, a_block + (i - i0) * count, rows);
-        }
+        pack_left(g, elements, x0, count, i0, end_row, a_block);
       }
       const int64_t together = strip_panels();
       for (int64_t q = first_panel; q < end_panel; q++) {
@@ -265,7 +286,8 @@ struct Tiled {
           continue;
         }
         if (panels) {
-          const char *b = static_cast<const char *>(panels) + (q * depth_of_entry + x0) * width * panel_size;
+          const int64_t packed_row = (q - first_chunk * blocks.chunk_panels) * depth_of_entry + x0;
+          const char *b = static_cast<const char *>(panels) + packed_row * width * panel_size;
           const int64_t row_bytes = width * panel_size;
           if (together > 1 && q + together <= end_panel && j + together * width <= p.n) {
             strip(g, a, j, x0, count, last, b, depth_of_entry * width, tiles_of_panel);
@@ -306,12 +328,12 @@ struct Tiled {
 
   void run_all(int64_t first, int64_t entries) {
     first_entry = first;
-    const int64_t tasks = entries * blocks.blocks * blocks.chunks;
+    const int64_t tasks = entries * blocks.blocks * chunks;
     if (tasks == 1) return run(0);
-    const double multiplications =
-        static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(entries * k);
+    const int64_t n = smaller(p.n, chunks * blocks.chunk_panels * kernel.tile_columns);
+    const double multiplications = static_cast<double>(p.m) * static_cast<double>(n) * static_cast<double>(entries * k);
     const double bytes =
-        static_cast<double>(entries * p.m * p.n) * 8.0 + static_cast<double>(k) * static_cast<double>(p.m + p.n) * 4.0;
+        static_cast<double>(entries * p.m * n) * 8.0 + static_cast<double>(k) * static_cast<double>(p.m + n) * 4.0;
     parallel_for(tasks, useful_threads(multiplications, bytes), task, this);
   }
 };
@@ -350,7 +372,7 @@ Blocks make_blocks(const Variant &variant, const Problem &p, bool alone) {
   blocks.panels = divide_up(p.n, width);
   int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
   // A large product is cut into enough tasks for several threads, a small one is not.
-  const int64_t wanted = alone || is_small(p) ? 1 : 12;
+  const int64_t wanted = alone || is_small(p) ? 1 : kTasksOfThreads;
   const int64_t have = blocks.blocks * p.batch * chunks;
   if (have < wanted) {
     const int64_t narrow = larger(1, blocks.panels / 8);
@@ -372,6 +394,31 @@ size_t tiled_workspace(const Variant &variant, const Problem &p) {
   return bytes;
 }
 
+// Panels of b that are packed at a time: they are read again from the outermost cache, not from memory.
+constexpr int64_t kPackedBytes = 4 << 20;
+
+// Packs b chunk after chunk into `to`, each before the batch entries [g, g + entries) that share it are multiplied.
+template <class T>
+void run_packed(Tiled<T> &tiled, int64_t g, int64_t entries, void *to) {
+  const Problem &p = tiled.p;
+  const Blocks &blocks = tiled.blocks;
+  const int64_t columns = blocks.chunk_panels * tiled.kernel.tile_columns;
+  int64_t together = larger(1, kPackedBytes / larger(1, columns * tiled.k * static_cast<int64_t>(sizeof(T))));
+  // Threads that share too few tasks wait for one another.
+  if (thread_count() > 1) together = larger(together, divide_up(kTasksOfThreads, blocks.blocks * entries));
+  for (tiled.first_chunk = 0; tiled.first_chunk < blocks.chunks; tiled.first_chunk += together) {
+    tiled.chunks = smaller(together, blocks.chunks - tiled.first_chunk);
+    const int64_t j = tiled.first_chunk * columns;
+    Matrix b = p.b;
+    b.data = offset(b.data, b.type, g * b.batch_stride + j * b.column_stride);
+    if (b.scale.kind == ScaleKind::block32) {
+      b.scale.data = static_cast<const char *>(b.scale.data) + g * b.scale.batch_stride + j * (p.k / kBlockDepth);
+    }
+    pack_operand<T>(b, effective_k(p), smaller(p.n - j, tiled.chunks * columns), false, to);
+    tiled.run_all(g, entries);
+  }
+}
+
 template <class T>
 void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   const int64_t k = effective_k(p);
@@ -390,15 +437,7 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
     tiled.take_panels(free_space, p.compute);
     // Batch entries that share b share its panels; others take turns with them.
     const int64_t turn = p.b.batch_stride == 0 ? p.batch : 1;
-    for (int64_t g = 0; g < p.batch; g += turn) {
-      Matrix b = p.b;
-      b.data = offset(b.data, b.type, g * b.batch_stride);
-      if (b.scale.kind == ScaleKind::block32) {
-        b.scale.data = static_cast<const char *>(b.scale.data) + g * b.scale.batch_stride;
-      }
-      pack_operand<T>(b, k, p.n, false, free_space);
-      tiled.run_all(g, turn);
-    }
+    for (int64_t g = 0; g < p.batch; g += turn) run_packed<T>(tiled, g, turn, free_space);
   }
   if constexpr (!std::is_same_v<T, int32_t>) {
     if (tiled.sums) finish_sums<T>(p, tiled.sums, tiled.blocks.blocks);

@@ -33,7 +33,7 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
     }
     return;
   }
-  for (int64_t x = 0; x < k; x++, from += x_stride, to += to_stride) {
+  for (int64_t x = 0; x + 1 < k; x++, from += x_stride, to += to_stride) {
     int c = 0;
     for (; c + lanes <= count; c += lanes) store(to + c, load(from + c));
     if (c < count) {
@@ -41,6 +41,13 @@ ROCPY_INLINE void pack_rows(const E *from, int64_t x_stride, int64_t k, int coun
       c += lanes;
     }
     for (; c < width; c += lanes) store(to + c, splat(static_cast<T>(0)));
+  }
+  // What a row writes beyond `width` the next one overwrites. The last one writes nothing there, where the panel beside
+  // this one may have been filled before.
+  for (int c = 0; k > 0 && c < width; c += lanes) {
+    const int wanted = width - c < lanes ? width - c : lanes;
+    const Vec<T> row = c < count ? load_some(from + c, count - c, lanes) : splat(static_cast<T>(0));
+    store_part(to + c, row, wanted);
   }
 }
 

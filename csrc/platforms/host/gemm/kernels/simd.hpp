@@ -207,6 +207,42 @@ ROCPY_INLINE void store_part(Bf16 *p, VecF v, int count) {
   _mm256_mask_storeu_epi16(p, mask16(count), cast<__m256i>(narrow(p, v)));
 }
 #else
+#if defined(__AVX2__)
+// A lane is read where its number is below `count`; what lies behind is not touched.
+ROCPY_INLINE __m256i mask32(int count) {
+  alignas(64) static constexpr int32_t edge[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(edge + 8 - count));
+}
+ROCPY_INLINE VecF load_part(const float *p, int count) { return _mm256_maskload_ps(p, mask32(count)); }
+ROCPY_INLINE VecD load_part(const double *p, int count) { return _mm256_maskload_pd(p, mask32(2 * count)); }
+ROCPY_INLINE VecI load_part(const int32_t *p, int count) { return cast<VecI>(_mm256_maskload_epi32(p, mask32(count))); }
+// By halves: masked stores are microcoded on AMD's processors.
+ROCPY_INLINE void store_part(float *p, VecF v, int count) {
+  if (count >= 8) return store(p, v);
+  __m128 part = _mm256_castps256_ps128(v);
+  if (count & 4) {
+    _mm_storeu_ps(p, part);
+    part = _mm256_extractf128_ps(v, 1);
+    p += 4;
+  }
+  if (count & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64 *>(p), part);
+    part = _mm_movehl_ps(part, part);
+    p += 2;
+  }
+  if (count & 1) _mm_store_ss(p, part);
+}
+ROCPY_INLINE void store_part(double *p, VecD v, int count) {
+  if (count >= 4) return store(p, v);
+  __m128d part = _mm256_castpd256_pd128(v);
+  if (count & 2) {
+    _mm_storeu_pd(p, part);
+    part = _mm256_extractf128_pd(v, 1);
+    p += 2;
+  }
+  if (count & 1) _mm_store_sd(p, part);
+}
+#endif
 template <class E>
 ROCPY_INLINE auto load_part(const E *p, int count) {
   E whole[kVectorBytes / 4] = {};
