@@ -53,6 +53,16 @@ def test_libraries_are_ours(archive):
     assert any("librocpy_host.so" in name for name in names), names
 
 
+def test_each_library_is_for_the_architecture_of_the_wheel(archive, wheel):
+    arch, machine = {"x86_64": ("x86_64", "x64"), "aarch64": ("aarch64", "AArch64")}[
+        re.search(r"(x86_64|aarch64)\.whl$", str(wheel))[1]
+    ]
+    for name in libraries(archive):
+        suffix = re.search(r"\.cpython-\w+-(\w+)-linux-gnu\.so$", name)
+        assert suffix is None or suffix[1] == arch, name
+        assert ELFFile(io.BytesIO(archive.read(name))).get_machine_arch() == machine, name
+
+
 def test_libraries_need_only_the_language_runtimes(archive):
     stand_ins = {name.rsplit("/", 1)[1] for name in libraries(archive) if is_stand_in(name)}
     foreign = {
