@@ -85,14 +85,19 @@ class Roofline:
     peak: Mapping[str, float]
     bandwidth: Mapping[int, float]
 
-    def microseconds(self, product: Product) -> float | None:
-        """Return the time below which no product can be, or None where the bounds could not be measured."""
+    def microseconds(self, product: Product, calls: int, entries: int) -> float | None:
+        """Return the time below which no product can be, or None where the bounds could not be measured.
+
+        The first of the `calls` of a sample finds in the caches what the operands of all `entries` left there, the
+        others find their own.
+        """
         if product.dtype not in self.peak or not self.bandwidth:
             return None
         m, n, k = product.shape
         size = np.dtype(product.dtype).itemsize * (m * k + k * n + m * n)
         arithmetic = 2.0 * m * n * k / self.peak[product.dtype]
-        return max(arithmetic, size / self.rate(size)) / 1e3
+        first, others = (max(arithmetic, size / self.rate(working_set)) for working_set in (size * entries, size))
+        return (first + (calls - 1) * others) / calls / 1e3
 
     def rate(self, size: int) -> float:
         """Return GB/s between the measured working sets, along a line over the logarithm of their bytes."""
@@ -101,14 +106,23 @@ class Roofline:
         return float(np.interp(math.log(size), [math.log(one) for one in sizes], rates))
 
 
-def peers_of(session: Session, a: Any, b: Any) -> list[Entry]:
-    """Return every peer that is installed and works."""
+def copies(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return the operands in memory of their own: no entry finds in a cache what another has read."""
+    return np.copy(a, order="K"), np.copy(b, order="K")
+
+
+def peers_of(session: Session, product: Product) -> list[Entry]:
+    """Return every peer that is installed and works, each with its own operands."""
+    first, second = product.operands()
+    a, b = copies(first, second)
     found = [Entry("numpy", "a @ b", {"a": a, "b": b})]
     torch = torch_with(session)
     if torch is not None:
+        a, b = copies(first, second)
         found.append(Entry("torch", "a @ b", {"a": to_torch(torch, a), "b": to_torch(torch, b)}))
     blas = optional("scipy.linalg.blas")
     if blas is not None:
+        a, b = copies(first, second)
         # By columns, as BLAS has them, the transposed product of transposed operands needs no copies.
         gemm = blas.dgemm if a.dtype == np.float64 else blas.sgemm
         operands = {name: x if x.flags.f_contiguous else x.T for name, x in (("left", b.T), ("right", a.T))}
@@ -116,9 +130,11 @@ def peers_of(session: Session, a: Any, b: Any) -> list[Entry]:
         found.append(Entry("scipy", f"gemm(1.0, left, right, {flags})", {"gemm": gemm, **operands}))
     blis = optional("blis.py")
     if blis is not None and a.flags.c_contiguous and b.flags.c_contiguous:
+        a, b = copies(first, second)
         found.append(Entry("blis", "gemm(a, b)", {"gemm": blis.gemm, "a": a, "b": b}))
     nvmath = nvmath_with(session)
     if nvmath is not None:
+        a, b = copies(first, second)
         found.append(Entry("nvmath (MKL)", "planned.execute()", {"planned": nvmath.planned(a, b)}))
     return found
 
@@ -161,10 +177,11 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
         a, b = product.operands()
         names = {"rocpy": rocpy, "a": a, "b": b, "weight": rocpy.Weight(b)}
         entries = [Entry("rocpy", "rocpy.matmul(a, b)", names), Entry("rocpy Weight", "rocpy.matmul(a, weight)", names)]
+        entries += peers_of(session, product)
         m, n, k = product.shape
         rows = session.compare(
             product.name,
-            entries + peers_of(session, a, b),
+            entries,
             against="rocpy",
             flops=2.0 * m * n * k,
             dtype=product.dtype,
@@ -172,7 +189,7 @@ def run(session: Session, arguments: argparse.Namespace) -> None:
             shape=product.shape,
         )
         # The rows that the session keeps are these: the verdict is on rocpy's.
-        rows[0] |= judge(rows, roofline.microseconds(product))
+        rows[0] |= judge(rows, roofline.microseconds(product, rows[0]["calls_per_sample"], len(entries)))
         judged.append(rows[0])
     show(session, judged, bandwidth)
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import kernel_sets
 import machine
 
 Row = dict[str, Any]
@@ -70,10 +69,10 @@ class Session:
 
     def name_kernels(self) -> None:
         """Put into every row which kernels rocpy and its peers have run, and print it."""
-        kernels = {"rocpy": self.context["isa"], **kernel_sets.of_peers()}
+        kernels = {"rocpy": self.context["isa"], **machine.kernels_of_peers()}
         for row in self.rows:
             row["kernels"] = kernels
-        print(f"kernels: {kernel_sets.text_of(kernels)}", flush=True)
+        print("kernels: " + "; ".join(f"{label}: {kernel}" for label, kernel in kernels.items()), flush=True)
 
     def compare(
         self,

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The cost model behind rank(): cycles of a nominal core with two fused units, two loads a cycle and some bytes of
-// memory a cycle. It counts what differs between algorithms (copies, passes, waits for memory) and looks at nothing but
-// shapes, strides and types.
+// Block sizes, and the cost model behind rank(): cycles of a nominal core with two fused units, two loads a cycle and
+// some bytes of memory a cycle. It counts what differs between algorithms (copies, passes, waits for memory) and looks
+// at nothing but shapes, strides and types.
 #include "blocking.hpp"
 
 #include <cmath>
 
+#include "blocks.hpp"
+
 namespace rocpy_host::gemm {
 namespace {
 
-constexpr double kMemoryBytes = 7.0;     // a cycle, from memory, waited for
-constexpr double kFetchedBytes = 26.0;   // a cycle, fetched ahead of the arithmetic that needs it
-constexpr double kWrittenBytes = 10.0;   // a cycle, of panels
-constexpr double kCacheBytes = 1 << 19;  // an operand up to this size is taken to be in a cache
-constexpr double kOuterBytes = 7 << 20;  // up to here an operand is read again from the outermost cache
+constexpr double kMemoryBytes = 7.0;         // a cycle, from memory, waited for
+constexpr double kFetchedBytes = 26.0;       // a cycle, fetched ahead of the arithmetic that needs it
+constexpr double kWrittenBytes = 10.0;       // a cycle, of panels
+constexpr double kCacheBytes = 1 << 19;      // an operand up to this size is taken to be in a cache
+constexpr double kOutermostBytes = 7 << 20;  // up to here an operand is read again from the outermost cache
 constexpr double kCyclesPerMicrosecond = 4000;
 
 double memory_cycles(double bytes, double rate) { return bytes <= kCacheBytes ? bytes / 32 : bytes / rate; }
@@ -52,7 +54,8 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   double cycles = tiles * k * (full * step_cycles(rows, 2) + (narrow ? step_cycles(rows, 1) : 0));
   // Leaving and entering a tile; with several passes also reading and writing its sums.
   cycles += tiles * panels * (passes * (30 + 3 * rows) + (passes - 1) * 4 * rows);
-  cycles += static_cast<double>(b.chunks) * m * k * 0.35 + 60 * blocks * static_cast<double>(b.chunks);
+  if (!b.a_in_place) cycles += static_cast<double>(b.chunks) * m * k * 0.35;
+  cycles += 60 * blocks * static_cast<double>(b.chunks);
   // Arithmetic hides the reading of a, unless there is too little of it.
   const double a_wait = memory_cycles(m * k * group * size(p.a.type), 0.5 * kMemoryBytes) - cycles;
   if (a_wait > 0) cycles += a_wait;
@@ -75,9 +78,9 @@ double tiled_cycles(const Variant &variant, const Problem &p, const Blocks &b, d
   } else if (across && b.block_tiles <= 2 && readable) {
     // In place: every block of rows reads b again, from an outer cache if it is large. A lone thin tile has no time to
     // fetch ahead.
-    const double again = b_bytes > kCacheBytes ? 0.012 : 0.004;
+    const double again = b_bytes > 2 * kCacheBytes ? 0.12 : b_bytes > kCacheBytes ? 0.04 : 0.004;
     // Beyond the outermost cache every reading waits, the longer the more of b has been pushed out in between.
-    const double far = b_bytes > kOuterBytes ? 0.1 * std::log2(b_bytes / kOuterBytes) : 0;
+    const double far = b_bytes > kOutermostBytes ? 0.1 * std::log2(b_bytes / kOutermostBytes) : 0;
     const double wait = memory_cycles(b_bytes, 0.5 * kMemoryBytes) - cycles;
     extra = memory_cycles(b_bytes, kFetchedBytes) + (blocks - 1) * b_bytes * (again + far) + (wait > 0 ? wait : 0);
   } else {
@@ -97,12 +100,14 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   // Narrow elements are widened, or joined to groups, before they are multiplied.
   const double widen = p.compute == Type::i32 ? (wide ? 5 : 1) : size(rows ? p.b.type : p.a.type) < 2 ? 3 : 0;
   const double bytes = k * many * size(rows ? p.b.type : p.a.type);
+  const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
   double cycles = vectors * (few * 0.65 + 0.6 + widen);
+  // Wide vectors leave more of the time to reading the large matrix again for the second group of dots.
+  if (dots && few > kMaxSkinnyRows && lanes * size(p.compute) > 32) cycles *= 1.5;
   const double memory = memory_cycles(bytes, kMemoryBytes);
   cycles = (cycles > memory ? cycles : memory) + 0.2 * (cycles > memory ? memory : cycles);
   // Long chunks follow the rows of the large matrix further; short ones leave more tasks.
   const double chunks = many / variant.columns;
-  const bool dots = (rows ? p.b.column_stride : p.a.row_stride) != 1;
   // The lanes of a dot product are added one after the other.
   cycles += few * k * (chunks < 1 ? 1 : chunks) * (dots ? 0.8 : 0.5) + m * n * (dots ? 12 : 0.6);
   // Measured: with 16-bit values short chunks are the faster ones, with others the slower ones.
@@ -110,7 +115,67 @@ double skinny_cycles(const Variant &variant, const Problem &p) {
   return 90 + static_cast<double>(p.batch) * (80 + cycles * (chunks > 1 ? cut : 1));
 }
 
+// Rows that are multiples of this far apart fall on the same sets of the innermost cache.
+constexpr int64_t kSetBytes = 4096;
+
+// What stays in a cache while tiles read it again: a block of rows beside a panel of b in the innermost one, where a
+// tile has many rows; a whole operand in the next one, where it has few.
+constexpr int64_t kNearBytes = 16 << 10, kOuterBytes = 256 << 10;
+
+int64_t tile_rows_of(const Problem &p) {
+  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
+}
+
 }  // namespace
+
+// Sizes of rows and depth depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so
+// that no thin rest is left over.
+Blocks make_blocks(const Variant &variant, const Problem &p, int threads) {
+  const bool wide = p.compute == Type::f64;
+  Blocks blocks{};
+  const int64_t width = tile_columns_of(p);
+  blocks.panels = divide_up(p.n, width);
+  const bool readable = p.a.type == p.compute && p.a.column_stride == 1;
+  const bool narrow = blocks.panels <= 2;
+  int64_t most_rows = tile_rows_of(p);
+  // Where the rows of a tile fall on the same cache sets, half of them are read in place. The order of a bias
+  // gradient's sums does not depend on strides.
+  const bool conflict = most_rows > 8 && p.a.row_stride * static_cast<int64_t>(size_of(p.a.type)) % kSetBytes == 0;
+  const bool halved = narrow && readable && conflict && p.reduction != Reduction::result_columns;
+  if (halved) most_rows /= 2;
+  const int64_t tiles = divide_up(p.m, most_rows);
+  blocks.tile_rows = divide_up(p.m, tiles);
+  blocks.tiles = divide_up(p.m, blocks.tile_rows);
+  blocks.blocks = divide_up(blocks.tiles, larger(1, variant.rows / most_rows));
+  blocks.block_tiles = divide_up(blocks.tiles, blocks.blocks);
+  blocks.blocks = divide_up(blocks.tiles, blocks.block_tiles);
+
+  int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
+  // A large product is cut into enough tasks for several threads, a small one is not.
+  const bool cut = threads != 1 && !is_small(p);
+  const int64_t wanted = cut ? kTasksOfThreads : 1, alike = larger(1, blocks.blocks * p.batch);
+  if (alike * chunks < wanted) {
+    const int64_t narrow = larger(1, blocks.panels / 8);
+    chunks = larger(chunks, smaller(narrow, divide_up(wanted, alike)));
+  }
+  // Nor does a thread stay without a task that would have paid.
+  if (alike * chunks < threads) chunks = larger(chunks, smaller(blocks.panels, divide_up(threads, alike)));
+  blocks.chunk_panels = divide_up(blocks.panels, chunks);
+  blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
+
+  const int64_t values = values_of(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
+  // Passes over blocks that are packed with their scales begin with one.
+  const int64_t step = packed_blocks(p.b) ? kBlockDepth : 8;
+  blocks.depth = larger(step, round_up(divide_up(values, passes), step));
+
+  // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would.
+  const bool many_rows = tile_rows_of(p) > 8;
+  const int64_t rows = many_rows ? blocks.block_tiles * blocks.tile_rows : p.m, depth = many_rows ? blocks.depth : p.k;
+  const int64_t near = many_rows ? kNearBytes : kOuterBytes;
+  const bool stays = !conflict && rows * depth * static_cast<int64_t>(size_of(p.a.type)) <= near;
+  blocks.a_in_place = readable && (stays || (narrow && (halved || !conflict)));
+  return blocks;
+}
 
 float predict(const Variant &variant, const Problem &p) {
   double cycles = 0;
@@ -121,7 +186,7 @@ float predict(const Variant &variant, const Problem &p) {
       cycles = tiled_cycles(variant, p, make_blocks(variant, p), static_cast<double>(p.k), batch);
       break;
     case Family::skinny:
-      cycles = skinny_cycles(variant, p);
+      cycles = skinny_cycles(variant, with_rows(p));
       break;
     case Family::split: {
       Variant direct = variant;

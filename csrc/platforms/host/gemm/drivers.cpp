@@ -39,6 +39,11 @@ int useful_threads(double multiplications, double bytes) {
   return shares < 2 ? 1 : shares > 1024 ? 1024 : static_cast<int>(shares);
 }
 
+int threads_for(double multiplications, double bytes) {
+  const int useful = useful_threads(multiplications, bytes);
+  return useful == 1 ? 1 : static_cast<int>(smaller(useful, thread_count()));
+}
+
 namespace {
 
 template <class T>

@@ -19,7 +19,7 @@ struct Variant {
 };
 
 // A fixed size per thread, enough for every variant's blocks.
-constexpr size_t kScratchBytes = size_t{1} << 20;
+constexpr size_t kScratchBytes = size_t{5} << 18;
 
 // The calling thread's scratch, 64-byte aligned, held while this lives. Made at the thread's first product. When memory
 // is short the threads take turns with one static buffer.
@@ -84,14 +84,27 @@ inline constexpr Type kType<int32_t> = Type::i32;
 inline int group_of(const Problem &p) { return p.compute == Type::i32 ? kernels<int32_t>().group : 1; }
 constexpr int64_t values_of(int64_t k, int group) { return group == 1 ? k : group == 2 ? (k + 1) / 2 : (k + 3) / 4; }
 
+// Columns of a register tile.
+inline int64_t tile_columns_of(const Problem &p) {
+  return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
+}
+
+// Too little work to be cut into tasks for several threads.
+inline bool is_small(const Problem &p) {
+  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;
+}
+// Tasks that several threads find enough to share.
+constexpr int64_t kTasksOfThreads = 12;
+
 // Factors that belong to the epilogue.
 inline bool has_factors(const Problem &p) {
   const auto factor = [](const Scale &s) { return s.kind == ScaleKind::scalar || s.kind == ScaleKind::vector; };
   return factor(p.a.scale) || factor(p.b.scale) || p.c_scale || p.d_scale || p.aux_scale || p.amax;
 }
 
-// Threads worth waking for so much work: some microseconds each.
+// Threads worth waking for so much work: some microseconds each. Those of them that the caller may use.
 int useful_threads(double multiplications, double bytes);
+int threads_for(double multiplications, double bytes);
 
 // Partial column sums of the result: `blocks` rows of n values per batch entry, in the workspace.
 inline size_t sums_bytes(const Problem &p, int64_t blocks) {
@@ -114,9 +127,11 @@ struct Blocks {
   int64_t tiles, tile_rows, block_tiles, blocks;  // of rows
   int64_t panels, chunk_panels, chunks;           // of columns
   int64_t depth;
+  bool a_in_place;  // tiles read rows of a where they are
 };
-// `alone`: one thread takes all tasks. Columns are not cut for others then; no bit depends on how these are cut.
-Blocks make_blocks(const Variant &variant, const Problem &p, bool alone = false);
+// `threads` that take the tasks, 0 where that is not known yet: columns are cut for them. No bit depends on how these
+// are cut.
+Blocks make_blocks(const Variant &variant, const Problem &p, int threads = 0);
 
 size_t tiled_workspace(const Variant &variant, const Problem &p);
 template <class T>
@@ -126,6 +141,8 @@ void run_tiled(const Variant &variant, const Problem &p, void *workspace);
 template <class T>
 void run_parts(const Variant &variant, const Problem &p, int64_t g, int64_t depth, int64_t parts, T *out);
 
+// b as rows, where it was packed and one panel holds all of it: a panel's rows are a panel's width apart.
+Problem with_rows(const Problem &p);
 bool skinny_takes(const Problem &p);
 size_t skinny_workspace(const Variant &variant, const Problem &p);
 template <class T>

@@ -14,6 +14,8 @@ constexpr int64_t kMostRows = 16;  // or columns, when a is the large one
 constexpr int64_t kDepth = 4096;   // values of the small matrix held at a time
 // Rows held for dots: not a multiple of a page apart, which would put all of them on the same few sets of a cache.
 constexpr int64_t kHeldStride = kDepth + 16;
+// Tasks for each thread, and the lines of the large matrix below which a task is not cut for them.
+constexpr int64_t kTasksOfThread = 2, kLeastChunk = 256;
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
 
 // Rows of the large matrix read side by side. Where kernels leave fetching to the hardware it follows no more than
@@ -210,28 +212,58 @@ int64_t chunk_of(const Variant &variant, const Problem &p) {
 
 }  // namespace
 
-bool skinny_takes(const Problem &p) { return shape_of(p) != Shape::none; }
+Problem with_rows(const Problem &p) {
+  const int64_t width = p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
+  Problem rows = p;
+  if (p.b.packed && p.n <= width && !packed_blocks(p.b) && p.compute != Type::i32) {
+    rows.b.packed = false;
+    rows.b.row_stride = width;
+    rows.b.column_stride = 1;
+    rows.b.batch_stride = 0;
+  }
+  return rows;
+}
 
-size_t skinny_workspace(const Variant &variant, const Problem &p) {
+bool skinny_takes(const Problem &p) { return (p.b.packed ? shape_of(with_rows(p)) : shape_of(p)) != Shape::none; }
+
+namespace {
+
+size_t workspace_of(const Variant &variant, const Problem &p) {
   const Shape shape = shape_of(p);
   const bool rows = shape == Shape::rows_wide || shape == Shape::rows_dot;
   return sums_bytes(p, rows ? 1 : divide_up(p.m, chunk_of(variant, p)));
 }
 
 template <class T>
-void run_skinny(const Variant &variant, const Problem &p, void *workspace) {
-  const int64_t chunk = chunk_of(variant, p);
-  Skinny<T> skinny(p, chunk, 0);
-  skinny.chunks = divide_up(skinny.many, chunk);
+void run_unpacked(const Variant &variant, const Problem &p, void *workspace) {
+  Skinny<T> skinny(p, chunk_of(variant, p), 0);
   if (p.reduction == Reduction::result_columns) skinny.sums = static_cast<T *>(workspace);
   const double large = static_cast<double>(p.batch) * static_cast<double>(skinny.many) * static_cast<double>(skinny.k);
-  parallel_for(p.batch * skinny.chunks,
-               useful_threads(large * static_cast<double>(skinny.few),
-                              large * static_cast<double>(size_of(skinny.large().type))),
-               Skinny<T>::task, &skinny);
+  const int threads =
+      threads_for(large * static_cast<double>(skinny.few), large * static_cast<double>(size_of(skinny.large().type)));
+  // No bit of a result depends on how lines are cut, but the order of a bias gradient's sums does.
+  if (threads > 1 && (skinny.rows || !skinny.sums)) {
+    const int64_t wanted = divide_up(kTasksOfThread * threads, p.batch);
+    const int64_t lines = round_up(divide_up(skinny.many, wanted), 64);
+    skinny.chunk = smaller(skinny.chunk, larger(lines, kLeastChunk));
+  }
+  skinny.chunks = divide_up(skinny.many, skinny.chunk);
+  parallel_for(p.batch * skinny.chunks, threads, Skinny<T>::task, &skinny);
   if constexpr (!std::is_same_v<T, int32_t>) {
     if (skinny.sums) finish_sums<T>(p, skinny.sums, skinny.rows ? 1 : skinny.chunks);
   }
+}
+
+}  // namespace
+
+size_t skinny_workspace(const Variant &variant, const Problem &p) {
+  return p.b.packed ? workspace_of(variant, with_rows(p)) : workspace_of(variant, p);
+}
+
+template <class T>
+void run_skinny(const Variant &variant, const Problem &p, void *workspace) {
+  if (p.b.packed) return run_unpacked<T>(variant, with_rows(p), workspace);
+  run_unpacked<T>(variant, p, workspace);
 }
 
 template void run_skinny<float>(const Variant &, const Problem &, void *);

@@ -14,32 +14,37 @@ namespace {
 // How many rows ahead a lone tile fetches its panel.
 constexpr int64_t kRowsAhead = 64;
 
-// Tasks that several threads find enough to share.
-constexpr int64_t kTasksOfThreads = 12;
+// A panel of fewer rows is fetched by its first tile alone.
+constexpr int64_t kSharedRows = 64;
 
 // Columns of a that all tiles copy before the next, where the rows are adjacent.
 constexpr int64_t kColumnsTogether = 16;
 
+// Panels that are copied together where columns are adjacent, some rows of all of them before the next rows: memory is
+// read along its rows.
+constexpr int64_t kPanelsTogether = 8, kRowsTogether = 16;
+
 // Four panels of two of the widest vectors.
 constexpr int64_t kMostStripColumns = 4 * 2 * 16;
 
-// Matrices that the epilogue reads beside the sums. A tile's part of them is a few bytes of many rows, far apart, which
-// no hardware fetches ahead.
-struct Beside {
+// Matrices that the epilogue reads as well as the sums. A tile's part of them is a few bytes of many rows, far apart,
+// which no hardware fetches ahead.
+struct EpilogueMatrices {
   struct Matrix {
     const char *data;
     int64_t row_bytes, column_bytes, batch_bytes;
   };
-  Matrix matrices[kMostInputs + 1];
+  Matrix matrices[kMostInputs + 2];
   int count = 0, pairs = 1;
 
-  explicit Beside(const Problem &p) {
+  explicit EpilogueMatrices(const Problem &p) {
     const auto add = [this](const void *data, Type type, int64_t row, int64_t column, int64_t batch) {
       const int64_t size = static_cast<int64_t>(size_of(type));
       if (row != 0 && column == 1)
         matrices[count++] = {static_cast<const char *>(data), row * size, size, batch * size};
     };
     if (p.beta != 0) add(p.c, p.d_type, p.c_row_stride, 1, p.c_batch_stride);
+    if (p.aux == Aux::load) add(p.aux_data, p.aux_type, p.aux_row_stride, 1, p.aux_batch_stride);
     if (!p.program) return;
     const Program &program = *p.program->program;
     pairs = program.pairs ? 2 : 1;
@@ -77,7 +82,7 @@ struct Tiled {
   Blocks blocks;
   Finish<T> finish = make_finish<T>(p);
   typename Kernels<T>::Epilogue epilogue = kernel.epilogue(p);
-  const Beside beside{p};
+  const EpilogueMatrices epilogue_matrices{p};
   int64_t k, last_k;  // of each batch entry, and of the last one
   Operand<T> left, right;
   int64_t first_entry = 0;          // the batch entry that task 0 belongs to
@@ -104,14 +109,9 @@ struct Tiled {
     plain = p.d_type == type && p.alpha == 1 && !p.alpha_vector && p.beta == 0 && !p.has_bias && !has_factors(p) &&
             p.activation == Activation::none && !p.program && p.aux == Aux::none &&
             p.reduction != Reduction::result_columns;
-    // Reading a in place pays where it is used once or twice, or stays in a cache as near as the copy would, unless the
-    // rows of a tile fall on the same cache sets.
-    const int64_t near_values = kernel.tile_rows > 8 ? 2048 : (int64_t{256} << 10) / static_cast<int64_t>(sizeof(T));
-    const bool conflict = p.a.row_stride * static_cast<int64_t>(sizeof(T)) % 2048 == 0 && blocks.tile_rows > 8;
     thin = blocks.tiles == 1 && blocks.tile_rows <= kMaxThinRows && p.b.packed &&
            (packed_blocks(p.b) || element_index(p.b.type) >= kTileElementTypes);
-    a_in_place = !thin && p.a.type == type && p.a.column_stride == 1 && !conflict &&
-                 (blocks.panels <= 2 || p.m * k <= near_values);
+    a_in_place = !thin && blocks.a_in_place;
   }
 
   void panel(int64_t g, const T *a, int64_t first_tile, int64_t tiles, int64_t j, int64_t x0, int64_t count, bool last,
@@ -122,6 +122,13 @@ struct Tiled {
     alignas(64) T buffer[kMaxTileRows * 64];
     alignas(64) T correction[64];
     if (kernel.correct) kernel.correct(count, static_cast<const T *>(b), b_stride, correction);
+    int64_t shares = 1;
+    while (2 * shares <= tiles && count >= kSharedRows) shares *= 2;
+    // Of a narrow product the rows of the next block follow: as one stretch where they are adjacent, or else the
+    // beginning of each.
+    const bool follow_rows = a_in_place && blocks.panels <= 2 && !fetch_next;
+    const int64_t block_rows = blocks.block_tiles * blocks.tile_rows;
+    const int64_t row_step = p.a.row_stride == count ? 128 : p.a.row_stride * static_cast<int64_t>(sizeof(T));
     for (int64_t t = 0; t < tiles; t++) {
       const int64_t i = (first_tile + t) * blocks.tile_rows, rows = smaller(blocks.tile_rows, p.m - i);
       T *tile = acc + t * blocks.tile_rows * kernel.tile_columns;
@@ -135,30 +142,44 @@ struct Tiled {
           for (int64_t c = 0; c < stride; c++) tile[r * stride + c] = sum_of(tile[r * stride + c], correction[c]);
         }
       }
-      const bool to_d = last && plain && width == vectors * lanes;
+      // What the last vector holds of the columns. Tiles of bytes have two even where one would do.
+      const int whole = static_cast<int>(lanes), rest = static_cast<int>(width - (vectors - 1) * lanes);
+      const int part = kernel.masks && rest > 0 ? rest : whole;
+      const bool to_d = last && plain && part == rest;
       if (to_d) {
         tile = static_cast<T *>(p.d) + g * p.d_batch_stride + i * p.d_row_stride + j;
         stride = p.d_row_stride;
       } else if (last) {
         tile = buffer;
       }
-      // The first tile of a panel fetches the next panel, the others what the epilogue reads, a row now and then: all
-      // at once it would hold up the tile's own loads.
-      const bool fetch = t == 0 && fetch_next;
-      const bool fetch_beside = !fetch && last && beside.count && count >= rows && element < kElementTypes;
-      const char *from = fetch ? next : static_cast<const char *>(b);
-      int64_t step = fetch ? next_step : 0, pace = 0;
-      if (fetch_beside) {
-        from = beside.at(0, g, i, j);
-        step = beside.matrices[0].row_bytes;
-        while (2 * pace + 2 <= count / rows) pace = 2 * pace + 1;
-      }
-      if (last) beside.fetch(fetch_beside ? 1 : 0, g, i, j, rows, width);
       const T *rows_of_a =
           a_in_place ? a + (i - first_tile * blocks.tile_rows) * p.a.row_stride : a + t * blocks.tile_rows * count;
+      // The tiles of a panel fetch the next one together: one alone would wait for it. Where the epilogue reads
+      // matrices, the first one fetches it and the others what the epilogue reads, a row now and then: all at once it
+      // would hold up the tile's own loads.
+      const bool reads_matrices = last && epilogue_matrices.count;
+      const bool fetch = fetch_next && (reads_matrices ? t == 0 : t < shares);
+      const bool fetch_matrices = !fetch && reads_matrices && count >= rows && element < kElementTypes;
+      const char *from = fetch ? next : static_cast<const char *>(b);
+      int64_t step = fetch ? next_step : 0, pace = 0;
+      if (fetch && !reads_matrices) {
+        from += t * (count / shares) * next_step;
+        pace = shares - 1;
+      }
+      if (!fetch && follow_rows && i + block_rows < p.m) {
+        from = reinterpret_cast<const char *>(rows_of_a + block_rows * p.a.row_stride);
+        step = row_step;
+      }
+      if (fetch_matrices) {
+        from = epilogue_matrices.at(0, g, i, j);
+        step = epilogue_matrices.matrices[0].row_bytes;
+        while (2 * pace + 2 <= count / rows) pace = 2 * pace + 1;
+      }
+      if (last) epilogue_matrices.fetch(fetch_matrices ? 1 : 0, g, i, j, rows, width);
       const auto run_tile =
           element < kTileElementTypes ? kernel.tile[element][vectors - 1][!a_in_place][rows] : thin_tile(element, rows);
-      run_tile(count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, step, pace);
+      run_tile({count, rows_of_a, p.a.row_stride, b, b_stride, in, in_stride, tile, stride, from, step, pace, part,
+                to_d ? part : whole});
       if (last && !to_d) {
         epilogue(finish, tile, stride, g, i, j, rows, width,
                  sums ? sums_of(g, first_tile / blocks.block_tiles) + j : nullptr);
@@ -237,6 +258,20 @@ struct Tiled {
     }
   }
 
+  // Copies rows [x0, x0 + count) of the panels from the q-th on to where they lie `panel_stride` apart.
+  void pack_right(int64_t g, int64_t elements, int64_t x0, int64_t count, int64_t q, int64_t together, T *to,
+                  int64_t panel_stride) const {
+    const int64_t width = kernel.tile_columns, lanes = width / 2, rows = together > 1 ? kRowsTogether : count;
+    for (int64_t x = 0; x < count; x += rows) {
+      for (int64_t t = 0; t < together; t++) {
+        const int64_t j = (q + t) * width, columns = smaller(width, p.n - j);
+        const int padded = static_cast<int>(columns > lanes || kernel.correct ? width : lanes);
+        right.pack(g, elements, x0 + x, j, smaller(rows, count - x), static_cast<int>(columns), padded,
+                   to + t * panel_stride + x * width, width);
+      }
+    }
+  }
+
   T *sums_of(int64_t g, int64_t block) const { return sums + (g * blocks.blocks + block) * p.n; }
 
   void run(int64_t index) const {
@@ -258,15 +293,18 @@ struct Tiled {
     T *a_block = scratch.at<T>(0);
     const int64_t a_values = round_up(tiles * blocks.tile_rows * blocks.depth + 64, 64);
     T *sliver = a_block + a_values;
-    T *acc = sliver + blocks.depth * width;
+    const int64_t sliver_values = blocks.depth * width;
+    T *acc = sliver + kPanelsTogether * sliver_values;
 
     const char *a_data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
     const char *b_data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
     const int64_t b_size = static_cast<int64_t>(size_of(p.b.type)),
                   panel_size = static_cast<int64_t>(size_of(panel_type));
-    // A panel is copied where several row tiles use it: its rows lie then side by side and in one cache.
+    // A panel is copied where several row tiles use it: its rows lie then side by side and in one cache. Copies fetch
+    // ahead themselves; fetching a panel by its tiles as well was slower.
     const int b_element = element_index(p.b.type), panel_element = element_index(panel_type);
     const bool copy = !panels && (p.b.column_stride != 1 || tiles > 2 || b_element >= kTileElementTypes || !in_tiles);
+    const int64_t group = copy && p.b.column_stride == 1 && !staged(p.b) ? kPanelsTogether : 1;
     int64_t x0 = 0;
     do {
       const int64_t count = smaller(blocks.depth, depth_of_entry - x0);
@@ -309,12 +347,12 @@ struct Tiled {
         }
         const char *b = b_data + (x0 * kernel.group * p.b.row_stride + j * p.b.column_stride) * b_size;
         const int64_t columns = smaller(width, p.n - j);
-        const bool fetch = p.b.column_stride == 1 && q + 1 < end_panel;
-        if (copy || (columns != width && columns != lanes)) {
-          const int padded = static_cast<int>(columns > lanes || kernel.correct ? width : lanes);
-          right.pack(g, elements, x0, j, count, static_cast<int>(columns), padded, sliver, width);
-          panel(g, a, first_tile, tiles, j, x0, count, last, sliver, width, 0, tiles_of_panel, b + width * b_size,
-                p.b.row_stride * b_size, fetch);
+        const bool fetch = !copy && p.b.column_stride == 1 && q + 1 < end_panel;
+        if (copy || (!kernel.masks && columns != width && columns != lanes)) {
+          const int64_t turn = (q - first_panel) % group;
+          if (turn == 0) pack_right(g, elements, x0, count, q, smaller(group, end_panel - q), sliver, sliver_values);
+          panel(g, a, first_tile, tiles, j, x0, count, last, sliver + turn * sliver_values, width, 0, tiles_of_panel,
+                b + width * b_size, p.b.row_stride * b_size, fetch);
         } else {
           panel(g, a, first_tile, tiles, j, x0, count, last, b, p.b.row_stride, b_element, tiles_of_panel,
                 b + width * b_size, p.b.row_stride * b_size, fetch);
@@ -338,55 +376,12 @@ struct Tiled {
   }
 };
 
-int64_t tile_rows_of(const Problem &p) {
-  return p.compute == Type::f64 ? kernels<double>().tile_rows : kernels<float>().tile_rows;
-}
-int64_t tile_columns_of(const Problem &p) {
-  return p.compute == Type::f64 ? kernels<double>().tile_columns : kernels<float>().tile_columns;
-}
-
 size_t packed_operand_bytes(const Problem &p) {
   return static_cast<size_t>(round_up(p.n, tile_columns_of(p)) * values_of(p.k, group_of(p))) *
          (p.compute == Type::f64 ? 8 : 4);
 }
 
-bool is_small(const Problem &p) {
-  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 4e6;
-}
-
 }  // namespace
-
-// Sizes of rows and depth depend on the shape, the variant and the instruction set alone. Blocks are of equal size, so
-// that no thin rest is left over.
-Blocks make_blocks(const Variant &variant, const Problem &p, bool alone) {
-  const bool wide = p.compute == Type::f64;
-  Blocks blocks{};
-  const int64_t most_rows = tile_rows_of(p), width = tile_columns_of(p);
-  const int64_t tiles = divide_up(p.m, most_rows);
-  blocks.tile_rows = divide_up(p.m, tiles);
-  blocks.tiles = divide_up(p.m, blocks.tile_rows);
-  blocks.blocks = divide_up(blocks.tiles, larger(1, variant.rows / most_rows));
-  blocks.block_tiles = divide_up(blocks.tiles, blocks.blocks);
-  blocks.blocks = divide_up(blocks.tiles, blocks.block_tiles);
-
-  blocks.panels = divide_up(p.n, width);
-  int64_t chunks = divide_up(blocks.panels, larger(1, variant.columns / (wide ? 2 : 1) / width));
-  // A large product is cut into enough tasks for several threads, a small one is not.
-  const int64_t wanted = alone || is_small(p) ? 1 : kTasksOfThreads;
-  const int64_t have = blocks.blocks * p.batch * chunks;
-  if (have < wanted) {
-    const int64_t narrow = larger(1, blocks.panels / 8);
-    chunks = larger(chunks, smaller(narrow, divide_up(wanted, blocks.blocks * p.batch)));
-  }
-  blocks.chunk_panels = divide_up(blocks.panels, chunks);
-  blocks.chunks = divide_up(blocks.panels, blocks.chunk_panels);
-
-  const int64_t values = values_of(p.k, group_of(p)), passes = larger(1, divide_up(values, variant.depth));
-  // Passes over blocks that are packed with their scales begin with one.
-  const int64_t step = packed_blocks(p.b) ? kBlockDepth : 8;
-  blocks.depth = larger(step, round_up(divide_up(values, passes), step));
-  return blocks;
-}
 
 size_t tiled_workspace(const Variant &variant, const Problem &p) {
   size_t bytes = sums_bytes(p, make_blocks(variant, p).blocks);
@@ -422,7 +417,8 @@ void run_packed(Tiled<T> &tiled, int64_t g, int64_t entries, void *to) {
 template <class T>
 void run_tiled(const Variant &variant, const Problem &p, void *workspace) {
   const int64_t k = effective_k(p);
-  Tiled<T> tiled(p, make_blocks(variant, p, !is_small(p) && thread_count() == 1), k, k, p.k);
+  const double multiplications = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.batch * k);
+  Tiled<T> tiled(p, make_blocks(variant, p, threads_for(multiplications, 0)), k, k, p.k);
   char *free_space = static_cast<char *>(workspace);
   if (p.reduction == Reduction::result_columns) {
     tiled.sums = reinterpret_cast<T *>(free_space);

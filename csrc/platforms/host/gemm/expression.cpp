@@ -71,7 +71,7 @@ struct Preparation {
       if (from[i].reserved != 0) return "a reserved member is not 0";
       if (!operand_type(from[i].type, &to[i].type)) {
         *known = false;
-        return "an input or output has a type that programs do not take";
+        return "an input or output has a type that programs do not support";
       }
       to[i].row_stride = from[i].row_stride;
       to[i].column_stride = from[i].column_stride;
@@ -84,9 +84,9 @@ struct Preparation {
     const bool pairs = source.flags & ROCPY_EXT_PROGRAM_PAIRS;
     switch (code.opcode) {
       case ROCPY_EXT_OP_INPUT:
-        return code.index < source.input_count ? nullptr : "an instruction names an input that there is not";
+        return code.index < source.input_count ? nullptr : "an instruction names an input that does not exist";
       case ROCPY_EXT_OP_OUTPUT:
-        return code.index < source.output_count ? nullptr : "an instruction names an output that there is not";
+        return code.index < source.output_count ? nullptr : "an instruction names an output that does not exist";
       case ROCPY_EXT_OP_PARTNER:
         return pairs ? nullptr : "PARTNER without ROCPY_EXT_PROGRAM_PAIRS";
       case ROCPY_EXT_OP_AUX:
@@ -118,13 +118,13 @@ struct Preparation {
       return "an opcode is not known";
     }
     for (int s = 0; s < count; s++) {
-      if (code.sources[s] >= source.register_count) return "an instruction names a register that there is not";
+      if (code.sources[s] >= source.register_count) return "an instruction names a register that does not exist";
       value.from[s] = latest[code.sources[s]];
       if (value.from[s] == kNone) return "a register is read before it is written";
     }
     if (const char *wrong = check_index(code)) return wrong;
     if (code.opcode == ROCPY_EXT_OP_OUTPUT) return nullptr;
-    if (code.destination >= source.register_count) return "an instruction names a register that there is not";
+    if (code.destination >= source.register_count) return "an instruction names a register that does not exist";
     latest[code.destination] = at;
     if (given(code.opcode)) {
       int &before = first[code.opcode == ROCPY_EXT_OP_PARTNER];
@@ -234,7 +234,7 @@ struct Preparation {
     for (uint32_t i = 0; i < source.output_count; i++) {
       if (!written[i]) return "an output is not written";
     }
-    if (source.result >= source.register_count) return "the result names a register that there is not";
+    if (source.result >= source.register_count) return "the result names a register that does not exist";
     const int result = latest[source.result];
     if (result == kNone) return "the result's register is not written";
 

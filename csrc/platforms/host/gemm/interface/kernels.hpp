@@ -54,6 +54,26 @@ struct Strips {
   int panels[kMaxStripRows + 1];
 };
 
+// out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two roundings
+// where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at a_stride with x
+// adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, from prefetch on at
+// prefetch_stride, each as often as prefetch_pace says: prefetch_pace + 1 is a power of two.
+template <class T>
+struct TileCall {
+  int64_t k;
+  const T *a;
+  int64_t a_stride;
+  const void *b;
+  int64_t b_stride;
+  const T *in;
+  int64_t in_stride;
+  T *out;
+  int64_t out_stride;
+  const char *prefetch;
+  int64_t prefetch_stride, prefetch_pace;
+  int loaded, stored;  // lanes of the last vector of b and of out that exist; all of them where tiles have no masks
+};
+
 // What depends on the type of an operand's elements.
 template <class T>
 struct Elements {
@@ -80,9 +100,7 @@ struct Elements {
 
   // Tiles of few rows over a packed panel of this type: as Kernels::tile, two vectors wide, a packed. Null where
   // Kernels::tile has the type.
-  using Tile = void (*)(int64_t k, const T *a, int64_t a_stride, const void *b, int64_t b_stride, const T *in,
-                        int64_t in_stride, T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride,
-                        int64_t prefetch_pace);
+  using Tile = void (*)(const TileCall<T> &);
   Tile thin[kMaxThinRows + 1];
   Strips<T> strips;
 
@@ -112,10 +130,8 @@ struct Kernels {
   int tile_columns;  // columns of a register tile and of a packed panel
   int group;         // elements of k in one value of a panel: 1, but 4 bytes or 2 halves in an int32_t
 
-  // out[i][j] = in[i][j] + sum over x of a(i, x) * b(x, j), x ascending, every step one fused multiply-add (two
-  // roundings where the instruction set has none). in may be null (zero). a is packed as [x][rows], or has rows at
-  // a_stride with x adjacent. b has columns adjacent and x at b_stride. Two cache lines are prefetched per x, at
-  // prefetch + (x / (prefetch_pace + 1)) * prefetch_stride; prefetch_pace + 1 is a power of two.
+  bool masks;  // tiles read and write a part of their last vector, as TileCall says
+
   using Tile = typename Elements<T>::Tile;
   Tile tile[kTileElementTypes][2][2][kMaxTileRows + 1];  // element of b, one or two vectors wide, a packed, rows
 

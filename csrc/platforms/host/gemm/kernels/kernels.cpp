@@ -27,6 +27,7 @@ constexpr Kernels<T> make_kernels() {
   set.tile_rows = kTileRows;
   set.tile_columns = kTileVectors * kLanes<T>;
   set.group = 1;
+  set.masks = kMasks;
   fill_element_tiles<T, T>(set.tile[0]);
   if constexpr (sizeof(T) == 4) {
     set.elements[0] = &elements_f32;

@@ -132,15 +132,17 @@ constexpr int kRowBytes = F::width == 4 ? kLanes<float> : 2 * kLanes<float>;
 
 // As Kernels::tile over a packed panel from the beginning of a block, two vectors wide, a packed; k is whole blocks.
 template <class F, int rows>
-void thin_blocks(int64_t k, const float *a, int64_t, const void *panel, int64_t, const float *in, int64_t in_stride,
-                 float *out, int64_t out_stride, const char *, int64_t, int64_t) {
+void thin_blocks(const TileCall<float> &call) {
   constexpr int lanes = kLanes<float>;
-  const uint8_t *b = static_cast<const uint8_t *>(panel);
+  const float *a = call.a, *in = call.in;
+  const int64_t k = call.k;
+  const int stored = call.stored;
+  const uint8_t *b = static_cast<const uint8_t *>(call.b);
   VecF sum[rows][2];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < 2; v++) sum[i][v] = in ? load(in + i * in_stride + v * lanes) : splat(0.0f);
+    for (int v = 0; v < 2; v++) sum[i][v] = in ? load(in + i * call.in_stride + v * lanes) : splat(0.0f);
   }
   for (int64_t x = 0; x < k; x += kBlock) {
     const VecF scale[2] = {load_scales(b), load_scales(b + lanes)};
@@ -159,11 +161,7 @@ void thin_blocks(int64_t k, const float *a, int64_t, const void *panel, int64_t,
       }
     }
   }
-  ROCPY_UNROLL
-  for (int i = 0; i < rows; i++) {
-    ROCPY_UNROLL
-    for (int v = 0; v < 2; v++) store(out + i * out_stride + v * lanes, sum[i][v]);
-  }
+  store_tile(call, stored, sum);
 }
 
 // `count` rows of a packed panel, from the x-th on, as floats.

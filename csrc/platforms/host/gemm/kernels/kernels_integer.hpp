@@ -43,16 +43,17 @@ ROCPY_INLINE VecI add_products(VecI sum, VecI left, VecI right) {
 
 // The tiles of integers take b as panels only; rows and columns are those of float.
 template <int rows, int vectors, bool packed>
-void integer_tile(int64_t k, const int32_t *a, int64_t a_stride, const void *b_data, int64_t b_stride,
-                  const int32_t *in, int64_t in_stride, int32_t *out, int64_t out_stride, const char *prefetch,
-                  int64_t prefetch_stride, int64_t prefetch_pace) {
+void integer_tile(const TileCall<int32_t> &call) {
   constexpr int lanes = kLanes<int32_t>;
-  const int32_t *b = static_cast<const int32_t *>(b_data);
+  const int32_t *a = call.a, *b = static_cast<const int32_t *>(call.b), *in = call.in;
+  const int64_t k = call.k, a_stride = call.a_stride, b_stride = call.b_stride;
+  const int64_t pace = call.prefetch_pace, ahead = call.prefetch_stride;
+  const char *prefetch = call.prefetch;
   VecI sum[rows][vectors];
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) sum[i][v] = in ? load(in + i * in_stride + v * lanes) : VecI{};
+    for (int v = 0; v < vectors; v++) sum[i][v] = in ? load(in + i * call.in_stride + v * lanes) : VecI{};
   }
   for (int64_t x = 0; x < k; x++) {
     VecI row[vectors];
@@ -68,13 +69,9 @@ void integer_tile(int64_t k, const int32_t *a, int64_t a_stride, const void *b_d
     }
     a += packed ? rows : 1;
     b += b_stride;
-    if ((x & prefetch_pace) == prefetch_pace) prefetch += prefetch_stride;
+    if ((x & pace) == pace) prefetch += ahead;
   }
-  ROCPY_UNROLL
-  for (int i = 0; i < rows; i++) {
-    ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) store(out + i * out_stride + v * lanes, sum[i][v]);
-  }
+  store_tile(call, lanes, sum);
 }
 
 template <int vectors, int rows>

@@ -16,7 +16,7 @@ ROCPY_INLINE void pack_scalar(const E *from, int64_t x_stride, int64_t c_stride,
   }
 }
 
-constexpr int kPanelsAhead = 2;
+constexpr int kPanelsAhead = 4;
 
 // Columns adjacent: vectors are copied.
 template <class T, class E, class To>

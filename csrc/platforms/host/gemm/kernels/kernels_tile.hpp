@@ -12,38 +12,116 @@ namespace {
 constexpr int kTileRows = kRegisters == 32 ? (kVectorBytes == 64 ? 14 : 12) : (kVectorBytes == 32 ? 6 : 4);
 constexpr int kTileVectors = 2;
 
-template <class T, class E, int rows, int vectors, bool packed>
-void tile(int64_t k, const T *a, int64_t a_stride, const void *b_data, int64_t b_stride, const T *in, int64_t in_stride,
-          T *out, int64_t out_stride, const char *prefetch, int64_t prefetch_stride, int64_t prefetch_pace) {
+// Where the values of a are for one step of k: side by side, or in rows. Addresses of rows are a pointer for each three
+// of them and the distance of one: as many registers as there are without going to the stack.
+template <class T, int rows, bool packed>
+struct Column {
+  static constexpr int pointers = packed ? 1 : (rows + 2) / 3;
+  const T *from[pointers];
+  int64_t stride;
+
+  ROCPY_INLINE Column(const T *a, int64_t a_stride) : stride(a_stride) {
+    ROCPY_UNROLL
+    for (int q = 0; q < pointers; q++) from[q] = a + 3 * q * a_stride;
+  }
+  ROCPY_INLINE T at(int i, int step) const {
+    return packed ? from[0][step * rows + i] : from[i / 3][i % 3 * stride + step];
+  }
+  ROCPY_INLINE void advance(int steps) {
+    ROCPY_UNROLL
+    for (int q = 0; q < pointers; q++) from[q] += packed ? steps * rows : steps;
+  }
+};
+
+// With masks a part of a vector is read and written like a whole one. Bytes are of panels, which are whole.
+constexpr bool kMasks = kVectorBytes == 64;
+template <class E>
+constexpr bool kMasksLoads = kMasks && sizeof(E) > 1;
+
+// A tile of so few steps gains nothing by pairs of them.
+constexpr int64_t kFewSteps = 16;
+
+// One step of k: a row of b, of whose last vector some lanes exist, times a column of a.
+template <int step, class T, int rows, int vectors, bool packed, class E>
+ROCPY_INLINE void tile_step(const Column<T, rows, packed> &a, const E *b, [[maybe_unused]] int last,
+                            const char *prefetch, Vec<T> (&sum)[rows][vectors]) {
   constexpr int lanes = kLanes<T>;
-  const E *b = static_cast<const E *>(b_data);
-  Vec<T> sum[rows][vectors];
+  Vec<T> row[vectors];
+  ROCPY_UNROLL
+  for (int v = 0; v < vectors; v++) {
+    if constexpr (kMasksLoads<E>) {
+      row[v] = v == vectors - 1 ? load_part(b + v * lanes, last) : load(b + v * lanes);
+    } else {
+      row[v] = load(b + v * lanes);
+    }
+  }
+  __builtin_prefetch(prefetch, 0, 2);
+  if constexpr (kTileVectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64, 0, 2);
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
+    Vec<T> factor = splat(a.at(i, step));
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) sum[i][v] = in ? load(in + i * in_stride + v * lanes) : splat(static_cast<T>(0));
+    for (int v = 0; v < vectors; v++) sum[i][v] = fma(factor, row[v], sum[i][v]);
   }
-  for (int64_t x = 0; x < k; x++) {
-    Vec<T> row[vectors];
+}
+
+// Writes a tile's sums, `stored` lanes of the last vector.
+template <class T, int rows, int vectors>
+ROCPY_INLINE void store_tile(const TileCall<T> &call, [[maybe_unused]] int stored, const Vec<T> (&sum)[rows][vectors]) {
+  constexpr int lanes = kLanes<T>;
+  T *out = call.out;
+  const int64_t out_stride = call.out_stride;
+  // Masked stores are the slower ones.
+  if (kMasks && stored < lanes) {
     ROCPY_UNROLL
-    for (int v = 0; v < vectors; v++) row[v] = load(b + v * lanes);
-    __builtin_prefetch(prefetch);
-    if constexpr (kTileVectors * lanes * sizeof(E) > 64) __builtin_prefetch(prefetch + 64);
-    ROCPY_UNROLL
-    for (int i = 0; i < rows; i++) {
-      Vec<T> factor = splat(packed ? a[i] : a[i * a_stride]);
+    for (int i = 0; i < rows; i++, out += out_stride) {
       ROCPY_UNROLL
-      for (int v = 0; v < vectors; v++) sum[i][v] = fma(factor, row[v], sum[i][v]);
+      for (int v = 0; v + 1 < vectors; v++) store(out + v * lanes, sum[i][v]);
+      store_part(out + (vectors - 1) * lanes, sum[i][vectors - 1], stored);
     }
-    a += packed ? rows : 1;
-    b += b_stride;
-    if ((x & prefetch_pace) == prefetch_pace) prefetch += prefetch_stride;
+    return;
   }
   ROCPY_UNROLL
   for (int i = 0; i < rows; i++) {
     ROCPY_UNROLL
     for (int v = 0; v < vectors; v++) store(out + i * out_stride + v * lanes, sum[i][v]);
   }
+}
+
+template <class T, class E, int rows, int vectors, bool packed>
+void tile(const TileCall<T> &call) {
+  constexpr int lanes = kLanes<T>;
+  const E *b = static_cast<const E *>(call.b);
+  const T *in = call.in;
+  Vec<T> sum[rows][vectors];
+  ROCPY_UNROLL
+  for (int i = 0; i < rows; i++) {
+    ROCPY_UNROLL
+    for (int v = 0; v < vectors; v++) {
+      sum[i][v] = in ? load(in + i * call.in_stride + v * lanes) : splat(static_cast<T>(0));
+    }
+  }
+  Column<T, rows, packed> column(call.a, call.a_stride);
+  const int64_t k = call.k, b_stride = call.b_stride, pace = call.prefetch_pace, ahead = call.prefetch_stride;
+  const char *prefetch = call.prefetch;
+  const int loaded = call.loaded, stored = call.stored;
+  // Two steps at a time, unless there are few: the loop's own instructions compete with the fused ones.
+  const int64_t paired = k > kFewSteps ? k / 2 * 2 : 0;
+  int64_t x = 0;
+  for (; x < paired; x += 2) {
+    tile_step<0>(column, b, loaded, prefetch, sum);
+    tile_step<1>(column, b + b_stride, loaded, prefetch + ahead, sum);
+    column.advance(2);
+    b += 2 * b_stride;
+    if (((x >> 1) & pace) == pace) prefetch += 2 * ahead;
+  }
+  for (; x < k; x++) {
+    tile_step<0>(column, b, loaded, prefetch, sum);
+    column.advance(1);
+    b += b_stride;
+    prefetch += ahead;
+  }
+  store_tile(call, stored, sum);
 }
 
 // Packed panels whose sums of so many rows fit the registers together.
@@ -53,7 +131,7 @@ constexpr int strip_panels(int rows) {
 }
 
 // How far ahead of its use a line of each panel is fetched, in bytes.
-constexpr int64_t kStripAhead = 1024;
+constexpr int64_t kStripAhead = 4096;
 
 // Memory sets the pace here. Of one panel there is but one stream to read and too few sums to hide their latency.
 template <class T, class E, int rows>

@@ -217,31 +217,32 @@ ROCPY_INLINE VecF load_part(const float *p, int count) { return _mm256_maskload_
 ROCPY_INLINE VecD load_part(const double *p, int count) { return _mm256_maskload_pd(p, mask32(2 * count)); }
 ROCPY_INLINE VecI load_part(const int32_t *p, int count) { return cast<VecI>(_mm256_maskload_epi32(p, mask32(count))); }
 // By halves: masked stores are microcoded on AMD's processors.
-ROCPY_INLINE void store_part(float *p, VecF v, int count) {
-  if (count >= 8) return store(p, v);
-  __m128 part = _mm256_castps256_ps128(v);
-  if (count & 4) {
-    _mm_storeu_ps(p, part);
-    part = _mm256_extractf128_ps(v, 1);
-    p += 4;
-  }
+ROCPY_INLINE void store_pair(float *p, __m128 v, int count) {
   if (count & 2) {
-    _mm_storel_pi(reinterpret_cast<__m64 *>(p), part);
-    part = _mm_movehl_ps(part, part);
+    _mm_storel_pi(reinterpret_cast<__m64 *>(p), v);
+    v = _mm_movehl_ps(v, v);
     p += 2;
   }
-  if (count & 1) _mm_store_ss(p, part);
+  if (count & 1) _mm_store_ss(p, v);
 }
-ROCPY_INLINE void store_part(double *p, VecD v, int count) {
-  if (count >= 4) return store(p, v);
-  __m128d part = _mm256_castpd256_pd128(v);
-  if (count & 2) {
-    _mm_storeu_pd(p, part);
-    part = _mm256_extractf128_pd(v, 1);
-    p += 2;
-  }
-  if (count & 1) _mm_store_sd(p, part);
+ROCPY_INLINE void store_pair(double *p, __m128d v, int count) {
+  if (count & 1) _mm_store_sd(p, v);
 }
+ROCPY_INLINE __m128 lower_half(VecF v) { return _mm256_castps256_ps128(v); }
+ROCPY_INLINE __m128d lower_half(VecD v) { return _mm256_castpd256_pd128(v); }
+ROCPY_INLINE __m128 upper_half(VecF v) { return _mm256_extractf128_ps(v, 1); }
+ROCPY_INLINE __m128d upper_half(VecD v) { return _mm256_extractf128_pd(v, 1); }
+template <class T, class V>
+ROCPY_INLINE void store_halves(T *p, V v, int count) {
+  constexpr int half = kLanes<T> / 2;
+  if (count >= 2 * half) return store(p, v);
+  if (count < half) return store_pair(p, lower_half(v), count);
+  const auto lower = lower_half(v);
+  __builtin_memcpy(p, &lower, sizeof lower);
+  store_pair(p + half, upper_half(v), count - half);
+}
+ROCPY_INLINE void store_part(float *p, VecF v, int count) { store_halves(p, v, count); }
+ROCPY_INLINE void store_part(double *p, VecD v, int count) { store_halves(p, v, count); }
 #endif
 template <class E>
 ROCPY_INLINE auto load_part(const E *p, int count) {
