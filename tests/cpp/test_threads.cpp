@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The thread pool: every task runs once, calls from several threads and from within tasks finish, a forked child has a
-// pool of its own.
+// pool of its own. Products are cut for the threads that they keep busy.
 #include "threads.hpp"
+
+#include "blocking.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,6 +98,33 @@ bool forked_child() {
   return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 && each_task_once(5);
 }
 
+// A task for each thread, or of few panels chunks no longer than an equal share.
+bool products_are_shared() {
+  using namespace rocpy_host::gemm;
+  for (int64_t n : {128, 192, 256, 1000}) {
+    Problem p;
+    p.m = p.n = p.k = n;
+    p.batch = 1;
+    p.a.row_stride = p.b.row_stride = p.d_row_stride = n;
+    p.a.column_stride = p.b.column_stride = 1;
+    for (const Variant &variant : kVariants) {
+      if (variant.family != Family::direct && variant.family != Family::blocked) continue;
+      for (int threads : {1, 2, 3, 4}) {
+        const Blocks blocks = make_blocks(variant, p, threads);
+        const int64_t filled = (blocks.chunks - 1) * blocks.chunk_panels;
+        const bool shared = blocks.blocks * blocks.chunks >= threads ||
+                            blocks.chunk_panels <= divide_up(blocks.panels * blocks.blocks, threads);
+        if (shared && filled < blocks.panels && filled + blocks.chunk_panels >= blocks.panels) continue;
+        printf("%s: %lld^3 for %d threads cut into %lld x %lld tasks\n", variant.algorithm.name,
+               static_cast<long long>(n), threads, static_cast<long long>(blocks.blocks),
+               static_cast<long long>(blocks.chunks));
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main() {
@@ -111,5 +140,6 @@ int main() {
   check(nested(), "nested calls stay on their thread");
   check(limits(), "limits");
   check(forked_child(), "a forked child");
+  check(products_are_shared(), "products are cut for their threads");
   return failures != 0;
 }

@@ -16,6 +16,12 @@ int l2_cache_bytes();  // of one core; 0: unknown
 size_t memory_total();
 size_t memory_available();
 
+// Memory for std::free, null if there is none. Large memory, from huge_page_bytes on, is aligned to huge pages, and the
+// system is asked for them: reading gigabytes through small pages waits for their translation, on a virtual machine
+// half of the time.
+constexpr size_t huge_page_bytes = size_t{2} << 20;
+void *allocate_aligned(size_t bytes, size_t alignment);
+
 uint32_t host_name_hash();
 
 }  // namespace rocpy_host

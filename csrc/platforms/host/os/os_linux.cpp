@@ -2,6 +2,7 @@
 // The machine as Linux describes it: /proc, /sys and the control group of this process.
 #include "os.hpp"
 
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -110,6 +111,21 @@ size_t memory_total() {
 }
 
 size_t memory_available() { return std::min(meminfo_bytes("MemAvailable:"), group_limit().available); }
+
+void *allocate_aligned(size_t bytes, size_t alignment) {
+  const size_t aligned = bytes < huge_page_bytes ? alignment : std::max(alignment, huge_page_bytes);
+  void *memory = nullptr;
+  if (posix_memalign(&memory, aligned, bytes) != 0) {
+    return nullptr;
+  }
+#ifdef MADV_HUGEPAGE
+  if (bytes >= huge_page_bytes) {
+    // Pages that are not whole huge ones stay as they are; a kernel without huge pages refuses, which is no error.
+    madvise(memory, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);
+  }
+#endif
+  return memory;
+}
 
 uint32_t host_name_hash() {
   char name[256] = {};

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -172,6 +173,17 @@ char process_state(int pid) {
   line[length] = '\0';
   const char *end = std::strrchr(line, ')');  // a command's name may hold anything
   return end != nullptr && end[1] == ' ' && end[2] != '\0' ? end[2] : '?';
+}
+
+bool read_process(int pid, const void *from, void *to, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const iovec own{static_cast<char *>(to) + done, bytes - done};
+    const iovec others{const_cast<char *>(static_cast<const char *>(from)) + done, bytes - done};
+    const ssize_t count = process_vm_readv(pid, &own, 1, &others, 1, 0);
+    if (count <= 0) return false;
+    done += static_cast<size_t>(count);  // fewer than asked for: the next call says why, or goes on
+  }
+  return true;
 }
 
 bool random_bytes(void *out, size_t count) {

@@ -20,6 +20,10 @@ uint64_t thread_id();         // differs among all threads of the machine that l
 char process_state(int pid);  // as /proc tells it ('R', 'S', 'T' for stopped, 'Z'); '?' where it does not
 bool random_bytes(void *out, size_t count);
 
+// Copies memory of another process of this pid namespace. False, with errno set: the system does not permit it, the
+// process has ended, or the memory is not there.
+bool read_process(int pid, const void *from, void *to, size_t bytes);
+
 // Sleeps until the word is woken, has another value than `seen`, or the time is over. Works across processes.
 void wait_on_word(std::atomic<uint32_t> *word, uint32_t seen, uint64_t nanoseconds);
 void wake_word(std::atomic<uint32_t> *word);

@@ -5,7 +5,8 @@
 // What is put lies in a slot of shared memory, one of two in turn: who has arrived at step k + 1 has taken all of step
 // k, so the slot of step k is free in step k + 2. Between ranks of one process large operands stay where they are, and
 // a last step tells that all have read them; so do those of several processes that lie in registered memory on all
-// ranks.
+// ranks. An all-reduce of other memory reads what other processes send and what they have reduced, where the system
+// lets each rank read the memory of all others.
 #include "rccl_comm.hpp"
 
 #include <algorithm>
@@ -83,15 +84,22 @@ class Run {
     reduce(operation_.reduction, out, sources, scales, n_, bias, count);
   }
 
-  // The part of `count` elements that is this rank's to reduce, on lines of the cache.
-  void my_part(size_t count, size_t *low, size_t *high) const {
+  // The part of `count` elements that is a rank's to reduce, on lines of the cache.
+  void part_of(int rank, size_t count, size_t *low, size_t *high) const {
     const size_t line = 64 / size_;
     const size_t part = ((count + n_ - 1) / n_ + line - 1) / line * line;
-    *low = std::min(count, part * me_);
+    *low = std::min(count, part * rank);
     *high = std::min(count, *low + part);
   }
+  void my_part(size_t count, size_t *low, size_t *high) const { part_of(me_, count, low, high); }
+
+  // Whether every rank can read the operands of all others. False: failed.
+  bool agree_to_read(bool *is_agreed);
 
   bool all_reduce_directly();
+  bool all_reduce_by_reading();
+  bool reduce_my_part();
+  bool gather_parts();
   bool all_reduce_in_blocks(bool takes_result);
 
   Communicator &comm_;
@@ -127,6 +135,7 @@ bool Run::choose(bool writes, bool *is_direct) {
   const auto &shown = comm_.memories.shown;
   mine_.sent.is_new = mine_.sent.memory != 0 && shown.count(mine_.sent.memory) == 0;
   mine_.received.is_new = mine_.received.memory != 0 && shown.count(mine_.received.memory) == 0;
+  mine_.process_key = &comm_.process;
   if (!meet_and_agree()) return false;
   const bool one_sends = mine_.kind == Kind::broadcast || mine_.kind == Kind::scatter;
   std::vector<std::pair<int, uint64_t>> awaited;
@@ -183,7 +192,65 @@ bool Run::all_reduce_or_reduce() {
   bool is_direct;
   if (!choose(true, &is_direct)) return false;
   if (is_direct) return all_reduce_directly();
+  if (mine_.kind == Kind::all_reduce && count_ * size_ >= large_bytes) {
+    bool is_readable;
+    if (!agree_to_read(&is_readable)) return false;
+    if (is_readable) return all_reduce_by_reading();
+  }
   return all_reduce_in_blocks(takes_result);
+}
+
+bool Run::agree_to_read(bool *is_agreed) {
+  bool can_read = comm_.reads_processes;
+  for (int r = 0; r < n_; ++r) can_read = can_read && (r == me_ || comm_.can_read(r, signature(r), count_ * size_));
+  comm_.self().signatures[mine_.sequence & 1].can_read = can_read;
+  if (!comm_.meet(operation_)) return false;
+  *is_agreed = true;
+  for (int r = 0; r < n_; ++r) *is_agreed = *is_agreed && signature(r).can_read;
+  return true;
+}
+
+// What others send is read in blocks that are reduced while the nearest cache has them. Nobody's result is read before
+// all have reduced their parts, nor given back before all have read it.
+bool Run::all_reduce_by_reading() {
+  if (!comm_.begin_reading(operation_) || !reduce_my_part()) return false;
+  comm_.end_reading();
+  if (!comm_.meet(operation_) || !comm_.begin_reading(operation_) || !gather_parts()) return false;
+  comm_.end_reading();
+  return comm_.meet(operation_);
+}
+
+bool Run::reduce_my_part() {
+  constexpr size_t least = size_t{16} << 10, most = size_t{128} << 10, all_bytes = size_t{512} << 10;
+  const size_t block_bytes = std::clamp(all_bytes / n_ / 64 * 64, least, most), block = block_bytes / size_;
+  comm_.scratch.resize(block_bytes * static_cast<size_t>(n_));
+  const char *sources[max_ranks];
+  const char *bias = static_cast<const char *>(mine_.bias);
+  size_t low, high;
+  my_part(count_, &low, &high);
+  for (size_t start = low; start < high; start += block) {
+    const size_t length = std::min(block, high - start), offset = start * size_;
+    for (int r = 0; r < n_; ++r) {
+      const char *sent = static_cast<const char *>(signature(r).send) + offset;
+      const bool is_here = comm_.other(r).process.load() == comm_.process;
+      char *copied = comm_.scratch.data() + static_cast<size_t>(r) * block_bytes;
+      sources[r] = is_here ? sent : copied;
+      if (!is_here && !comm_.read(operation_, r, sent, copied, length * size_)) return false;
+    }
+    reduce_from(recv() + offset, length, bias == nullptr ? nullptr : bias + offset, [&](int r) { return sources[r]; });
+  }
+  return true;
+}
+
+bool Run::gather_parts() {
+  for (int i = 1; i < n_; ++i) {
+    const int r = (me_ + i) % n_;  // each begins with another, so that they do not all read the same memory
+    size_t low, high;
+    part_of(r, count_, &low, &high);
+    const char *reduced = static_cast<const char *>(signature(r).recv) + low * size_;
+    if (!comm_.read(operation_, r, reduced, recv() + low * size_, (high - low) * size_)) return false;
+  }
+  return true;
 }
 
 // A step takes two blocks further: it tells that all have reduced their part of one, and put the next. A rank's own

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <unordered_map>
+#include "environment.h"
 #include "exports.h"
 #include "thread_budget.hpp"
 
@@ -55,7 +56,7 @@ Failure init_failure(const WhyNot &why) {
 
 std::string last_deed(RankState &state) {
   const Kind kind = state.kind.load(std::memory_order_relaxed);
-  if (kind == Kind::none) return "has called nothing yet";
+  if (kind == Kind::none) return "has made no call yet";
   const bool is_done = state.finished.load(std::memory_order_relaxed) >= state.entered.load(std::memory_order_relaxed);
   return (is_done ? "last finished " : "is in ") + std::string(name_of(kind)) + " number " +
          std::to_string(state.entered.load(std::memory_order_relaxed));
@@ -94,9 +95,9 @@ std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_
   auto communicator = find_communicator(handle);
   *code = ncclSuccess;
   if (communicator == nullptr) {
-    *code = refuse(ncclInvalidArgument, "comm is no communicator of this process, or was destroyed");
+    *code = refuse(ncclInvalidArgument, "comm is not a communicator of this process, or was destroyed");
   } else if (communicator->pid != process_id()) {
-    *code = refuse(ncclInvalidUsage, "the communicator was made before a fork and belongs to the parent process");
+    *code = refuse(ncclInvalidUsage, "the communicator was created before a fork and belongs to the parent process");
   } else if (communicator->is_revoked.load()) {
     *code =
         refuse(ncclInvalidUsage, "the communicator was revoked: others can be made from it, and it can be destroyed");
@@ -178,14 +179,25 @@ bool Communicator::begin_reading(const Operation &operation, int owner) {
   for (int r = 0; r < count; ++r) {
     if (r == rank || (owner >= 0 && r != owner) || !is_gone(other(r).presence.load())) continue;
     end_reading();
-    Failure gone{"remote", ncclRemoteError, "", operation.signature.kind, operation.signature.sequence, {r}, {}};
-    gone.text = list_of({r}) + " gave up in " + name_of(operation.signature.kind);
-    return fail(gone);
+    uint64_t last_look = 0;
+    return look_after(operation, {r}, now_ns(), &last_look, [] { return false; });
   }
   return true;
 }
 
 void Communicator::end_reading() { self().is_reading.store(0); }
+
+int Communicator::find_dead() {
+  if (is_one_process) return -1;
+  for (int r = 0; r < count; ++r) {
+    RankState &state = other(r);
+    const Presence presence = state.presence.load();
+    if ((presence != Presence::present && presence != Presence::finalized) || state.process.load() == process) continue;
+    // It may have left between the two.
+    if (!segment->block().is_marked_elsewhere(static_cast<unsigned>(r)) && state.presence.load() == presence) return r;
+  }
+  return -1;
+}
 
 std::vector<int> Communicator::missing_at_step() {
   std::vector<int> missing;
@@ -215,27 +227,23 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     return fail(found);
   }
   const uint64_t now = now_ns();
-  const bool is_one_gone =
-      std::any_of(missing.begin(), missing.end(), [this](int r) { return is_gone(other(r).presence.load()); });
-  // The dead come first: they are why others gave up.
-  if (!is_one_process && (is_one_gone || now - *last_look > look_interval_ns)) {
+  // Looked at once: who gives up a moment later may do so because of one that died, which is looked for before.
+  std::vector<int> gone;
+  std::copy_if(missing.begin(), missing.end(), std::back_inserter(gone),
+               [this](int r) { return is_gone(other(r).presence.load()); });
+  if (!gone.empty() || now - *last_look > look_interval_ns) {
     *last_look = now;
-    for (int r = 0; r < count; ++r) {
-      RankState &state = other(r);
-      const int its_pid = state.pid.load();
-      const Presence presence = state.presence.load();
-      if ((presence != Presence::present && presence != Presence::finalized) || state.process.load() == process)
-        continue;
-      if (segment->block().is_marked_elsewhere(static_cast<unsigned>(r)) || state.presence.load() != presence) continue;
+    const int dead = find_dead();
+    if (dead >= 0) {
       if (ready()) return true;
-      found.ranks = {r};
-      found.text = list_of({r}) + " (process " + std::to_string(its_pid) + ") is dead; this rank waits in " + where;
+      found.ranks = {dead};
+      found.text = list_of({dead}) + " (process " + std::to_string(other(dead).pid.load()) +
+                   ") is dead; this rank waits in " + where;
       return signature.kind == Kind::none ? fail_init(&found, ready) : fail(found);
     }
   }
-  for (int r : missing) {
+  for (int r : gone) {
     const Presence presence = other(r).presence.load();
-    if (!is_gone(presence)) continue;
     if (ready()) return true;
     found.ranks = {r};
     found.text = list_of({r}) +
@@ -350,7 +358,7 @@ ncclResult_t Communicator::join() {
     constexpr uint64_t answer_ns = 50000000;
     joined = Segment::join(key, rank, count, answer_ns, &problem);
     if (joined == nullptr && !problem.text.empty()) return fail_join(problem);
-    if (is_aborting.load()) return fail_join({ncclInvalidUsage, {}, "the communicator was aborted while it was made"});
+    if (is_aborting.load()) return fail_join({ncclInvalidUsage, {}, "the communicator was aborted during creation"});
   }
   const auto take_over_problem = [&] {
     if (!joined->find_init_problem(&problem)) return false;
@@ -423,6 +431,7 @@ ncclResult_t Communicator::join() {
                             "; each needs its own (ROCPY_HOST_DEVICES sets how many devices the host platform has)"});
     }
   }
+  reads_processes = std::strcmp(rocpy_environment(ROCPY_RCCL_PROCESS_READS), "0") != 0;
   state.store(ncclSuccess);
   return ncclSuccess;
 }
@@ -434,23 +443,27 @@ ncclResult_t Communicator::async_error() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (outstanding_ != 0) return ncclInProgress;
   }
+  // Taken before the dead are looked for, as in look_after.
+  std::vector<int> waited_for, failed;
   for (int r = 0; r < count; ++r) {
     const Presence presence = other(r).presence.load();
     if (presence == Presence::finalized || presence == Presence::left) continue;
-    const bool is_dead = other(r).process.load() != process &&
-                         !segment->block().is_marked_elsewhere(static_cast<unsigned>(r)) &&
-                         other(r).presence.load() != Presence::left;
-    if (!has_given_up(presence) && !is_dead) return ncclInProgress;
-    fail({"remote",
-          ncclRemoteError,
-          list_of({r}) + (is_dead ? " is dead" : " has given up") + "; finalize waits for it",
-          Kind::none,
-          0,
-          {r},
-          {}});
-    return ncclRemoteError;
+    waited_for.push_back(r);
+    if (has_given_up(presence)) failed.push_back(r);
   }
-  return ncclSuccess;
+  if (waited_for.empty()) return ncclSuccess;
+  const int dead = find_dead();
+  const bool is_dead = std::find(waited_for.begin(), waited_for.end(), dead) != waited_for.end();
+  if (!is_dead && failed.empty()) return ncclInProgress;
+  const int r = is_dead ? dead : failed.front();
+  fail({"remote",
+        ncclRemoteError,
+        list_of({r}) + (is_dead ? " is dead" : " has given up") + "; finalize waits for it",
+        Kind::none,
+        0,
+        {r},
+        {}});
+  return ncclRemoteError;
 }
 
 }  // namespace rocpy_host

@@ -80,6 +80,7 @@ class Communicator {
   ncclConfig_t config{};
   std::shared_ptr<Segment> segment;
   bool is_one_process = false, may_spin = false;
+  bool reads_processes = true;  // as ROCPY_RCCL_PROCESS_READS was when it was joined
   ncclComm_t handle = nullptr;
 
   // ncclInProgress while it is made; then ncclSuccess, or what it failed with.
@@ -104,6 +105,7 @@ class Communicator {
   std::vector<uint32_t> signals_used;  // of each rank's to this one, by waits that are over
 
   Memories memories;
+  std::vector<char> scratch;  // what has been read of other processes
 
   // The memory, once it is joined; another thread may still be at that.
   std::shared_ptr<Segment> joined() {
@@ -130,6 +132,13 @@ class Communicator {
   // Reading memory of all ranks of this process, or of one: not once it has given up, or is gone. False: failed.
   bool begin_reading(const Operation &operation, int owner = -1);
   void end_reading();
+
+  // Whether the system lets this rank read another rank's operands, of so many bytes each.
+  bool can_read(int owner, const Signature &its, size_t bytes);
+  // Copies another rank's memory, with the system's help where it is of another process. False: failed.
+  bool read(const Operation &operation, int owner, const void *from, void *to, size_t bytes);
+  // False, and failed: the communicator was aborted. For what reads long without waiting.
+  bool goes_on(const Operation &operation);
 
   // Shows memory to the ranks of other processes, and waits for theirs, by owner and number. All ranks call it at the
   // same time. False: failed.
@@ -163,7 +172,10 @@ class Communicator {
   // last word.
   bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,
                   const std::function<bool()> &ready);
+  // A rank whose process died without leaving; -1: none. It may be why others gave up.
+  int find_dead();
   std::vector<int> missing_at_step();
+  bool fail_to_read(const Operation &operation, int owner, int reason);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -76,7 +76,7 @@ ncclResult_t launch(Unit &unit, bool is_alone) {
   begin_call(communicator.handle);
   const OnDevice on_device(communicator.device);
   Stream *stream = resolve(unit.stream);
-  if (stream == nullptr) return refuse(ncclInvalidArgument, "stream is no stream of this process");
+  if (stream == nullptr) return refuse(ncclInvalidArgument, "stream is not a stream of this process");
   if (device_of(stream) != communicator.device) {
     return refuse(ncclInvalidArgument, "stream belongs to device " + std::to_string(device_of(stream)) +
                                            ", the communicator to device " + std::to_string(communicator.device));
@@ -176,7 +176,7 @@ ncclResult_t end_group(bool is_simulated) {
   if (ended.failure != ncclSuccess) return refuse(ended.failure, ended.text);
   if (is_simulated) return ncclSuccess;
   if (!ended.jobs.empty() && !ended.pending.empty()) {
-    return refuse(ncclInvalidUsage, "a group makes communicators or communicates, not both");
+    return refuse(ncclInvalidUsage, "a group either creates communicators or communicates, not both");
   }
   if (!ended.jobs.empty()) return run_jobs(ended.jobs);
   return launch_all(ended.pending);

@@ -232,7 +232,7 @@ ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock:
   }
   if (!parent.meet(operation)) return static_cast<ncclResult_t>(parent.state.load());
   if (givers == 1) return ncclSuccess;
-  return refuse(ncclInvalidArgument, std::to_string(givers) + " ranks gave a uniqueId, and just one must");
+  return refuse(ncclInvalidArgument, std::to_string(givers) + " ranks gave a uniqueId, and exactly one must");
 }
 
 }  // namespace
@@ -265,7 +265,7 @@ ncclResult_t rocpy_host_ncclCommInitRankScalable(ncclComm_t *comm, int count, in
                                                  ncclConfig_t *config) {
   return fail_group(rccl_call([&] {
     if (ids == nullptr || id_count < 1 || id_count > count) {
-      return refuse(ncclInvalidArgument, "nId is " + std::to_string(id_count) + ", it can be 1 to the number of ranks");
+      return refuse(ncclInvalidArgument, "nId is " + std::to_string(id_count) + ", expected 1 to the number of ranks");
     }
     return initialise(comm, count, rank, ids[0], config);
   }));
@@ -322,7 +322,7 @@ ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t comm, int count, const ncclUniqu
     *out = nullptr;
     if (in_group()) return refuse(ncclInvalidUsage, "the host platform grows communicators outside of groups");
     if (comm == nullptr) {
-      if (id == nullptr || rank < 0) return refuse(ncclInvalidArgument, "a new rank needs a uniqueId and its number");
+      if (id == nullptr || rank < 0) return refuse(ncclInvalidArgument, "a new rank needs a uniqueId and its rank");
       return initialise(out, count, rank, *id, given);
     }
     ncclResult_t code;
@@ -374,7 +374,7 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
   return fail_group(rccl_call([&] {
     const auto parent = find_communicator(comm);
     if (parent == nullptr || parent->pid != process_id())
-      return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+      return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     if (out == nullptr || excluded == nullptr || excluded_count < 1 || excluded_count >= parent->count ||
         (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)) {
       return refuse(ncclInvalidArgument,
@@ -385,8 +385,8 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
     uint64_t which = 0;
     for (int i = 0; i < excluded_count; ++i) {
       if (excluded[i] < 0 || excluded[i] >= parent->count || is_out[static_cast<size_t>(excluded[i])]) {
-        return refuse(ncclInvalidArgument,
-                      "excludeRanksList names rank " + std::to_string(excluded[i]) + " wrongly or twice");
+        return refuse(ncclInvalidArgument, "excludeRanksList names rank " + std::to_string(excluded[i]) +
+                                               " that does not exist or is listed twice");
       }
       is_out[static_cast<size_t>(excluded[i])] = true;
     }

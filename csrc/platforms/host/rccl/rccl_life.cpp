@@ -17,7 +17,7 @@ ncclResult_t query(ncclComm_t handle, Value *out, Read read) {
   return rccl_call([&] {
     const auto communicator = find_communicator(handle);
     if (communicator == nullptr || out == nullptr) {
-      return refuse(ncclInvalidArgument, "comm is no communicator of this process, or the result's address is NULL");
+      return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or the result's address is NULL");
     }
     *out = read(*communicator);
     return ncclSuccess;
@@ -45,7 +45,7 @@ ncclResult_t no_parameter(const char *key) {
   if (key == nullptr) return refuse(ncclInvalidArgument, "key is NULL");
   return refuse(ncclInvalidArgument, std::string("the host platform has no parameters, so not ") + key + " either");
 }
-ncclResult_t no_handle() { return refuse(ncclInvalidArgument, "handle is none that ncclParamBind gave"); }
+ncclResult_t no_handle() { return refuse(ncclInvalidArgument, "handle was not returned by ncclParamBind"); }
 
 }  // namespace
 
@@ -126,7 +126,7 @@ ncclResult_t rocpy_host_ncclCommDestroy(ncclComm_t comm) {
     if (comm == nullptr) return ncclSuccess;
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr)
-      return refuse(ncclInvalidArgument, "comm is no communicator of this process, or was destroyed");
+      return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or was destroyed");
     if (communicator->pid != process_id())
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
     communicator->background.wait();
@@ -141,7 +141,7 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
     if (comm == nullptr) return ncclSuccess;
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr)
-      return refuse(ncclInvalidArgument, "comm is no communicator of this process, or was destroyed");
+      return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or was destroyed");
     if (communicator->pid != process_id())
       return refuse(ncclInvalidUsage, "the communicator belongs to the parent process");
     communicator->is_aborting = true;
@@ -163,7 +163,7 @@ ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
     if (found != nullptr && (found->is_revoked.load() || found->is_finalizing.load()))
       return refuse(ncclInvalidArgument, "the communicator was revoked or finalized already");
     if (found == nullptr || found->pid != process_id() || found->state.load() == ncclInProgress)
-      return refuse(ncclInvalidArgument, "comm is no communicator of this process, or is not ready yet");
+      return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or is not ready yet");
     found->is_revoked = true;
     found->is_aborting = true;
     // What runs notices soon; what is still queued will find the communicator revoked.
@@ -191,7 +191,7 @@ ncclResult_t rocpy_host_ncclCommSuspend(ncclComm_t comm, int flags) {
 ncclResult_t rocpy_host_ncclCommResume(ncclComm_t comm) {
   return fail_group(rccl_call([=]() -> ncclResult_t {
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     if (!communicator->is_suspended.exchange(false))
       return refuse(ncclInvalidUsage, "the communicator is not suspended");
     return ncclSuccess;
@@ -200,7 +200,7 @@ ncclResult_t rocpy_host_ncclCommResume(ncclComm_t comm) {
 
 ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
   if (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)
-    return refuse(ncclInvalidArgument, "stat is none of ncclCommMemStat_t");
+    return refuse(ncclInvalidArgument, "stat is not a ncclCommMemStat_t");
   return query(comm, value, [=](Communicator &communicator) -> uint64_t {
     if (stat == ncclStatGpuMemSuspended) return communicator.is_suspended.load() ? 1 : 0;
     const auto segment = communicator.joined();
@@ -212,7 +212,7 @@ ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat
 ncclResult_t rocpy_host_rocpyExtCommSetPatience(ncclComm_t comm, uint64_t nanoseconds) {
   return rccl_call([=] {
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     communicator->patience_ns = nanoseconds;
     return ncclSuccess;
   });

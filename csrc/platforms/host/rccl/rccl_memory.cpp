@@ -29,7 +29,7 @@ ncclResult_t allocate(void **out, size_t bytes) {
   const auto memory = SharedMemory::make(bytes, &problem);
   if (memory == nullptr) return refuse(ncclSystemError, problem);
   if (adopt_allocation(memory->data(), bytes) != hipSuccess)
-    return refuse(ncclUnhandledCudaError, "out of memory: " + std::to_string(bytes) + " bytes are not left");
+    return refuse(ncclUnhandledCudaError, "out of memory: " + std::to_string(bytes) + " bytes are not available");
   SharedMemories &all = shared_memories();
   std::lock_guard<std::mutex> lock(all.mutex);
   all.by_base[memory->data()] = {memory, ++all.last_number};
@@ -42,7 +42,7 @@ ncclResult_t free_memory(void *pointer) {
   Allocation found;
   const Shown shown = find_shared_memory(pointer, 1);
   if (shown.memory == nullptr || shown.memory->data() != pointer || !find_allocation(pointer, &found))
-    return refuse(ncclInvalidArgument, "ptr is not of ncclMemAlloc");
+    return refuse(ncclInvalidArgument, "ptr is not memory of ncclMemAlloc");
   // As hipFree: what the device still does with it comes first.
   if (wait_to_free(found.device) != hipSuccess)
     return refuse(ncclUnhandledCudaError, "memory cannot be freed while a stream is captured, or at exit");
@@ -165,12 +165,12 @@ ncclResult_t rocpy_host_ncclCommRegister(ncclComm_t comm, void *buffer, size_t s
 ncclResult_t rocpy_host_ncclCommDeregister(ncclComm_t comm, void *handle) {
   return rccl_call([=] {
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     auto &all = communicator->memories.registrations;
     const auto found = std::find_if(all.begin(), all.end(), [=](const Registration &one) {
       return one.handle == reinterpret_cast<uint64_t>(handle);
     });
-    if (found == all.end()) return refuse(ncclInvalidArgument, "handle is none of this communicator's");
+    if (found == all.end()) return refuse(ncclInvalidArgument, "handle does not belong to this communicator");
     all.erase(found);
     return ncclSuccess;
   });

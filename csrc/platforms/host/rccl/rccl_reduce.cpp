@@ -58,7 +58,29 @@ struct Min {
   }
 };
 
-constexpr size_t block = 512;
+constexpr size_t block = 1024;
+
+// The same of elements that are computed as they are stored, with nothing but the operator between them: the first two
+// sources are read in one pass, and the last one writes the result. An element of `out` is written after it was read,
+// whichever source it is.
+template <class T, class Op>
+void combine_plain(T *out, const void *const *sources, int source_count, const void *bias, size_t count) {
+  const int rest = source_count - 2 + (bias != nullptr ? 1 : 0);  // sources after the first two
+  T sums[block];
+  for (size_t start = 0; start < count; start += block) {
+    const size_t length = std::min(block, count - start);
+    const T *first = static_cast<const T *>(sources[0]) + start, *second = static_cast<const T *>(sources[1]) + start;
+    T *result = rest == 0 ? out + start : sums;
+#pragma GCC ivdep
+    for (size_t i = 0; i < length; ++i) result[i] = Op::apply(first[i], second[i]);
+    for (int s = 0; s < rest; ++s) {
+      const T *next = static_cast<const T *>(s + 2 < source_count ? sources[s + 2] : bias) + start;
+      result = s + 1 == rest ? out + start : sums;
+#pragma GCC ivdep
+      for (size_t i = 0; i < length; ++i) result[i] = Op::apply(sums[i], next[i]);
+    }
+  }
+}
 
 template <class E, class Op, bool scaled>
 void combine(void *out, const void *const *sources, const Scalar *scales, int source_count, const void *bias,
@@ -66,6 +88,9 @@ void combine(void *out, const void *const *sources, const Scalar *scales, int so
   using Stored = typename E::Stored;
   using Computed = typename E::Computed;
   auto *result = static_cast<Stored *>(out);
+  if constexpr (!scaled && std::is_same_v<E, Plain<Stored>>) {
+    if (divisor <= 1 && source_count > 1) return combine_plain<Stored, Op>(result, sources, source_count, bias, count);
+  }
   Computed sums[block];
   for (size_t start = 0; start < count; start += block) {
     const size_t length = std::min(block, count - start);

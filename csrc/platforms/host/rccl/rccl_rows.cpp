@@ -24,7 +24,7 @@ ncclResult_t with_communicator(ncclComm_t handle, const Body &body) {
 ncclResult_t check_buffers(int type, uint64_t count, const void *send, bool needs_send, const void *recv,
                            bool needs_recv) {
   if (bytes_of_type(type) == 0)
-    return refuse(ncclInvalidArgument, "datatype " + std::to_string(type) + " is none of RCCL's");
+    return refuse(ncclInvalidArgument, "datatype " + std::to_string(type) + " is not one of RCCL's");
   if (count > uint64_t{1} << 48)
     return refuse(ncclInvalidArgument, "count " + std::to_string(count) + " is larger than any memory");
   if (count != 0 && needs_send && send == nullptr) return refuse(ncclInvalidArgument, "sendbuff is NULL");
@@ -34,7 +34,7 @@ ncclResult_t check_buffers(int type, uint64_t count, const void *send, bool need
 
 ncclResult_t check_rank(const Communicator &communicator, const char *what, int rank) {
   if (rank >= 0 && rank < communicator.count) return ncclSuccess;
-  return refuse(ncclInvalidArgument, std::string(what) + " " + std::to_string(rank) + " is none of the " +
+  return refuse(ncclInvalidArgument, std::string(what) + " " + std::to_string(rank) + " is not one of the " +
                                          std::to_string(communicator.count) + " ranks");
 }
 
@@ -62,7 +62,7 @@ ncclResult_t set_reduction(Communicator &communicator, int op, Operation *operat
   std::lock_guard<std::mutex> lock(communicator.operators_mutex);
   const int index = operator_index(communicator, op);
   if (index < 0)
-    return refuse(ncclInvalidArgument, "op " + std::to_string(op) + " is no operator of this communicator");
+    return refuse(ncclInvalidArgument, "op " + std::to_string(op) + " is not an operator of this communicator");
   const PreMultiplied &made = communicator.operators[static_cast<size_t>(index)];
   if (made.type != type) {
     return refuse(ncclInvalidArgument,
@@ -179,7 +179,7 @@ ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, 
                                                  ncclScalarResidence_t residence, ncclComm_t comm) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     if (op == nullptr || scalar == nullptr) return refuse(ncclInvalidArgument, "op or scalar is NULL");
-    if (bytes_of_type(type) == 0) return refuse(ncclInvalidArgument, "datatype is none of RCCL's");
+    if (bytes_of_type(type) == 0) return refuse(ncclInvalidArgument, "datatype is not one of RCCL's");
     PreMultiplied made;
     made.is_used = true;
     made.type = type;
@@ -207,7 +207,7 @@ ncclResult_t rocpy_host_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     std::lock_guard<std::mutex> lock(communicator->operators_mutex);
     const int index = operator_index(*communicator, op);
-    if (index < 0) return refuse(ncclInvalidArgument, "op is no operator of this communicator");
+    if (index < 0) return refuse(ncclInvalidArgument, "op is not an operator of this communicator");
     communicator->operators[static_cast<size_t>(index)].is_used = false;
     return ncclSuccess;
   });

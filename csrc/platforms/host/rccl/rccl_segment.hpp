@@ -19,6 +19,7 @@ constexpr int max_ranks = 256;
 constexpr size_t slot_bytes = size_t{256} << 10;  // of each rank, twice
 constexpr size_t pair_bytes = size_t{32} << 10;   // of each pair of ranks and direction, twice
 constexpr size_t small_bytes = size_t{32} << 10;  // up to this, every rank reduces everything itself
+constexpr size_t large_bytes = size_t{1} << 20;   // from this on, processes read one another's memory
 
 enum class Kind : uint32_t {
   none,
@@ -58,6 +59,9 @@ struct Signature {
   const void *bias = nullptr;
   uint64_t extent = 0;   // bytes of a window
   Place sent, received;  // where `send` and `recv` lie, between ranks of several processes
+  // Where this process's key lies, for those who read its memory; and whether this rank can read that of all others.
+  const void *process_key = nullptr;
+  bool can_read = false;
 };
 bool agree(const Signature &a, const Signature &b);
 std::string text_of(const Signature &signature);

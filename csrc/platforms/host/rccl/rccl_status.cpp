@@ -131,7 +131,7 @@ ncclResult_t rocpy_host_rocpyExtCommStatus(ncclComm_t comm, char *json, size_t c
   return rccl_call([=] {
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr || needed == nullptr)
-      return refuse(ncclInvalidArgument, "comm is no communicator, or needed is NULL");
+      return refuse(ncclInvalidArgument, "comm is not a communicator, or needed is NULL");
     give(describe(*communicator), json, capacity, needed);
     return ncclSuccess;
   });
@@ -149,7 +149,7 @@ ncclResult_t rocpy_host_rocpyExtCommTimes(ncclComm_t comm, uint64_t number, uint
   return rccl_call([=] {
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr || begin_ns == nullptr || end_ns == nullptr)
-      return refuse(ncclInvalidArgument, "comm is no communicator, or the result's address is NULL");
+      return refuse(ncclInvalidArgument, "comm is not a communicator, or the result's address is NULL");
     const Timing &timing = communicator->timings[number % Communicator::timing_count];
     const bool was_it = number != 0 && timing.number.load() == number;
     const uint64_t begin = timing.begin.load(), end = timing.end.load();

@@ -89,7 +89,7 @@ ncclResult_t register_window(ncclComm_t handle, void *buffer, size_t bytes, nccl
   if (buffer == nullptr || bytes == 0 || out == nullptr)
     return refuse(ncclInvalidArgument, "buff or win is NULL, or size is 0");
   if (reinterpret_cast<uintptr_t>(buffer) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
-    return refuse(ncclInvalidArgument, "buff is not aligned to 4096 bytes; ncclMemAlloc gives memory that is");
+    return refuse(ncclInvalidArgument, "buff is not aligned to 4096 bytes; memory of ncclMemAlloc is");
   if ((flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)) != 0)
     return refuse(ncclInvalidArgument, "winFlags " + std::to_string(flags) + " are unknown");
   const ncclWindow_t window = handle_of(*communicator, ++communicator->memories.last_handle);
@@ -100,7 +100,8 @@ ncclResult_t register_window(ncclComm_t handle, void *buffer, size_t bytes, nccl
     return submit_job([=]() -> ncclResult_t {
       const ncclResult_t opened = open_window(communicator, request);
       if (opened != ncclSuccess || find_window(*communicator, window) != nullptr) return opened;
-      return refuse(ncclInvalidUsage, "a rank's memory is not of ncclMemAlloc: ranks of other processes cannot see it");
+      return refuse(ncclInvalidUsage,
+                    "a rank's memory is not from ncclMemAlloc: ranks of other processes cannot see it");
     });
   }
   *out = nullptr;
@@ -113,17 +114,17 @@ template <class Body>
 ncclResult_t with_window(ncclComm_t comm, ncclWindow_t handle, Body body) {
   return rccl_call([&]() -> ncclResult_t {
     const auto communicator = find_communicator(comm);
-    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is no communicator of this process");
+    if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     const auto window = find_window(*communicator, handle);
-    if (window == nullptr) return refuse(ncclInvalidArgument, "win is no window of this communicator");
+    if (window == nullptr) return refuse(ncclInvalidArgument, "win is not a window of this communicator");
     return body(*communicator, window);
   });
 }
 
 ncclResult_t check_signal(const Communicator &communicator, int peer, int signal, int context, unsigned flags) {
   if (peer < 0 || peer >= communicator.count)
-    return refuse(ncclInvalidArgument,
-                  "peer " + std::to_string(peer) + " is none of the " + std::to_string(communicator.count) + " ranks");
+    return refuse(ncclInvalidArgument, "peer " + std::to_string(peer) + " is not one of the " +
+                                           std::to_string(communicator.count) + " ranks");
   if (signal != 0 || context != 0 || flags != 0)
     return refuse(ncclInvalidArgument, "sigIdx, ctx and flags must be 0, as in RCCL 2.30");
   return ncclSuccess;
@@ -144,11 +145,11 @@ ncclResult_t put_call(Kind kind, const void *local, size_t count, int type, int 
     operation.signature.count = count;
     if (kind == Kind::put) {
       const auto target = find_window(*communicator, window);
-      if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is no window of this communicator");
+      if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is not a window of this communicator");
       const size_t bytes = count * bytes_of_type(type), room = target->bytes[static_cast<size_t>(peer)];
       if (bytes_of_type(type) == 0 || count > size_t{1} << 48 || offset > room || bytes > room - offset)
         return refuse(ncclInvalidArgument, "count elements at the offset are more than the " + std::to_string(room) +
-                                               " bytes of the peer's window, or the type is none of RCCL's");
+                                               " bytes of the peer's window, or the type is not one of RCCL's");
       const char *first = static_cast<const char *>(local);
       const auto &windows = communicator->memories.windows;
       const bool is_inside = std::any_of(windows.begin(), windows.end(), [&](const auto &one) {
@@ -156,7 +157,7 @@ ncclResult_t put_call(Kind kind, const void *local, size_t count, int type, int 
         return first >= base && first + bytes <= base + one.second->bytes[static_cast<size_t>(communicator->rank)];
       });
       if (bytes != 0 && !is_inside)
-        return refuse(ncclInvalidArgument, "localbuff must lie in a window of this communicator");
+        return refuse(ncclInvalidArgument, "localbuff must be in a window of this communicator");
       operation.signature.send = local;
       operation.signature.recv = target->bases[static_cast<size_t>(peer)] + offset;
       operation.kept.push_back(target);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// Large all-reduces of processes that read one another's memory: the same bits as through shared memory, also where the
+// system forbids it to one of the ranks, and a rank that dies meanwhile.
+#include "check.hpp"
+#include "types.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "prototypes.h"
+
+namespace {
+
+constexpr size_t count = 300007;  // of 4 bytes: more than large, and no whole number of lines or blocks
+
+// A process for each rank. It fails if one of them does. One may be killed on purpose, and one that does not read
+// others may be among them; -1: none.
+void on_processes(int ranks, const std::function<void(int, ncclComm_t)> &body, int killed = -1, int unwilling = -1) {
+  ncclUniqueId id;
+  CHECK_EQUAL(ncclGetUniqueId(&id), ncclSuccess);
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t child = fork();
+    if (child == 0) {
+      failures.store(0);
+      alarm(60);
+      if (r == unwilling) setenv("ROCPY_RCCL_PROCESS_READS", "0", 1);
+      CHECK_EQUAL(hipSetDevice(r), hipSuccess);
+      ncclComm_t comm = nullptr;
+      CHECK_EQUAL(ncclCommInitRank(&comm, ranks, id, r), ncclSuccess);
+      body(r, comm);
+      CHECK_EQUAL(ncclCommAbort(comm), ncclSuccess);
+      _exit(failures.load() == 0 ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (int r = 0; r < ranks; ++r) {
+    int status = 0;
+    waitpid(children[static_cast<size_t>(r)], &status, 0);
+    if (r == killed) {
+      CHECK(WIFSIGNALED(status));
+    } else {
+      CHECK_EQUAL(status, 0);
+    }
+  }
+}
+
+// How often this process has asked the system for another's memory, which then answers that it is forbidden, as a
+// container's filter does.
+std::atomic<int> asked{0};
+
+void forbid_reading() {
+  struct sigaction action{};
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int, siginfo_t *, void *context) {
+    asked.fetch_add(1);
+#if defined(__x86_64__)
+    static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RAX] = -EPERM;
+#elif defined(__aarch64__)
+    static_cast<ucontext_t *>(context)->uc_mcontext.regs[0] = static_cast<unsigned long long>(-EPERM);
+#endif
+  };
+  CHECK_EQUAL(sigaction(SIGSYS, &action, nullptr), 0);
+  sock_filter rows[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{sizeof rows / sizeof rows[0], rows};
+  CHECK_EQUAL(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  // Of all threads: those that carry operations out are there already.
+  CHECK_EQUAL(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), 0);
+}
+
+// What a rank adds: sums of the ranks' depend on their order.
+float value(int rank, size_t i) {
+  return 1.0f / static_cast<float>(1 + (i * 7 + static_cast<size_t>(rank) * 13) % 101);
+}
+
+float sum(int ranks, size_t i) {
+  float total = value(0, i);
+  for (int r = 1; r < ranks; ++r) total += value(r, i);
+  return total;
+}
+
+void check_sums(int ranks, int r, ncclComm_t comm) {
+  std::vector<float> send(count), recv(count + 16, -1.0f);
+  for (size_t i = 0; i < count; ++i) send[i] = value(r, i);
+  const std::vector<float> kept = send;
+  const auto wrong = [&](const std::vector<float> &result) {
+    int differing = 0;
+    for (size_t i = 0; i < count; ++i) differing += result[i] != sum(ranks, i);
+    return differing;
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    CHECK_EQUAL(ncclAllReduce(send.data(), recv.data(), count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    CHECK_EQUAL(wrong(recv), 0);
+    CHECK_EQUAL(recv[count], -1.0f);  // nothing beyond the end
+    CHECK(send == kept);
+    // As soon as a rank has its result it may change both: nobody reads them any more.
+    std::fill(recv.begin(), recv.end() - 16, 3.0f);
+  }
+  CHECK_EQUAL(ncclAllReduce(send.data(), send.data(), count, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+  CHECK_EQUAL(wrong(send), 0);
+}
+
+void check_integers(int ranks, int r, ncclComm_t comm) {
+  std::vector<int32_t> data(count);
+  for (size_t i = 0; i < count; ++i) data[i] = static_cast<int32_t>(i % 1000) * (r + 1) - 500;
+  CHECK_EQUAL(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclAvg, comm, nullptr), ncclSuccess);
+  int wrong = 0;
+  for (size_t i = 0; i < count; ++i)
+    wrong += data[i] != (static_cast<int32_t>(i % 1000) * (ranks * (ranks + 1) / 2) - 500 * ranks) / ranks;
+  CHECK_EQUAL(wrong, 0);
+}
+
+// A NaN loses against a number, whichever rank has it; of more sources than two, the last wins.
+void check_maxima(int ranks, int r, ncclComm_t comm) {
+  std::vector<double> data(count), result(count);
+  for (size_t i = 0; i < count; ++i)
+    data[i] = i % 4 == static_cast<size_t>(r) ? __builtin_nan("") : static_cast<double>(i * (r + 1));
+  CHECK_EQUAL(ncclAllReduce(data.data(), result.data(), count, ncclFloat64, ncclMax, comm, nullptr), ncclSuccess);
+  int wrong = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int best = i % 4 == static_cast<size_t>(ranks - 1) ? ranks - 1 : ranks;
+    wrong += result[i] != static_cast<double>(i * best);
+  }
+  CHECK_EQUAL(wrong, 0);
+}
+
+void check_all(int ranks, int r, ncclComm_t comm) {
+  check_sums(ranks, r, comm);
+  check_integers(ranks, r, comm);
+  check_maxima(ranks, r, comm);
+}
+
+void test_results() {
+  for (const int ranks : {2, 3, 4}) on_processes(ranks, [=](int r, ncclComm_t comm) { check_all(ranks, r, comm); });
+}
+
+void test_one_that_may_not() {
+  on_processes(3, [](int r, ncclComm_t comm) {
+    if (r == 1) forbid_reading();
+    check_all(3, r, comm);
+    CHECK_EQUAL(asked.load() > 0, r == 1);
+  });
+}
+
+void test_one_that_does_not_want_to() {
+  const auto body = [](int r, ncclComm_t comm) {
+    if (r == 2) forbid_reading();
+    check_all(3, r, comm);
+    CHECK_EQUAL(asked.load(), 0);
+  };
+  on_processes(3, body, -1, 2);
+}
+
+// The others are told which rank it was, wherever they were: reading, or waiting.
+void test_dead_rank() {
+  for (int turn = 0; turn < 10; ++turn) {
+    on_processes(
+        3,
+        [turn](int r, ncclComm_t comm) {
+          constexpr size_t large = size_t{4} << 20;
+          std::vector<float> data(large, 1.0f), result(large);
+          ncclResult_t code = ncclSuccess;
+          for (int i = 0; code == ncclSuccess && i < 10000; ++i) {
+            if (r == 1 && i == 2) {
+              signal(SIGALRM, SIG_DFL);
+              ualarm(static_cast<useconds_t>(3000 + 1100 * turn), 0);
+            }
+            code = ncclAllReduce(data.data(), result.data(), large, ncclFloat32, ncclSum, comm, nullptr);
+          }
+          CHECK_EQUAL(code, ncclRemoteError);
+          CHECK(std::strstr(ncclGetLastError(comm), "rank 1") != nullptr);
+        },
+        1);
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_results();
+  test_one_that_may_not();
+  test_one_that_does_not_want_to();
+  test_dead_rank();
+  return failures.load() == 0 ? 0 : 1;
+}
