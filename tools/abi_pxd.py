@@ -6,16 +6,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import abi_libraries
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from generate_abi import Row
 
-HEADERS = (
-    "types_hip.h", "types_hip_attributes.h", "types_hipblaslt.h", "types_rccl.h", "types_hiprtc.h", "types_extension.h",
-)  # fmt: skip
-STATUS_TYPES = ("hipError_t", "hipblasStatus_t", "ncclResult_t", "hiprtcResult")
+HEADERS = abi_libraries.headers()
+STATUS_TYPES = tuple(library.status for library in abi_libraries.LIBRARIES)
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)

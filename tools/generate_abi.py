@@ -17,10 +17,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import abi_libraries
 import abi_pxd
 
-ABI = Path(__file__).resolve().parent.parent / "csrc" / "abi"
-DEFINITIONS = ("hip.def", "hipblaslt.def", "rccl.def", "hiprtc.def", "extension.def")
+ABI = abi_libraries.ABI
+DEFINITIONS = (*(f"{library.name}.def" for library in abi_libraries.LIBRARIES), "extension.def")
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ROW = re.compile(r"ROCPY_FUNCTION\(\s*(\w+)\s*,\s*([^,]+?)\s*,\s*(\w+)\s*,\s*\((.*?)\)\s*,\s*(\d+)\s*\)", re.DOTALL)
@@ -34,7 +35,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     library : str
-        Which library exports it: ``hip``, ``hipblaslt``, ``rccl`` or ``hiprtc``.
+        Which library exports it: the name of a row of ``libraries.def``.
     result : str
         Type of the result, as C has it.
     name : str
@@ -131,12 +132,7 @@ def twin(row: Row) -> str | None:
 
 
 # What a facade answers for an exception of the platform's code: without memory, and otherwise.
-_FAILURES = {
-    "hipError_t": ("hipErrorOutOfMemory", "hipErrorUnknown"),
-    "hipblasStatus_t": ("HIPBLAS_STATUS_ALLOC_FAILED", "HIPBLAS_STATUS_INTERNAL_ERROR"),
-    "ncclResult_t": ("ncclSystemError", "ncclInternalError"),
-    "hiprtcResult": ("HIPRTC_ERROR_OUT_OF_MEMORY", "HIPRTC_ERROR_INTERNAL_ERROR"),
-}
+_FAILURES = {library.status: (library.out_of_memory, library.failed) for library in abi_libraries.LIBRARIES}
 
 
 def _forward(row: Row) -> list[str]:

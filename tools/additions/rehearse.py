@@ -22,6 +22,7 @@ from pathlib import Path
 import collective
 import dtype
 import epilogue
+import library
 import primitive
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,7 +33,8 @@ COMPILED = (".so", "_lib", "_host")
 class Addition:
     """A made-up thing: the texts of the files that it changes, by path, and the tests that must pass with it.
 
-    Where it needs them: the tool of ``make tables`` that writes what is generated, and the library that is built again.
+    Where it needs them: the tool of ``make tables`` that writes what is generated, the targets that are built
+    again, and what stands for NAME in the table.
     """
 
     change: Callable[[dict[str, str]], dict[str, str]]
@@ -40,13 +42,19 @@ class Addition:
     test: str
     tests: tuple[str, ...]
     table: str = ""
-    builds: str = ""
+    builds: tuple[str, ...] = ()
+    name: str = ""
 
 
 ADDITIONS = {
     "collective of RCCL's others": Addition(collective.change, collective.FILES, collective.TEST, collective.TESTS),
-    "dtype": Addition(dtype.change, dtype.FILES, dtype.TEST, dtype.TESTS, table="dtype_table.py", builds="rocpy_core"),
+    "dtype": Addition(
+        dtype.change, dtype.FILES, dtype.TEST, dtype.TESTS, table="tables/dtype_table.py", builds=("rocpy_core",)
+    ),
     "epilogue": Addition(epilogue.change, epilogue.FILES, epilogue.TEST, epilogue.TESTS),
+    "library": Addition(
+        library.change, library.FILES, library.TEST, library.TESTS, builds=library.TARGETS, name="hipchecksum"
+    ),
     "primitive of kernels": Addition(primitive.change, primitive.FILES, primitive.TEST, primitive.TESTS),
 }
 
@@ -55,7 +63,8 @@ def named_files(kind: str) -> list[str]:
     """Return what CONTRIBUTING's table names for a kind, without what it names for GPUs and for libraries' own code."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     row = next(line for line in text.splitlines() if line.startswith(f"| {kind} |"))
-    return re.findall(r"`([\w./]+/[\w./]+)`", re.split("; (?:where|for GPUs)", row)[0])
+    names = re.findall(r"`([\w./]+/[\w./]+)`", re.split("; (?:where|for GPUs)", row)[0])
+    return [name.replace("NAME", ADDITIONS[kind].name) for name in names]
 
 
 def problems_of(kind: str) -> list[str]:
@@ -98,18 +107,30 @@ def copy_tree(folder: Path) -> None:
             shutil.copy(path, target)
 
 
-def build(folder: Path, library: str) -> None:
-    """Build a library of the copy, without the extension modules, and put it where these look for it."""
+def build(folder: Path, targets: tuple[str, ...]) -> None:
+    """Build libraries and extension modules of the copy, and put them where they are looked for."""
     tree = folder / "build" / "addition"
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     if shutil.which("ccache"):
         # Paths below the copy as relative ones: what one copy compiled serves the next.
         environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
-    configured = ["cmake", "-S", str(folder), "-B", str(tree), "-G", "Ninja", "-DROCPY_PYTHON=OFF"]
-    for command in (configured, ["cmake", "--build", str(tree), "--target", library]):
+    pybind11 = [sys.executable, "-m", "pybind11", "--cmakedir"]
+    found = subprocess.run(pybind11, check=True, capture_output=True, text=True).stdout.strip()
+    options = [
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-Dpybind11_DIR={found}",
+        "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+    ]
+    configured = ["cmake", "-S", str(folder), "-B", str(tree), "-G", "Ninja", *options]
+    for command in (configured, ["cmake", "--build", str(tree), "--target", *targets]):
         subprocess.run(command, env=environment, check=True)
-    (built,) = tree.rglob(f"lib{library}.so")
-    shutil.copy(built, folder / "rocpy" / "_lib" / built.name)
+    for built in tree.rglob("*.so"):
+        path = built.relative_to(tree)
+        if path.parts[0] == "modules":
+            path = path.relative_to("modules")
+        elif built.name == "librocpy_core.so":
+            path = Path("rocpy", "_lib", built.name)
+        shutil.copy(built, folder / path)
 
 
 # Loaded by pytest before anything imports the package: the copy's, not the one that is installed in editable mode.
@@ -136,6 +157,7 @@ def rehearse(kind: str) -> int:
         for path, text in addition.change(before).items():
             if path not in addition.files or text == before[path]:
                 raise SystemExit(f"{path}: changed without being listed, or not changed")
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
         if addition.table:
             subprocess.run([sys.executable, folder / "tools" / addition.table], check=True)

@@ -26,36 +26,21 @@ std::array<LibraryFacts, library_count> facts;
 using Handles = std::array<void *, library_count>;
 Handles open_handles{};  // of the loaded platform
 
-std::string hip_version_text(int version) {
-  return std::to_string(version / 10000000) + "." + std::to_string(version / 100000 % 100) + "." +
-         std::to_string(version % 100000);
+std::string version_text(Library library, int version) {
+  const LibraryRow &row = library_row(library);
+  return std::to_string(version / row.major) + "." + std::to_string(version / row.minor % (row.major / row.minor)) +
+         "." + std::to_string(version % row.minor);
 }
-
-std::string hipblaslt_version_text(int version) {
-  return std::to_string(version / 100000) + "." + std::to_string(version / 100 % 1000) + "." +
-         std::to_string(version % 100);
-}
-
-std::string rccl_version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
-bool is_optional(Library library) { return library == Library::rccl || library == Library::hiprtc; }
-
-// hipRTC is part of HIP, whose releases its rows name.
-bool counts_as_hip(Library library) { return library == Library::hip || library == Library::hiprtc; }
 
 // Which version a user needs: HIP's rows count major * 10000 + minor * 100, the others as their libraries do.
 std::string since_text(Library library, const char *function) {
   for (int i = 0; i < row_count(); ++i) {
     const Row &row = row_at(i);
     if (row.optional || row.library != library || std::strcmp(row.function, function) != 0) continue;
-    if (counts_as_hip(library)) {
+    if (library_row(library).counts_releases_of_hip) {
       return "; HIP " + std::to_string(row.since / 10000) + "." + std::to_string(row.since / 100 % 100) + " has it";
     }
-    std::string version = library == Library::rccl ? rccl_version_text(row.since) : hipblaslt_version_text(row.since);
-    return "; " + std::string(library_stem(library)) + " " + version + " has it";
+    return "; " + std::string(library_stem(library)) + " " + version_text(library, row.since) + " has it";
   }
   return {};
 }
@@ -196,7 +181,8 @@ bool accept_hip(void *handle, const Tree &tree, LibraryFacts *hip, Attempt *atte
   }
   if (hip->version < oldest_hip_version) {
     attempt->outcome = Outcome::too_old;
-    attempt->reason = hip->path + " is HIP " + hip_version_text(hip->version) + "; rocpy needs HIP 6.0 or later";
+    attempt->reason =
+        hip->path + " is HIP " + version_text(Library::hip, hip->version) + "; rocpy needs HIP 6.0 or later";
     return false;
   }
   error = get_count(&attempt->device_count);
@@ -235,7 +221,7 @@ bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, libr
     auto library = static_cast<Library>(i);
     (*found)[i].library = library;
     if (open_one(tree, library, handles, found, attempt)) continue;
-    if (!is_optional(library)) return false;
+    if (!library_row(library).optional) return false;
     void *&handle = (*handles)[i];
     if (handle) dlclose(handle);
     handle = nullptr;
@@ -257,6 +243,12 @@ void *lookup(Library library, const char *function, void *context) {
   void *handle = handles[static_cast<int>(library)];
   if (!handle || hidden(handles, function)) return nullptr;
   return dlsym(handle, function);
+}
+
+// Asks a library for its version by a function that needs no handle; its status is 0 where that worked.
+void ask_version(void *address, LibraryFacts *fact) {
+  auto ask = reinterpret_cast<int (*)(int *)>(address);
+  if (!ask || ask(&fact->version) != 0) fact->version = 0;
 }
 
 }  // namespace
@@ -281,10 +273,12 @@ Attempt load_platform(const Tree &tree) {
     return attempt;
   }
   fill_table(lookup, &handles);
-  for (LibraryFacts &fact : found) fact.missing = missing(fact.library);
-  // RCCL and hipRTC tell their versions without a handle.
-  LibraryFacts &rccl = found[static_cast<int>(Library::rccl)];
-  if (rccl.absence.empty() && table.ncclGetVersion(&rccl.version) != ncclSuccess) rccl.version = 0;
+  for (LibraryFacts &fact : found) {
+    fact.missing = missing(fact.library);
+    const char *function = library_row(fact.library).version_function;
+    if (*function && fact.absence.empty()) ask_version(lookup(fact.library, function, &handles), &fact);
+  }
+  // hipRTC tells its version in two numbers.
   LibraryFacts &hiprtc = found[static_cast<int>(Library::hiprtc)];
   int major = 0, minor = 0;
   if (hiprtc.absence.empty() && table.hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS)
@@ -336,13 +330,9 @@ std::string missing_text(Library library, const char *function) {
   if (!fact.absence.empty()) return text + fact.absence;
   text += "the library at " + fact.path;
   if (library == Library::hip) {
-    text += ", HIP " + hip_version_text(fact.version) + ",";
+    text += ", HIP " + version_text(library, fact.version) + ",";
   } else if (fact.version) {
-    text += ", version " +
-            (library == Library::rccl     ? rccl_version_text(fact.version)
-             : library == Library::hiprtc ? hip_version_text(fact.version)
-                                          : hipblaslt_version_text(fact.version)) +
-            ",";
+    text += ", version " + version_text(library, fact.version) + ",";
   } else {
     text += fact.file_version.empty() ? ", of unknown version," : ", version " + fact.file_version + ",";
   }

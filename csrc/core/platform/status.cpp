@@ -9,18 +9,6 @@
 namespace rocpy {
 namespace {
 
-struct LibraryRow {
-  const char *name;
-  const char *stem;
-  int32_t not_supported;
-};
-
-constexpr LibraryRow libraries[] = {
-#define LIBRARY(name, stem, not_supported) {#name, stem, not_supported},
-    ROCPY_LIBRARIES(LIBRARY)
-#undef LIBRARY
-};
-
 struct CodeName {
   int32_t code;
   const char *name;
@@ -60,13 +48,11 @@ const char *hip_status_name(int32_t code) noexcept {
   return known ? name : nullptr;
 }
 
-const LibraryRow &row(Library library) noexcept { return libraries[static_cast<int>(library)]; }
-
 }  // namespace
 
-const char *library_name(Library library) noexcept { return row(library).name; }
-const char *library_stem(Library library) noexcept { return row(library).stem; }
-int32_t not_supported(Library library) noexcept { return row(library).not_supported; }
+const char *library_name(Library library) noexcept { return library_row(library).name; }
+const char *library_stem(Library library) noexcept { return library_row(library).stem; }
+int32_t not_supported(Library library) noexcept { return library_row(library).not_supported; }
 
 const char *status_name(Library library, int32_t code) noexcept {
   switch (library) {
@@ -78,25 +64,24 @@ const char *status_name(Library library, int32_t code) noexcept {
       return name_among(rccl_codes, code);
     case Library::hiprtc:  // its texts are the names
       return has("hiprtcGetErrorString") ? table.hiprtcGetErrorString(static_cast<hiprtcResult>(code)) : nullptr;
+    default:  // of a library without names for its statuses
+      return nullptr;
   }
-  return nullptr;
 }
 
 const char *status_text(Library library, int32_t code) noexcept {
   switch (library) {
     case Library::hip:
       return has("hipGetErrorString") ? table.hipGetErrorString(static_cast<hipError_t>(code)) : nullptr;
-    case Library::hipblaslt:
-    case Library::hiprtc:
-      return nullptr;
     case Library::rccl: {
       // The last error's text says more than the code's, but it is one buffer of the process, and stays there.
       const char *last = has("ncclGetLastError") ? table.ncclGetLastError(nullptr) : nullptr;
       if (last && *last) return last;
       return has("ncclGetErrorString") ? table.ncclGetErrorString(static_cast<ncclResult_t>(code)) : nullptr;
     }
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 void clear_last_error(Library library) noexcept {

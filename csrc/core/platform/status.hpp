@@ -7,24 +7,34 @@
 
 #include "types.h"
 
-// One row per library: its name in the rows, the file lib<stem>.so, and its "not supported" code.
-#define ROCPY_LIBRARIES(LIBRARY)                                \
-  LIBRARY(hip, "amdhip64", hipErrorNotSupported)                \
-  LIBRARY(hipblaslt, "hipblaslt", HIPBLAS_STATUS_NOT_SUPPORTED) \
-  LIBRARY(rccl, "rccl", ncclInvalidUsage)                       \
-  LIBRARY(hiprtc, "hiprtc", HIPRTC_ERROR_INTERNAL_ERROR)
-
 namespace rocpy {
 
 enum class Library : int32_t {
-#define LIBRARY(name, stem, not_supported) name,
-  ROCPY_LIBRARIES(LIBRARY)
-#undef LIBRARY
+#define ROCPY_LIBRARY(name, ...) name,
+#include "libraries.def"
+#undef ROCPY_LIBRARY
 };
 
-#define LIBRARY(name, stem, not_supported) +1
-constexpr int library_count = 0 ROCPY_LIBRARIES(LIBRARY);
-#undef LIBRARY
+// One row of libraries.def, which says what the columns are.
+struct LibraryRow {
+  const char *name;
+  const char *stem;
+  bool optional;
+  bool counts_releases_of_hip;
+  int major, minor;
+  const char *version_function;
+  int32_t not_supported;
+};
+
+constexpr LibraryRow library_rows[] = {
+#define ROCPY_LIBRARY(name, stem, presence, releases, major, minor, version, status, not_supported, ...) \
+  {#name, stem, #presence[0] == 'o', #releases[0] == 'h', major, minor, version, not_supported},
+#include "libraries.def"
+#undef ROCPY_LIBRARY
+};
+constexpr int library_count = sizeof library_rows / sizeof library_rows[0];
+
+constexpr const LibraryRow &library_row(Library library) noexcept { return library_rows[static_cast<int>(library)]; }
 
 struct Status {
   Library library = Library::hip;

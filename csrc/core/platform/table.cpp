@@ -11,22 +11,13 @@ namespace {
 // What a missing function answers, by the row's result type.
 template <class Result>
 constexpr Result refusal();
-template <>
-constexpr hipError_t refusal<hipError_t>() {
-  return hipErrorNotSupported;
-}
-template <>
-constexpr hipblasStatus_t refusal<hipblasStatus_t>() {
-  return HIPBLAS_STATUS_NOT_SUPPORTED;
-}
-template <>
-constexpr ncclResult_t refusal<ncclResult_t>() {
-  return ncclInvalidUsage;
-}
-template <>
-constexpr hiprtcResult refusal<hiprtcResult>() {
-  return HIPRTC_ERROR_INTERNAL_ERROR;  // it has no code for what it lacks
-}
+#define ROCPY_LIBRARY(name, stem, presence, releases, major, minor, version, status, not_supported, ...) \
+  template <>                                                                                            \
+  constexpr status refusal<status>() {                                                                   \
+    return not_supported;                                                                                \
+  }
+#include "libraries.def"
+#undef ROCPY_LIBRARY
 template <>
 constexpr void refusal<void>() {}
 template <>
