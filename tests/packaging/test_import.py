@@ -30,7 +30,7 @@ brought |= {name.partition(".")[0] for name in brought}
 heavy = {"asyncio", "email", "importlib_metadata", "matplotlib", "rich", "scipy", "sqlite3", "typer", "unittest"}
 heavy |= {"importlib.resources", "pathlib", "shutil", "tempfile", "urllib"}
 late = {"rocpy.epilogues", "rocpy.tuning", "rocpy._search", "rocpy._hip_python"}
-late |= {f"rocpy.blaslt.custom.{name}" for name in ("binding", "plan", "support", "tile")}
+late |= {f"rocpy.blaslt.custom.{name}" for name in ("binding", "call", "executables", "plan", "support", "tile")}
 late |= {f"rocpy.blaslt.grouped.{name}" for name in ("explain", "function", "pieces")}
 late |= {"rocpy.blaslt._support", "rocpy.blaslt.arrays.quantization"}
 print(*sorted(brought & (heavy | late)))

@@ -43,7 +43,7 @@ def interpreters(every: bool) -> Iterator[Interpreter | str]:
         environment = BUILD / f"environment-{name}"
         run(command, "-m", "venv", "--clear", environment, cwd=BUILD)
         python = environment / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "-r", ROOT / "requirements" / "build.txt", cwd=BUILD)
+        run(python, "-m", "pip", "install", "--quiet", "-r", ROOT / "requirements" / "locked" / "build.txt", cwd=BUILD)
         yield Interpreter(python)
 
 
