@@ -2,13 +2,14 @@
 """What tools/nvmath_examples.py and tools/nccl_examples.py share: another library's examples, run on rocpy and counted.
 
 Of each file only the imports of that library are changed. Where there is no GPU that torch knows, tensors that are made
-on a device are made in CPU memory. Where there is no cupy or cuda.core, modules of that name stand in for them: numpy's
-functions, streams that have nothing to wait for, rocpy's devices. The examples' calls of the library are run then,
-cupy's arrays are not.
+on a device are made in CPU memory. Where there is no cupy, or no cuda.core with a driver, modules of that name stand in
+for them: numpy's functions, streams that have nothing to wait for, rocpy's devices. The examples' calls of the library
+are run then, cupy's arrays are not.
 """
 
 import argparse
 import contextlib
+import ctypes
 import functools
 import importlib.util
 import os
@@ -96,6 +97,15 @@ def stand_in_for_cupy() -> types.ModuleType:
     return module
 
 
+def has_driver() -> bool:
+    """Whether NVIDIA's driver is there: without it cuda.core, which other packages bring along, cannot be used."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def stand_in_for_cuda_core() -> tuple[types.ModuleType, types.ModuleType]:
     """Return modules named cuda and cuda.core that have rocpy's devices."""
     import rocpy
@@ -145,7 +155,7 @@ def run_one(library: Library, path: Path) -> None:
     source = path.read_text()
     if imports(source, "cupy") and importlib.util.find_spec("cupy") is None:
         sys.modules["cupy"] = stand_in_for_cupy()
-    if imports(source, "cuda.core") and importlib.util.find_spec("cuda") is None:
+    if imports(source, "cuda.core") and not (importlib.util.find_spec("cuda") and has_driver()):
         sys.modules["cuda"], sys.modules["cuda.core"] = stand_in_for_cuda_core()
     block: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if imports(source, "torch"):

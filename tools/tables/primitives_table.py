@@ -14,12 +14,12 @@ from rocpy.cooperative.api.table import PRIMITIVES, SCALAR, THREAD_DATA, Primiti
 from rocpy.errors import KernelTypeError
 from rocpy.testing import amdgpu
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "kernels"
 PAGE = FOLDER / "README.md"
 BEGIN, END = "<!-- begin: primitives -->", "<!-- end: primitives -->"
 ARCH, THREADS, ITEMS, LANES = "gfx942", 256, 4, 64
-DEFINED = {"first": "rank 0, all by `all=True`", "all": "all ranks", "some": "as its page says"}
+DEFINED = {"first": "rank 0, all by `all=True`", "all": "all ranks", "some": "see its page"}
 TAKEN = {(SCALAR,): "one item", (THREAD_DATA,): "`ThreadData`", (SCALAR, THREAD_DATA): "items"}
 GROUPS = {"block": "coop.this_block()", "warp": "coop.this_warp()"}
 
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
     fresh = pattern.sub(lambda _match: text, page)
     if "--check" in arguments:
         if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/primitives_table.py", file=sys.stderr)
+            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/primitives_table.py", file=sys.stderr)
         return int(fresh != page)
     PAGE.write_text(fresh, encoding="utf-8")
     return 0

@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "environment.md"
 BEGIN, END = "<!-- begin: environment -->", "<!-- end: environment -->"
 ROW = re.compile(r'ROCPY_VARIABLE\(\s*(\w+)\s*,\s*"([^"]*)"\s*,\s*(\w+)\s*,\s*"[^"]*"\s*,\s*"((?:[^"\\]|\\.)*)"\s*\)')
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     fresh = replace(page, table((ROOT / "csrc/abi/environment.def").read_text(encoding="utf-8")))
     if "--check" in arguments:
         if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/environment_table.py", file=sys.stderr)
+            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/environment_table.py", file=sys.stderr)
         return int(fresh != page)
     PAGE.write_text(fresh, encoding="utf-8")
     return 0

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
-# What a column is called, and the folder of its results below that one.
-COLUMNS = {"AVX-512": "", "AVX2": "avx2"}
+# What a column is called, and the folder of its results below that one: the second and third are of one machine.
+COLUMNS = {"AMD EPYC, AVX-512": "", "Intel Xeon, AVX-512": "xeon", "Intel Xeon, AVX2": "xeon-avx2"}
 EXPLAINED = """\
 Times faster than the fastest other; in brackets both medians of interleaved rounds, each process on one thread. Under AVX2 the others are held
-to it too. Made by `make bench`, `make bench ARGS='matmul --isa avx2 --output benchmarks/results/avx2'` and `make tables`.\
+to it too; the Xeon's matrix units for bfloat16 (AMX) are used by torch alone. Made by `rocpy bench` with `--output` and `make tables`.\
 """  # noqa: E501
 Documents = dict[str, dict[str, Any]]
 BEGIN, END = "<!-- begin: benchmark -->", "<!-- end: benchmark -->"
@@ -22,15 +22,20 @@ BEGIN, END = "<!-- begin: benchmark -->", "<!-- end: benchmark -->"
 # Benchmark, the cases of it that the README shows, what they are called there, and the rival that stands for rocpy.
 SHOWN = (
     ("overhead", r"^4x4x4 float32, (\w+) operands$", r"one call, 4x4x4 float32, \1 arrays", r"^rocpy matmul$"),
-    ("epilogue", r"^(\w+) (float32|bfloat16) gelu_bias$", r"gelu(x @ w + bias), \1 \2", r"^rocpy gelu_bias$"),
-    ("matmul", r"^(1024x1024x1024|2048x2048x2048) float32$", r"a @ b, \1 float32", r"^rocpy( matmul)?$"),
+    ("epilogue", r"^((?!1024x)\w+) (float32|bfloat16) gelu_bias$", r"gelu(x @ w + bias), \1 \2", r"^rocpy gelu_bias$"),
+    ("matmul", r"^(2048x2048x2048) float32$", r"a @ b, \1 float32", r"^rocpy( matmul)?$"),
     (
         "custom_epilogue",
         r"^(512x3072x768) float32 silu\(bias\) \+ residual$",
         r"silu(x @ w + bias) + residual, a function of the user, \1 float32",
         r"^rocpy silu",
     ),
-    ("collectives", r"^all-reduce of (.*), (\d) ranks$", r"all-reduce of \1 of float32, \2 processes", r"^rocpy$"),
+    (
+        "collectives",
+        r"^all-reduce of (4 KiB|64 MiB), (\d) ranks$",
+        r"all-reduce of \1 of float32, \2 processes",
+        r"^rocpy$",
+    ),
 )
 
 
@@ -43,10 +48,10 @@ def best(rows: list[dict[str, Any]], pattern: str, *, others: bool = False) -> d
     return min(chosen, key=lambda row: row["median_us"], default=None)
 
 
-def figures(documents: Documents) -> dict[str, str]:
-    """Return a cell for each case that is there: how many times faster, and both times."""
+def figures(documents: Documents) -> dict[tuple[int, str], str]:
+    """Return a cell for each case that is there, by the place of its benchmark and its name: how many times faster."""
     found = {}
-    for benchmark, cases, title, own in SHOWN:
+    for place, (benchmark, cases, title, own) in enumerate(SHOWN):
         rows = [row for row in documents.get(benchmark, {}).get("rows", []) if row["threads"] == 1]
         for case in dict.fromkeys(row["case"] for row in rows if re.search(cases, row["case"])):
             group = [row for row in rows if row["case"] == case]
@@ -55,7 +60,7 @@ def figures(documents: Documents) -> dict[str, str]:
                 continue
             ratio = other["median_us"] / ours["median_us"]
             name = re.sub(cases, title, case)
-            found[name] = f"**{ratio:.2f}** ({duration(ours)}; {other['label']} {duration(other)})"
+            found[place, name] = f"**{ratio:.2f}** ({duration(ours)}; {other['label']} {duration(other)})"
     return found
 
 
@@ -91,15 +96,15 @@ def read(folder: Path) -> Documents:
 
 
 def table(folder: Path) -> str:
-    """Return the text between the markers: a column for each instruction set that there are results for."""
+    """Return the text between the markers: a column for each machine and instruction set that there are results for."""
     columns = {title: read(folder / below) for title, below in COLUMNS.items()}
     cells = {title: figures(documents) for title, documents in columns.items()}
     titles = [title for title in columns if cells[title]]
     if not titles:
         return "No results yet: `make bench`, then `make tables`."
     lines = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
-    names = dict.fromkeys(name for title in titles for name in cells[title])
-    lines += [f"| {name} | {' | '.join(cells[title].get(name, '') for title in titles)} |" for name in names]
+    rows = sorted(dict.fromkeys(row for title in titles for row in cells[title]), key=lambda row: row[0])
+    lines += [f"| {row[1]} | {' | '.join(cells[title].get(row, '') for title in titles)} |" for row in rows]
     return "\n".join([*lines, "", EXPLAINED, " ".join(footer(title, columns[title]) for title in titles)])
 
 
@@ -117,7 +122,7 @@ def main(arguments: list[str]) -> int:
     fresh = replace(page, table(RESULTS))
     if "--check" in arguments:
         if fresh != page:
-            print("README.md is out of date: run tools/readme_table.py", file=sys.stderr)
+            print("README.md is out of date: run tools/tables/readme_table.py", file=sys.stderr)
         return int(fresh != page)
     README.write_text(fresh, encoding="utf-8")
     return 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from rocpy.cooperative.amdgpu import device_library
 from rocpy.testing import amdgpu
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "developing" / "emulator.md"
 BEGIN, END = "<!-- begin: emulator -->", "<!-- end: emulator -->"
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -104,7 +104,7 @@ def table() -> str:
     lines += [f"| {group} | {' | '.join(cells)} |" for group, cells in counts.items() if set(cells) != {"-"}]
     lines += [
         "",
-        "Taken by the assembler for one of them, and not executed (those for formatted buffers and images aside):",
+        "Accepted by the assembler for one of them, and not executed (except those for formatted buffers and images):",
         "",
     ]
     unlisted = "formatted buffers, images, exports"
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
     fresh = pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", page)
     if "--check" in arguments:
         if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/emulator_table.py", file=sys.stderr)
+            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/emulator_table.py", file=sys.stderr)
         return int(fresh != page)
     PAGE.write_text(fresh, encoding="utf-8")
     return 0

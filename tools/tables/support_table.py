@@ -9,7 +9,7 @@ from rocpy.blaslt import EPILOGUES, supported
 from rocpy.blaslt.model.product_types import FAMILIES, Family, needs_scales
 from rocpy.blaslt.selection.releases import RELEASES, ROWS, Row, first_release
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "support.md"
 BEGIN, END = "<!-- begin: support -->", "<!-- end: support -->"
 RELEASES_BEGIN, RELEASES_END = "<!-- begin: releases -->", "<!-- end: releases -->"
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
     fresh = fresh_page(page)
     if "--check" in arguments:
         if fresh != page:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/support_table.py", file=sys.stderr)
+            print(f"{PAGE.relative_to(ROOT)} is out of date: run tools/tables/support_table.py", file=sys.stderr)
         return int(fresh != page)
     PAGE.write_text(fresh, encoding="utf-8")
     return 0

@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODULE = ROOT / "rocpy" / "dtypes.py"
 ROW = re.compile(r'ROCPY_DTYPE\((\w+), (\w+), (\d+), (\w+), (\w+), (?:-1|\w+), "(\w*)", (product|composed|array)\)')
 BLOCK = re.compile(r"(# begin: dtypes[^\n]*\n).*?(# end of the generated rows\n)", re.DOTALL)
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         stale = fresh != MODULE.read_text(encoding="utf-8")
         if stale:
-            print(f"{MODULE.relative_to(ROOT)} is out of date: run tools/dtype_table.py", file=sys.stderr)
+            print(f"{MODULE.relative_to(ROOT)} is out of date: run tools/tables/dtype_table.py", file=sys.stderr)
         return int(stale)
     MODULE.write_text(fresh, encoding="utf-8")
     return 0
