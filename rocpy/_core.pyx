@@ -12,7 +12,14 @@ from rocpy.errors import LibraryError, error_for_missing, error_for_status
 
 
 cdef extern from "status.hpp" namespace "rocpy" nogil:
+    cdef cppclass LibraryRow:
+        const char* name
+        const char* stem
+        cpp_bool optional
+        int major
+        int minor
     const int library_count
+    const LibraryRow* library_rows
     const char* library_name(Library library)
     const char* library_stem(Library library)
     int32_t not_supported(Library library)
@@ -198,6 +205,14 @@ def library_facts():
 def library_files():
     """Return the stem of each library's file, by the library's name: ``{"hip": "amdhip64", ...}``."""
     return {library_name(<Library>i).decode(): library_stem(<Library>i).decode() for i in range(library_count)}
+
+
+def libraries():
+    """Return ``(optional, major, minor)`` of each library, by its name: whether a platform serves without it, and what a major and a minor
+    version count for in its version number."""
+    return {
+        library_rows[i].name.decode(): (library_rows[i].optional, library_rows[i].major, library_rows[i].minor) for i in range(library_count)
+    }
 
 
 def has(function):

@@ -46,8 +46,10 @@ cdef Import import_capsule(object capsule, str name):
         taken.versioned = versioned
         if versioned.version.major != DLPACK_MAJOR_VERSION:
             raise UnsupportedError(
-                f"{name}: the array's producer speaks DLPack {versioned.version.major}.{versioned.version.minor}, and rocpy "
-                f"{DLPACK_MAJOR_VERSION}.{DLPACK_MINOR_VERSION}; pass an array of a framework version that speaks DLPack 1"
+                f"{name}: the array's producer exports DLPack {versioned.version.major}.{versioned.version.minor}, "
+                "but rocpy "
+                f"supports {DLPACK_MAJOR_VERSION}.{DLPACK_MINOR_VERSION}; pass an array of a framework version that "
+                "supports DLPack 1"
             )
         return taken
     if PyCapsule_IsValid(capsule, b"dltensor"):
@@ -55,8 +57,10 @@ cdef Import import_capsule(object capsule, str name):
         PyCapsule_SetName(capsule, b"used_dltensor")
         return taken
     if PyCapsule_IsValid(capsule, b"used_dltensor_versioned") or PyCapsule_IsValid(capsule, b"used_dltensor"):
-        raise InvalidOperandError(f"{name}: its DLPack capsule has been consumed already; a capsule can be used once, pass the array itself")
-    raise InvalidOperandError(f"{name}: its __dlpack__ gave {type(capsule).__name__}, expected a DLPack capsule")
+        raise InvalidOperandError(
+            f"{name}: its DLPack capsule has been consumed already; a capsule can be used once, pass the array itself"
+        )
+    raise InvalidOperandError(f"{name}: its __dlpack__ returned {type(capsule).__name__}, expected a DLPack capsule")
 
 
 cdef Import import_array(object array, str name):
@@ -101,7 +105,7 @@ cdef Export* record_of(object owner, const Operand* operand, uint64_t flags) exc
     cdef int64_t step = 1
     cdef int i
     if operand.ndim > max_dims:
-        raise UnsupportedError(f"an array of {operand.ndim} dimensions cannot be exported, at most {max_dims} can")
+        raise UnsupportedError(f"cannot export an array with {operand.ndim} dimensions, the maximum is {max_dims}")
     record = <Export*>PyMem_Malloc(sizeof(Export))
     if record == NULL:
         raise MemoryError()

@@ -110,8 +110,10 @@ cdef class MemoryRecord:
         if not self.is_as_before(&now):
             before = f"shape {shape_of(&self.layout)}, {self.dtype}, strides {strides_of(&self.layout)}"
             raise InvalidOperandError(
-                f"{self.name}: it had {before} when it was given, and has shape {shape_of(&now)}, {self.array.dtype}, strides "
-                f"{strides_of(&now)} now; give an operand that lies otherwise to reset_operands(), or make a new Matmul for another shape")
+                f"{self.name}: had {before} when it was passed, and now has shape {shape_of(&now)}, "
+                f"{self.array.dtype}, strides "
+                f"{strides_of(&now)}; pass an operand with another layout to reset_operands(), or create a new Matmul "
+                "for another shape")
         if now.data != self.layout.data:
             return True
         if self.kind == of_torch:

@@ -132,13 +132,18 @@ cdef object parse_output(object array, str name, Operand* out):
     kept = parse(array, name, out)
     if out.copied:
         raise InvalidOperandError(
-            f"{name}: {seen(array)} has memory that cannot be written in place (byte order, alignment, strides or a lazy sign); "
+            f"{name}: {seen(array)} has memory that cannot be written in place (byte order, alignment, strides or a "
+            "lazy sign); "
             "pass a plain contiguous array"
         )
     if out.read_only:
-        raise InvalidOperandError(f"{name}: {seen(array)} is read-only; pass a writable array, or none and take the result")
+        raise InvalidOperandError(
+            f"{name}: {seen(array)} is read-only; pass a writable array, or omit it and use the returned result"
+        )
     if overlaps_itself(out):
-        raise InvalidOperandError(f"{name}: {seen(array)} has elements that share memory (an expanded view?); pass its contiguous copy")
+        raise InvalidOperandError(
+            f"{name}: {seen(array)} has elements that share memory (an expanded view?); pass its contiguous copy"
+        )
     if out.provider == provider_torch:
         check_writable(array, name)
     return kept
@@ -286,11 +291,11 @@ def allocate_like(array, shape, dtype=None):
     if dtype is not None:
         row = array_type_of_name(str(dtype).encode())
         if row == NULL:
-            raise InvalidOperandError(f"dtype: {dtype!r} is no element type of an operand")
+            raise InvalidOperandError(f"dtype: {dtype!r} is not an element type of an operand")
         out.type = row.type
     shape = tuple(shape)
     if len(shape) > max_dims:
-        raise InvalidOperandError(f"shape: {len(shape)} dimensions, at most {max_dims} are possible")
+        raise InvalidOperandError(f"shape: got {len(shape)} dimensions, expected at most {max_dims}")
     out.ndim = len(shape)
     for i in range(out.ndim):
         out.shape[i] = shape[i]

@@ -65,7 +65,7 @@ class Grid {
       } catch (const std::bad_alloc &) {
         auto error = std::make_unique<Error>();
         error->fault = Fault::out_of_memory;
-        error->detail = "no memory to remember the accesses to the arrays, as debug mode does; use smaller arrays";
+        error->detail = "not enough memory to record accesses to the arrays in debug mode; use smaller arrays";
         return error;
       }
       config_.threads = 1;

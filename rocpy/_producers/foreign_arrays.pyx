@@ -45,7 +45,8 @@ cdef object parse_import(object array, Import taken, str name, int provider, Ope
     if fault != fault_none:
         dtype = taken.tensor().dtype
         raise InvalidOperandError(
-            f"{name}: {seen(array)} cannot be an operand (DLPack type {describe_type(dtype.code, dtype.bits, dtype.lanes)}): "
+            f"{name}: {seen(array)} cannot be an operand (DLPack type "
+            f"{describe_type(dtype.code, dtype.bits, dtype.lanes)}): "
             f"{fault_message(fault).decode()}"
         )
     out.provider = provider
@@ -78,7 +79,7 @@ cdef object parse_dlpack(object array, str name, Operand* out):
             taken.versioned = NULL
             raise InvalidOperandError(f"{name}: {seen(array)} cannot be read as memory: {error}") from error
         if taken.versioned == NULL:
-            raise InvalidOperandError(f"{name}: {seen(array)} gave no memory")
+            raise InvalidOperandError(f"{name}: {seen(array)} returned no memory")
         if taken.tensor().device.device_type == kDLCPU or not hasattr(array, "__dlpack__"):
             return parse_import(array, taken, name, provider_exchange, out)
     # On a device the table says nothing about pending work, while __dlpack__ lets the producer make its data ready.
@@ -89,7 +90,8 @@ cdef object parse_dlpack(object array, str name, Operand* out):
     except Exception as error:
         if traced_by_jax(array):
             raise UnsupportedError(
-                f"{name}: {seen(array)}: jax traces it and it has no memory yet; inside jax's transformations use rocpy.jax.matmul"
+                f"{name}: {seen(array)}: jax traces it and it has no memory yet; inside jax's transformations use "
+                "rocpy.jax.matmul"
             ) from None
         raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory by DLPack: {error}") from error
     return parse_import(array, taken, name, provider_capsule, out)
@@ -154,13 +156,17 @@ cdef object parse_device_interface(object array, str name, Operand* out):
             out.shape[i] = shape[i]
             if strides is not None:
                 if strides[i] % dtype.itemsize:
-                    raise InvalidOperandError(f"{name}: {seen(array)} has strides {strides} that are no multiples of its element size")
+                    raise InvalidOperandError(
+                        f"{name}: {seen(array)} has strides {strides} that are not multiples of its element size"
+                    )
                 out.strides[i] = strides[i] // dtype.itemsize
         out.data = <void*><size_t>address
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         if isinstance(error, InvalidOperandError):
             raise
-        raise InvalidOperandError(f"{name}: {type(array).__name__}.__cuda_array_interface__ is malformed: {error!r}") from error
+        raise InvalidOperandError(
+            f"{name}: {type(array).__name__}.__cuda_array_interface__ is malformed: {error!r}"
+        ) from error
     fault = check_extents(out, dtype.itemsize, strides is None, &elements)
     if fault == fault_none and elements and (out.data == NULL or address % min(dtype.itemsize, 8)):
         fault = fault_null_data if out.data == NULL else fault_misaligned
@@ -173,7 +179,8 @@ cdef object parse_device_interface(object array, str name, Operand* out):
         hipPointerGetAttributes(&facts, out.data)
         if facts.type == hipMemoryTypeUnregistered:
             raise InvalidOperandError(
-                f"{name}: {seen(array)} says that it is device memory, but HIP does not know its address; is it of another vendor's device?"
+                f"{name}: {seen(array)} is declared as device memory, but HIP does not know its address; does it "
+                "belong to another vendor's device?"
             )
         out.device_id = facts.device
         if current_platform().host_memory:
@@ -197,7 +204,7 @@ cdef object parse_foreign(object array, str name, Operand* out):
     if isinstance(array, numpy.ndarray):
         return parse_subclass(array, name, out)
     if isinstance(array, (numpy.generic, str, int, float, complex, list, tuple, dict)) or array is None or isinstance(array, type):
-        raise InvalidOperandError(f"{name}: got {seen(array)}, expected an array; accepted are {ACCEPTED}")
+        raise InvalidOperandError(f"{name}: got {seen(array)}, expected an array; supported are {ACCEPTED}")
     if hasattr(cls, "__dlpack__") or PyCapsule_CheckExact(array):
         return parse_dlpack(array, name, out)
     if hasattr(array, "__cuda_array_interface__"):
@@ -207,5 +214,7 @@ cdef object parse_foreign(object array, str name, Operand* out):
     if PyObject_CheckBuffer(array):
         return parse_view(array, name, provider_buffer, out)
     if hasattr(array, "__array__"):
-        raise InvalidOperandError(f"{name}: got {seen(array)}, which shares no memory; pass numpy.asarray(array)")
-    raise InvalidOperandError(f"{name}: got {seen(array)}, expected an array; accepted are {ACCEPTED}")
+        raise InvalidOperandError(
+            f"{name}: got {seen(array)}, which does not share its memory; pass numpy.asarray(array)"
+        )
+    raise InvalidOperandError(f"{name}: got {seen(array)}, expected an array; supported are {ACCEPTED}")

@@ -92,7 +92,7 @@ cdef bint parse_ndarray(cnp.ndarray array, Operand* out):
 cdef object parse_ndarray_other(object array, str name, Operand* out):
     """Read an ndarray that cannot be used as it is: copied where its values can be kept, refused otherwise."""
     if array.ndim > max_dims:
-        raise InvalidOperandError(f"{name}: {array.ndim} dimensions, at most {max_dims} are taken; reshape it")
+        raise InvalidOperandError(f"{name}: got {array.ndim} dimensions, expected at most {max_dims}; reshape it")
     dtype = array.dtype.newbyteorder("=")
     # The type first, on an array of nothing: what cannot be used is not copied, whatever its size.
     plain = None
@@ -101,12 +101,14 @@ cdef object parse_ndarray_other(object array, str name, Operand* out):
             plain = numpy.array(array, dtype=dtype, order="C", copy=True, subok=False)
         except MemoryError:
             raise OutOfMemoryError(
-                f"{name}: an array of shape {array.shape}, {array.dtype}, must be copied and there is no memory for it; pass an aligned "
+                f"{name}: an array of shape {array.shape}, {array.dtype}, must be copied and there is no memory for "
+                "it; pass an aligned "
                 "array in native byte order"
             ) from None
     if plain is None or not parse_ndarray(plain, out):
         raise InvalidOperandError(
-            f"{name}: numpy array of dtype {array.dtype} and shape {array.shape} cannot be an operand; convert it, as in "
+            f"{name}: numpy array of dtype {array.dtype} and shape {array.shape} cannot be an operand; convert it, as "
+            "in "
             "array.astype(numpy.float32)"
         )
     out.copied = True
@@ -122,7 +124,8 @@ cdef object parse_subclass(object array, str name, Operand* out):
         raise InvalidOperandError(f"{name}: a masked array would lose its mask; pass array.filled(value)")
     if cls.__array_ufunc__ is not numpy.ndarray.__array_ufunc__:
         raise InvalidOperandError(
-            f"{name}: {cls.__module__}.{cls.__qualname__} defines its own arithmetic; pass numpy.asarray(array) if its plain values are meant"
+            f"{name}: {cls.__module__}.{cls.__qualname__} defines its own arithmetic; pass numpy.asarray(array) to "
+            "use its plain values"
         )
     plain = array.view(numpy.ndarray)
     if parse_ndarray(plain, out):

@@ -63,7 +63,7 @@ cdef int compact(Operand* out) except -1:
     cdef int64_t elements = 0
     cdef int fault = check_extents(out, <int64_t>1 << array_type_of_hip(out.type).shift, True, &elements)
     if fault != fault_none:
-        raise InvalidProblemError(f"a result of shape {extents(out)} cannot be made: {fault_message(fault).decode()}")
+        raise InvalidProblemError(f"cannot create a result of shape {extents(out)}: {fault_message(fault).decode()}")
     return 0
 
 
@@ -125,7 +125,10 @@ cdef object allocate_exchange(const DLPackExchangeAPI* api, Operand* out):
         reason = failure.message.decode(errors="replace").partition("\n")[0]
         if b"Memory" in failure.kind or "memory" in reason or "alloc" in reason:
             raise out_of_memory(out, reason)
-        raise LibraryError(f"the operands' framework made no result of shape {extents(out)}: {failure.kind.decode()} {reason}")
+        raise LibraryError(
+            f"the operands' framework did not allocate a result of shape {extents(out)}: {failure.kind.decode()} "
+            f"{reason}"
+        )
     return wrap(api, managed, out)
 
 
@@ -165,7 +168,9 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
         return made
     result = take_over(Placed(made, (out.device_type, device_index(out) if out.device_type == kDLROCM else 0)))
     if address_of(result) != <size_t>made.data:
-        raise UnsupportedError(f"{cls.__module__}.{cls.__qualname__} copies memory that it takes over, so that no result can be written to it")
+        raise UnsupportedError(
+            f"{cls.__module__}.{cls.__qualname__} copies the memory that it wraps, so a result cannot be written to it"
+        )
     return result
 
 

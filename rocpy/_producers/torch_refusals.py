@@ -24,8 +24,8 @@ def advice(reason: str) -> str:
         return "call it under torch.no_grad() or pass the tensor's .detach(); a gradient is never silently dropped"
     if "tangent" in reason:
         return (
-            "use torch's own product, or pass torch.autograd.forward_ad.unpack_dual(x).primal where the tangent is not "
-            "wanted"
+            "use torch's own product, or pass torch.autograd.forward_ad.unpack_dual(x).primal if the tangent is not "
+            "needed"
         )
     if "autocast" in reason:
         return (
@@ -33,7 +33,7 @@ def advice(reason: str) -> str:
             "call"
         )
     if "subclass" in reason:
-        return "pass tensor.as_subclass(torch.Tensor) if its plain memory is meant"
+        return "pass tensor.as_subclass(torch.Tensor) to use its plain memory"
     if "meta" in reason:
         return "pass a tensor with memory"
     return "call it outside of the transform or the tracing"
@@ -55,4 +55,4 @@ def refuse_layout(array: Any, name: str) -> None:
         seen, do = f"a quantized tensor ({array.dtype})", "pass its .dequantize() or .int_repr()"
     else:
         return
-    raise InvalidOperandError(f"{name}: got {seen}, a matrix product needs dense memory; {do}")
+    raise InvalidOperandError(f"{name}: got {seen}, expected a tensor with dense memory; {do}")

@@ -62,7 +62,7 @@ class Support:
     >>> bool(answer), answer.lowering
     (False, '')
     >>> print(answer)
-    no: dtype: a float32 product cannot give float16; it gives float32
+    no: dtype: a float32 product cannot return float16; expected float32
     """
 
     problem: Problem | None
@@ -184,7 +184,7 @@ def supported(
     """
     chosen = resolve_options(options)
     if device is not None and not 0 <= _extent("device", device) < 2**31:
-        raise InvalidProblemError(f"device={device}; it must be the number of a device")
+        raise InvalidProblemError(f"device: got {device}, expected the index of a device")
     if isinstance(a, Problem):
         return _ask(a, chosen, packed, device, extensions)
     custom: Any = epilogue if is_custom(epilogue) else None
@@ -192,7 +192,7 @@ def supported(
         refuse_inputs(epilogue)
     row = find_epilogue(None if custom is not None else epilogue)
     if not isinstance(layout, str) or layout not in _LAYOUTS:
-        raise InvalidProblemError(f"layout={layout!r}; it may be {', '.join(map(repr, _LAYOUTS))}")
+        raise InvalidProblemError(f"layout: got {layout!r}, expected {', '.join(map(repr, _LAYOUTS))}")
     left = dtypes.lookup(a).name
     right = left if b is None else dtypes.lookup(b).name
     wanted = None if dtype is None else dtypes.lookup(dtype).name
@@ -204,7 +204,7 @@ def supported(
     )
     for name, kind in (("scale_a", scale_a), ("scale_b", scale_b)):
         if kind is not None and (not isinstance(kind, str) or kind not in _SCALE_KINDS):
-            raise InvalidProblemError(f"{name}={kind!r}; it may be {', '.join(map(repr, _SCALE_KINDS))}")
+            raise InvalidProblemError(f"{name}: got {kind!r}, expected {', '.join(map(repr, _SCALE_KINDS))}")
     scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_c": scale_c, "scale_d": scale_d, "amax": amax}
     try:
         operands = _inputs(layout, (left, right), (m, n, k), axes, packed)
@@ -239,7 +239,7 @@ def _ask_custom(
 
 def _extent(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidProblemError(f"{name}={value!r}; it must be a whole number")
+        raise InvalidProblemError(f"{name}: got {value!r}, expected an integer")
     return int(value)
 
 
@@ -249,16 +249,16 @@ def _axes(batch: object) -> tuple[int, ...]:
         count = _extent("batch", batch)
         return (count,) if count != 1 else ()
     if not isinstance(batch, list | tuple):
-        raise InvalidProblemError(f"batch={batch!r}; it must be a number of products or a tuple of extents")
+        raise InvalidProblemError(f"batch: got {batch!r}, expected a number of products or a tuple of extents")
     return tuple(_extent("batch", extent) for extent in batch)
 
 
 def _check_arguments(compute: object, flags: dict[str, object]) -> None:
     if compute is not None and not isinstance(compute, str):
-        raise InvalidProblemError(f"compute={compute!r}; it must be the name of a type")
+        raise InvalidProblemError(f"compute: got {compute!r}, expected the name of a dtype")
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
-            raise InvalidProblemError(f"{name}={value!r}; it must be True or False")
+            raise InvalidProblemError(f"{name}: got {value!r}, expected True or False")
 
 
 def _inputs(
@@ -267,7 +267,7 @@ def _inputs(
     """Return a and b as they are asked about."""
     m, n, k = extents
     if min(m, n, k, *batch) < 0:
-        raise InvalidProblemError(f"m={m}, n={n}, k={k}, batch={batch}: extents are 0 or more")
+        raise InvalidProblemError(f"m={m}, n={n}, k={k}, batch={batch}: extents must not be negative")
     a = _matrix(batch, m, k, types[0], layout[0])
     if packed:
         return a, replace(OperandInfo.dense((k, n), types[1]), packed=True)
@@ -379,5 +379,5 @@ def _copied(problem: Problem, names: tuple[str, ...]) -> Problem:
             b=_matrix(b.shape[:-2], b.shape[-2], b.shape[-1], b.dtype, "t"),
         )
     if made == problem:
-        raise UnsupportedError(f"{', '.join(names)}: the library does not take {problem} in any layout")
+        raise UnsupportedError(f"{', '.join(names)}: the library does not support {problem} in any layout")
     return made

@@ -70,4 +70,4 @@ cdef class Allocation:
         try:
             self.free()
         except Exception as error:
-            warnings.warn(f"the memory of a Buffer could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+            warnings.warn(f"the memory of a Buffer could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)

@@ -135,7 +135,7 @@ cdef Capturing begin_foreign(hipStream_t stream, unsigned long long number):
 
 cdef int refuse_unknown(hipStream_t stream, int code) except -1:
     if code in (abi.hipErrorInvalidHandle, abi.hipErrorContextIsDestroyed):
-        raise InvalidOperandError(f"stream: {<size_t>stream:#x} is no stream: it never existed, or was destroyed")
+        raise InvalidOperandError(f"stream: {<size_t>stream:#x} is not a stream: it never existed, or was destroyed")
     return 0
 
 
@@ -158,7 +158,8 @@ cdef Capturing capture_of(hipStream_t stream, int device):
         return None
     if state == abi.hipStreamCaptureStatusInvalidated:
         raise LibraryError(
-            "stream: its capture was made invalid by a call that is not allowed meanwhile; end it and capture again",
+            "stream: its capture was invalidated by a call that is not allowed during capture; end it and capture "
+            "again",
             function="hipStreamGetCaptureInfo", library="hip", status=901, status_name="hipErrorStreamCaptureInvalidated")
     found = captures.get(number)
     key = (device, <size_t>stream)

@@ -47,8 +47,13 @@ cdef bint is_lost(int generation, int device) noexcept:
 
 cdef object lost_error(str noun, int generation):
     if generation // _RESETS != forks:
-        return ClosedError(f"this {noun} was made before a fork and belongs to the parent process; make a new one here")
-    return ClosedError(f"this {noun} was made before its device was reset (hipDeviceReset), which destroyed what it had there; make a new one")
+        return ClosedError(
+            f"this {noun} was created before a fork and belongs to the parent process; create a new one here"
+        )
+    return ClosedError(
+        f"this {noun} was made before its device was reset (hipDeviceReset), which destroyed its resources there; "
+        "create a new one"
+    )
 
 
 cdef int enter(int device) except -1:
@@ -76,7 +81,9 @@ cdef int index_of(object device) except -1:
         return (<Device>device).index
     if isinstance(device, int) and not isinstance(device, bool):
         return Device(device).index
-    raise InvalidOperandError(f"device: got {type(device).__name__}, expected a Device, its number, or None for the current one")
+    raise InvalidOperandError(
+        f"device: got {type(device).__name__}, expected a Device, its number, or None for the current one"
+    )
 
 
 cdef class Device:

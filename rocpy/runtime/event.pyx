@@ -112,7 +112,7 @@ cdef class Event(Owner):
         self.check()
         later.check()
         if not self.timing or not later.timing:
-            raise InvalidProblemError("elapsed_ms: both events must take the time; make them with timing=True")
+            raise InvalidProblemError("elapsed_ms: both events must record times; create them with timing=True")
         abi.hipEventElapsedTime(&elapsed, self.c_event, later.c_event)
         return elapsed
 

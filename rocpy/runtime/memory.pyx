@@ -36,7 +36,7 @@ cdef int32_t type_of(object dtype) except -1:
         except TypeError:
             row = NULL
     if row == NULL:
-        raise InvalidOperandError(f"dtype: {dtype!r} is no element type of a Buffer")
+        raise InvalidOperandError(f"dtype: {dtype!r} is not an element type of a Buffer")
     return row.type
 
 
@@ -56,10 +56,10 @@ cdef object numpy_dtype(int32_t type):
 cdef int fill_extents(object shape, int64_t* extents) except -1:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if len(shape) > max_dims:
-        raise InvalidProblemError(f"shape: {len(shape)} dimensions, at most {max_dims} are possible")
+        raise InvalidProblemError(f"shape: got {len(shape)} dimensions, expected at most {max_dims}")
     for i, extent in enumerate(shape):
         if isinstance(extent, bool) or not hasattr(extent, "__index__") or not 0 <= extent < 1 << 62:
-            raise InvalidProblemError(f"shape: {shape!r} is no shape")
+            raise InvalidProblemError(f"shape: {shape!r} is not a shape")
         extents[i] = extent
     return len(shape)
 
@@ -410,7 +410,7 @@ cdef class Buffer:
         if self.read_only_:
             raise InvalidOperandError("this Buffer is read-only")
         if not 0 <= value <= 255:
-            raise InvalidProblemError(f"value: {value} is no byte")
+            raise InvalidProblemError(f"value: got {value}, expected a byte from 0 to 255")
         cdef void* data = NULL
         if stream is not None:
             handle_of(stream, &c_stream, &use)

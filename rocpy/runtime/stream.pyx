@@ -56,7 +56,7 @@ cdef class Stream(StreamHandle):
 
     def __init__(self, device=0, *, nonblocking=False, priority=0):
         if not isinstance(priority, int) or not -(1 << 31) <= priority < 1 << 31:
-            raise InvalidProblemError(f"priority: got {priority!r}, expected a small whole number")
+            raise InvalidProblemError(f"priority: got {priority!r}, expected a small integer")
         self.device_index = _device.index_of(device)
         cdef _core.Status status
         cdef int previous = _device.enter(self.device_index)

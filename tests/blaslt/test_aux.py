@@ -93,8 +93,8 @@ def test_aux_that_is_missing_or_wrong(epilogue):
     good = np.ones((3, 5), dtype=np.float32)
     for wrong, text in (
         (None, r"needs aux="),
-        (good.T.copy(), r"aux: shape \(5, 3\)"),
-        (good[0], r"aux: shape \(5,\)"),
+        (good.T.copy(), r"aux: got shape \(5, 3\)"),
+        (good[0], r"aux: got shape \(5,\)"),
         (good.astype(np.float64), "aux is float64"),
         ({}, "aux"),
         ({"bgrad": good}, "aux"),

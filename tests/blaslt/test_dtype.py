@@ -41,7 +41,7 @@ def test_a_dtype_may_be_asked_for_that_is_the_default():
 )
 def test_impossible_result_dtypes_are_refused(operand, wanted):
     a = np.ones((3, 3), dtype=dtype_of(operand))
-    with pytest.raises(rocpy.UnsupportedError, match=f"{operand} product cannot give {wanted}"):
+    with pytest.raises(rocpy.UnsupportedError, match=f"{operand} product cannot return {wanted}"):
         rocpy.matmul(a, a, dtype=wanted)
 
 

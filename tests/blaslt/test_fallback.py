@@ -63,7 +63,7 @@ def forced(recipe):
         place = _recipes.recipes(*like, column, False).index(recipe)
         bits = 1 << _recipes.UNFUSED_BIT | (int(column) | place << 2) << _recipes.RECIPE_SHIFT
         chosen = _recipes.recipe_of(bits, *like)
-        call = ProductCall(a, b, c, bias, aux, alpha=alpha, beta=beta, clamp=clamp)
+        call = ProductCall(a, b, c, bias=bias, aux=aux, alpha=alpha, beta=beta, clamp=clamp)
         return run(_fallback.Composed(call, chosen, epilogue, like[2], rocpy.Options()))
 
     return matmul

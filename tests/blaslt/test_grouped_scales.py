@@ -140,12 +140,12 @@ def test_lists_take_scales_by_blocks(name, rng):
 @pytest.mark.parametrize(
     ("scale", "error", "match"),
     [
-        (np.ones(5, np.float32), rocpy.InvalidProblemError, r"scale_b: shape \(5,\); .*\(4, 1, 1\).* \(4, 16\) or"),
-        (np.ones(N, np.float32), rocpy.InvalidProblemError, r"scale_b: shape \(16,\)"),
+        (np.ones(5, np.float32), rocpy.InvalidProblemError, r"scale_b: got shape \(5,\), .*\(4, 1, 1\).* \(4, 16\) or"),
+        (np.ones(N, np.float32), rocpy.InvalidProblemError, r"scale_b: got shape \(16,\)"),
         (np.ones(ONE_EACH), rocpy.InvalidProblemError, "scale_b is float64; scales are float32"),
-        (np.ones(ONE_EACH, np.uint8), rocpy.UnsupportedError, "scales by blocks of K are not taken with offsets="),
-        ([1.0] * 4, rocpy.InvalidOperandError, r"scale_b: a list; .*\(4, 1, 1\)"),
-        (True, rocpy.InvalidOperandError, "scale_b: True"),
+        (np.ones(ONE_EACH, np.uint8), rocpy.UnsupportedError, "block scales along K are not supported with offsets="),
+        ([1.0] * 4, rocpy.InvalidOperandError, r"scale_b: got list; .*\(4, 1, 1\)"),
+        (True, rocpy.InvalidOperandError, "scale_b: got True"),
         ("2", rocpy.InvalidOperandError, "scale_b"),
     ],
 )
@@ -159,7 +159,7 @@ def test_scales_are_refused_where_products_take_none(rng):
     a, b = (draw(rng, shape, "float32") for shape in SHAPES["m"])
     with pytest.raises(rocpy.InvalidProblemError, match="scale_a: a float32 product takes no scales"):
         rocpy.grouped_matmul(a, b, offsets=OFFSETS, scale_a=2.0)
-    with pytest.raises(rocpy.InvalidProblemError, match="scale_a: 2 of them for 3 products"):
+    with pytest.raises(rocpy.InvalidProblemError, match="scale_a: got 2 for 3 products"):
         rocpy.grouped_matmul([a] * 3, b[0], scale_a=[1.0, 2.0])
 
 

@@ -183,7 +183,7 @@ def test_other_shapes_and_layouts_are_refused_by_name(name, how, torch):
             change, word = (lambda t, torch: setattr(t, "data", torch.ones(5))), "(5,)"
         before = array.detach()
         change(array, torch)
-        with pytest.raises(rocpy.errors.InvalidOperandError, match=f"^{name}: it had .*reset_operands") as told:
+        with pytest.raises(rocpy.errors.InvalidOperandError, match=f"^{name}: had .*reset_operands") as told:
             mm.execute()
         assert word in str(told.value)
         with pytest.raises(rocpy.errors.InvalidOperandError, match=f"^{name}: "):
@@ -251,7 +251,7 @@ def test_axes_that_are_exchanged_in_place_are_refused(axes, torch):
         for one in range(axes):
             for other in range(one + 1, axes):
                 a.transpose_(one, other)
-                with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: it had"):
+                with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: had"):
                     mm.execute()
                 a.transpose_(one, other)
                 mm.execute()
@@ -262,19 +262,19 @@ def test_other_types_and_scales_are_refused(torch):
     a = torch.ones(4, 4)
     with rocpy.Matmul(a, torch.ones(4, 4)) as mm:
         a.data = torch.ones(4, 4, dtype=torch.float64)
-        with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: it had .*float32.*float64"):
+        with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: had .*float32.*float64"):
             mm.execute()
     x = np.ones((4, 4), np.float32)
     with rocpy.Matmul(x, x.copy()) as mm:
         x.resize((5, 5), refcheck=False)
-        with pytest.raises(rocpy.errors.InvalidOperandError, match=r"^a: it had shape \(4, 4\).*\(5, 5\)"):
+        with pytest.raises(rocpy.errors.InvalidOperandError, match=r"^a: had shape \(4, 4\).*\(5, 5\)"):
             mm.execute()
     scale = np.ones(4, np.float32)
     eight = np.ones((4, 16), dtype_of("float8_e4m3fn"))
     with rocpy.Matmul(eight, eight.T, scale_a=scale, scale_b=1.0, dtype="float32") as mm:
         mm.execute()
         scale.resize(8, refcheck=False)
-        with pytest.raises(rocpy.errors.InvalidOperandError, match=r"^scale_a: it had shape \(4,\).*\(8,\)"):
+        with pytest.raises(rocpy.errors.InvalidOperandError, match=r"^scale_a: had shape \(4,\).*\(8,\)"):
             mm.execute()
 
 
@@ -352,14 +352,12 @@ def test_inputs_of_other_shapes_are_refused(torch):
     with rocpy.Matmul(a, b, epilogue=gated, epilogue_inputs={"gate": gate}) as mm:
         mm.execute()
         gate.data = torch.randn(5)
-        with pytest.raises(
-            rocpy.errors.InvalidOperandError, match=r"^epilogue_inputs\['gate'\]: it had shape \(3, 5\)"
-        ):
+        with pytest.raises(rocpy.errors.InvalidOperandError, match=r"^epilogue_inputs\['gate'\]: had shape \(3, 5\)"):
             mm.execute()
         gate.data = torch.zeros(3, 5)
         assert not mm.execute().any()
         a.data = torch.randn(2, 4)
-        with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: it had"):
+        with pytest.raises(rocpy.errors.InvalidOperandError, match="^a: had"):
             mm.execute()
 
 
@@ -382,7 +380,7 @@ def test_nvmath_products(column_major, way, rng, torch):
             wanted = now[0] @ now[1] + 0.5 * now[2] + (now[3][:, None] if column_major else 0)
             np.testing.assert_allclose(to_numpy(mm.execute()), wanted, rtol=1e-12, atol=1e-12)
         move(kept[1], rng.standard_normal((7, 9))) if make is not owned else kept[1].resize((7, 9), refcheck=False)
-        with pytest.raises((ValueError, TypeError), match="^b: it "):
+        with pytest.raises((ValueError, TypeError), match="^b: had "):
             mm.execute()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""MX formats: operands of eight, six and four bits with one power of two for each 32 neighbours along K."""
+"""MX formats: operands of eight, six and four bits with one power of two for each 32 consecutive elements along K."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_amax_is_taken_of_the_composed_product(name, epilogue, rng):
     answer = rocpy.blaslt.supported(name, scale_a="block32", scale_b="block32", amax=True)
     assert answer.lowering == "unfused"
     without_blocks = "has no attribute A_SCALE_MODE" in answer.reasons[0]  # a release before MX operands
-    assert without_blocks or "amax: hipBLASLt does not tell it of MX operands" in answer.reasons[0]
+    assert without_blocks or "amax: hipBLASLt does not compute it for MX operands" in answer.reasons[0]
 
 
 @pytest.mark.parametrize("name", MX)
@@ -199,7 +199,7 @@ def test_k_must_be_whole_blocks(rng):
 
 def test_wide_operands_take_no_blocks():
     a, scales = np.ones((32, 32), np.float32), np.full((32, 1), 127, np.uint8)
-    with pytest.raises(rocpy.InvalidProblemError, match="a is float32; operands with scales for each 32"):
+    with pytest.raises(rocpy.InvalidProblemError, match="a is float32; operands with one scale per 32"):
         rocpy.matmul(a, a, scale_a=scales, scale_b=scales.T)
 
 

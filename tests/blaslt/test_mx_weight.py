@@ -148,9 +148,9 @@ def test_torch_sources_are_repacked_when_they_change(name, rng, torch):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (lambda b, s: {"scale": s[:1]}, r"scale: shape \(1, 9\)"),
-        (lambda b, s: {"scale": s.T, "layout": "kn"}, r"scale: shape \(9, 2\)"),
-        (lambda b, s: {"scale": s, "layout": "nk"}, r"scale: shape \(2, 9\)"),
+        (lambda b, s: {"scale": s[:1]}, r"scale: got shape \(1, 9\)"),
+        (lambda b, s: {"scale": s.T, "layout": "kn"}, r"scale: got shape \(9, 2\)"),
+        (lambda b, s: {"scale": s, "layout": "nk"}, r"scale: got shape \(2, 9\)"),
         (lambda b, s: {"scale": s[0]}, "two axes"),
     ],
 )
@@ -162,5 +162,5 @@ def test_wrong_scales_are_told(arguments, match, rng):
 
 def test_the_scale_is_not_given_twice(rng):
     a, scale_a, b, scale_b = drawn(rng, "float8_e4m3fn", 2, 9, 32)
-    with pytest.raises(rocpy.InvalidProblemError, match="scale_b: the Weight carries a scale already"):
+    with pytest.raises(rocpy.InvalidProblemError, match="scale_b: the Weight already has a scale"):
         rocpy.matmul(a, rocpy.Weight(b, scale=scale_b), scale_a=scale_a, scale_b=scale_b)

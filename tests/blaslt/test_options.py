@@ -29,14 +29,14 @@ def refused() -> bool:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"fallback": "maybe"}, "fallback='maybe'; it may be 'allow' or 'error'"),
-        ({"reproducible": "rows"}, "reproducible='rows'; it may be False or True or 'batch'"),
-        ({"reproducible": 1}, "reproducible=1"),
-        ({"reproducible": np.array([1, 2])}, "reproducible="),
-        ({"dynamic": "n"}, "dynamic='n'; it may be None or 'm'"),
-        ({"copies": None}, "copies=None"),
-        ({"max_workspace_bytes": -1}, "max_workspace_bytes=-1"),
-        ({"max_workspace_bytes": True}, "max_workspace_bytes=True"),
+        ({"fallback": "maybe"}, "fallback: got 'maybe', expected 'allow' or 'error'"),
+        ({"reproducible": "rows"}, "reproducible: got 'rows', expected False or True or 'batch'"),
+        ({"reproducible": 1}, "reproducible: got 1"),
+        ({"reproducible": np.array([1, 2])}, "reproducible: got"),
+        ({"dynamic": "n"}, "dynamic: got 'n', expected None or 'm'"),
+        ({"copies": None}, "copies: got None"),
+        ({"max_workspace_bytes": -1}, "max_workspace_bytes: got -1"),
+        ({"max_workspace_bytes": True}, "max_workspace_bytes: got True"),
         ({"quick": True}, "there is no option 'quick'; options: copies, "),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 
 import rocpy
 from rocpy.blaslt.front.call import run
-from rocpy.blaslt.model.product_call import Preparation, ProductCall
+from rocpy.blaslt.model.preparation import Preparation
+from rocpy.blaslt.model.product_call import ProductCall
 
 # What prepares calls, and the planner's first question, which only a call asks.
 PREPARE = ("arrays/copies.py", "arrays/staging.py", "composed/product.py")

@@ -37,7 +37,7 @@ def test_it_agrees_with_the_plan_of_real_operands(epilogue, dtype, layout):
     ("types", "arguments", "words"),
     [
         (("float32", "float64"), {}, "a is float32 and b is float64"),
-        (("float32",), {"dtype": "float16"}, "cannot give float16"),
+        (("float32",), {"dtype": "float16"}, "cannot return float16"),
         (("float64",), {"compute": "tf32"}, "compute='tf32'"),
         (("float32",), {"m": 2**31}, "m = 2147483648"),
         (("int32",), {}, "products of int32 are not supported"),

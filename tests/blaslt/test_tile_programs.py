@@ -217,11 +217,11 @@ def test_empty_results():
     ("instructions", "words"),
     [
         ([], "0 instructions"),
-        ([("SINH", 0, 0)], "no such opcode"),
-        ([("ADD", 0, 0)], "ADD has 4"),
-        ([("VALUE", 256)], "register 256"),
-        ([("INPUT", 0, 0)], "number 0"),
-        ([("VALUE", 0), ("OUTPUT", 0, 1)], "number 1"),
+        ([("SINH", 0, 0)], "unknown opcode"),
+        ([("ADD", 0, 0)], "expected 4 for ADD"),
+        ([("VALUE", 256)], "register is 256"),
+        ([("INPUT", 0, 0)], "number is 0"),
+        ([("VALUE", 0), ("OUTPUT", 0, 1)], "number is 1"),
         ([("VALUE", 0)] * 257, "257 instructions"),
     ],
 )

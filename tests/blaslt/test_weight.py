@@ -207,8 +207,8 @@ def test_a_plan_whose_weight_was_closed_is_refused(operands):
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "text"),
     [
-        ((np.ones(3, dtype=np.float32),), {}, rocpy.InvalidProblemError, "w: shape"),
-        ((np.ones((2, 3, 4), dtype=np.float32),), {}, rocpy.InvalidProblemError, "w: shape"),
+        ((np.ones(3, dtype=np.float32),), {}, rocpy.InvalidProblemError, "w: got shape"),
+        ((np.ones((2, 3, 4), dtype=np.float32),), {}, rocpy.InvalidProblemError, "w: got shape"),
         (("text",), {}, rocpy.InvalidOperandError, "w: "),
         ((np.ones((3, 4), dtype=np.float32),), {"layout": "mn"}, rocpy.InvalidProblemError, "layout"),
         (

@@ -117,7 +117,7 @@ def test_debug_mode_tells_of_a_forgotten_refresh(rng, monkeypatch):
         rocpy.matmul(x, w, epilogue="bias")
     for part in (source, bias):
         part[0] += 1
-        with pytest.warns(rocpy.RocpyWarning, match=r"changed since.*refresh"):
+        with pytest.warns(rocpy.RocpyWarning, match=r"has changed.*refresh"):
             rocpy.matmul(x, w, epilogue="bias")
         w.refresh()
         rocpy.matmul(x, w, epilogue="bias")

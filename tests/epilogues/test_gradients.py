@@ -74,7 +74,7 @@ def test_whole_numbers_have_no_gradient(torch):
     gradient = rocpy.epilogue(lambda x, mask: x * mask).vjp()
     found = gradient(torch.ones(2, 2), {"mask": torch.tensor([True, False])}, [torch.ones(2, 2)])
     assert set(found) == {"x"}
-    with pytest.raises(rocpy.InvalidProblemError, match="1 results"):
+    with pytest.raises(rocpy.InvalidProblemError, match="got 0 gradients, expected 1"):
         gradient(torch.ones(2, 2), {"mask": torch.ones(2)}, [])
 
 

@@ -112,6 +112,32 @@ def test_c_that_is_given_leaves_no_room_for_a_residual(arrays):
     np.testing.assert_allclose(d, 0.25 * arrays["a"] @ arrays["b"] + c, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        (2.0, 3.0),
+        (2, np.float32(3)),
+        (np.full(8, 2, np.float32), np.full(8, 3, np.float32)),
+        (0.0, -0.0),
+    ],
+    ids=["floats", "kinds", "arrays", "zeros"],
+)
+def test_inputs_are_taken_by_name_whatever_their_order(arrays, values):
+    def forth(x, p, q):
+        return x * p + q
+
+    def back(x, q, p):
+        return x * p + q
+
+    a, b = arrays["a"], arrays["b"]
+    one, other = values
+    for f in (rocpy.epilogue(forth), rocpy.epilogue(back)):
+        for p, q in ((one, other), (other, one)):
+            for inputs in ({"p": p, "q": q}, {"q": q, "p": p}):
+                d = rocpy.matmul(a, b, epilogue=f, epilogue_inputs=inputs)
+                np.testing.assert_allclose(d, (a @ b) * p + q, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("wrong", "words"), [
     ({}, "needs 'bias', 'full'"),
     ({"bias": 1.0}, "needs 'full'"),
@@ -400,7 +426,7 @@ def test_numbers_keep_their_sign():
 def test_a_whole_number_that_no_type_holds_is_told():
     scaled = rocpy.epilogue(lambda x, scale: x * scale)
     one = np.ones((1, 1), np.float32)
-    with pytest.raises(rocpy.InvalidProblemError, match=r"epilogue_inputs\['scale'\]: a whole number of 1329 bits"):
+    with pytest.raises(rocpy.InvalidProblemError, match=r"epilogue_inputs\['scale'\]: got an integer of 1329 bits"):
         rocpy.matmul(one, one, epilogue=scaled, epilogue_inputs={"scale": 10**400})
 
 

@@ -229,7 +229,7 @@ def test_candidates():
 def test_refusals(gated_residual, tmp_path, monkeypatch):
     with pytest.raises(InvalidProblemError, match="arch='sm_90'"):
         compile_kernel(gated_residual, "sm_90", inputs=INPUTS)
-    with pytest.raises(InvalidProblemError, match="layout='rc'"):
+    with pytest.raises(InvalidProblemError, match="layout: got 'rc'"):
         compile_kernel(gated_residual, "gfx942", inputs=INPUTS, layout="rc")
     with pytest.raises(InvalidProblemError, match="inputs: 'residual' is None"):
         compile_kernel(gated_residual, "gfx942", inputs={"bias": ("row", "float16")})

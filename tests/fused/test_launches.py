@@ -93,7 +93,7 @@ with rocpy.Matmul(a, b, epilogue=f, epilogue_inputs=inputs, alpha=1.0) as mm:
     for one in fused:
         for got, want in zip(mm.execute(algorithm=one), wanted):
             np.testing.assert_array_equal(got, want)
-    assert mm.way.because.startswith("one Triton kernel")
+    assert mm.strategy.because.startswith("one Triton kernel")
 got = rocpy.matmul(a, b, epilogue=f, epilogue_inputs=inputs)
 np.testing.assert_array_equal(got[0], wanted[0])
 assert {one[0] for one in launches} == {(6, 1, 1), (3, 1, 1)}, launches
@@ -176,7 +176,7 @@ def reason(*operands, **more):
         return mm.absent.get("fused by Triton", "")
 assert reason(a, a) == ""
 assert "no c" in reason(a, a, a)
-assert "two of one type" in reason(a.astype(float), a.astype(float))
+assert "two operands of one dtype" in reason(a.astype(float), a.astype(float))
 assert "tf32" in reason(a, a, compute="tf32")
 assert "vector" in reason(ints(16), a)
 answer = rocpy.blaslt.supported("float32", epilogue=f, epilogue_inputs={"s": "row"}, m=16, n=16, k=16)

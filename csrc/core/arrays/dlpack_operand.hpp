@@ -30,7 +30,7 @@ inline const char *fault_message(int fault) {
     case fault_too_large:
       return "its extents or strides exceed the address space";
     case fault_type:
-      return "its element type has no place in a matrix product";
+      return "its element type is not supported in a matrix product";
     case fault_null_data:
       return "its data pointer is null although it has elements";
     case fault_misaligned:

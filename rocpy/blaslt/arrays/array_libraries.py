@@ -91,11 +91,11 @@ class _Torch:
     def check(self, row: DType, extent: int) -> None:
         """Refuse what torch has no type for."""
         if not row.torch or not hasattr(self.torch, row.torch):
-            raise UnsupportedError(f"dtype: this torch has no {row.name}; pass a numpy array, or take another type")
+            raise UnsupportedError(f"dtype: this torch has no {row.name}; pass a numpy array, or use another dtype")
         if row.name == PACKED and extent % 2:
             raise UnsupportedError(
-                f"x: {extent} elements along the last axis; torch packs two of {row.name} to a byte: pad it to an even "
-                "number"
+                f"x: {extent} elements along the last axis; torch packs two {row.name} elements into a byte: pad the "
+                "axis to an even length"
             )
 
     def narrow(self, x: Any, row: DType) -> Any:
@@ -123,5 +123,5 @@ def library_of(x: Any, name: str) -> Any:
     if torch is not None and isinstance(x, torch.Tensor):
         return _Torch(torch)
     raise InvalidOperandError(
-        f"{name}: a {type(x).__module__}.{type(x).__name__}; pass a numpy array or a torch tensor"
+        f"{name}: got {type(x).__module__}.{type(x).__name__}, expected a numpy array or a torch tensor"
     )

@@ -76,8 +76,8 @@ def along_k(array: Any, name: str, options: Options) -> Any:
         )
     if not isinstance(array, np.ndarray):
         raise UnsupportedError(
-            f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array of "
-            "ml_dtypes, or torch's float4_e2m1fn_x2"
+            f"{name}: {row.name} of {type(array).__module__}.{type(array).__name__}; pass a numpy array with "
+            "an ml_dtypes dtype, or torch's float4_e2m1fn_x2"
         )
     if options.copies == "error" and array.size:
         raise packing_refused(name, row.name)
@@ -89,7 +89,7 @@ def along_k(array: Any, name: str, options: Options) -> Any:
 def packing_refused(name: str, dtype: str) -> UnsupportedError:
     """Return the error for elements that must be packed, where the options forbid copies."""
     return UnsupportedError(
-        f"{name}: {dtype} with one element to a byte, which the library reads packed, and options(copies='error') "
+        f"{name}: {dtype} with one element per byte, but the library reads it packed, and options(copies='error') "
         "forbids the copy; pass a rocpy.Weight as b, or torch's packed float4_e2m1fn_x2"
     )
 
@@ -99,7 +99,7 @@ def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
     turned = weight.layout == "nk"
     scale = weight.scale.swapaxes(-1, -2) if turned else weight.scale
     if len(scale.shape) != 2:
-        raise InvalidProblemError(f"scale: shape {tuple(weight.scale.shape)}; that of a Weight has two axes, as w has")
+        raise InvalidProblemError(f"scale: got shape {tuple(weight.scale.shape)}, expected two axes, as w has")
     b = _repacked(along_k(source.swapaxes(-1, -2) if turned else source, "b", Options()), scale.shape[0] * BLOCK)
     return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
 
@@ -116,7 +116,7 @@ def pack(codes: np.ndarray[Any, Any], bits: int, name: str = "x") -> np.ndarray[
     extent = codes.shape[-1]
     if extent % BLOCK:
         raise InvalidProblemError(
-            f"{name}: K = {extent} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
+            f"{name}: K = {extent} with scales for each {BLOCK} consecutive elements; pad K to a multiple of {BLOCK}"
         )
     if bits == 4:
         codes = codes & 15
@@ -171,8 +171,7 @@ def _turned(array: Any, name: str, options: Options) -> Any:
         return _lying(array, name, options)
     if isinstance(array, Buffer) or not hasattr(array, "swapaxes"):
         raise UnsupportedError(
-            f"b: a {type(array).__name__} with scales by blocks must have neighbours along K adjacent; pass a numpy or "
-            "torch array"
+            f"b: a {type(array).__name__} with block scales must be contiguous along K; pass a numpy or torch array"
         )
     return _lying(array.swapaxes(-1, -2), name, options).swapaxes(-1, -2)
 
@@ -302,7 +301,7 @@ def dequantized(operand: Any, scale: Any, name: str) -> Any:
     if lone and factors.ndim > 2:
         raise UnsupportedError(
             f"scale_{name}: shape {tuple(factors.shape)} for an {name} of one axis: this product is composed of the "
-            "framework's own operations, which want the batch axes on the operand too; broadcast it"
+            "framework's own operations, which need the batch axes on the operand too; broadcast it"
         )
     # Blocks of K apart from each other: (..., M, K / 32, 32), and of b (..., K / 32, 32, N).
     axis = -2 if right and not lone else -1

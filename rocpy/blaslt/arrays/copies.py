@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,8 +14,9 @@ from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import timed
 from rocpy.blaslt.arrays.framework import framework_of, root, values
 from rocpy.blaslt.model.lowering import lower
+from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.model.product_call import Preparation, ProductCall
+from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused
 from rocpy.errors import InvalidOperandError, OutOfMemoryError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -94,8 +94,8 @@ def in_columns(array: Any, shape: tuple[int, ...]) -> Any:
         wide = array.expand(shape)
     else:
         raise UnsupportedError(
-            f"c: with a bias for each row it must lie in columns, and a plan cannot copy a {type(array).__name__} on "
-            "the device into them; pass a tensor that lies so, or call rocpy.matmul with arrays in CPU memory"
+            f"c: with a bias per row it must be column-major, and a plan cannot copy a {type(array).__name__} on the "
+            "device to that layout; pass a column-major tensor, or call rocpy.matmul with arrays in CPU memory"
         )
     return contiguous(wide.swapaxes(-1, -2)).swapaxes(-1, -2)
 
@@ -152,7 +152,7 @@ class Copied(Preparation):
                     made[name] = contiguous(getattr(self._call, name), self._shape if name == "c" else None)
         if self.works_on_result:
             made.update(out=None, dtype=self._dtype)
-        return replace(self._call, **made)
+        return self._call.replaced(**made)
 
     def finish(self, outputs: Any) -> Any:
         """Write the result where the user wants it."""

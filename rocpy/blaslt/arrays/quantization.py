@@ -74,8 +74,8 @@ def _conversion(function: _Function) -> _Function:
             raise
         except MemoryError:
             raise OutOfMemoryError(
-                f"{function.__name__}: an array of shape {tuple(array.shape)} is converted by way of float64, and "
-                "there is no memory for it; take it in parts"
+                f"{function.__name__}: an array of shape {tuple(array.shape)} is converted through float64, and "
+                "there is not enough memory for it; convert it in parts"
             ) from None
 
     return wrapped  # type: ignore[return-value]
@@ -84,7 +84,7 @@ def _conversion(function: _Function) -> _Function:
 def _target(dtype: Any, allowed: tuple[str, ...]) -> DType:
     row = dtypes.lookup(dtype)
     if row.name not in allowed:
-        raise InvalidProblemError(f"dtype: {row.name}; it may be {', '.join(allowed)}")
+        raise InvalidProblemError(f"dtype: got {row.name}, expected {', '.join(allowed)}")
     return row
 
 
@@ -94,12 +94,12 @@ def _of_type(x: Any, name: str, allowed: tuple[str, ...]) -> None:
     except InvalidOperandError:
         known = str(x.dtype).removeprefix("torch.")
     if known not in allowed:
-        raise InvalidProblemError(f"{name}: {known}; it must be {', '.join(allowed)}: cast it")
+        raise InvalidProblemError(f"{name}: got {known}, expected {', '.join(allowed)}; cast it")
 
 
 def _axis(axis: Any, ndim: int) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
-        raise InvalidProblemError(f"axis={axis!r}, of an array of {ndim} axes")
+        raise InvalidProblemError(f"axis: got {axis!r} for an array with {ndim} axes")
     return int(axis) % ndim
 
 
@@ -138,7 +138,7 @@ def widened(values: Any) -> Any:
 
 @_conversion
 def quantize_mx(x: _Array, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[_Array, _Array]:
-    """Return an array in an MX format: narrow values, and one power of two for each 32 neighbours along an axis.
+    """Return an array in an MX format: narrow values, and a power of two per 32 consecutive elements along an axis.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: Any = "float32", axis: 
     if tuple(scales.shape) != wanted:
         raise InvalidProblemError(
             f"scales: shape {tuple(scales.shape)}; for values of shape {tuple(wide.shape)} in blocks of {BLOCK} "
-            f"along axis {axis} it must be {wanted}"
+            f"along axis {axis} expected {wanted}"
         )
     extent = wide.shape[axis]
     codes = library.cast(library.reinterpreted(library.moved(scales, axis, -1), "uint8"), "int64")
@@ -390,4 +390,4 @@ def dequantize(values: _Array, scales: _Array, dtype: Any = "float32") -> _Array
 
 def _same_library(library: Any, scales: Any) -> None:
     if type(library_of(scales, "scales")) is not type(library):
-        raise InvalidOperandError("values and scales are of different frameworks; convert one")
+        raise InvalidOperandError("values and scales belong to different frameworks; convert one")

@@ -21,8 +21,9 @@ from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.lowering import lower, matrix_layout
 from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.packed import Packed
+from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import RESULT_TYPES, OperandInfo, Problem, dense_strides
-from rocpy.blaslt.model.product_call import Preparation, ProductCall
+from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.refusals import cast_refused, copy_refused, refuse_turning
 from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.blaslt.model.settings import clamp_bounds
@@ -61,7 +62,7 @@ def upload(array: Any, name: str, shape: tuple[int, ...] | None = None, *, block
     if view["device_type"] not in (_CPU, _PINNED):
         return array
     if view["dtype"] not in dtypes.DTYPES:
-        raise InvalidProblemError(f"{name} is {view['dtype']}; products take {', '.join(RESULT_TYPES)}: cast it")
+        raise InvalidProblemError(f"{name} is {view['dtype']}; products support {', '.join(RESULT_TYPES)}; cast it")
     if blocks and name == "b" and len(view["shape"]) > 1 and hasattr(array, "swapaxes"):
         return Packed(_moved(array.swapaxes(-1, -2), name, None), view["dtype"], True)
     return _moved(array, name, shape)
@@ -245,7 +246,7 @@ def staged(call: ProductCall, info: dict[str, OperandInfo | None]) -> Preparatio
     if options.copies == "error" and 0 not in problem.result_shape:
         refuse_copies(problem)
         # What is left is between copies of ours, and no layout of the user's.
-        call = replace(call, options=replace(options, copies="allow"))
+        call = call.replaced(options=replace(options, copies="allow"))
     if problem.column_bias and problem.c is not None:
         return _Transposed(call, problem)
     return _Staged(call, problem)
@@ -274,7 +275,7 @@ class _Staged(Preparation):
                 if copy is not value:
                     self._held.callback((copy.memory if isinstance(copy, Packed) else copy).close)
         dtype = call.dtype if call.out is None else problem.dtype
-        return replace(call, **moved, out=None, dtype=dtype, scales=scales)
+        return call.replaced(**moved, out=None, dtype=dtype, scales=scales)
 
     def finish(self, outputs: Any) -> Any:
         """Return the outputs in arrays like the operands, or in ``out``."""
@@ -304,7 +305,7 @@ class _Transposed(Preparation):
         self._call, self._problem = call, problem
         if call.scales is not None:
             raise UnsupportedError(
-                "c: beside scales and a bias per row it would have to lie in columns of the device's memory; move the "
+                "c: with scales and a bias per row it would have to be column-major in the device's memory; move the "
                 "operands to the device, or add c to the result"
             )
         for name, value in (("a", call.a), ("b", call.b)):
@@ -319,7 +320,7 @@ class _Transposed(Preparation):
         a, b = call.b.swapaxes(-1, -2), call.a.swapaxes(-1, -2)
         c = None if call.c is None else in_columns(call.c, problem.result_shape).swapaxes(-1, -2)
         bias = call.bias[..., 0]
-        return replace(call, a=a, b=b, c=c, bias=bias, aux=None, out=None, dtype=problem.dtype)
+        return call.replaced(a=a, b=b, c=c, bias=bias, aux=None, out=None, dtype=problem.dtype)
 
     def finish(self, outputs: Any) -> Any:
         if not isinstance(outputs, tuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,9 @@ from rocpy.blaslt.arrays.framework import Framework, framework_of, values
 from rocpy.blaslt.arrays.staging import needed, upload
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.preparation import Preparation
 from rocpy.blaslt.model.problem import is_column_bias
-from rocpy.blaslt.model.product_call import Preparation, ProductCall
+from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.product_types import gradient_type, scale_kind
 from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.blaslt.model.weight_operand import is_weight
@@ -382,7 +382,7 @@ class Composed(Preparation):
         native, arguments = self._product.native_operands(), self._product.native_arguments()
         scales, options = arguments.pop("given"), strict(self._options)
         own = {"aux": None, "out": None, "clamp": None, "algorithm": None}
-        return replace(self._call, **own, **native, **arguments, scales=scales, options=options)
+        return self._call.replaced(**own, **native, **arguments, scales=scales, options=options)
 
     def finish(self, outputs: Any) -> Any:
         """Return the result and what goes beside it from what the native product gave."""

@@ -30,8 +30,8 @@ def refuse_operands(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise InvalidProblemError(
-                f"{name}: an operand of the library's own epilogues; give the function a parameter for it, and pass it "
-                "in epilogue_inputs"
+                f"{name}: an operand of the library's own epilogues; add a parameter to the function, and pass it in "
+                "epilogue_inputs"
             )
 
 
@@ -92,7 +92,7 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
         if not full or full[-1] % 2 or len(problem.b.shape) < 2:
             raise InvalidProblemError(
                 f"epilogue {expression.name!r} takes every second column of the product, and the product has shape "
-                f"{full}; N must be even: interleave two weights of one shape"
+                f"{full}; N must be even: interleave two weights of equal shape"
             )
         half = (*full[:-1], full[-1] // 2)
     for name, halved in _domains(expression).items():
@@ -106,7 +106,7 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
         if dtype not in _RESULTS:
             which = "the result" if expression.single else f"result {place}"
             raise InvalidProblemError(
-                f"epilogue {expression.name!r}: {which} is {dtype}, which no product gives; cast it to one of "
+                f"epilogue {expression.name!r}: {which} is {dtype}, which is not a result dtype; cast it to one of "
                 f"{', '.join(_RESULTS)}"
             )
     return Bound(
@@ -149,7 +149,7 @@ def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> 
     if len(wanted) > 1:
         ways.append(f"({wanted[-2]}, 1) for one per row")
     raise InvalidProblemError(
-        f"epilogue_inputs[{name!r}]: shape {shape} does not broadcast to the result's {wanted}; it may be "
+        f"epilogue_inputs[{name!r}]: shape {shape} does not broadcast to the result's {wanted}; expected "
         + ", ".join([*ways, f"{wanted}, or one number"])
     )
 
@@ -202,33 +202,13 @@ def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
     return nearest(bound.resolved.expression, _kinds(bound, base_type(bound)), bound.problem.c is None)
 
 
-def native_operands(form: NativeForm, inputs: Mapping[str, Any], c: Any, alpha: Any, beta: Any) -> dict[str, Any]:
-    """Return the keyword arguments of a product with one of the library's epilogues in the place of the user's."""
-    made = {
-        "c": c,
-        "alpha": alpha if form.alpha == 1 else alpha * form.alpha,
-        "beta": beta,
-        "bias": inputs[form.bias] if form.bias else None,
-    }
-    if form.c:
-        made.update(c=inputs[form.c], beta=form.beta)
-    elif c is not None and form.alpha != 1:
-        made["beta"] = (1.0 if beta is None else beta) * form.alpha
-    return made
-
-
-def native_settings(form: NativeForm) -> dict[str, Any]:
-    """Return what of such a product is no operand."""
-    return {"epilogue": form.epilogue, "clamp": form.clamp}
-
-
 def check_promise(bound: Bound, options: Options) -> None:
     """Refuse to compose what could break a promise: a framework may compute a function otherwise at an array's end."""
     if options.reproducible == "batch" and not bound.resolved.exact_functions:
         raise UnsupportedError(
             f"options(reproducible='batch'): epilogue {bound.resolved.expression.name!r} is composed here of the "
             "framework's own operations, whose functions may depend on an array's shape; apply it to the plain "
-            "product, or leave the option away"
+            "product, or omit the option"
         )
 
 
@@ -276,7 +256,7 @@ def bound_of(epilogue: CustomEpilogue, inputs: Mapping[str, Any], problem: Probl
     for name, value in plain.items():
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidProblemError(
-                f"epilogue_inputs[{name!r}]: a whole number of {value.bit_length()} bits; it must fit in 64"
+                f"epilogue_inputs[{name!r}]: got an integer of {value.bit_length()} bits, expected at most 64"
             )
     arrays = {name: info_of(value, name) for name, value in inputs.items() if name not in numbers}
     return bind(with_values(epilogue.expression, keys_of(plain)), problem, arrays), numbers

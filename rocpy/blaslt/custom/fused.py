@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Custom epilogues by the platform's tile programs: what runs where, and with which operands."""
+"""Custom epilogues as tile programs of the platform."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rocpy import platform
-from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.custom import binding as _custom
-from rocpy.blaslt.custom import tile as _tile
 from rocpy.blaslt.engine import program as _program
-from rocpy.blaslt.model import scale_arguments as _scale_arguments
-from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.product_types import RESULT_TYPES
 from rocpy.errors import UnsupportedError
 
@@ -22,7 +17,7 @@ if TYPE_CHECKING:
     from rocpy.epilogues._resolve import Resolved
     from rocpy.epilogues._tile import Code
 
-__all__ = ["Fused", "fused_algorithms", "fused_of", "fused_product"]
+__all__ = ["Fused", "fused_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,8 @@ def fused_of(bound: _custom.Bound) -> Fused:
     lead = next((place for place, dtype in enumerate(resolved.out_types) if dtype in given), None)
     if lead is None:
         raise UnsupportedError(
-            f"epilogue {resolved.expression.name!r}: a {problem.a.dtype} product gives no {resolved.out_types[0]}"
+            f"epilogue {resolved.expression.name!r}: a {problem.a.dtype} product cannot have a "
+            f"{resolved.out_types[0]} result"
         )
     bias, alpha = "", 1.0
     if resolved.expression.halved:
@@ -96,58 +92,3 @@ def _led(resolved: Resolved, lead: int) -> Resolved:
 
 def _read(names: tuple[str, ...], inputs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, kind) for name, kind in inputs if name in names)
-
-
-def _arguments(fused: Fused, inputs: Mapping[str, Any], b: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    scales = tuple(settings.get(name) for name in ("scale_a", "scale_b", "scale_c", "scale_d"))
-    return {
-        "program": fused.code.program,
-        "inputs": tuple(inputs[name] for name in fused.code.inputs),
-        "bias": inputs[fused.bias] if fused.bias else None,
-        "dtype": fused.dtype,
-        "compute": settings.get("compute"),
-        "scales": _scale_arguments.all_scales(b, (*scales, False)),
-    }
-
-
-def fused_algorithms(
-    fused: Fused,
-    a: Any,
-    b: Any,
-    c: Any,
-    inputs: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    options: Any,
-    requested: int,
-) -> list[Algorithm]:
-    """Return the algorithms that run the program."""
-    return _tile.algorithms(a, b, c, **_arguments(fused, inputs, b, settings), options=options, requested=requested)
-
-
-def fused_product(
-    fused: Fused,
-    a: Any,
-    b: Any,
-    c: Any,
-    inputs: Mapping[str, Any],
-    scalars: tuple[Any, Any],
-    settings: Mapping[str, Any],
-    outs: tuple[Any, ...],
-    options: Any,
-    stream: Any,
-    rank: int = 0,
-) -> tuple[Any, ...]:
-    """Return the results, written where the user wants them."""
-    alpha, beta = scalars
-    results = _tile.product(
-        a, b, c, **_arguments(fused, inputs, b, settings), alpha=alpha if fused.alpha == 1 else alpha * fused.alpha,
-        beta=(1.0 if beta is None else beta) * fused.alpha if c is not None and fused.alpha != 1 else beta,
-        out=outs[fused.lead], options=options, stream=stream, rank=rank,
-    )  # fmt: skip
-    first, *others = results
-    made = [*others[: fused.lead], first, *others[fused.lead :]]
-    for place, out in enumerate(outs):
-        if place != fused.lead and out is not None:
-            _copies.assign(out, made[place])
-            made[place] = out
-    return tuple(made)

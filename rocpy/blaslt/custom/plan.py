@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Matmul with an epilogue of the user's: a planned product for each way to compute it, and the choice among them."""
+"""Matmul with an epilogue of the user's: a planned product for each strategy, and the choice among them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from rocpy._operand import TorchLayerRequired
 from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.composed.plan import ComposingMatmul
 from rocpy.blaslt.custom import binding as _custom
-from rocpy.blaslt.custom.strategies import WAYS, Kept, Way
+from rocpy.blaslt.custom.strategies import STRATEGIES, Strategy
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.problem import Problem, check_record
@@ -62,9 +63,9 @@ class CustomProduct(ComposingMatmul):
     """A planned product with an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_plain", "_problem", "_records", "_using", "_ways", "absent", "alpha", "beta", "bound",
-        "chosen_options", "epilogue", "given_stream", "inputs", "numbers", "operands", "right", "settings",
-        "weight_bias",
+        "_closed", "_places", "_plain", "_problem", "_records", "_strategies", "_using", "absent", "alpha", "beta",
+        "bound", "chosen_options", "device_index", "epilogue", "epilogue_name", "given_stream", "inputs", "numbers",
+        "operands", "right", "settings", "weight_bias",
     )  # fmt: skip
 
     @default_arithmetic
@@ -92,6 +93,7 @@ class CustomProduct(ComposingMatmul):
         _custom.refuse_operands(bias=bias, aux=aux, clamp=clamp, amax=amax or None)
         self.chosen_options: Options = resolve_options(options)
         self.epilogue = epilogue
+        self.epilogue_name = str(epilogue.name)
         self.alpha, self.beta, self.given_stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
         #: The Weight that was given, or the array; what was read of it is among the operands.
@@ -102,7 +104,7 @@ class CustomProduct(ComposingMatmul):
         self.weight_bias = getattr(b, "bias", None) is not None and self.inputs.get("bias") is b.bias
         _custom.check_tensors(self.inputs)
         self.operands = {"a": a, "b": b, "c": c}
-        self._ways: dict[str, Way] = {}
+        self._strategies: dict[str, Strategy] = {}
         self._bind(dtype)
         self._places: dict[int, tuple[str, int]] = {}
         self.absent: dict[str, str] = {}
@@ -118,6 +120,7 @@ class CustomProduct(ComposingMatmul):
         self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
         self._problem = _custom.problem_of(self.bound)
         self._plain = plain
+        self.device_index = device_and_stream(plain.given["a"], self.given_stream)[0]
         # The function's inputs are read where they lie, in the shapes that they had when they were bound.
         self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
 
@@ -128,14 +131,9 @@ class CustomProduct(ComposingMatmul):
         """The validated problem, plain data."""
         return self._problem
 
-    @property
-    def epilogue_name(self) -> str:
-        """Name of the epilogue."""
-        return str(self.epilogue.name)
-
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("this Matmul was closed; make a new one")
+            raise ClosedError("this Matmul was closed; create a new one")
 
     @_exclusive
     @default_arithmetic
@@ -145,29 +143,29 @@ class CustomProduct(ComposingMatmul):
         algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
         max_algorithms: int = _choice.LISTED,
     ) -> list[Algorithm]:
-        """Ask the platform for algorithms of every way to compute it."""
+        """Ask the platform for algorithms of every strategy."""
         self._check_open()
         if not isinstance(max_algorithms, int) or max_algorithms < 1:
-            raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
-        self._close_ways()
+            raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
+        self._close_strategies()
         refusal: RocpyError | None = None
         found: list[Algorithm] = []
-        for kind in WAYS:
+        for kind in STRATEGIES:
             try:
-                way = kind(self)
-                offered = way.plan(max_algorithms)
+                strategy = kind(self)
+                offered = strategy.plan(max_algorithms)
             except TorchLayerRequired:
                 raise
             except (UnsupportedError, InvalidProblemError) as error:
                 refusal = error
                 self.absent[kind.label] = str(error)
                 continue
-            self._ways[way.label] = way
+            self._strategies[strategy.label] = strategy
             for place, one in enumerate(offered):
-                name = one.name if way.lowering == "native" else f"{one.name} ({way.lowering})"
-                self._places[len(found)] = (way.label, place)
-                found.append(dataclasses.replace(one, name=name, lowering=way.lowering, rank=len(found)))
-        if refusal is not None and not self._ways:
+                name = one.name if strategy.lowering == "native" else f"{one.name} ({strategy.lowering})"
+                self._places[len(found)] = (strategy.label, place)
+                found.append(dataclasses.replace(one, name=name, lowering=strategy.lowering, rank=len(found)))
+        if refusal is not None and not self._strategies:
             raise refusal
         self.found = self._tuned(found)
         if algorithms is not None:
@@ -186,11 +184,6 @@ class CustomProduct(ComposingMatmul):
             return [chosen, *found[:place], *found[place + 1 :]]
         return found
 
-    @property
-    def device_index(self) -> int:
-        """Number of the device that it runs on."""
-        return device_and_stream(self._plain.given["a"], self.given_stream)[0]
-
     def _find(self, algorithm: Any) -> Algorithm:
         found = _algorithms.find(algorithm, self.algorithms, self.device_index)
         if found is None:
@@ -202,7 +195,7 @@ class CustomProduct(ComposingMatmul):
         """Make execute() take one algorithm from now on, until the next plan."""
         if isinstance(algorithm, Mapping) and "problem" in algorithm:
             check_record(algorithm["problem"], self.problem)
-        if not self._ways:
+        if not self._strategies:
             self.plan()
         mine = self._find(algorithm)
         pinned = dataclasses.replace(mine, source="pinned")
@@ -221,16 +214,16 @@ class CustomProduct(ComposingMatmul):
             self.reset_operands(b=self.right)  # it was refreshed
         self._plain._read_operands()
         any_moved(self._records)  # refuses those of other shapes
-        if not self._ways:
+        if not self._strategies:
             self.plan()
         outs = _custom.check_out(out, self.bound)
         label, place = self._chosen if algorithm is None else self._places[self._find(algorithm).rank]
         stream = hold_stream(self.given_stream if stream is None else stream)
         with on_device_of(stream):
             try:
-                results = self._ways[label].execute(self, place, outs, stream)
+                results = self._strategies[label].execute(self, place, outs, stream)
             except (LibraryError, UnsupportedError) as error:
-                inner = getattr(self._ways[label], "inner", None)
+                inner = getattr(self._strategies[label], "inner", None)
                 if algorithm is not None or self._is_pinned or inner is None:
                     raise
                 if not _library.composes_after(error, inner.launched, self.device_index):
@@ -239,7 +232,7 @@ class CustomProduct(ComposingMatmul):
                 if (label, place) == self._chosen:
                     raise
                 label, place = self._chosen
-                results = self._ways[label].execute(self, place, outs, stream)
+                results = self._strategies[label].execute(self, place, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
     @_exclusive
@@ -277,6 +270,7 @@ class CustomProduct(ComposingMatmul):
             self._problem,
             self.right,
             self._plain,
+            self.device_index,
             self._records,
         )
         self.right = right
@@ -298,11 +292,11 @@ class CustomProduct(ComposingMatmul):
             if self.problem != old or self.numbers != numbers or scales != dict.fromkeys(scales):
                 self._replan()
             else:
-                for way in self._ways.values():
-                    way.reset(self)
+                for strategy in self._strategies.values():
+                    strategy.reset(self)
         except Exception:
             (self.operands, self.inputs, self.alpha, self.beta, self.settings, self.bound, self.numbers,
-             self._problem, self.right, self._plain, self._records) = before  # fmt: skip
+             self._problem, self.right, self._plain, self.device_index, self._records) = before  # fmt: skip
             raise
 
     def _check_same(self, old: Problem) -> None:
@@ -317,20 +311,20 @@ class CustomProduct(ComposingMatmul):
                 continue
             raise InvalidProblemError(
                 f"{name}: it was shape {before.shape}, {before.dtype} and would become shape {after.shape}, "
-                f"{after.dtype}; make a new Matmul for another problem"
+                f"{after.dtype}; create a new Matmul for another problem"
             )
 
     def _replan(self) -> None:
-        if self._ways:
-            self._close_ways()
+        if self._strategies:
+            self._close_strategies()
             self.plan()
 
     @_exclusive
     def release_operands(self) -> None:
         """Let go of the operands and keep the plan."""
         self._check_open()
-        for way in self._ways.values():
-            way.release()
+        for strategy in self._strategies.values():
+            strategy.release()
         self._plain.release_operands()
         self.operands = dict.fromkeys(self.operands)
         self.right, self._records = None, ()
@@ -338,33 +332,33 @@ class CustomProduct(ComposingMatmul):
     # ---- what it says ----
 
     @property
-    def way(self) -> Way:
-        """The way that execute() takes by itself."""
-        return self._ways[self._chosen[0]]
+    def strategy(self) -> Strategy:
+        """The strategy that execute() chooses by itself."""
+        return self._strategies[self._chosen[0]]
 
     @property
-    def kept(self) -> Kept:
+    def executable(self) -> Executable:
         """How the function form computes the same."""
         label, place = self._chosen
-        return self._ways[label].kept(place)
+        return self._strategies[label].executable(place)
 
     @property
     def _chosen(self) -> tuple[str, int]:
         chosen = self.algorithm
-        return (next(iter(self._ways)), 0) if chosen is None else self._places[chosen.rank]
+        return (next(iter(self._strategies)), 0) if chosen is None else self._places[chosen.rank]
 
     @property
     def _is_pinned(self) -> bool:
         return self.algorithm is not None and self.algorithm.source == "pinned"
 
     def _prepare(self) -> None:
-        for way in self._ways.values():
-            way.prepare()
+        for strategy in self._strategies.values():
+            strategy.prepare()
 
     @property
     def why(self) -> str:
         """How it is computed, in a sentence."""
-        return self.way.because if self._ways else ""
+        return self.strategy.because if self._strategies else ""
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -403,12 +397,12 @@ class CustomProduct(ComposingMatmul):
 
     @property
     def prototype(self) -> Any:
-        """``None``: each way has its own copies on the device."""
+        """``None``: each strategy has its own copies on the device."""
         return None
 
     @property
     def unfused(self) -> Any:
-        """``None``: a way that composes is one of several."""
+        """``None``: a strategy that composes is one of several."""
         return None
 
     @property
@@ -422,16 +416,16 @@ class CustomProduct(ComposingMatmul):
         self._check_open()
         return str(self._plain.device_name)
 
-    def _close_ways(self) -> None:
-        for way in self._ways.values():
-            way.close()
-        self._ways, self._places, self.absent, self.found = {}, {}, {}, None
+    def _close_strategies(self) -> None:
+        for strategy in self._strategies.values():
+            strategy.close()
+        self._strategies, self._places, self.absent, self.found = {}, {}, {}, None
 
     @_exclusive
     def close(self) -> None:
         """Give back the plans and the operands. Closing twice is harmless."""
         self._closed = True
-        self._close_ways()
+        self._close_strategies()
         self._plain.close()
         self.operands, self.inputs, self._records = dict.fromkeys(self.operands), {}, ()
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The ways to compute a product with an epilogue of the user's: what each begins with, its algorithms, its results."""
+"""Strategies for a product with an epilogue of the user's: what each begins with, its algorithms, its results."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rocpy import platform
@@ -13,65 +13,28 @@ from rocpy._operand import resolve_stream
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.composed.plan import ComposingMatmul
 from rocpy.blaslt.custom import binding as _custom
-from rocpy.blaslt.custom.fused import Fused, fused_algorithms, fused_of, fused_product
+from rocpy.blaslt.custom.executables import LibraryExecutable, TileExecutable, native_call
+from rocpy.blaslt.custom.fused import fused_of
 from rocpy.blaslt.custom.generated import generated_of
 from rocpy.blaslt.custom.triton_kernel import TritonProduct, triton_product_of
 from rocpy.blaslt.engine.streams import Settle
 from rocpy.blaslt.model.algorithms import Algorithm
-from rocpy.blaslt.model.options import Options, resolve_options
+from rocpy.blaslt.model.executable import Executable
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model.product_types import unit_scales
+from rocpy.blaslt.model.scale_arguments import scales_of
 from rocpy.errors import LibraryError, UnsupportedError
 
 if TYPE_CHECKING:
     from rocpy.epilogues import Expression
     from rocpy.epilogues._match import NativeForm
 
-__all__ = ["WAYS", "Kept", "Way"]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The operands of one call of the function form.
-
-    Parameters
-    ----------
-    run
-        The function form for the library's own epilogues.
-    a, b, c, inputs, outs
-        Operands, inputs, and where the results go.
-    arguments
-        The other arguments of the function form.
-    """
-
-    run: Callable[..., Any]
-    a: Any
-    b: Any
-    c: Any
-    inputs: Mapping[str, Any]
-    outs: tuple[Any, ...]
-    arguments: Mapping[str, Any]
-
-    @property
-    def options(self) -> Options:
-        """The options, as they hold here."""
-        return resolve_options(self.arguments["options"])
-
-    @property
-    def scalars(self) -> tuple[Any, Any]:
-        """The factors of the product and of c."""
-        return self.arguments["alpha"], self.arguments["beta"]
-
-
-class Kept:
-    """How products of some kind are computed, without their operands; what the function form keeps."""
-
-    def product(self, call: Call) -> tuple[Any, ...]:
-        """Return the results."""
-        raise NotImplementedError
+__all__ = ["STRATEGIES", "Strategy"]
 
 
 class Owner(Protocol):
-    """What a way asks of the planned product that it is one of.
+    """What a strategy asks of the planned product that has it.
 
     Attributes
     ----------
@@ -83,6 +46,8 @@ class Owner(Protocol):
         The other arguments of the product inside.
     bound
         The function bound to its inputs.
+    epilogue_name, device_index
+        The epilogue's name, and the number of the device that it runs on.
     """
 
     operands: dict[str, Any]
@@ -93,25 +58,26 @@ class Owner(Protocol):
     bound: _custom.Bound
     chosen_options: Options
     given_stream: Any
-
-    @property
-    def epilogue_name(self) -> str:
-        """Name of the epilogue."""
-        ...
-
-    @property
-    def device_index(self) -> int:
-        """Number of the device that it runs on."""
-        ...
+    epilogue_name: str
+    device_index: int
 
 
-class Way:
+def _call(owner: Owner, stream: Any = None, outs: tuple[Any, ...] = ()) -> ProductCall:
+    """Return a planned product as a call; ``stream`` is the execution's own."""
+    a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
+    return ProductCall(
+        a, b, c, inputs=owner.inputs, alpha=owner.alpha, beta=owner.beta, compute=owner.settings.get("compute"),
+        scales=scales_of(owner.settings), options=owner.chosen_options, stream=stream, out=outs,
+    )  # fmt: skip
+
+
+class Strategy:
     """One lowering of a product that is planned.
 
     Attributes
     ----------
     label, lowering
-        Its name among the ways, and that of its lowering.
+        Its name among the strategies, and that of its lowering.
     because
         How it computes, in a sentence.
     """
@@ -142,44 +108,12 @@ class Way:
         """Return the results."""
         raise NotImplementedError
 
-    def kept(self, place: int) -> Kept:
+    def executable(self, place: int) -> Executable:
         """Return how the function form computes the same by an algorithm."""
         raise NotImplementedError
 
 
-# ---- ways that begin with a product of the library ----
-
-
-@dataclass(frozen=True, slots=True)
-class _Base(Kept):
-    """A product with one of the library's own epilogues, and what is done after it."""
-
-    form: NativeForm
-    dtype: str
-    bound: _custom.Bound
-    last: Any = None
-    epilogue: str = field(init=False)
-    missing: dict[str, Any] = field(init=False)  # scales of 1 that the product inside wants
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epilogue", self.form.epilogue)
-        object.__setattr__(self, "missing", _missing_scales(self.bound, self.dtype))
-
-    def product(self, call: Call) -> tuple[Any, ...]:
-        arguments, form = call.arguments, self.form
-        given = _custom.native_operands(form, call.inputs, call.c, arguments["alpha"], arguments["beta"])
-        for name in _PASSED:
-            given[name] = arguments[name]
-        given.update(self.missing)
-        out = call.outs[0] if self.last is None else None
-        base = call.run(call.a, call.b, epilogue=self.epilogue, clamp=form.clamp, dtype=self.dtype, out=out, **given)
-        if self.last is None:
-            return (base,)
-        stream = arguments["stream"]
-        return tuple(self.last.finish(base, call.inputs, self.bound, call.outs, call.options, stream))
-
-
-_PASSED = ("compute", "options", "stream", "scale_a", "scale_b", "scale_c", "scale_d")
+# ---- strategies that begin with a product of the library ----
 
 
 def _missing_scales(bound: _custom.Bound, dtype: str) -> dict[str, Any]:
@@ -189,7 +123,7 @@ def _missing_scales(bound: _custom.Bound, dtype: str) -> dict[str, Any]:
     return {name: one for name, one in missing.items() if not getattr(problem, name)}
 
 
-class Native(Way):
+class Native(Strategy):
     """The library's own epilogue."""
 
     label = lowering = "native"
@@ -197,18 +131,24 @@ class Native(Way):
     def __init__(self, owner: Owner) -> None:
         form = _custom.whole_form(owner.bound)
         if form is None:
-            raise UnsupportedError(f"epilogue {owner.epilogue_name!r} is none of the library's own")
+            raise UnsupportedError(f"epilogue {owner.epilogue_name!r} is not one of the library's")
         self.begin(owner, form, owner.bound.out_types[0])
         self.because = f"it is the library's epilogue {form.epilogue}"
 
     def begin(self, owner: Owner, form: NativeForm, dtype: Any, fallback: Literal["allow", "error"] = "error") -> None:
         """Make the product that it begins with; ``fallback`` as in the options."""
         self.form, self.bound = form, owner.bound
+        call = native_call(form, _call(owner))
+        epilogue: Any = form.epilogue  # one of the names
         self.inner = ComposingMatmul(
-            owner.operands["a"],
-            owner.operands["b"],
-            **_custom.native_operands(form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta),
-            **_custom.native_settings(form),
+            call.a,
+            call.b,
+            call.c,
+            alpha=call.alpha,
+            beta=call.beta,
+            bias=call.bias,
+            epilogue=epilogue,
+            clamp=form.clamp,
             dtype=dtype,
             options=dataclasses.replace(owner.chosen_options, fallback=fallback),
             stream=owner.given_stream,
@@ -225,18 +165,22 @@ class Native(Way):
         return self.inner.plan(max_algorithms=requested)
 
     def reset(self, owner: Owner) -> None:
-        made = _custom.native_operands(self.form, owner.inputs, owner.operands["c"], owner.alpha, owner.beta)
-        given = {"a": owner.operands["a"], "b": owner.operands["b"], **made}
+        call = native_call(self.form, _call(owner))
+        given = {name: getattr(call, name) for name in ("a", "b", "c", "alpha", "beta", "bias")}
         self.inner.reset_operands(**{name: value for name, value in given.items() if value is not None})
 
     def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
         return (self.inner.execute(algorithm=place, out=outs[0], stream=stream),)
 
-    def kept(self, place: int) -> Kept:  # noqa: ARG002 (the function form's product makes its own choice)
-        return _Base(self.form, self.inner.problem.dtype, self.bound)
+    def executable(self, place: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
+        return self._library_executable()
+
+    def _library_executable(self, rest: Any = None) -> Executable:
+        dtype = self.inner.problem.dtype
+        return LibraryExecutable(self.bound, self.form, dtype, _missing_scales(self.bound, dtype), rest)
 
 
-# Of the ways to compose it, the pass over the result weighs more than the product's algorithm.
+# Of the strategies that compose it, the pass over the result weighs more than the product's algorithm.
 _COMPOSED = 4
 
 
@@ -277,8 +221,8 @@ class _Composed(Native):
         base = self.inner.execute(algorithm=place, stream=stream)
         return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.chosen_options, stream))
 
-    def kept(self, place: int) -> Kept:  # noqa: ARG002 (the function form's product makes its own choice)
-        return _Base(self.form, self.inner.problem.dtype, self.bound, self.last)
+    def executable(self, place: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
+        return self._library_executable(self.last)
 
 
 class WithKernel(_Composed):
@@ -304,8 +248,9 @@ class Unfused(_Composed):
     def __init__(self, owner: Owner) -> None:
         if owner.chosen_options.fallback == "error":
             raise UnsupportedError(
-                f"epilogue {owner.epilogue_name!r}: the {platform.current().name} platform computes it in no way but a "
-                "product followed by the framework's own operations, and options(fallback='error') forbids that"
+                f"epilogue {owner.epilogue_name!r}: the {platform.current().name} platform computes it only as a "
+                "product "
+                "followed by the framework's own operations, which options(fallback='error') forbids"
             )
         _custom.check_promise(owner.bound, owner.chosen_options)
         self.last = _Rest(self.compose(owner))
@@ -344,10 +289,10 @@ class _Rest:
         return tuple(made)
 
 
-# ---- ways that are one kernel ----
+# ---- strategies that are one kernel ----
 
 
-class Tiled(Way):
+class Tiled(Strategy):
     """A tile program of the platform."""
 
     label, lowering = "fused by tile programs", "fused"
@@ -358,35 +303,23 @@ class Tiled(Way):
         self.fused = fused_of(owner.bound)
 
     def plan(self, requested: int) -> list[Algorithm]:
-        own = self.owner
-        a, b, c = (own.operands[name] for name in ("a", "b", "c"))
-        return fused_algorithms(self.fused, a, b, c, own.inputs, own.settings, own.chosen_options, requested)
+        return self._executable(0).algorithms(_call(self.owner, outs=self._no_outs), requested)
 
     def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        a, b, c = (owner.operands[name] for name in ("a", "b", "c"))
-        return fused_product(
-            self.fused, a, b, c, owner.inputs, (owner.alpha, owner.beta),
-            owner.settings, outs, owner.chosen_options, stream, place,
-        )  # fmt: skip
+        return self._executable(place).finish(_call(owner, stream, outs), None)
 
-    def kept(self, place: int) -> Kept:
-        return _KeptTiles(self.fused, place)
+    def executable(self, place: int) -> Executable:
+        return self._executable(place)
 
+    def _executable(self, rank: int) -> TileExecutable:
+        return TileExecutable(self.owner.bound, self.fused, rank)
 
-@dataclass(frozen=True, slots=True)
-class _KeptTiles(Kept):
-    fused: Fused
-    place: int
-
-    def product(self, call: Call) -> tuple[Any, ...]:
-        options, stream = call.arguments["options"], call.arguments["stream"]
-        return fused_product(
-            self.fused, call.a, call.b, call.c, call.inputs, call.scalars, call.arguments, call.outs, options, stream,
-            self.place,
-        )  # fmt: skip
+    @property
+    def _no_outs(self) -> tuple[None, ...]:
+        return (None,) * len(self.owner.bound.out_types)
 
 
-class Triton(Way):
+class Triton(Strategy):
     """A kernel that Triton compiles."""
 
     label, lowering = "fused by Triton", "fused"
@@ -394,7 +327,9 @@ class Triton(Way):
 
     def __init__(self, owner: Owner) -> None:
         a, b = owner.operands["a"], owner.operands["b"]
-        self.made = triton_product_of(owner.bound, a, b, owner.settings, owner.chosen_options, owner.device_index)
+        self.made = triton_product_of(
+            owner.bound, a, b, scales_of(owner.settings), owner.chosen_options, owner.device_index
+        )
 
     def plan(self, requested: int) -> list[Algorithm]:
         return self.made.algorithms(requested)
@@ -403,24 +338,20 @@ class Triton(Way):
         self.made.compile_all()
 
     def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        a, b = owner.operands["a"], owner.operands["b"]
-        return self.made.run(place, a, b, owner.inputs, owner.alpha, owner.settings, outs, owner.chosen_options, stream)
+        return self.made.run(place, _call(owner, stream, outs))
 
-    def kept(self, place: int) -> Kept:
-        return _KeptTriton(self.made, place)
+    def executable(self, place: int) -> Executable:
+        return _TritonExecutable(self.made, place)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptTriton(Kept):
-    made: TritonProduct
-    place: int
+class _TritonExecutable(Executable):
+    def __init__(self, made: TritonProduct, place: int) -> None:
+        super().__init__(made.bound)
+        self._made, self._place = made, place
 
-    def product(self, call: Call) -> tuple[Any, ...]:
-        stream = call.arguments["stream"]
-        return self.made.run(
-            self.place, call.a, call.b, call.inputs, call.scalars[0], call.arguments, call.outs, call.options, stream
-        )
+    def finish(self, call: ProductCall, base: Any) -> tuple[Any, ...]:  # noqa: ARG002 (there is none)
+        return self._made.run(self._place, call)
 
 
 # Best first; what several of them offer are candidates of one plan.
-WAYS: tuple[type[Way], ...] = (Native, Tiled, Triton, WithKernel, Unfused)
+STRATEGIES: tuple[type[Strategy], ...] = (Native, Tiled, Triton, WithKernel, Unfused)

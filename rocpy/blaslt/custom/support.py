@@ -47,7 +47,9 @@ def input_infos(epilogue: CustomEpilogue, kinds: Mapping[str, Any] | None, plain
         if isinstance(kind, tuple) and len(kind) == 2:
             kind, dtype = kind[0], str(kind[1]) if str(kind[1]) in ("bool", "uint8") else dtypes.lookup(kind[1]).name
         if kind not in _KINDS:
-            raise InvalidProblemError(f"epilogue_inputs[{name!r}]: {kind!r}; it may be {', '.join(map(repr, _KINDS))}")
+            raise InvalidProblemError(
+                f"epilogue_inputs[{name!r}]: got {kind!r}, expected {', '.join(map(repr, _KINDS))}"
+            )
         found[name] = OperandInfo.dense(shapes[kind], dtype)
     return found
 
@@ -71,12 +73,12 @@ def custom_answer(
             return replace(answer, problem=problem, reasons=[])
     base = ask(plain, strict)
     reasons: list[str] = []
-    ways: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+    attempts: tuple[tuple[str, str, Callable[[], Any]], ...] = (
         ("tile programs", "fused", lambda: (fused_of(bound), base)[1]),
         ("Triton", "fused", lambda: _by_triton(bound, options, base, device)),
         ("generated kernels", "native+kernel", lambda: _with_kernel(bound, strict, ask, device)),
     )
-    for label, lowering, attempt in ways:
+    for label, lowering, attempt in attempts:
         try:
             answer = attempt()
         except (UnsupportedError, LibraryError) as error:

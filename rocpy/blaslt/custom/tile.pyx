@@ -4,6 +4,7 @@
 import sys
 
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
 from libcpp.memory cimport shared_ptr
 
 from abi cimport hipStream_t
@@ -12,14 +13,15 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
+from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, place_of,
+    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, place_of,
     plan_cache, release_context, settle,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
+from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -35,6 +37,20 @@ from rocpy.errors import InvalidProblemError
 
 # Algorithms that are asked for where one is to be found by its place.
 cdef int _LISTED = 64
+cdef list _ACTIVE = _options.ACTIVE
+cdef object _DEFAULT = _options.DEFAULT
+cdef tuple _INPUT_NAMES = tuple([f"inputs[{i}]" for i in range(24)])
+
+
+# Whether arrays in CPU memory must be copied to the device; -1 until a platform is chosen.
+cdef int _staged = -1
+
+
+cdef bint stages_arrays() except -1:
+    global _staged
+    if _staged < 0:
+        _staged = _staging.has_own_memory()
+    return _staged != 0
 
 
 cdef dict _BOOLEAN = {}  # by dtype: a dtype's name is slow to ask for
@@ -54,69 +70,99 @@ cdef bint is_boolean(object array) except -1:
 
 
 cdef class Call:
-    """One call: the operands as they were parsed, and what plans and launches them."""
+    """One call: the operands as they were given and parsed, and what plans and launches them."""
 
     cdef TileProgram program
     cdef Operands operands
-    cdef Operand extra[24]  # inputs, then outputs
+    cdef Operand *extra  # inputs, then outputs
     cdef MatmulFactors factors
     cdef Scales scales
+    cdef ProductCall given  # as the caller made it
     cdef object options
-    cdef object dtype
-    cdef object compute
+    cdef tuple arrays  # a, b, c and bias as they are multiplied
+    cdef tuple inputs
     cdef tuple held
     cdef int device, after
     cdef hipStream_t stream
     cdef StreamUse use
-    cdef tuple arrays  # a, b, c, bias
-    cdef tuple inputs
     cdef object owner  # a, or the bytes that it is packed in: whose framework makes results
     # What another call is to be made instead for: operands in CPU memory, and a bias for each row.
     cdef bint staged, row_bias
 
-    def __cinit__(self, TileProgram program not None, object a, object b, object c, object bias, tuple inputs, object alpha, object beta,
-                  object dtype, object compute, tuple given, object options, object stream):
+    def __dealloc__(self):
+        free(self.extra)
+
+    cdef parse(self):
+        """Read what was given."""
         cdef int i
+        cdef TileProgram program = self.program
+        cdef ProductCall given = self.given
+        cdef tuple inputs = <tuple>given.inputs, scales = <tuple>given.scales
+        cdef object a = given.a, b = given.b, c = given.c, bias = given.bias
         _core.ensure()
-        self.program = program
-        self.options = _options.resolve_options(options)
-        self.dtype, self.compute = dtype, compute
+        if given.options is None and not _ACTIVE:
+            self.options = _DEFAULT
+        else:
+            self.options = _options.resolve_options(given.options)
         if len(inputs) != program.inputs:
             raise InvalidProblemError(f"inputs: {len(inputs)} arrays; the tile program reads {program.inputs}")
         if isinstance(b, WeightOperand):
             b = (<WeightOperand>b).read()  # owned by this call
         self.row_bias = isinstance(b, WeightOperand) and bias is not None and _copies.unpacked(b, bias) is not b
-        if given is not None:
-            a, b = _blocks.prepare(a, b, given[0], given[1], self.options)
-        self.staged = _staging.has_own_memory() and must_be_staged(a, (b, c, bias))
+        if scales is not None:
+            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+        self.staged = stages_arrays() and must_be_staged(a, (b, c, bias))
         if self.staged or self.row_bias:
             return
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.arrays = (a, b, c, bias)
+        self.extra = <Operand *>malloc(max(1, len(inputs) + len(program.outputs)) * sizeof(Operand))
+        if self.extra == NULL:
+            raise MemoryError("no memory for the operands of a tile program")
         kept = parse_all(&self.operands, a, b, c, bias, None, None)
-        inputs = tuple([seen_as(x, "uint8") if is_boolean(x) else x for x in inputs])
-        parsed = [parse_one(x, f"inputs[{i}]", &self.extra[i], &self.operands.a) for i, x in enumerate(inputs)]
-        self.inputs = inputs
+        self.inputs = tuple([seen_as(x, "uint8") if is_boolean(x) else x for x in inputs])
+        parsed = [parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a) for i, x in enumerate(self.inputs)]
         self.held = (kept, parsed)
-        read_factors(&self.factors, alpha, beta, c, self.operands.a.type)
-        self.after = place_of(&self.operands.a, stream, &self.device, &self.stream, &self.use)
-        if given is not None:
-            self.scales = read_scales(given, &self.operands.a, &self.operands.b, self.device)
+        read_factors(&self.factors, given.alpha, given.beta, c, self.operands.a.type)
+        self.after = place_of(&self.operands.a, given.stream, &self.device, &self.stream, &self.use)
+        if scales is not None:
+            self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device)
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
+
+    cdef Call with_row_bias(self):
+        """Return the same call with a bias for each row as an input."""
+        return call_of(biased(self.program), self.given.replaced(bias=None, inputs=(*self.given.inputs, self.given.bias)))
+
+    cdef Call on_device(self):
+        """Return the same call with copies of its operands on the device."""
+        cdef ProductCall given = self.given
+        cdef tuple scales = _staging.upload_scales(given.scales)
+        blocks = scales is not None and (_blocks.are_blocks(scales[0]) or _blocks.are_blocks(scales[1]))
+        a, b = given.a, given.b
+        if scales is not None:
+            a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
+        copied = {name: _staging.upload(x, name, blocks=blocks) for name, x in (("a", a), ("b", b), ("c", given.c), ("bias", given.bias))}
+        inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, _INPUT_NAMES[i], None) for i, x in enumerate(given.inputs)]
+        return call_of(self.program, given.replaced(inputs=tuple(inputs), scales=scales, **copied))
+
+    cdef Call with_dense(self, int copies):
+        """Return the same call with copies of those operands that the library cannot read."""
+        a, b, c, bias = self.dense(copies)
+        return call_of(self.program, self.given.replaced(a=a, b=b, c=c, bias=bias))
 
     cdef fill_key(self, PlanKey *key, int requested):
         cdef int64_t word
         cdef int i, axis
         # No epilogue's number: bit 30 tells such keys from all others.
-        word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
-        if self.compute is not None:
-            word |= <int64_t>(1 + _settings.compute_code(self.compute)) << 24
+        word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.given.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
+        if self.given.compute is not None:
+            word |= <int64_t>(1 + _settings.compute_code(self.given.compute)) << 24
         word |= <int64_t>self.operands.packed << 28 | <int64_t>(self.scales is not None) << 29
         key.size = 0
         key.add(word)
         key.add(self.program.kept.id)
         key.add(self.device)
-        key.add(hash(self.options))
+        key.add(0 if self.options is _DEFAULT else <int64_t>hash(self.options))
         for name in self.program.outputs:
             key.add(operand_type(name))
         describe(key, &self.operands)
@@ -129,7 +175,7 @@ cdef class Call:
             describe_scales(key, self.scales)
 
     cdef object problem(self):
-        return problem_of(&self.operands, "default" if self.operands.bias.ndim < 0 else "bias", self.dtype, self.compute, None, self.scales)
+        return problem_of(&self.operands, "default" if self.operands.bias.ndim < 0 else "bias", self.given.dtype, self.given.compute, None, self.scales)
 
     cdef shared_ptr[CachedCall] plan(self, int requested) except *:
         cdef StreamContext *context = NULL
@@ -173,8 +219,7 @@ cdef class Call:
         cdef int count = self.program.inputs
         cdef list outputs = []
         cdef Operand *to
-        cdef Operand absent
-        absent.ndim = -1
+        cdef Launch launch
         for i in range(count):
             pointers[i] = self.extra[i].data
         for i, name in enumerate(self.program.outputs):
@@ -190,9 +235,68 @@ cdef class Call:
         held = (self.held, outputs)
         if self.after >= after_hold:
             held = (held, pinned_memories((*self.arrays, *self.inputs, *outputs)))
-        result = execute(call, &self.operands.a, &self.operands.b, &self.operands.c, &self.operands.bias, &absent, &absent, self.owner,
-                         None, held, self.factors, self.scales, rank, self.device, self.stream, self.after, pointers)
-        return (result, *outputs)
+        launch.call, launch.operands, launch.factors = call, &self.operands, &self.factors
+        launch.out = NULL
+        launch.program, launch.algorithm = pointers, rank
+        launch.device, launch.stream, launch.after = self.device, self.stream, self.after
+        return (execute(&launch, self.owner, None, held, self.scales), *outputs)
+
+    cdef tuple product(self, object out, int rank):
+        """Run the call, or the one that must be made instead."""
+        cdef PlanKey key
+        cdef shared_ptr[CachedCall] call
+        cdef int requested = _LISTED if rank else 1
+        if self.staged:
+            with _staging.on_device_of(self.given.stream):
+                return self.staged_product(out, rank)
+        if self.row_bias:
+            return self.with_row_bias().product(out, rank)
+        self.fill_key(&key, requested)
+        if key.fits():
+            call = plan_cache().find(key)
+        if call.get() == NULL:
+            call = self.plan(requested)
+            if key.fits():
+                plan_cache().insert(key, call)
+        if call.get().copies:
+            return self.with_dense(call.get().copies).product(out, rank)
+        if not 0 <= rank < max(1, len(algorithms_of(call.get(), -1)) if rank else 1):
+            raise InvalidProblemError(f"rank={rank}: the platform has fewer algorithms for this tile program")
+        results = self.run(call.get(), rank)
+        if out is None:
+            return results
+        if self.after != after_wait:
+            settle(self.stream)
+        _copies.assign(out, results[0])
+        return (out, *results[1:])
+
+    cdef tuple staged_product(self, object out, int rank):
+        """Run the call on copies of its operands on the device, and bring its results back."""
+        cdef tuple scales = <tuple>self.given.scales
+        a = self.given.a
+        _staging.check_allowed(self.options)
+        if scales is not None:
+            a = _blocks.prepare(a, self.given.b, scales[0], scales[1], self.options)[0]
+        like = getattr(a, "memory", a)
+        results = self.on_device().product(None, rank)
+        made = [_staging.download(x, like, self.given.stream) for x in results]
+        made[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(made[1:], self.program.outputs)]
+        if out is not None:
+            _copies.assign(out, made[0])
+            made[0] = out
+        return tuple(made)
+
+    cdef list algorithms(self, int requested):
+        """Return the algorithms of the call, or of the one that must be made instead."""
+        cdef shared_ptr[CachedCall] call
+        if self.staged:
+            return self.on_device().algorithms(requested)
+        if self.row_bias:
+            return self.with_row_bias().algorithms(requested)
+        call = self.plan(requested)
+        if call.get().copies:
+            return self.with_dense(call.get().copies).algorithms(requested)
+        return algorithms_of(call.get(), self.device)
 
 
 cdef object seen_as(object array, str name):
@@ -231,43 +335,37 @@ cdef object beside_of(object given, object problem, tuple shape, int which):
     return OperandInfo(shape, steps, given.dtype)
 
 
-cdef TileProgram with_row_bias(TileProgram program):
+cdef TileProgram biased(TileProgram program):
     """Return a program that begins by adding its last input, one more than it had, to the product."""
-    cdef int free = 0
+    cdef int unused = 0
     for one in program.instructions:
         for register in one[1:2 if one[0] == "CONSTANT" else None]:
-            if isinstance(register, int) and register >= free:
-                free = register + 1
-    cdef list code = [("INPUT", free, program.inputs)]
+            if isinstance(register, int) and register >= unused:
+                unused = register + 1
+    cdef list code = [("INPUT", unused, program.inputs)]
     for one in program.instructions:
         code.append(one)
         if one[0] in ("VALUE", "PARTNER"):
-            code.append(("ADD", one[1], one[1], free))
+            code.append(("ADD", one[1], one[1], unused))
     return TileProgram(code, program.result, program.inputs + 1, program.outputs, pairs=program.pairs)
 
 
-cdef tuple staged_product(object a, object b, object c, TileProgram program, tuple inputs, object bias, object scales, object out, object options,
-                          object stream, dict arguments):
-    """Run a product on copies of its operands on the device, and bring its results back."""
-    resolved = _options.resolve_options(options)
-    _staging.check_allowed(resolved)
-    scales = _staging.upload_scales(scales)
-    blocks = scales is not None and (_blocks.are_blocks(scales[0]) or _blocks.are_blocks(scales[1]))
-    prepared = (a, b) if scales is None else _blocks.prepare(a, b, scales[0], scales[1], resolved)
-    like = getattr(prepared[0], "memory", prepared[0])
-    moved = [_staging.upload(x, name, blocks=blocks) for x, name in zip((*prepared, c, bias), ("a", "b", "c", "bias"))]
-    beside = tuple([_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, f"inputs[{i}]", None)
-                    for i, x in enumerate(inputs)])
-    results = product(*moved[:3], program=program, inputs=beside, bias=moved[3], scales=scales, options=options, stream=stream, **arguments)
-    made = [_staging.download(x, like, stream) for x in results]
-    made[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(made[1:], program.outputs)]
-    if out is not None:
-        _copies.assign(out, made[0])
-        made[0] = out
-    return tuple(made)
+cdef Call call_of(TileProgram program, ProductCall given):
+    cdef Call made = Call.__new__(Call)
+    made.program, made.given = program, given
+    made.parse()
+    return made
 
 
-def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None, dtype=None, compute=None, scales=None, out=None, options=None,
+cdef tuple run_program(TileProgram program, ProductCall call, int rank):
+    return call_of(program, call).product(call.out, rank)
+
+
+cdef list algorithms_of_program(TileProgram program, ProductCall call, int requested):
+    return call_of(program, call).algorithms(requested)
+
+
+def product(a, b, c=None, *, TileProgram program not None, inputs=(), alpha=1.0, beta=None, bias=None, dtype=None, compute=None, scales=None, out=None, options=None,
             stream=None, rank=0):
     """Return ``program(alpha * a @ b + beta * c + bias)`` and the program's other outputs, in one pass.
 
@@ -305,41 +403,12 @@ def product(a, b, c=None, *, program, inputs=(), alpha=1.0, beta=None, bias=None
     >>> product(np.eye(2, dtype=np.float32), np.full((2, 2), 3, np.float32), program=twice)[0].tolist()
     [[6.0, 6.0], [6.0, 6.0]]
     """
-    cdef PlanKey key
-    cdef shared_ptr[CachedCall] call
-    cdef Call made
-    cdef int requested = _LISTED if rank else 1
-    made = Call(program, a, b, c, bias, tuple(inputs), alpha, beta, dtype, compute, scales, options, stream)
-    if made.staged:
-        with _staging.on_device_of(stream):
-            return staged_product(a, b, c, program, tuple(inputs), bias, scales, out, options, stream,
-                                  dict(alpha=alpha, beta=beta, dtype=dtype, compute=compute, rank=rank))
-    if made.row_bias:
-        return product(a, b, c, program=with_row_bias(program), inputs=(*inputs, bias), alpha=alpha, beta=beta, dtype=dtype, compute=compute,
-                       scales=scales, out=out, options=options, stream=stream, rank=rank)
-    made.fill_key(&key, requested)
-    if key.fits():
-        call = plan_cache().find(key)
-    if call.get() == NULL:
-        call = made.plan(requested)
-        if key.fits():
-            plan_cache().insert(key, call)
-    if call.get().copies:
-        a, b, c, bias = made.dense(call.get().copies)
-        return product(a, b, c, program=program, inputs=inputs, alpha=alpha, beta=beta, bias=bias, dtype=dtype, compute=compute, scales=scales,
-                       out=out, options=options, stream=stream, rank=rank)
-    if not 0 <= rank < max(1, len(algorithms_of(call.get(), -1)) if rank else 1):
-        raise InvalidProblemError(f"rank={rank}: the platform has fewer algorithms for this tile program")
-    results = made.run(call.get(), rank)
-    if out is None:
-        return results
-    if made.after != after_wait:
-        settle(made.stream)
-    _copies.assign(out, results[0])
-    return (out, *results[1:])
+    return run_program(program, ProductCall(
+        a, b, c, inputs=tuple(inputs), alpha=alpha, beta=beta, bias=bias, dtype=dtype, compute=compute, scales=scales, out=out, options=options,
+        stream=stream), rank)
 
 
-def algorithms(a, b, c=None, *, program, inputs=(), bias=None, dtype=None, compute=None, scales=None, options=None, requested=16):
+def algorithms(a, b, c=None, *, TileProgram program not None, inputs=(), bias=None, dtype=None, compute=None, scales=None, options=None, requested=16):
     """Return the algorithms that run a product with a tile program, best first; parameters as of :func:`product`.
 
     Examples
@@ -351,21 +420,5 @@ def algorithms(a, b, c=None, *, program, inputs=(), bias=None, dtype=None, compu
     >>> algorithms(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32), program=twice)[0].lowering
     'fused'
     """
-    cdef shared_ptr[CachedCall] call
-    cdef Call made = Call(program, a, b, c, bias, tuple(inputs), 1.0, None, dtype, compute, scales, options, None)
-    if made.staged:
-        left, right = (a, b) if scales is None else _blocks.prepare(a, b, scales[0], scales[1], made.options)
-        a, b, c, bias = [_staging.upload(x, name) for x, name in zip((left, right, c, bias), ("a", "b", "c", "bias"))]
-        inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, "inputs", None) for x in inputs]
-        scales = _staging.upload_scales(scales)
-    if made.row_bias:
-        program, inputs, bias = with_row_bias(program), (*inputs, bias), None
-    if made.staged or made.row_bias:
-        return algorithms(a, b, c, program=program, inputs=inputs, bias=bias, dtype=dtype, compute=compute, scales=scales, options=options,
-                          requested=requested)
-    call = made.plan(requested)
-    if call.get().copies:
-        a, b, c, bias = made.dense(call.get().copies)
-        return algorithms(a, b, c, program=program, inputs=inputs, bias=bias, dtype=dtype, compute=compute, scales=scales, options=options,
-                          requested=requested)
-    return algorithms_of(call.get(), made.device)
+    return algorithms_of_program(program, ProductCall(
+        a, b, c, inputs=tuple(inputs), bias=bias, dtype=dtype, compute=compute, scales=scales, options=options), requested)

@@ -23,12 +23,14 @@ from rocpy.blaslt.custom.launch import (
 )
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model.algorithms import Algorithm, origin
+from rocpy.blaslt.model.options import resolve_options
 from rocpy.blaslt.model.product_types import FLOAT8
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.kernels import compilation
 
 if TYPE_CHECKING:
+    from rocpy.blaslt.model.product_call import ProductCall
     from rocpy.epilogues import FusedKernel, Tile
 
 __all__ = ["TritonProduct", "check", "triton_product_of"]
@@ -50,26 +52,24 @@ def check(bound: _custom.Bound, options: Any) -> None:
     """
     problem = bound.problem
     if problem.a.dtype != problem.b.dtype or problem.a.dtype not in _OPERANDS:
-        raise UnsupportedError(f"a Triton kernel multiplies two of one type, of {', '.join(_OPERANDS)}")
+        raise UnsupportedError(f"a Triton kernel multiplies two operands of one dtype: {', '.join(_OPERANDS)}")
     if problem.c is not None:
-        raise UnsupportedError("a Triton kernel adds no c; give it as an input of the epilogue")
+        raise UnsupportedError("a Triton kernel does not add c; pass it as an input of the epilogue")
     for name in ("scale_a", "scale_b"):
         kind = getattr(problem, name)
         if kind not in ("", "scalar") or getattr(problem, f"{name}_batch"):
             raise UnsupportedError(
-                f"a Triton kernel multiplies by one number for all of an operand, and {name} has one for each row, "
-                "column or block; give those of rows and columns as inputs of the epilogue"
+                f"a Triton kernel multiplies by one number for all of an operand, and {name} has one per row, column "
+                "or block; pass those of rows and columns as inputs of the epilogue"
             )
     if problem.scale_d:
         raise UnsupportedError("a Triton kernel takes no scale_d; multiply by it in the epilogue")
     if problem.compute != "float32":
-        raise UnsupportedError(f"a Triton kernel sums in float32, not {problem.compute}; leave compute= away")
+        raise UnsupportedError(f"a Triton kernel accumulates in float32, not {problem.compute}; omit compute=")
     if min(len(problem.a.shape), len(problem.b.shape)) < 2:
         raise UnsupportedError("a Triton kernel multiplies matrices, and an operand is a vector")
     if problem.batch > _MOST_BATCH:
-        raise UnsupportedError(
-            f"a Triton kernel takes {_MOST_BATCH} batch entries at most, and there are {problem.batch}"
-        )
+        raise UnsupportedError(f"a Triton kernel supports at most {_MOST_BATCH} batch entries, got {problem.batch}")
     if options.reproducible == "batch":
         raise UnsupportedError("options(reproducible='batch'): a Triton kernel's tiles are chosen by M")
 
@@ -112,7 +112,9 @@ class TritonProduct:
         self.bound, self.kinds = bound, _kinds(bound)
         self.arch = compilation.device_arch(device)
         if self.arch not in _triton.ARCHITECTURES:
-            raise UnsupportedError(f"Triton kernels are made for {', '.join(_triton.ARCHITECTURES)}, not {self.arch}")
+            raise UnsupportedError(
+                f"Triton kernels are generated for {', '.join(_triton.ARCHITECTURES)}, not {self.arch}"
+            )
         problem = bound.problem
         self.tiles: tuple[Tile, ...] = _triton.tiles(problem.m, problem.n, self.arch, problem.a.dtype)
         self.version = zlib.crc32(f"{_triton._FORMAT} {_triton._version()}".encode()) & 0x7FFFFFFF
@@ -182,27 +184,18 @@ class TritonProduct:
         ends = {"a": (problem.m, problem.k), "b": (problem.k, problem.n)}
         return (*problem.batch_shape, *ends[name])
 
-    def run(
-        self,
-        place: int,
-        a: Any,
-        b: Any,
-        inputs: Mapping[str, Any],
-        alpha: Any,
-        settings: Mapping[str, Any],
-        outs: tuple[Any, ...],
-        options: Any,
-        stream: Any,
-    ) -> tuple[Any, ...]:
-        """Return the results of one candidate, written where the user wants them; ``settings`` has the scales."""
+    def run(self, place: int, call: ProductCall) -> tuple[Any, ...]:
+        """Return the results of one candidate, written where the user wants them."""
+        a, b, stream = call.a, call.b, call.stream
+        options = resolve_options(call.options)
         problem, shape = self.bound.problem, self.bound.result_shape
         arrays, layout = self.operands(a, b, options)
-        scales, numbers = _scales(b, settings)
+        scales, numbers = _scales(b, call.scales)
         like = arrays["a"].array
         made = results_of(like, shape, self.bound.out_types)
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
         for name in self.kinds:
-            arrays[f"in_{name}"], steps[f"in_{name}"] = self._input(name, inputs[name], options)
+            arrays[f"in_{name}"], steps[f"in_{name}"] = self._input(name, call.inputs[name], options)
         for number, one in enumerate(made):
             arrays[f"out{number}"], steps[f"out{number}"] = one, _known(one.steps(shape))
         lines = {name: own[1] for name, own in steps.items()} | _lines(steps, layout)
@@ -217,7 +210,7 @@ class TritonProduct:
             elif name in extents:
                 arguments.append(np.int32(extents[name]))
             elif name == "alpha":
-                arguments.append(np.float32(alpha * numbers))
+                arguments.append(np.float32(call.alpha * numbers))
             elif name.startswith("batch_"):
                 arguments.append(np.int64(steps[name.removeprefix("batch_")][0]))
             else:
@@ -227,14 +220,14 @@ class TritonProduct:
                 kernel.code, kernel.name, device_of(like, stream), kernel.grid(problem.m, problem.n, problem.batch),
                 kernel.threads, [*arguments, None, None], like=like, stream=stream, shared_bytes=kernel.shared_bytes,
             )  # fmt: skip
-        return write(made, outs, a, stream)
+        return write(made, call.out, a, stream)
 
-    def first(self, a: Any, b: Any, settings: Mapping[str, Any], options: Any) -> None:
+    def first(self, a: Any, b: Any, scales: tuple[Any, ...] | None, options: Any) -> None:
         """Compile the first candidate for operands."""
         arrays, layout = self.operands(a, b, options)
-        scales = tuple(_scales(b, settings)[0])
+        read = tuple(_scales(b, scales)[0])
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
-        self.kernel(self.tiles[0], layout, _aligned(arrays, _lines(steps, layout)), scales)
+        self.kernel(self.tiles[0], layout, _aligned(arrays, _lines(steps, layout)), read)
 
     def _input(self, name: str, value: Any, options: Any) -> tuple[Placed, tuple[int, ...]]:
         """Return an input and its steps; a dense copy where the kernel cannot walk it."""
@@ -246,12 +239,11 @@ class TritonProduct:
         return one, _known(one.steps(shape))
 
 
-def _scales(b: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Placed], float]:
+def _scales(b: Any, scales: tuple[Any, ...] | None) -> tuple[dict[str, Placed], float]:
     """Return the scales that are arrays of one number, for the kernel to read, and the product of those on the host."""
     found, numbers = {}, 1.0
-    names = ("scale_a", "scale_b")
-    given = _scale_arguments.all_scales(b, (*(settings.get(name) for name in names), None, None, False)) or ()
-    for name, value in zip(names, given, strict=False):
+    given = _scale_arguments.all_scales(b, scales or (None, None, None, None, False)) or ()
+    for name, value in zip(("scale_a", "scale_b"), given, strict=False):
         if isinstance(value, (int, float, np.generic)):
             numbers *= float(value)
         elif value is not None:
@@ -288,13 +280,13 @@ def _check_reach(lines: Mapping[str, int], extents: Mapping[str, int]) -> None:
     for name, step in lines.items():
         if abs(step) * longest >= _REACH:
             raise UnsupportedError(
-                f"{name.removeprefix('in_')}: its rows are {step} elements apart; a Triton kernel counts those of a "
-                f"matrix below {_REACH}"
+                f"{name.removeprefix('in_')}: its rows are {step} elements apart; a Triton kernel supports strides "
+                f"below {_REACH}"
             )
 
 
 def triton_product_of(
-    bound: _custom.Bound, a: Any, b: Any, settings: Mapping[str, Any], options: Any, device: int
+    bound: _custom.Bound, a: Any, b: Any, scales: tuple[Any, ...] | None, options: Any, device: int
 ) -> TritonProduct:
     """Return the kernels of a product, the first candidate compiled.
 
@@ -305,5 +297,5 @@ def triton_product_of(
     """
     check(bound, options)
     made = TritonProduct(bound, device)
-    made.first(a, b, settings, options)
+    made.first(a, b, scales, options)
     return made

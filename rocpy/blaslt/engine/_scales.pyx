@@ -93,7 +93,9 @@ cdef int read_array(Scales scales, int place, str name, object value, const Oper
         count *= seen.shape[axis]
     if seen.device_type != a.device_type or seen.device_id != a.device_id:
         if count != 1 or seen.device_type != _CPU or seen.type != _FLOAT32:
-            raise InvalidOperandError(f"{name} is on another device than a; move it, so that all operands are on one device")
+            raise InvalidOperandError(
+                f"{name} is on another device than a; move it, so that all operands are on one device"
+            )
         return read_number(scales, place, name, (<float *>seen.data)[0], device)
     if count != 1 or seen.type != _FLOAT32 or place >= 2:
         shape = tuple([seen.shape[axis] for axis in range(seen.ndim)])
@@ -126,13 +128,17 @@ cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int dev
         name = _NAMES[place]
         if type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer)):
             if isinstance(value, bool):
-                raise InvalidOperandError(f"{name}: {value!r}; it must be a number or an array of float32")
+                raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
             if value != value:
-                raise InvalidProblemError(f"{name}: {value!r}; a scale is a number that divided what was quantized: look for NaN in the data before that")
+                raise InvalidProblemError(
+                    f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized"
+                )
             try:
                 read_number(scales, place, name, value, device)
             except OverflowError:
-                raise InvalidOperandError(f"{name}: an integer of {value.bit_length()} bits; pass a float32 number") from None
+                raise InvalidOperandError(
+                    f"{name}: an integer of {value.bit_length()} bits; pass a float32 number"
+                ) from None
         else:
             read_array(scales, place, name, value, a, b, device)
     scales.amax = given[4]

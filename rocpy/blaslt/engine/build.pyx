@@ -171,7 +171,7 @@ cdef str why_composed(object problem, object lowered, int device, int version, b
     if not reason:
         reason = (_library.lacking if own_program else _library.refusal)(problem, device, version)
     if reason and own_program:
-        raise UnsupportedError(f"{problem}: a tile program cannot help: {reason}")
+        raise UnsupportedError(f"{problem}: a tile program cannot be used: {reason}")
     return reason
 
 
@@ -329,7 +329,9 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     wanted = 1 if own_program else _choice.candidates_wanted(problem, options, context.device)
     if not create_plan(call, spec, context, options.max_workspace_bytes, max(requested, wanted)):
         if own_program:
-            raise UnsupportedError(f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program")
+            raise UnsupportedError(
+                f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program"
+            )
         return unfused(result, problem, options, context, packed, _refusals.nothing_found(problem, options))
     index, source = 0, "heuristic"
     if requested > 0 and not own_program:  # a record of the problem is none of it with a program of the caller's

@@ -150,6 +150,17 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
     PlanCache &plan_cache()
 
 
+# Operands of one product as they were parsed; absent ones have ndim -1.
+cdef struct Operands:
+    Operand a
+    Operand b
+    Operand c
+    Operand bias
+    Operand aux
+    Operand out
+    bint packed
+
+
 # What a call does once its product is queued: nothing, wait until it is done, keep its operands until then, or keep them with the graph
 # that the stream is captured into.
 cdef enum:
@@ -158,15 +169,27 @@ cdef enum:
     after_hold = 2
     after_capture = 3
 
+# One launch of a planned call.
+cdef struct Launch:
+    CachedCall *call
+    const Operands *operands
+    const Operand *out  # the array that the result is written to; NULL: a new one
+    const MatmulFactors *factors
+    void **program  # what the call's tile program reads and writes; NULL: it has none
+    size_t algorithm  # its rank in the plan
+    int device
+    hipStream_t stream
+    int after  # one of the above
+
+
 cdef list algorithms_of(CachedCall *call, int device)
 cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
-cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
-                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
-                    hipStream_t c_stream, int after, void **program=*)
+# `owner` is the user's a, whose framework allocates; `out` is the array of launch.out, where that is set; `held` is what the launch reads beside the operands.
+cdef object execute(const Launch *launch, object owner, object out, tuple held, Scales scales)
 cdef int settle(hipStream_t c_stream) except -1
 # Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
-cdef bint overwrites_c(const CachedCall *call, const Operand *c, const Operand *d) noexcept
+cdef bint overwrites_c(const Launch *launch) noexcept
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.
 cdef int refuse_capture(int after, str what, str do) except -1
 # The same before anything is copied, of a stream that the user gave.

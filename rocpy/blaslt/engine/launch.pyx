@@ -68,25 +68,24 @@ cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a
     pointers.c = c.data if c.ndim >= 0 else NULL
 
 
-cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const Operand *c, const Operand *bias, const Operand *aux,
-                    const Operand *d, object owner, object out, tuple held, const MatmulFactors &factors, Scales scales, size_t algorithm, int device,
-                    hipStream_t c_stream, int after, void **program=NULL):
-    """Allocate what is to be returned, launch, and keep or wait for what the stream still uses. `owner` is the user's a; `d` is that of `out`."""
+cdef object execute(const Launch *launch, object owner, object out, tuple held, Scales scales):
+    """Allocate what is to be returned, launch, and keep or wait for what the stream still uses."""
+    cdef CachedCall *call = launch.call
+    cdef const Operands *operands = launch.operands
+    cdef const Operand *a = &operands.a
     cdef Operand fresh, extra, amax
-    cdef object result = out, extra_result = None, amax_result = None
+    cdef object result, extra_result = None, amax_result = None
     cdef MatmulPointers pointers
-    cdef StreamContext *context = NULL
-    cdef Status status
-    cdef int code
-    if out is None:
+    if launch.out == NULL:
         set_up(&fresh, a, call.result_type, call.result_ndim, call.result_shape)
         result = _operand.allocate(owner, a.provider, &fresh)
         pointers.d = fresh.data
     else:
-        pointers.d = d.data
-    pointers.bias = bias.data if bias.ndim >= 0 else NULL
-    pointers.aux = aux.data if aux.ndim >= 0 else NULL
-    pointers.program = program
+        result = out
+        pointers.d = launch.out.data
+    pointers.bias = operands.bias.data if operands.bias.ndim >= 0 else NULL
+    pointers.aux = operands.aux.data if operands.aux.ndim >= 0 else NULL
+    pointers.program = launch.program
     if call.extra_ndim >= 0:
         set_up(&extra, a, call.extra_type, call.extra_ndim, call.extra_shape)
         extra_result = _operand.allocate(owner, a.provider, &extra)
@@ -100,48 +99,64 @@ cdef object execute(CachedCall *call, const Operand *a, const Operand *b, const 
     if call.plan == NULL:
         # No elements in the result, but perhaps in a bias gradient: a sum of nothing.
         if call.extra_ndim >= 0:
-            clear(&extra, c_stream, after)
+            clear(&extra, launch)
         if amax_result is not None:
-            clear(&amax, c_stream, after)
+            clear(&amax, launch)
         return outputs(result, extra_result, amax_result)
-    aim(&pointers, call, a, b, c)
+    aim(&pointers, call, a, &operands.b, &operands.c)
     if scales is not None:
-        memcpy(pointers.scales, scales.pointers, sizeof(pointers.scales))
-        if call.swapped:
-            pointers.scales[<int>scale_a] = scales.pointers[<int>scale_b]
-            pointers.scales[<int>scale_b] = scales.pointers[<int>scale_a]
+        aim_scales(&pointers, call, scales)
         if amax_result is not None:
             pointers.scales[<int>scale_amax] = amax.data
-        if after >= after_hold:
+        if launch.after >= after_hold:
             held = (held, pinned_memories(scales.held))
-        keep_with_foreign_graph(c_stream, device, scales.numbers)
-
-    status = borrow_context(device, c_stream, &context)
-    if status.ok():
-        if call.synchronous and not context.launching.load():
-            status = call.plan.launch(context, pointers, factors, algorithm)
-        else:
-            with nogil:
-                status = call.plan.launch(context, pointers, factors, algorithm)
-        release_context(context)
-    if not status.ok() and after != after_capture:
-        settle(c_stream)  # some of the batch may be queued, and its operands are about to go
-    _core.check(status)
-    if after == after_wait:
-        if table.hipStreamQuery(c_stream) == _HIP_NOT_READY:
-            with nogil:
-                code = table.hipStreamSynchronize(c_stream)
-            _core.check(hip_status(code, b"hipStreamSynchronize"))
-    elif after == after_hold:
+        keep_with_foreign_graph(launch.stream, launch.device, scales.numbers)
+    enqueue(launch, &pointers)
+    if launch.after == after_wait:
+        wait_if_running(launch.stream)
+    elif launch.after == after_hold:
         # Their owners may free the operands at once, or in the order of another stream.
-        hold(c_stream, device, (held, pinned_memories((result, extra_result, amax_result))))
-    elif after == after_capture:
-        capture_of(c_stream, device).keep((held, pinned_memories((result, extra_result, amax_result))))
+        hold(launch.stream, launch.device, (held, pinned_memories((result, extra_result, amax_result))))
+    elif launch.after == after_capture:
+        capture_of(launch.stream, launch.device).keep((held, pinned_memories((result, extra_result, amax_result))))
     return outputs(result, extra_result, amax_result)
 
 
-cdef bint overwrites_c(const CachedCall *call, const Operand *c, const Operand *d) noexcept:
-    return c.ndim >= 0 and d.ndim >= 0 and c.data == d.data and call.plan.spec().outer_ndim > 0
+cdef inline void aim_scales(MatmulPointers *pointers, const CachedCall *call, Scales scales):
+    memcpy(pointers.scales, scales.pointers, sizeof(pointers.scales))
+    if call.swapped:
+        pointers.scales[<int>scale_a] = scales.pointers[<int>scale_b]
+        pointers.scales[<int>scale_b] = scales.pointers[<int>scale_a]
+
+
+cdef inline int enqueue(const Launch *launch, const MatmulPointers *pointers) except -1:
+    """Launch; without the GIL where the launch itself computes, or another thread uses the stream's context."""
+    cdef StreamContext *context = NULL
+    cdef Status status = borrow_context(launch.device, launch.stream, &context)
+    if status.ok():
+        if launch.call.synchronous and not context.launching.load():
+            status = launch.call.plan.launch(context, pointers[0], launch.factors[0], launch.algorithm)
+        else:
+            with nogil:
+                status = launch.call.plan.launch(context, pointers[0], launch.factors[0], launch.algorithm)
+        release_context(context)
+    if not status.ok() and launch.after != after_capture:
+        settle(launch.stream)  # some of the batch may be queued, and its operands are about to go
+    return _core.check(status)
+
+
+cdef inline int wait_if_running(hipStream_t stream) except -1:
+    cdef int code
+    if table.hipStreamQuery(stream) == _HIP_NOT_READY:
+        with nogil:
+            code = table.hipStreamSynchronize(stream)
+        _core.check(hip_status(code, b"hipStreamSynchronize"))
+    return 0
+
+
+cdef bint overwrites_c(const Launch *launch) noexcept:
+    cdef const Operand *c = &launch.operands.c
+    return launch.out != NULL and c.ndim >= 0 and c.data == launch.out.data and launch.call.plan.spec().outer_ndim > 0
 
 
 cdef inline object outputs(object result, object extra, object amax):
@@ -150,15 +165,15 @@ cdef inline object outputs(object result, object extra, object amax):
     return result if extra is None else (result, extra)
 
 
-cdef int clear(Operand *operand, hipStream_t c_stream, int after) except -1:
+cdef int clear(Operand *operand, const Launch *launch) except -1:
     cdef size_t bytes = array_type_of_hip(operand.type).bits // 8
     cdef int axis
     for axis in range(operand.ndim):
         bytes *= <size_t>operand.shape[axis]
     if bytes:
-        _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, c_stream), b"hipMemsetAsync"))
-        if after == after_wait or after == after_hold:
-            _core.check(hip_status(table.hipStreamSynchronize(c_stream), b"hipStreamSynchronize"))
+        _core.check(hip_status(table.hipMemsetAsync(operand.data, 0, bytes, launch.stream), b"hipMemsetAsync"))
+        if launch.after == after_wait or launch.after == after_hold:
+            _core.check(hip_status(table.hipStreamSynchronize(launch.stream), b"hipStreamSynchronize"))
     return 0
 
 
@@ -177,7 +192,8 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
             device_of_stream(stream, out[0], &other)
             if other != device[0]:
                 raise InvalidOperandError(
-                    f"stream: it belongs to device {other}, and the operands are on device {device[0]}; pass a stream of that device")
+                    f"stream: it belongs to device {other}, and the operands are on device {device[0]}; pass a stream "
+                    "of that device")
     capture = capture_of(out[0], device[0])
     if capture is not None:
         # A framework that captures its own current stream captures its copies and its memory too.
@@ -188,7 +204,9 @@ cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *
 
 cdef int refuse_capture(int after, str what, str do) except -1:
     if after == after_capture:
-        raise UnsupportedError(f"stream: it is captured into a graph, and {what}, which no graph can hold; {do}")
+        raise UnsupportedError(
+            f"stream: it is being captured into a graph, and {what}, which a graph cannot contain; {do}"
+        )
     return 0
 
 

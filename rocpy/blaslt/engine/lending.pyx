@@ -52,7 +52,7 @@ cdef class Lending:
 
     cdef int check(self) except -1:
         if self.context == NULL or self.closing:
-            raise ClosedError("a lent handle was given back")
+            raise ClosedError("a lent handle was already returned")
         return 0
 
     def __enter__(self):

@@ -79,7 +79,9 @@ def available():
 
 cdef unsigned whole(object value, int most, str what, object instruction) except? 0xffffffff:
     if not isinstance(value, int) or not 0 <= value < most:
-        raise InvalidProblemError(f"tile program, {instruction!r}: {what} {value!r}; it is a whole number below {most}")
+        raise InvalidProblemError(
+            f"tile program, {instruction!r}: {what} is {value!r}, expected an integer below {most}"
+        )
     return <unsigned>value
 
 
@@ -123,20 +125,25 @@ cdef class TileProgram:
         self.outputs = tuple([one if one in _BYTES else _dtype(one).name for one in outputs])
         if not 0 < len(self.instructions) <= _MOST or not 0 <= inputs <= _MOST_INPUTS or len(self.outputs) > _MOST_OUTPUTS:
             raise InvalidProblemError(
-                f"tile program: {len(self.instructions)} instructions, {inputs} inputs, {len(self.outputs)} outputs; there can be 1 to {_MOST}, "
-                f"up to {_MOST_INPUTS} and up to {_MOST_OUTPUTS}"
+                f"tile program: {len(self.instructions)} instructions, {inputs} inputs, {len(self.outputs)} outputs; "
+                f"expected 1 to {_MOST}, at "
+                f"most {_MOST_INPUTS} and at most {_MOST_OUTPUTS}"
             )
         self.inputs = inputs
         self.pairs = pairs
         for one in self.instructions:
             found = OPCODES.get(one[0]) if one else None
             if found is None:
-                raise InvalidProblemError(f"tile program, {one!r}: there is no such opcode; there are {', '.join(OPCODES)}")
+                raise InvalidProblemError(
+                    f"tile program, {one!r}: unknown opcode; the opcodes are {', '.join(OPCODES)}"
+                )
             name, number, count = one[0], found[0], found[1]
             more = 1 if name in ("INPUT", "CONSTANT", "ROUND", "OUTPUT") else 0
             wanted = 1 + (name != "OUTPUT") + count + more
             if len(one) != wanted:
-                raise InvalidProblemError(f"tile program, {one!r}: {len(one)} members; {name} has {wanted}")
+                raise InvalidProblemError(
+                    f"tile program, {one!r}: got {len(one)} members, expected {wanted} for {name}"
+                )
             operands = one[1:]
             to = index = 0
             immediate = 0.0

@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: MIT
 """The function form: parse the operands, find the plan, launch. A call whose plan is kept does nothing else."""
 
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
 
 from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._dlpack cimport array_type_of_hip
-from abi cimport hipStream_t
 
-from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
+from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
-from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
-    Operands, add_bounds, begin_key, check_whole, describe, describe_scales, info, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of, read_factors,
-    sole_aux, staged_infos,
+    add_bounds, begin_key, check_whole, describe, describe_scales, dtype_code, epilogue_index, must_be_staged, parse_all, problem_of,
+    read_factors, sole_aux,
 )
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, execute, overwrites_c, place_of, plan_cache,
-    refuse_capture, refuse_captured, release_context, settle,
+    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
+    borrow_context, execute, overwrites_c, place_of, plan_cache, refuse_capture, release_context,
 )
+from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
+from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.packed cimport Packed
+from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.engine.streams cimport Settle
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
@@ -34,18 +36,16 @@ from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.selection import library as _library
-from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.blaslt.arrays import blocks as _blocks
 from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.model import refusals as _refusals
-from rocpy.blaslt.model.product_call import ProductCall
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.front.stateful import forced_product
-from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.model.epilogues import EPILOGUES, is_custom, refuse_inputs
+from rocpy.blaslt.model.epilogues import EPILOGUES, UserEpilogue, refuse_inputs
 from rocpy._operand import TorchLayerRequired, torch_dispatcher
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
@@ -57,6 +57,7 @@ cdef object _DEFAULT = _options.DEFAULT
 # What a plan's key holds of tuning; -1 until a product asks, and again after a change.
 cdef int64_t _tuning = -1
 cdef list _OVERRIDDEN = _choice.OVERRIDDEN
+cdef object _USER_EPILOGUE = UserEpilogue
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
@@ -87,209 +88,212 @@ cdef bint stages_arrays() noexcept nogil:
     return _staged != 0
 
 
-cdef object product(object a, object b, object c, object alpha, object beta, object epilogue, object bias, object aux, object clamp,
-                    object dtype, object compute, object out, object options, object stream, tuple given, object algorithm=None):
+cdef object product(Arguments *call):
     """Launch a product and return its outputs, or return the Step to take instead; `finished` takes it."""
     cdef Operands operands
-    cdef PlanKey key
-    cdef shared_ptr[CachedCall] call
-    cdef int index, device = 0
-    cdef hipStream_t c_stream = NULL
     cdef MatmulFactors factors
-    cdef double low, high
-    cdef int after
-    cdef StreamContext *context = NULL
-    cdef object resolved = None, owner = a
-    cdef Scales scales = None
-    cdef WeightSnapshot weight = None
-    cdef int64_t tuning
-    cdef Step step
+    cdef Launch launch
+    cdef PlanKey key
+    cdef shared_ptr[CachedCall] planned
+    cdef CachedCall *found
     cdef StreamUse use
+    cdef int64_t tuning
+    cdef object aux, _weight, _prepared  # what the arguments borrow from this function
+    cdef object result
+    cdef Scales scales = None
     cdef DefaultVectorEnvironment environment
     environment.hold()
     _core.ensure()
-    index = epilogue_index(epilogue)
-    if aux is not None:
-        aux = sole_aux(aux)
-    if isinstance(b, WeightOperand):
-        # From here on b, its bias and its scale are of one time, and this call owns them.
-        weight = <WeightSnapshot>(<WeightOperand>b).read()
-        b = weight
-        if bias is None and _TAKES_BIAS[index]:
-            bias = weight.bias
-        if weight.scale is not None and (given is None or len(given) == 5):
-            given = _scale_arguments.weight_scales(given, weight.factors)
-        if bias is not None:
-            b = _copies.unpacked(weight, bias)
-    if given is not None:
-        a, b = _blocks.prepare(a, b, given[0], given[1], _options.resolve_options(options))
-        if type(a) is Packed:
-            owner = (<Packed>a).memory
     get_ready()
-    if _staged and must_be_staged(a, (b, c, bias, aux)):
-        refuse_captured(stream, "operands in CPU memory are copied to the device", "move them there")
-        stream = hold_stream(stream)
-        return Step(_staging.staged(ProductCall(a, b, c, bias, aux, out, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given, algorithm),
-                                    staged_infos(a, b, c, bias, aux, out)))
-    cdef tuple held = parse_all(&operands, a, b, c, bias, aux, out)
-    read_factors(&factors, alpha, beta, c, operands.a.type)
-    after = place_of(&operands.a, stream, &device, &c_stream, &use)
-    if weight is not None and after != after_wait and after != after_hold:
-        keep_with_foreign_graph(c_stream, device, weight)
+    call.weight = NULL
+    call.owner = call.a
+    if type(<object>call.aux) is dict:
+        aux = sole_aux(<object>call.aux)
+        call.aux = <PyObject *>aux
+    if isinstance(<object>call.b, WeightOperand):
+        _weight = read_weight(call)
+    if <object>call.scales is not None:
+        _prepared = prepare_blocks(call)
+    if _staged and must_be_staged(<object>call.a, (<object>call.b, <object>call.c, <object>call.bias, <object>call.aux)):
+        return staging_step(call)
+    cdef tuple held = parse_all(
+        &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
+    read_factors(&factors, <object>call.alpha, <object>call.beta, <object>call.c, operands.a.type)
+    launch.operands, launch.factors = &operands, &factors
+    launch.after = place_of(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
+    if call.weight != NULL and launch.after != after_wait and launch.after != after_hold:
+        keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
+    if <object>call.scales is not None:
+        scales = read_scales(<tuple>call.scales, &operands.a, &operands.b, launch.device)
 
-    if given is not None:
-        scales = read_scales(given, &operands.a, &operands.b, device)
-
-    # The key: everything that decides a plan.
     tuning = _choice.key_word() if _OVERRIDDEN else _tuning
-    begin_key(&key, index, dtype_code(dtype), 0 if compute is None else 1 + _settings.compute_code(compute), operands.packed, scales is not None,
-              tuning, device)
-    if clamp is not None:
-        clamp = _settings.clamp_bounds(clamp)
-        low, high = clamp
-        add_bounds(&key, low, high)
-    if options is not None or _ACTIVE:
-        resolved = _options.resolve_options(options)
-        if resolved is not _DEFAULT:
-            key.add(hash(resolved))
-    describe(&key, &operands)
-    if scales is not None:
-        describe_scales(&key, scales)
-    if algorithm is not None:
-        for word in _algorithms.key_words(algorithm, device):
-            key.add(word)
-
+    fill_key(&key, call, &launch, scales, tuning)
     if key.fits():
-        call = plan_cache().find(key)
-    if call.get() == NULL:
-        problem = problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales)
-        if resolved is None:
-            resolved = _options.current_options()
-        if algorithm is None and after != after_capture and _choice.measures(tuning):
-            _choice.measure(problem, resolved, (a, b, c, bias, aux, out), dict(
-                alpha=alpha, beta=beta, epilogue=epilogue, clamp=clamp, dtype=dtype, compute=compute, stream=hold_stream(stream),
-                **_scale_arguments.scale_arguments(b, given)))
-        with nogil:
-            status = borrow_context(device, c_stream, &context)
-        _core.check(status)
-        try:
-            call = (build(problem, resolved, context, operands.packed, 1) if algorithm is None
-                    else forced(problem, resolved, context, operands.packed, algorithm))
-        finally:
-            release_context(context)
+        planned = plan_cache().find(key)
+    if planned.get() == NULL:
+        planned = make_plan(call, &launch, scales, tuning)
         if key.fits():
-            plan_cache().insert(key, call)
-
-    cdef CachedCall *found = call.get()
+            plan_cache().insert(key, planned)
+    found = launch.call = planned.get()
     if found.copies:
-        refuse_capture(after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
-        stream = hold_stream(stream)
-        if resolved is None:
-            resolved = _options.resolve_options(options)
-        if found.copies >> 7 & 1 and algorithm is not None:  # _recipes.UNFUSED_BIT; the native product inside is the one that is forced
-            return forced_product(a, b, c, algorithm, out, stream, dict(
-                alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
-                **_scale_arguments.scale_arguments(b, given)))
-        step = Step(preparation(
-            ProductCall(a, b, c, bias, aux, out, alpha, beta, epilogue, clamp, dtype, compute, options, stream, given, algorithm),
-            &operands, found, EPILOGUE_NAMES[index], resolved))
-        # What frameworks do with operands and results does not follow the order of a stream that the user gave.
-        step.waits, step.stream = stream is not None if found.copies >> 7 & 1 else after != after_wait, c_stream
-        return step
+        return preparing_step(call, &launch)
     if found.integer_factors:
         check_whole(&factors)
     if found.turned:
-        refuse_capture(after, "the result must be transposed", "pass a bias of length N")
-        if resolved is None:
-            resolved = _options.resolve_options(options)
-        _refusals.refuse_turning(resolved, layout(&operands.bias))
-    cdef object result
+        check_turning(call, &launch)
+
+    launch.program = NULL
+    launch.algorithm = found.algorithm
+    launch.out = NULL
+    if <object>call.out is not None and not found.turned:
+        launch.out = &operands.out
+    if launch.after >= after_hold:
+        held = (held, pinned_memories(arrays_of(call)))
     try:
-        result = execute(found, &operands.a, &operands.b, &operands.c, &operands.bias, &operands.aux, &operands.out, owner,
-                         None if found.turned else out, (held, pinned_memories((a, b, c, bias, aux, out))) if after >= after_hold else held,
-                         factors, scales, found.algorithm, device, c_stream, after)
+        result = execute(&launch, <object>call.owner, <object>call.out, held, scales)
     except (LibraryError, UnsupportedError) as error:
-        if algorithm is not None or found.plan == NULL or overwrites_c(found, &operands.c, &operands.out):
+        if not is_composed_after(error, call, &launch, scales):
             raise
-        if not _library.composes_after(error, problem_of(&operands, EPILOGUE_NAMES[index], dtype, compute, clamp, scales), device):
-            raise
-        return product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given)
+        return product(call)  # whose plan is to compose
     if found.turned:
-        result = _copies.turned_product(result, out, (lambda: None) if after == after_wait else Settle(<size_t>c_stream))
-    elif out is not None:
-        _operand.written(out, operands.out.provider)
+        result = _copies.turned_product(
+            result, <object>call.out, (lambda: None) if launch.after == after_wait else Settle(<size_t>launch.stream))
+    elif launch.out != NULL:
+        _operand.written(<object>call.out, operands.out.provider)
     if found.extra_ndim < 0 and (scales is None or not scales.amax):
         return result
+    return with_further_outputs(call, &launch, scales, result)
+
+
+cdef inline object read_weight(Arguments *call):
+    """Read the Weight that b is; returns what owns it. From then on b, its bias and its scale are of one time."""
+    cdef WeightSnapshot weight = <WeightSnapshot>(<WeightOperand><object>call.b).read()
+    cdef object b = weight, bias = <object>call.bias, given = <object>call.scales
+    cdef object scales = given
+    if bias is None and _TAKES_BIAS[call.row]:
+        bias = weight.bias
+    if weight.scale is not None and (scales is None or len(scales) == 5):
+        scales = _scale_arguments.weight_scales(scales, weight.factors)
+    if bias is not None:
+        b = _copies.unpacked(weight, bias)
+    call.weight, call.b, call.bias, call.scales = <PyObject *>weight, <PyObject *>b, <PyObject *>bias, <PyObject *>scales
+    return weight if b is weight and scales is given else (weight, b, scales)  # the weight owns its bias
+
+
+cdef object prepare_blocks(Arguments *call):
+    """Bring operands with a scale for each block into the form that the library reads; returns what owns them."""
+    cdef tuple scales = <tuple>call.scales
+    cdef object a, b
+    a, b = _blocks.prepare(<object>call.a, <object>call.b, scales[0], scales[1], _options.resolve_options(<object>call.options))
+    call.a, call.b = <PyObject *>a, <PyObject *>b
+    if type(a) is Packed:
+        call.owner = <PyObject *>(<Packed>a).memory
+    return a, b
+
+
+cdef inline tuple arrays_of(const Arguments *call):
+    return (<object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
+
+
+cdef inline int fill_key(PlanKey *key, const Arguments *call, const Launch *launch, Scales scales, int64_t tuning) except -1:
+    """Write down everything that decides a plan."""
+    cdef double low, high
+    begin_key(key, call.row, dtype_code(<object>call.dtype), 0 if <object>call.compute is None else 1 + _settings.compute_code(<object>call.compute),
+              launch.operands.packed, scales is not None, tuning, launch.device)
+    if <object>call.clamp is not None:
+        low, high = _settings.clamp_bounds(<object>call.clamp)
+        add_bounds(key, low, high)
+    if <object>call.options is not None or _ACTIVE:
+        options = _options.resolve_options(<object>call.options)
+        if options is not _DEFAULT:
+            key.add(hash(options))
+    describe(key, launch.operands)
+    if scales is not None:
+        describe_scales(key, scales)
+    if <object>call.algorithm is not None:
+        for word in _algorithms.key_words(<object>call.algorithm, launch.device):
+            key.add(word)
+    return 0
+
+
+cdef object problem_of_call(const Arguments *call, const Launch *launch, Scales scales):
+    clamp = None if <object>call.clamp is None else _settings.clamp_bounds(<object>call.clamp)
+    return problem_of(launch.operands, EPILOGUE_NAMES[call.row], <object>call.dtype, <object>call.compute, clamp, scales)
+
+
+cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launch, Scales scales, int64_t tuning) except *:
+    """Plan a call, after measuring its algorithms where that is asked for."""
+    cdef StreamContext *context = NULL
+    cdef Status status
+    cdef bint packed = launch.operands.packed
+    problem = problem_of_call(call, launch, scales)
+    options = _options.resolve_options(<object>call.options)
+    if <object>call.algorithm is None and launch.after != after_capture and _choice.measures(tuning):
+        _choice.measure(problem, options, arrays_of(call), dict(
+            alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
+            compute=<object>call.compute, stream=hold_stream(<object>call.stream),
+            **_scale_arguments.scale_arguments(<object>call.b, <object>call.scales)))
+    with nogil:
+        status = borrow_context(launch.device, launch.stream, &context)
+    _core.check(status)
+    try:
+        if <object>call.algorithm is None:
+            return build(problem, options, context, packed, 1)
+        return forced(problem, options, context, packed, <object>call.algorithm)
+    finally:
+        release_context(context)
+
+
+cdef int check_turning(const Arguments *call, const Launch *launch) except -1:
+    refuse_capture(launch.after, "the result must be transposed", "pass a bias of length N")
+    _refusals.refuse_turning(_options.resolve_options(<object>call.options), layout(&launch.operands.bias))
+    return 0
+
+
+cdef bint is_composed_after(object error, const Arguments *call, const Launch *launch, Scales scales) except -1:
+    """Whether a call whose launch the library refused is composed instead."""
+    if <object>call.algorithm is not None or launch.call.plan == NULL or overwrites_c(launch):
+        return False
+    return _library.composes_after(error, problem_of_call(call, launch, scales), launch.device)
+
+
+cdef object with_further_outputs(const Arguments *call, const Launch *launch, Scales scales, tuple outputs):
+    """Return the result and the dict of what the epilogue and amax give beside it."""
     cdef dict beside = {}
-    if found.extra_ndim >= 0:
-        name = _EXTRA_NAMES[index]
-        beside[name] = result[1]
-        if found.plan == NULL and name in ("bgrada", "bgradb"):
+    if launch.call.extra_ndim >= 0:
+        name = _EXTRA_NAMES[call.row]
+        beside[name] = outputs[1]
+        if launch.call.plan == NULL and name in ("bgrada", "bgradb"):
             beside[name] = _composed.bias_gradient_of_empty(
-                EPILOGUE_NAMES[index], a, b, given, result[0], array_type_of_hip(found.result_type).name.decode())
+                EPILOGUE_NAMES[call.row], <object>call.a, <object>call.b, <object>call.scales, outputs[0],
+                array_type_of_hip(launch.call.result_type).name.decode())
     if scales is not None and scales.amax:
-        beside["amax"] = result[2]
-    return result[0], beside
-
-
-cdef str layout(const Operand *operand):
-    return info(operand).text if operand.ndim >= 0 else ""
-
-
-cdef object preparation(object call, const Operands *operands, CachedCall *found, str epilogue, object options):
-    """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
-    cdef str dtype = array_type_of_hip(found.result_type).name.decode()
-    if found.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
-        recipe = _recipes.recipe_of(found.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
-        return _composed.Composed(call, recipe, epilogue, dtype, options)
-    names = tuple([name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1])
-    if options.copies == "error":
-        _copies.refuse_copied(names, dict(zip(_settings.COPY_BITS, (
-            layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
-            layout(&operands.out)))), dtype)
-    return _copies.Copied(call, names, tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), dtype)
-
-
-cdef class Step:
-    """What is done instead of launching a call, and the stream that waits for it; the call that is prepared holds the stream."""
-
-    cdef object preparation
-    cdef hipStream_t stream
-    cdef bint waits
-
-    def __cinit__(self, object preparation):
-        self.preparation = preparation
-
-    cdef int wait(self) except -1:
-        return settle(self.stream) if self.waits else 0
-
-    cdef object prepare(self):
-        self.wait()
-        call = self.preparation.prepare()
-        self.wait()
-        return call
-
-    cdef object finish(self, object outputs):
-        if not self.preparation.works_on_result:
-            return outputs
-        self.wait()
-        outputs = self.preparation.finish(outputs)
-        self.wait()
-        return outputs
+        beside["amax"] = outputs[2]
+    return outputs[0], beside
 
 
 cdef object finished(Step step):
     """Return the outputs of a call that begins with a step: the call that it prepares, then what follows on its outputs."""
-    cdef object call, outcome
     cdef DefaultVectorEnvironment environment
     environment.hold()
     try:
-        call = step.prepare()
-        outcome = product(call.a, call.b, call.c, call.alpha, call.beta, call.epilogue, call.bias, call.aux, call.clamp, call.dtype,
-                          call.compute, call.out, call.options, call.stream, call.scales, call.algorithm)
-        return step.finish(finished(<Step>outcome) if type(outcome) is Step else outcome)
+        return step.finish(outputs_of(step.prepare()))
     finally:
         step.preparation.close()
+
+
+cdef object outputs_of(ProductCall call):
+    """Make a call, with the steps that it needs."""
+    cdef Arguments arguments
+    cdef object outcome
+    arguments.a, arguments.b, arguments.c = <PyObject *>call.a, <PyObject *>call.b, <PyObject *>call.c
+    arguments.bias, arguments.aux, arguments.out = <PyObject *>call.bias, <PyObject *>call.aux, <PyObject *>call.out
+    arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>call.alpha, <PyObject *>call.beta, <PyObject *>call.epilogue
+    arguments.clamp, arguments.dtype, arguments.compute = <PyObject *>call.clamp, <PyObject *>call.dtype, <PyObject *>call.compute
+    arguments.options, arguments.stream, arguments.scales = <PyObject *>call.options, <PyObject *>call.stream, <PyObject *>call.scales
+    arguments.algorithm, arguments.row = <PyObject *>call.algorithm, epilogue_index(call.epilogue)
+    outcome = product(&arguments)
+    return finished(<Step>outcome) if type(outcome) is Step else outcome
 
 
 def run(preparation):
@@ -316,28 +320,41 @@ cdef shared_ptr[CachedCall] forced(object problem, object options, StreamContext
     raise _algorithms.missing(algorithm, listed)
 
 
-cdef object custom_matmul(object a, object b, object c, dict arguments):
-    """Run a product with an epilogue of the user's, through torch's dispatcher where that must see it."""
+# The function form with an epilogue of the user's; None until a call has one: a plain product needs none of it.
+cdef object _custom = None
+
+
+cdef object custom_matmul(ProductCall call, object autotune):
+    """Run a product with an epilogue of the user's."""
     cdef DefaultFpEnvironment environment
     environment.hold()
-    from rocpy.blaslt.custom import call as _custom_call  # a plain product needs none of it
-
-    try:
-        return _custom_call.product(matmul_here, a, b, c, dict(arguments))
-    except TorchLayerRequired:
-        dispatcher = torch_dispatcher()
-        if dispatcher is None:
-            raise
-    return dispatcher("matmul", (a, b, c), arguments)
+    if autotune is not None:
+        with _choice.override(autotune):
+            return custom_on_device(call)
+    return custom_on_device(call)
 
 
-def matmul_here(a, b, c, *, alpha, beta, epilogue, bias, clamp, dtype, compute, out, options, stream, scale_a, scale_b, scale_c, scale_d):
-    """Run a product with one of the library's epilogues; torch's dispatcher is left to the caller."""
-    cdef tuple given = None
-    if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None:
-        given = (scale_a, scale_b, scale_c, scale_d, False)
-    outcome = product(a, b, c, alpha, beta, epilogue, bias, None, clamp, dtype, compute, out, options, stream, given)
-    return finished(<Step>outcome) if type(outcome) is Step else outcome
+cdef object custom_on_device(ProductCall call):
+    if call.stream is None:
+        return custom_product(call)
+    call.stream = hold_stream(call.stream)
+    with on_device_of(call.stream):
+        return custom_product(call)
+
+
+cdef object custom_product(ProductCall call):
+    """Make the product of the library that the epilogue begins with, if it does, and finish its result."""
+    global _custom
+    if _custom is None:
+        from rocpy.blaslt.custom import call as _custom
+    if call.algorithm is not None:
+        return _custom.by_algorithm(call)
+    get_ready()
+    cdef Executable executable = _custom.executable_of(call, _choice.key_word() if _OVERRIDDEN else _tuning)
+    cdef ProductCall first = executable.begin(call)
+    cdef object base = None if first is None else outputs_of(first)
+    cdef tuple results = executable.finish(call, base)
+    return results[0] if executable.single else results
 
 
 def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
@@ -375,7 +392,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     scale_a, scale_b
         Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
         of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. A shape that can be read in two ways is refused:
-        write all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 neighbours along K, of shape
+        write all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape
         ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are needed, but by int8 that gives integers; 1.0 says that none is meant.
     scale_c, scale_d
         Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
@@ -429,10 +446,24 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     array([[2., 2., 2., 2.],
            [2., 2., 2., 2.]], dtype=float32)
     """
+    cdef Arguments arguments
+    cdef ProductCall call
     cdef tuple given = None
     cdef object outcome
-    if epilogue is not None and type(epilogue) is not str and is_custom(epilogue):
-        return custom_matmul(a, b, c, dict(
+    if epilogue is not None and type(epilogue) is not str and isinstance(epilogue, _USER_EPILOGUE):
+        call = ProductCall.__new__(ProductCall)
+        call.a, call.b, call.c, call.bias, call.aux, call.out, call.alpha, call.beta = a, b, c, bias, aux, out, alpha, beta
+        call.epilogue, call.inputs, call.clamp, call.dtype, call.compute = epilogue, epilogue_inputs, clamp, dtype, compute
+        call.options, call.stream, call.algorithm = options, stream, algorithm
+        if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
+            call.scales = (scale_a, scale_b, scale_c, scale_d, amax)
+        try:
+            return custom_matmul(call, autotune)
+        except TorchLayerRequired:
+            dispatcher = torch_dispatcher()
+            if dispatcher is None:
+                raise
+        return dispatcher("matmul", (a, b, c), dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
             compute=compute, out=out, options=options, stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
             amax=amax, algorithm=algorithm, autotune=autotune))
@@ -450,8 +481,14 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         return forced_product(a, b, c, algorithm, out, stream, dict(
             alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
+    arguments.a, arguments.b, arguments.c = <PyObject *>a, <PyObject *>b, <PyObject *>c
+    arguments.bias, arguments.aux, arguments.out = <PyObject *>bias, <PyObject *>aux, <PyObject *>out
+    arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>alpha, <PyObject *>beta, <PyObject *>epilogue
+    arguments.clamp, arguments.dtype, arguments.compute = <PyObject *>clamp, <PyObject *>dtype, <PyObject *>compute
+    arguments.options, arguments.stream, arguments.scales = <PyObject *>options, <PyObject *>stream, <PyObject *>given
+    arguments.algorithm, arguments.row = <PyObject *>algorithm, epilogue_index(epilogue)
     try:
-        outcome = product(a, b, c, alpha, beta, epilogue, bias, aux, clamp, dtype, compute, out, options, stream, given, algorithm)
+        outcome = product(&arguments)
         return finished(<Step>outcome) if type(outcome) is Step else outcome
     except TorchLayerRequired:
         dispatcher = torch_dispatcher()

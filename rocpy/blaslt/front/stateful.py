@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, Unpack, overload
 
 from rocpy._messages.keywords import suggest_keywords
 from rocpy._messages.pickling import refuse_pickling
@@ -21,12 +21,48 @@ from rocpy.errors import InvalidProblemError
 from rocpy.typing import ArrayLike
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+    from typing_extensions import TypeVar
+
+    from rocpy.blaslt.model import options as _options
+    from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue
     from rocpy.blaslt.model.tuning_report import TuningReport
+    from rocpy.epilogues import CustomEpilogue
+    from rocpy.typing import ComputeName, ResultDType, StreamLike
+
+    # numpy's arrays carry their dtype in their type, and a result may have another.
+    _Numpy: TypeAlias = npt.NDArray[Any]
+    _Array = TypeVar("_Array", bound=ArrayLike)
+
+    class _Arguments(TypedDict, total=False):
+        """Keyword arguments that do not decide what ``execute`` returns."""
+
+        alpha: complex
+        beta: complex | None
+        bias: ArrayLike | None
+        aux: ArrayLike | dict[str, Any] | None
+        clamp: tuple[float, float] | None
+        epilogue_inputs: Any
+        scale_a: Any
+        scale_b: Any
+        scale_c: Any
+        scale_d: Any
+        dtype: ResultDType | None
+        compute: ComputeName | None
+        options: _options.Options | _options.options | _options.OptionsDict | None
+        stream: StreamLike | None
+
+    # What execute() returns: an array of a's framework, or a pair of it and a dict.
+    _Result = TypeVar("_Result", default=Any)
+else:
+    from typing import TypeVar
+
+    _Result = TypeVar("_Result")  # no defaults before Python 3.13
 
 __all__ = ["Matmul"]
 
 
-class Matmul(ComposingMatmul):
+class Matmul(ComposingMatmul, Generic[_Result]):
     """A product that is planned once and executed many times: ``epilogue(alpha * a @ b + beta * c + bias)``.
 
     Parameters
@@ -66,7 +102,75 @@ class Matmul(ComposingMatmul):
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # type checkers read the arguments from __init__
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: Matmul[_Numpy],
+            a: _Numpy,
+            b: ArrayLike | Weight,
+            /,
+            c: ArrayLike | None = None,
+            *,
+            epilogue: PlainEpilogue | None = None,
+            amax: Literal[False] = False,
+            **arguments: Unpack[_Arguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[tuple[_Numpy, dict[str, _Numpy]]],
+            a: _Numpy,
+            b: ArrayLike | Weight,
+            /,
+            c: ArrayLike | None = None,
+            *,
+            epilogue: PairEpilogue,
+            amax: bool = False,
+            **arguments: Unpack[_Arguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[_Array],
+            a: _Array,
+            b: ArrayLike | Weight,
+            /,
+            c: ArrayLike | None = None,
+            *,
+            epilogue: PlainEpilogue | None = None,
+            amax: Literal[False] = False,
+            **arguments: Unpack[_Arguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[tuple[_Array, dict[str, _Array]]],
+            a: _Array,
+            b: ArrayLike | Weight,
+            /,
+            c: ArrayLike | None = None,
+            *,
+            epilogue: PairEpilogue,
+            amax: bool = False,
+            **arguments: Unpack[_Arguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[Any],
+            a: ArrayLike,
+            b: ArrayLike | Weight,
+            /,
+            c: ArrayLike | None = None,
+            *,
+            epilogue: PlainEpilogue | PairEpilogue | Epilogue | CustomEpilogue | None = None,
+            amax: bool = False,
+            **arguments: Unpack[_Arguments],
+        ) -> None: ...
+        def __init__(self, a: Any, b: Any, /, c: Any = None, **arguments: Any) -> None: ...
+
+        def execute(  # noqa: D102 - native/plan.pyx has the documentation
+            self, *, out: ArrayLike | None = None, algorithm: Any = None, stream: StreamLike | None = None
+        ) -> _Result: ...
+
+    else:  # type checkers read the arguments from __init__
 
         def __new__(cls, *_, epilogue=None, **__):
             """Make the kind of product that the epilogue asks for."""
@@ -122,13 +226,13 @@ class Matmul(ComposingMatmul):
         (True, 'pinned')
         """
         if not isinstance(max_algorithms, int) or max_algorithms < 1:
-            raise InvalidProblemError(f"max_algorithms={max_algorithms!r}; it must be 1 or more")
+            raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
         if algorithms is None:
             return super().plan(max_algorithms=max_algorithms)
         if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
-            raise InvalidProblemError(f"algorithms: a {type(algorithms).__name__}; it must be a list of algorithms")
+            raise InvalidProblemError(f"algorithms: got {type(algorithms).__name__}, expected a list of algorithms")
         if not algorithms:
-            raise InvalidProblemError("algorithms: an empty list; leave it away to have the platform's own")
+            raise InvalidProblemError("algorithms: got an empty list; omit it to use the platform's algorithms")
         return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
 
     @suggest_keywords

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
-from rocpy.blaslt.operands._arguments cimport Operands
+from rocpy.blaslt.engine.launch cimport Operands
 
 
 cdef struct Steps:  # from one element of the shared axis to the next, and from one group to the next, in elements

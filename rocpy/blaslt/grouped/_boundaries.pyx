@@ -7,9 +7,9 @@ from libcpp.vector cimport vector
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport after_capture, refuse_capture
+from rocpy.blaslt.engine.launch cimport Operands, after_capture, refuse_capture
 from rocpy.blaslt.grouped._plans cimport GroupedCall, Ragged
-from rocpy.blaslt.operands._arguments cimport Operands, info
+from rocpy.blaslt.operands._arguments cimport info
 
 from rocpy.blaslt.grouped import groups as _groups
 

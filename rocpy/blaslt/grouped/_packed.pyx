@@ -13,14 +13,14 @@ from rocpy._core cimport Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, check_whole, describe, describe_scales, parse_all, problem_of
+from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, parse_all, problem_of
 from rocpy.blaslt.grouped._boundaries cimport PackedGroups, Steps, longest, read_groups, take_one
 from rocpy.blaslt.grouped._plans cimport (
     GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, measuring, next_run, plan_run, read_group_scales,
 )
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a, operand_aux,
-    operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
+    CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
+    operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
     release_context, settle,
 )
 from rocpy.blaslt.engine._scales cimport Scales

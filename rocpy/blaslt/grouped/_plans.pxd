@@ -7,8 +7,7 @@ from libcpp.memory cimport shared_ptr
 from abi cimport hipStream_t
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, PlanKey, StreamContext
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, MatmulSpec, Operands, PlanKey, StreamContext
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 

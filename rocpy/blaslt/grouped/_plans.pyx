@@ -10,10 +10,10 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, dtype_code, epilogue_index, problem_of, real, same_place
+from rocpy.blaslt.operands._arguments cimport dtype_code, epilogue_index, problem_of, real, same_place
 from rocpy.blaslt.engine.build cimport build, refuses
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPlan, MatmulSpec, PlanKey, StreamContext, algorithms_of, borrow_context, place_of, plan_cache,
+    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, place_of, plan_cache,
     release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number

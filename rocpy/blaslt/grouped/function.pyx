@@ -11,11 +11,12 @@ from rocpy cimport _operand
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, check_whole, describe, describe_scales, info, parse_all
+from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, info, parse_all
 from rocpy.blaslt.grouped._plans cimport GroupedCall, add_settings, find
 from rocpy.blaslt.grouped._packed cimport allocate, finish, is_staged, packed
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPointers, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture, release_context,
+    CachedCall, MatmulPointers, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, borrow_context, refuse_capture,
+    release_context,
     scale_a as _SCALE_A, scale_b as _SCALE_B,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_scales

@@ -30,26 +30,26 @@ def is_sequence(value: object) -> bool:
 def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
     """Return the operands of each group, single ones repeated."""
     if groups is not None:
-        raise InvalidProblemError("groups: lists say by their length how many there are; leave it away")
+        raise InvalidProblemError("groups: the length of the lists is the number of groups; omit it")
     if not (is_sequence(a) or is_sequence(b)):
         raise InvalidOperandError(
-            f"a and b: {type(a).__name__} and {type(b).__name__}; without offsets= one of them is a list or tuple of "
-            "operands: pass lists, or offsets= for groups that lie in one array"
+            f"a and b: {type(a).__name__} and {type(b).__name__}; without offsets= one of them must be a list or tuple "
+            "of operands: pass lists, or offsets= for groups in one array"
         )
     given = {"a": a, "b": b, "bias": bias}
     lengths = {name: len(value) for name, value in given.items() if is_sequence(value)}
     several = {name: length for name, length in lengths.items() if length != 1}
     if len(set(several.values())) > 1:
         text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise InvalidProblemError(f"{text} operands; lists must be of one length, or of length 1 to serve all groups")
+        raise InvalidProblemError(f"{text} operands; lists must have one length, or length 1 to apply to all groups")
     count = next(iter(several.values()), 1)
     if out is not None and (not is_sequence(out) or len(out) != count):
         shown = f"{len(out)} arrays" if is_sequence(out) else f"a {type(out).__name__}"
-        raise InvalidOperandError(f"out: {shown}; {count} products write to a list of {count} arrays")
+        raise InvalidOperandError(f"out: got {shown}, expected a list of {count} arrays for {count} products")
     for name, value in given.items():
         missing = [place for place, item in enumerate(value) if item is None] if is_sequence(value) else []
         if missing and name != "bias":
-            raise InvalidOperandError(f"{name}[{missing[0]}]: None; every group needs its operands")
+            raise InvalidOperandError(f"{name}[{missing[0]}]: got None, expected an operand for every group")
     full = [list(value) if is_sequence(value) else [value] for value in given.values()]
     full = [value * count if len(value) == 1 else value for value in full]
     return full[0], full[1], full[2], list(out) if out is not None else [None] * count
@@ -66,12 +66,13 @@ def refuse_sequence(name: str, value: Any) -> None:
     """Refuse lists and packed weights where groups lie in one array."""
     if is_sequence(value):
         raise InvalidOperandError(
-            f"{name}: a {type(value).__name__}; with offsets= the groups lie in one array: pass that, or lists without "
+            f"{name}: got {type(value).__name__}; with offsets= the groups are in one array: pass that, or lists "
+            "without "
             "offsets="
         )
     if is_weight(value):
         raise InvalidOperandError(
-            f"{name}: a Weight; with offsets= the groups' matrices lie in one array: pass that (a Weight's is its "
+            f"{name}: a Weight; with offsets= the groups' matrices are in one array: pass that (a Weight's is its "
             ".source), or lists without offsets="
         )
 
@@ -80,7 +81,8 @@ def check_epilogue(row: EpilogueRow) -> None:
     """Refuse an epilogue that a grouped product cannot have."""
     if row.gradient or row.aux == "load":
         raise UnsupportedError(
-            f"epilogue {row.name!r}: grouped products take no aux and give no bias gradient; use rocpy.matmul for each "
+            f"epilogue {row.name!r}: grouped products support neither aux nor bias gradients; use rocpy.matmul for "
+            "each "
             "group"
         )
 
@@ -109,7 +111,7 @@ def wrong_count(count: int, groups: int) -> InvalidProblemError:
     if groups < 0:
         return InvalidProblemError("offsets: empty; pass the E + 1 boundaries, or the E ends and groups=E")
     return InvalidProblemError(
-        f"offsets: {count} of them for {groups} groups; pass the {groups + 1} boundaries or the {groups} ends"
+        f"offsets: got {count} for {groups} groups; pass the {groups + 1} boundaries or the {groups} ends"
     )
 
 
@@ -124,14 +126,15 @@ def wrong_offsets(boundaries: Sequence[int], total: int) -> InvalidProblemError:
             break
         before = number
     return InvalidProblemError(
-        f"offsets: boundary {place} is {number}, past the {total} elements of the axis; the last may be {total}"
+        f"offsets: boundary {place} is {number}, past the {total} elements of the axis; the last must be at most "
+        f"{total}"
     )
 
 
 def count_of(groups: Any) -> int:
     """Return the number of groups that the user gives."""
     if isinstance(groups, bool) or not isinstance(groups, int | np.integer) or groups < 0:
-        raise InvalidProblemError(f"groups={groups!r}; it must be a number of groups, 0 or more")
+        raise InvalidProblemError(f"groups: got {groups!r}, expected a number of groups, 0 or more")
     # No array has more; the number must fit in 64 bits.
     return min(int(groups), 2**62)
 
@@ -139,7 +142,7 @@ def count_of(groups: Any) -> int:
 def check_count(given: int, found: int) -> None:
     """Refuse a number of groups that is not that of the operands."""
     if given not in (-1, found):
-        raise InvalidProblemError(f"groups={given}, but the operands hold {found}; leave it away")
+        raise InvalidProblemError(f"groups={given}, but the operands hold {found}; omit it")
 
 
 def wrong_form(a: OperandInfo, b: OperandInfo) -> InvalidProblemError:
@@ -169,12 +172,12 @@ def mismatch(
     columns = len(a.shape) == 3
     if bias is not None and bias.shape not in ((n,), *(() if columns else ((groups, n),))):
         wanted = f"({n},)" + ("" if columns else f" or ({groups}, {n})")
-        return InvalidProblemError(f"bias: shape {bias.shape}; for {groups} groups it must have shape {wanted}")
+        return InvalidProblemError(f"bias: got shape {bias.shape}, expected {wanted} for {groups} groups")
     if out is not None and out.shape != result_shape:
         return InvalidProblemError(
             f"out: shape {out.shape}, but the result has shape {result_shape}; pass out= of that shape"
         )
-    return UnsupportedError(f"a: shape {a.shape}, b: shape {b.shape}: hipBLASLt takes extents up to {MAX_EXTENT}")
+    return UnsupportedError(f"a: shape {a.shape}, b: shape {b.shape}: hipBLASLt supports extents up to {MAX_EXTENT}")
 
 
 def nothing_found(extent: int, problem: Problem, options: Options) -> UnsupportedError:

@@ -172,8 +172,8 @@ class Pieces:
         target = zeros() if self.out is None else self.out
         if not hasattr(target, "__setitem__"):
             raise UnsupportedError(
-                f"a: a {type(self.a).__name__}; groups of what the library cannot fuse are written one by one, which "
-                "takes numpy arrays or torch tensors"
+                f"a: a {type(self.a).__name__}; groups that the library cannot fuse are written one by one, which "
+                "requires numpy arrays or torch tensors"
             )
         name = next(iter(find_epilogue(self.arguments["epilogue"]).outputs), None)
         beside = None if name is None else zeros()

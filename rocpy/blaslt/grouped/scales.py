@@ -58,9 +58,7 @@ def of_lists(scale: Any, name: str, count: int) -> list[Any]:
     if not isinstance(scale, list | tuple):
         return [scale] * count
     if len(scale) not in (1, count):
-        raise InvalidProblemError(
-            f"{name}: {len(scale)} of them for {count} products; pass one for each, or one for all"
-        )
+        raise InvalidProblemError(f"{name}: got {len(scale)} for {count} products; pass one for each, or one for all")
     return list(scale) * count if len(scale) == 1 else list(scale)
 
 
@@ -88,7 +86,7 @@ def pair(
 def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
     """Return where scales are by their shape."""
     if isinstance(value, bool | np.bool_):
-        raise InvalidOperandError(f"{name}: {value!r}; it must be a number or an array of float32")
+        raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
     if isinstance(value, int | float | np.integer | np.floating):
         try:
             return Placed("scalar", float(value))
@@ -96,14 +94,15 @@ def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
             raise InvalidOperandError(f"{name}: an integer too large for float32; pass a float32 number") from None
     if isinstance(value, list | tuple):
         raise InvalidOperandError(
-            f"{name}: a {type(value).__name__}; with offsets= pass a number or one array: of shape ({groups}, 1, 1) "
+            f"{name}: got {type(value).__name__}; with offsets= pass a number or one array: of shape ({groups}, 1, 1) "
             "for one scale for each group"
         )
     view = describe(value, name)
     shape = tuple(view["shape"])
     if view["dtype"] in _BLOCKS:
         raise UnsupportedError(
-            f"{name} is {view['dtype']}: scales by blocks of K are not taken with offsets=; pass lists of the groups' "
+            f"{name} is {view['dtype']}: block scales along K are not supported with offsets=; pass lists of the "
+            "groups' "
             "operands and scales"
         )
     if view["dtype"] != "float32":
@@ -128,8 +127,8 @@ def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:
             return Placed("vector", dense)
     text = " or ".join(map(str, forms))
     raise InvalidProblemError(
-        f"{name}: shape {shape}; it must be one number, have shape {(groups, 1, 1)} for one for each group, or {text} "
-        f"for one for each {'row of a' if name == 'scale_a' else 'column of b'}"
+        f"{name}: got shape {shape}, expected one number, shape {(groups, 1, 1)} for one per group, or {text} for one "
+        f"per {'row of a' if name == 'scale_a' else 'column of b'}"
     )
 
 

@@ -127,7 +127,7 @@ class Algorithm:
         try:
             data = json.loads(text)
         except (ValueError, RecursionError, TypeError) as error:
-            raise InvalidProblemError(f"an algorithm's record is no JSON: {error}") from None
+            raise InvalidProblemError(f"an algorithm's record is not JSON: {error}") from None
         return cls.from_dict(data)
 
     def is_same(self, other: Algorithm) -> bool:
@@ -169,11 +169,11 @@ def read(given: object) -> Algorithm | int | str:
         inner = given.get("algorithm", given)
         return inner if isinstance(inner, Algorithm) else Algorithm.from_dict(inner)
     if isinstance(given, int) and not isinstance(given, bool) and _is_absurd(given):
-        raise InvalidProblemError(f"algorithm {given:.6g} is no index of an algorithm; they are numbered from 0")
+        raise InvalidProblemError(f"algorithm {given:.6g} is not the index of an algorithm; they are numbered from 0")
     if isinstance(given, (Algorithm, str)) or (isinstance(given, int) and not isinstance(given, bool)):
         return given
     raise InvalidProblemError(
-        f"algorithm: a {type(given).__name__}; it must be an Algorithm, its record, an index into .algorithms, or "
+        f"algorithm: got {type(given).__name__}, expected an Algorithm, its record, an index into .algorithms, or "
         "a kernel's name"
     )
 
@@ -185,7 +185,7 @@ def check_origin(algorithm: Algorithm, device: int) -> None:
     if made != here:
         raise InvalidProblemError(
             f"algorithm {algorithm.name or algorithm.id} is of {made[0]} on {made[1]}, and this is {here[0]} on "
-            f"{here[1]}: its id means another kernel here; plan() and choose again"
+            f"{here[1]}: its id means another kernel here; call plan() and choose again"
         )
 
 
@@ -220,5 +220,5 @@ def missing(requested: object, offered: Sequence[Algorithm]) -> InvalidProblemEr
     label = requested if isinstance(requested, (str, Algorithm)) else read(requested)
     near = did_you_mean(label, (mine.name for mine in offered))
     return InvalidProblemError(
-        f"algorithm {label} is not one of this product's; there are {names or 'none'}{more}{near}"
+        f"algorithm {label} is not one of this product's; its algorithms are {names or 'none'}{more}{near}"
     )

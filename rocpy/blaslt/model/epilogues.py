@@ -258,5 +258,5 @@ def refuse_inputs(epilogue: object) -> None:
     if not isinstance(epilogue, str):
         _refuse_function(epilogue)
     raise InvalidProblemError(
-        f"epilogue_inputs: they are the inputs of a custom epilogue, made by @rocpy.epilogue, and there is {shown}"
+        f"epilogue_inputs: they apply to a custom epilogue, created by @rocpy.epilogue, and got {shown}"
     )

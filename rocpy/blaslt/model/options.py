@@ -81,12 +81,14 @@ class Options:
             # By type too: 1 is no True, and two options that are equal must be one key of the plan cache.
             if not any(type(value) is type(choice) and value == choice for choice in allowed):
                 raise InvalidProblemError(
-                    f"option {name}={value!r}; it may be {' or '.join(repr(choice) for choice in allowed)}"
+                    f"option {name}: got {value!r}, expected {' or '.join(repr(choice) for choice in allowed)}"
                     f"{did_you_mean(value, (choice for choice in allowed if isinstance(choice, str)))}"
                 )
         limit = self.max_workspace_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise InvalidProblemError(f"option max_workspace_bytes={limit!r}; it must be a number of bytes, 0 or more")
+            raise InvalidProblemError(
+                f"option max_workspace_bytes: got {limit!r}, expected a number of bytes, 0 or more"
+            )
 
 
 DEFAULT = Options()

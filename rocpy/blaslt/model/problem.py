@@ -269,7 +269,7 @@ class Problem:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             shown = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise InvalidProblemError(f"this is no problem's record: {shown}") from None
+            raise InvalidProblemError(f"this is not a problem's record: {shown}") from None
 
     @classmethod
     def _from_record(cls, data: dict[str, Any]) -> Problem:
@@ -362,7 +362,7 @@ def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, t
     for name, shape in (("a", a), ("b", b)):
         if not shape:
             raise InvalidProblemError(
-                f"{name}: a scalar (shape ()); matmul needs one axis or more: multiply by alpha= instead"
+                f"{name}: got a scalar (shape ()); matmul needs at least one axis: multiply by alpha= instead"
             )
     m, k = (1, a[0]) if len(a) == 1 else a[-2:]
     kb, n = (b[0], 1) if len(b) == 1 else b[-2:]
@@ -397,7 +397,9 @@ def _transposition_that_fits(a: tuple[int, ...], b: tuple[int, ...]) -> str:
 def _check_extents(problem: Problem) -> None:
     for name, extent in (("m", problem.m), ("n", problem.n), ("k", problem.k), ("batch", problem.batch)):
         if extent > MAX_EXTENT:
-            raise UnsupportedError(f"{name} = {extent}: hipBLASLt takes extents up to {MAX_EXTENT}; split the product")
+            raise UnsupportedError(
+                f"{name} = {extent}: hipBLASLt supports extents up to {MAX_EXTENT}; split the product"
+            )
     if math.prod(problem.result_shape) * dtypes.lookup(problem.dtype).bits // 8 >= 2**62:
         raise InvalidProblemError(f"the result, shape {problem.result_shape}, would not fit in any memory")
 
@@ -405,16 +407,16 @@ def _check_extents(problem: Problem) -> None:
 def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
     if row.bias and problem.bias is None:
         raise InvalidProblemError(
-            f"epilogue {row.name!r} adds a bias and there is none: pass bias= of length N = {problem.n}, or a "
-            "Weight that carries one"
+            f"epilogue {row.name!r} adds a bias, and none was passed: pass bias= of length N = {problem.n}, or "
+            "a Weight with a bias"
         )
     if problem.bias is not None and not row.bias:
         other = f"{row.name}_bias" if row.name != "default" else "bias"
-        hint = f"use epilogue={other!r}" if other in EPILOGUES else "leave it away"
+        hint = f"use epilogue={other!r}" if other in EPILOGUES else "omit it"
         raise InvalidProblemError(f"bias: epilogue {row.name!r} takes no bias; {hint}")
     if row.aux == "load" and problem.aux is None:
         raise InvalidProblemError(
-            f"epilogue {row.name!r} needs aux=, the pre-activation that an epilogue with _aux gave, of shape "
+            f"epilogue {row.name!r} needs aux=, the pre-activation returned by an _aux epilogue, of shape "
             f"{problem.result_shape}"
         )
     if problem.aux is not None and row.aux != "load":
@@ -427,11 +429,11 @@ def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
     if problem.clamp is not None and whole and any(math.isfinite(x) and x != round(x) for x in problem.clamp):
         # hipBLASLt's bounds are converted to the type that it adds up in.
         raise InvalidProblemError(
-            f"clamp={problem.clamp}: a bound is no whole number, and the result is {problem.dtype}; round the bounds"
+            f"clamp={problem.clamp}: a bound is not an integer, and the result is {problem.dtype}; round the bounds"
         )
     if problem.clamp is not None and not row.clamp:
         raise InvalidProblemError(
-            f"clamp: epilogue {row.name!r} takes no bounds; they belong to {_names(lambda r: r.clamp)}"
+            f"clamp: epilogue {row.name!r} takes no bounds; they are arguments of {_names(lambda r: r.clamp)}"
         )
 
 
@@ -460,7 +462,7 @@ def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -
     ):
         return
     raise InvalidProblemError(
-        f"bias: shape {bias.shape}; it must have length N = {problem.n}, the last axis of the result"
+        f"bias: got shape {bias.shape}, expected length N = {problem.n}, the last axis of the result"
         + (f", or shape {(*problem.batch_shape, problem.n)} for one per batch entry" if problem.batch_shape else "")
         + f", or shape {(problem.m, 1)} for one per row"
     )
@@ -468,7 +470,7 @@ def _check_bias(problem: Problem, bias: OperandInfo, allowed: tuple[str, ...]) -
 
 def _check_aux(problem: Problem, aux: OperandInfo) -> None:
     if aux.shape != problem.result_shape:
-        raise InvalidProblemError(f"aux: shape {aux.shape}; it must have the result's shape {problem.result_shape}")
+        raise InvalidProblemError(f"aux: got shape {aux.shape}, expected the result's shape {problem.result_shape}")
     if aux.dtype != problem.dtype:
         raise InvalidProblemError(f"aux is {aux.dtype} and the result is {problem.dtype}; they must be equal")
 
@@ -478,6 +480,6 @@ def check_record(record: Any, problem: Problem) -> None:
     recorded = record if isinstance(record, Problem) else Problem.from_json(json.dumps(record))
     if recorded != problem:
         raise InvalidProblemError(
-            f"algorithm: its record is of {recorded}, and this product is {problem}"
+            f"algorithm: its record is for {recorded}, and this product is {problem}"
             + (" with other strides" if str(recorded) == str(problem) else "")
         )

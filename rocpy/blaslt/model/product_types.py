@@ -121,7 +121,7 @@ class Family:
         Types of the accumulation; the first is the default.
     scales
         Kinds of ``scale_a`` and ``scale_b``: ``"scalar"``, ``"vector"`` (one for each row of a or column of b),
-        ``"block32"`` (one for each 32 neighbours along K).
+        ``"block32"`` (one for each 32 consecutive elements along K).
     biases
         Types of the bias beside the result's own; the result's own is not among them where it is no number type of
         biases.
@@ -174,7 +174,8 @@ def find_family(a: str, b: str, blocks: bool = False) -> Family:
         for name, dtype in (("a", a), ("b", b)):
             if dtype not in _MX.operands:
                 raise InvalidProblemError(
-                    f"{name} is {dtype}; operands with scales for each {BLOCK} of K are {', '.join(_MX.operands)}"
+                    f"{name} is {dtype}; operands with one scale per {BLOCK} elements of K must be "
+                    f"{', '.join(_MX.operands)}"
                 )
         return _MX
     for family in FAMILIES:
@@ -182,7 +183,7 @@ def find_family(a: str, b: str, blocks: bool = False) -> Family:
             return family
     if is_float8(a) and is_float8(b):
         raise InvalidProblemError(
-            f"a is {a} and b is {b}: two dialects that no device multiplies with each other; cast one"
+            f"a is {a} and b is {b}: two 8-bit formats that no device multiplies with each other; cast one"
         )
     raise InvalidProblemError(f"a is {a} and b is {b}; cast one, so that both have one dtype")
 
@@ -194,7 +195,7 @@ def result_and_compute(
     result = dtype or (out.dtype if out is not None and out.dtype in family.results else family.results[0])
     if result not in family.results:
         raise UnsupportedError(
-            f"dtype: a {operand} product cannot give {result}; it gives {' or '.join(family.results)}"
+            f"dtype: a {operand} product cannot return {result}; expected {' or '.join(family.results)}"
         )
     if out is not None:
         check_cast(result, out.dtype, family.results)
@@ -251,11 +252,13 @@ def _check_presence(problem: Scaled, family: Family) -> None:
     if not missing or not needs_scales(family, problem.dtype):
         return
     if "block32" in family.scales:
-        form = f"float8_e8m0fnu or uint8, one for each {BLOCK} neighbours along K, as rocpy.quantize_mx gives them"
-        none = "bytes of 127 where none is meant"
+        form = (
+            f"float8_e8m0fnu or uint8, one per {BLOCK} consecutive elements along K, as returned by rocpy.quantize_mx"
+        )
+        none = "bytes of 127 for no scaling"
     else:
-        form = "as rocpy.quantize gives them"
-        none = " and ".join(f"{name}=1.0" for name in missing) + " where none is meant"
+        form = "as returned by rocpy.quantize"
+        none = " and ".join(f"{name}=1.0" for name in missing) + " for no scaling"
     raise InvalidProblemError(
         f"{' and '.join(missing)}: none; {problem.a.dtype} x {problem.b.dtype} -> {problem.dtype} is a product of "
         f"quantized values and needs scale_a and scale_b, {form}: pass {none}"
@@ -267,7 +270,7 @@ def check_scales(problem: Scaled, family: Family) -> None:
     for name, kind in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
         if kind and not family.scales:
             raise InvalidProblemError(
-                f"{name}: a {family.name} product takes no scales; they belong to "
+                f"{name}: a {family.name} product takes no scales; they are supported for "
                 f"{', '.join(f.name for f in FAMILIES if f.scales)} operands: multiply alpha= instead"
             )
         if kind and kind not in family.scales:
@@ -278,25 +281,27 @@ def check_scales(problem: Scaled, family: Family) -> None:
     _check_presence(problem, family)
     if "block32" in family.scales and problem.k % BLOCK:
         raise InvalidProblemError(
-            f"a and b: K = {problem.k} with scales for each {BLOCK} neighbours; pad K to a multiple of {BLOCK}"
+            f"a and b: K = {problem.k} with scales for each {BLOCK} consecutive elements; pad K to a multiple of "
+            f"{BLOCK}"
         )
     if problem.scale_c and (problem.c is None or not is_float8(problem.c.dtype)):
         seen = "there is no c" if problem.c is None else f"c is {problem.c.dtype}"
-        raise InvalidProblemError(f"scale_c: {seen}; it belongs to a c of 8-bit floats: multiply beta= instead")
+        raise InvalidProblemError(f"scale_c: {seen}; supported for a c of 8-bit floats only: multiply beta= instead")
     if problem.scale_d and not is_float8(problem.dtype):
         raise InvalidProblemError(
-            f"scale_d: the result is {problem.dtype}; it belongs to a result of 8-bit floats: multiply alpha= instead"
+            f"scale_d: the result is {problem.dtype}; it is supported for a result of 8-bit floats only: multiply "
+            "alpha= instead"
         )
     if problem.amax and not family.scales:
         raise UnsupportedError(
-            f"amax: it belongs to operands of 8 bits and fewer, and these are {family.name}; take it of the result"
+            f"amax: supported for operands of at most 8 bits, and these are {family.name}; compute it from the result"
         )
 
 
 _SCALE_TEXT = {
     "scalar": "one float32",
     "vector": "float32, one for each row of a or column of b",
-    "block32": f"float8_e8m0fnu or uint8, one for each {BLOCK} neighbours along K",
+    "block32": f"float8_e8m0fnu or uint8, one for each {BLOCK} consecutive elements along K",
 }
 
 
@@ -312,7 +317,7 @@ def scale_kind(
     m, n, k = extents
     if name in ("scale_c", "scale_d"):
         if dtype != "float32" or math.prod(shape) != 1:
-            raise InvalidProblemError(f"{name}: shape {shape}, {dtype}; it must be one float32")
+            raise InvalidProblemError(f"{name}: got shape {shape}, {dtype}, expected one float32")
         return "scalar", ()
     if dtype in ("float8_e8m0fnu", "uint8"):
         wanted = (m, k // BLOCK) if name == "scale_a" else (k // BLOCK, n)
@@ -321,8 +326,8 @@ def scale_kind(
         if inner == wanted and k % BLOCK == 0 and _fits(batch, batch_shape):
             return "block32", batch
         raise InvalidProblemError(
-            f"{name}: shape {shape}, {dtype}; scales for each {BLOCK} neighbours along K = {k} have shape {wanted}"
-            + (f", or {(*batch_shape, *wanted)} for those of each batch entry" if batch_shape else "")
+            f"{name}: shape {shape}, {dtype}; scales for each {BLOCK} consecutive elements along K = {k} have shape "
+            f"{wanted}" + (f", or {(*batch_shape, *wanted)} for those of each batch entry" if batch_shape else "")
         )
     if dtype != "float32":
         raise InvalidProblemError(
@@ -346,7 +351,7 @@ def scale_kind(
     if found:
         return "vector", found[0]
     raise InvalidProblemError(
-        f"{name}: shape {shape}; it must be one number, or have shape {(length,)} or {line}"
+        f"{name}: got shape {shape}, expected one number, or shape {(length,)} or {line}"
         + (f", or {(*batch_shape, *line)} for those of each batch entry" if batch_shape else "")
     )
 

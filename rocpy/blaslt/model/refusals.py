@@ -15,8 +15,8 @@ def nothing_found(problem: Problem, options: Options) -> str:
     if options.reproducible:
         return (
             f"the {chosen.name} platform has no algorithm for {problem} that promises reproducible="
-            f"{options.reproducible!r} within {options.max_workspace_bytes} bytes of workspace; leave the option away, "
-            "or run where the platform promises it: rocpy.blaslt.supported(..., options=...) tells"
+            f"{options.reproducible!r} within {options.max_workspace_bytes} bytes of workspace; omit the option, "
+            "or use a platform that supports it (see rocpy.blaslt.supported(..., options=...))"
         )
     return (
         f"the {chosen.name} platform has no algorithm for {problem} within {options.max_workspace_bytes} bytes "
@@ -37,7 +37,8 @@ def copy_refused(name: str, layout: str) -> UnsupportedError:
 def cast_refused(out: str, dtype: str) -> UnsupportedError:
     """Return the error for a result that would be computed aside and cast, where the options forbid copies."""
     return UnsupportedError(
-        f"out is {out} and the result is {dtype}: it would be computed aside and cast, and options(copies='error') "
+        f"out is {out} and the result is {dtype}: it would be computed in another array and cast, and "
+        "options(copies='error') "
         f"forbids that; pass out= of {dtype}"
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rocpy.blaslt.model.weight_operand import is_weight
@@ -11,12 +12,18 @@ from rocpy.errors import InvalidProblemError
 SCALES = ("scale_a", "scale_b", "scale_c", "scale_d", "amax")
 
 
+def scales_of(settings: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return the scales among keyword arguments, and whether ``amax`` is wanted; ``None`` where there are none."""
+    found = tuple(settings.get(name) for name in SCALES)
+    return None if all(value is None for value in found) else (*found[:4], bool(found[4]))
+
+
 def weight_scales(given: tuple[Any, ...] | None, scale: Any) -> tuple[Any, ...]:
     """Return the scales of a product with a Weight's own among them; the sixth item says that they are."""
     if given is None:
         return (None, scale, None, None, False, True)
     if given[1] is not None:
-        raise InvalidProblemError("scale_b: the Weight carries a scale already; leave it away")
+        raise InvalidProblemError("scale_b: the Weight already has a scale; omit it")
     return (given[0], scale, *given[2:5], True)
 
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, cast
+
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
@@ -18,16 +21,20 @@ def compute_code(compute: object) -> int:
     code = _COMPUTE_CODES.get(compute) if isinstance(compute, str) else None
     if code is None:
         near = did_you_mean(compute, _COMPUTE_CODES)
-        raise InvalidProblemError(f"compute={compute!r}; it may be {', '.join(map(repr, _COMPUTE_CODES))}{near}")
+        raise InvalidProblemError(f"compute: got {compute!r}, expected {', '.join(map(repr, _COMPUTE_CODES))}{near}")
     return code
 
 
 def clamp_bounds(clamp: object) -> tuple[float, float]:
     """Return the bounds of a clamp epilogue as two floats."""
     try:
-        low, high = map(float, clamp)  # type: ignore[call-overload]
+        first, second = cast("Iterable[Any]", clamp)  # two, before any is looked at: there may be no end of them
+        # float() reads digits, so that '01' would be the bounds 0 and 1.
+        if isinstance(clamp, str | bytes) or isinstance(first, str | bytes) or isinstance(second, str | bytes):
+            raise TypeError("text")
+        low, high = float(first), float(second)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidProblemError(f"clamp={clamp!r}; it must be a pair of numbers (low, high)") from None
+        raise InvalidProblemError(f"clamp: got {clamp!r}, expected a pair of numbers (low, high)") from None
     if not low <= high:  # NaN fails this too
         raise InvalidProblemError(f"clamp={clamp!r}; low must not be above high, and neither may be NaN")
     return low, high

@@ -4,8 +4,7 @@ from libcpp.memory cimport shared_ptr
 
 from abi cimport hipStream_t
 
-from rocpy.blaslt.operands._arguments cimport Operands
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, Operands
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight

@@ -10,9 +10,9 @@ from rocpy._core cimport DefaultFpEnvironment, Status
 from abi cimport hipStream_t
 
 from rocpy._memory_record cimport MemoryRecord, record_of
-from rocpy.blaslt.operands._arguments cimport Operands, operand_named
+from rocpy.blaslt.operands._arguments cimport operand_named
 from rocpy.blaslt.engine.build cimport build
-from rocpy.blaslt.engine.launch cimport CachedCall, StreamContext, algorithms_of, borrow_context, place_of, release_context
+from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, place_of, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -84,7 +84,7 @@ cdef class Planned:
 
     cdef int enter(self, bint resetting=False) except -1:
         if self.closed:
-            raise ClosedError("this Matmul was closed; make a new one")
+            raise ClosedError("this Matmul was closed; create a new one")
         if _device.is_reset(self.generation, self.device):
             raise _device.lost_error("Matmul", self.generation)
         if self.busy:
@@ -170,7 +170,7 @@ cdef class Planned:
 
     def _bias_gradient_of_empty(self, result):
         """Return the bias gradient of a result without elements, along a or b; the products that compose have it."""
-        raise UnsupportedError(f"{self.problem}: the library sums nothing for a result without elements")
+        raise UnsupportedError(f"{self.problem}: the library computes no sums for a result without elements")
 
     def _prepare(self):
         """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
@@ -265,6 +265,6 @@ cdef class Planned:
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
         if self.closed:
-            raise ClosedError("this Matmul was closed; make a new one")
+            raise ClosedError("this Matmul was closed; create a new one")
         place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
         return Device(device).name

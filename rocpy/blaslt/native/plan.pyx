@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: MIT
 """The planned product behind rocpy.Matmul: its operands and the path of each execution; _planned.pyx has its plans."""
 
+cimport cython
 from libc.string cimport memcpy
 
 from rocpy cimport _core
 from rocpy cimport _operand
-from abi cimport hipStream_t
 
 from rocpy._signatures import signature_like
 from rocpy._core cimport DefaultFpEnvironment, DefaultVectorEnvironment
 from rocpy._memory_record cimport any_moved, pinned_memories
 from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport (
-    Operands, check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
+    check_whole, epilogue_index, info, must_be_staged, operand_named, parse_all, parse_one, problem_of, read_factors, read_out,
     reset_factors, sole_aux, staged_infos,
 )
-from rocpy.blaslt.engine.launch cimport MatmulFactors, after_hold, after_wait, execute, overwrites_c, place_of, refuse_capture, settle
+from rocpy.blaslt.engine.launch cimport (
+    Launch, MatmulFactors, Operands, after_hold, after_wait, execute, overwrites_c, place_of, refuse_capture, settle,
+)
 from rocpy.blaslt.native._planned cimport Planned, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales
@@ -159,17 +161,6 @@ cdef class Matmul(Planned):
         array([[3.],
                [3.]])
         """
-        cdef size_t chosen = 0
-        cdef Operands operands
-        cdef Operand target
-        cdef Operands *used = &self.operands
-        cdef tuple held
-        cdef int device = 0
-        cdef int after
-        cdef bint direct = False
-        cdef hipStream_t c_stream = NULL
-        cdef object result
-        cdef StreamUse use
         cdef DefaultVectorEnvironment environment
         environment.hold()
         self.enter()
@@ -177,80 +168,115 @@ cdef class Matmul(Planned):
             if self.weight is not None and self.weight.read() is not self.taken:
                 self.take_operands({"b": self.weight}, None, None, (None, None, None, None))
             self.read_again()
-            held = self.held
-            if self.found is None:
-                self.make_plan(first_algorithms)
-            chosen = self.chosen
-            if algorithm is not None and self.found:
-                chosen = self.find(algorithm).rank
             if stream is None:
                 stream = self.stream
-            if stream is not None:
-                stream = hold_stream(stream)
-            after = place_of(&self.operands.a, stream, &device, &c_stream, &use)
-            if self.taken is not None and after != after_wait and after != after_hold:
-                keep_with_foreign_graph(c_stream, device, self.taken)
-            if self.copies or self.unfused is not None or self.prototype is not None or self.call.get().turned:
-                refuse_capture(after, "operands or results are copied at each execution, or the product is composed",
-                               "see rocpy.explain(); pass dense operands in the device's memory")
-            if self.copies and self.unfused is None:
-                if after != after_wait:
-                    settle(c_stream)
-                memcpy(&operands, &self.operands, sizeof(Operands))
-                used = &operands
-                held = (held, self.copy_into(&operands))
-            if out is not None:
-                direct = read_out(self.call.get(), used, out, self.prototype, self.problem, self.options, &target)
-                if not direct:
-                    refuse_capture(after, "out= is of another dtype or order than the product", "pass an out= that the product can write")
-            if self.call.get().integer_factors:
-                check_whole(&self.factors)
-            if self.unfused is not None:
-                direct = False
-                result = self.unfused.execute(chosen, stream, Settle(<size_t>c_stream))
-            else:
-                try:
-                    result = execute(self.call.get(), &used.a, &used.b, &used.c, &used.bias, &used.aux, &target, self.owner,
-                                     out if direct else None, (held, pinned_memories((*self.given.values(), out))) if after >= after_hold else held,
-                                     self.factors, self.scales, chosen, device, c_stream, after)
-                    if self.call.get().turned:
-                        if after != after_wait:
-                            settle(c_stream)
-                        result = _copies.turned_product(result, None, lambda: None)
-                except (LibraryError, UnsupportedError) as error:
-                    if algorithm is not None or self.is_pinned() or direct and overwrites_c(self.call.get(), &used.c, &target):
-                        raise
-                    if not _library.composes_after(error, self.launched, device) or self.options.fallback == "error":
-                        raise
-                    refuse_capture(after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
-                    self.make_plan(first_algorithms)
-                    direct = False
-                    result = self.unfused.execute(self.chosen, stream, Settle(<size_t>c_stream))
-            extra = amax = None
-            if self.scales is not None and self.scales.amax:
-                result, extra, amax = result
-            elif self.extra_name is not None:
-                result, extra = result
-            if self.extra_name is not None:
-                if self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
-                    extra = self._bias_gradient_of_empty(result)
-            if self.prototype is not None:
-                result = _staging.download(result, self.prototype, stream)
-                extra = None if extra is None else _staging.download(extra, self.prototype, stream)
-                amax = None if amax is None else _staging.download(amax, self.prototype, stream)
-            if out is not None:
-                if not direct:
-                    if after != after_wait:
-                        settle(c_stream)
-                    _copies.assign(out, result)
-                else:
-                    _operand.written(out, target.provider)
-                result = out
-            if amax is not None:
-                return result, ({"amax": amax} if extra is None else {self.extra_name: extra, "amax": amax})
-            return result if extra is None else (result, {self.extra_name: extra})
+            return self.run(out, algorithm, stream if stream is None else hold_stream(stream))
         finally:
             self.busy = False
+
+    @cython.final
+    cdef inline object run(self, object out, object algorithm, object stream):
+        """Compute the product and return its outputs as arrays of the caller's kind."""
+        cdef Launch launch
+        cdef Operands copied
+        cdef Operand target
+        cdef StreamUse use
+        cdef object result
+        cdef tuple held = self.held
+        if self.found is None:
+            self.make_plan(first_algorithms)
+        launch.algorithm = self.find(algorithm).rank if algorithm is not None and self.found else self.chosen
+        launch.call, launch.operands, launch.factors = self.call.get(), &self.operands, &self.factors
+        launch.out = NULL
+        launch.program = NULL
+        launch.after = place_of(&self.operands.a, stream, &launch.device, &launch.stream, &use)
+        if self.taken is not None and launch.after != after_wait and launch.after != after_hold:
+            keep_with_foreign_graph(launch.stream, launch.device, self.taken)
+        if self.copies or self.unfused is not None or self.prototype is not None or launch.call.turned:
+            refuse_capture(launch.after, "operands or results are copied at each execution, or the product is composed",
+                           "see rocpy.explain(); pass dense operands in the device's memory")
+        if self.copies and self.unfused is None:
+            held = (held, self.copy_operands(&launch, &copied))
+        if out is not None:
+            if read_out(launch.call, launch.operands, out, self.prototype, self.problem, self.options, &target):
+                launch.out = &target
+            else:
+                refuse_capture(launch.after, "out= is of another dtype or order than the product", "pass an out= that the product can write")
+        if launch.call.integer_factors:
+            check_whole(&self.factors)
+        if self.unfused is None:
+            result = self.launch_or_compose(&launch, out, held, stream, algorithm is not None)
+        else:
+            result = self.compose(&launch, stream)
+        return self.deliver(&launch, result, out, stream)
+
+    cdef tuple copy_operands(self, Launch *launch, Operands *copied):
+        """Launch copies of those operands that the library cannot take as they lie; returns the copies."""
+        cdef list made = []
+        if launch.after != after_wait:
+            settle(launch.stream)
+        memcpy(copied, &self.operands, sizeof(Operands))
+        for name in self.copies:
+            array = _copies.copy_of(self.given[name], name, self.problem)
+            made.append(parse_one(array, name, operand_named(copied, name), &copied.a))
+        launch.operands = copied
+        return tuple(made)
+
+    cdef object compose(self, Launch *launch, object stream):
+        """Compute the product of several; what it returns is new, whatever `out` can take."""
+        launch.out = NULL
+        return self.unfused.execute(launch.algorithm, stream, Settle(<size_t>launch.stream))
+
+    @cython.final
+    cdef inline object launch_or_compose(self, Launch *launch, object out, tuple held, object stream, bint named):
+        """Launch the product; where the library refuses what it had planned, compose it from then on. `named`: the user chose its algorithm."""
+        cdef object result
+        try:
+            result = execute(launch, self.owner, out,
+                             (held, pinned_memories((*self.given.values(), out))) if launch.after >= after_hold else held, self.scales)
+            if launch.call.turned:
+                if launch.after != after_wait:
+                    settle(launch.stream)
+                result = _copies.turned_product(result, None, lambda: None)
+            return result
+        except (LibraryError, UnsupportedError) as error:
+            if named or self.is_pinned() or overwrites_c(launch):
+                raise
+            if not _library.composes_after(error, self.launched, launch.device) or self.options.fallback == "error":
+                raise
+            refuse_capture(launch.after, "the library refuses the launch of this product, which is composed", "see rocpy.explain()")
+            self.make_plan(first_algorithms)
+            launch.algorithm = self.chosen
+            return self.compose(launch, stream)
+
+    @cython.final
+    cdef inline object deliver(self, const Launch *launch, object result, object out, object stream):
+        """Return a result and what is beside it: in `out`, or in the memory of the caller's arrays where the product ran on copies."""
+        cdef object extra, amax
+        if out is None and self.scales is None and self.extra_name is None and self.prototype is None:
+            return result
+        extra = amax = None
+        if self.scales is not None and self.scales.amax:
+            result, extra, amax = result
+        elif self.extra_name is not None:
+            result, extra = result
+        if self.extra_name is not None and self.call.get().plan == NULL and self.extra_name in ("bgrada", "bgradb"):
+            extra = self._bias_gradient_of_empty(result)
+        if self.prototype is not None:
+            result = _staging.download(result, self.prototype, stream)
+            extra = None if extra is None else _staging.download(extra, self.prototype, stream)
+            amax = None if amax is None else _staging.download(amax, self.prototype, stream)
+        if launch.out != NULL:
+            _operand.written(out, launch.out.provider)
+        elif out is not None:
+            if launch.after != after_wait:
+                settle(launch.stream)
+            _copies.assign(out, result)
+        if out is not None:
+            result = out
+        if amax is not None:
+            return result, ({"amax": amax} if extra is None else {self.extra_name: extra, "amax": amax})
+        return result if extra is None else (result, {self.extra_name: extra})
 
     cdef int read_again(self) except -1:
         if any_moved(self.records) or self.copied:
@@ -264,13 +290,6 @@ cdef class Matmul(Planned):
             self.read_again()
         finally:
             self.busy = False
-
-    cdef tuple copy_into(self, Operands *operands):
-        cdef list copied = []
-        for name in self.copies:
-            array = _copies.copy_of(self.given[name], name, self.problem)
-            copied.append(parse_one(array, name, operand_named(operands, name), &operands.a))
-        return tuple(copied)
 
     def reset_operands(self, *, a=None, b=None, c=None, bias=None, aux=None, alpha=None, beta=None, scale_a=None, scale_b=None,
                        scale_c=None, scale_d=None):
@@ -374,7 +393,7 @@ cdef class Matmul(Planned):
 
     def __enter__(self):
         if self.closed:
-            raise ClosedError("this Matmul was closed; make a new one")
+            raise ClosedError("this Matmul was closed; create a new one")
         return self
 
     def __exit__(self, *error):

@@ -30,7 +30,7 @@ def check(
         if dynamic is None and only_m:
             hint = ", or this one with options={'dynamic': 'm'}"
         raise InvalidProblemError(
-            f"{name}: it was {_text(old)} and would become {_text(new)}; make a new Matmul for another problem{hint}"
+            f"{name}: it was {_text(old)} and would become {_text(new)}; create a new Matmul for another problem{hint}"
         )
     return differs
 
@@ -40,7 +40,7 @@ def check_all(problem: Problem, changed: Iterable[str]) -> None:
     lacking = [name for name in OPERANDS if getattr(problem, name) is not None and name not in changed]
     if lacking:
         raise InvalidOperandError(
-            f"{', '.join(lacking)}: the operands were released, so all of them must be given again; pass {lacking[0]}="
+            f"{', '.join(lacking)}: the operands were released, so all of them must be passed again; pass {lacking[0]}="
         )
 
 
@@ -48,7 +48,7 @@ def check_names(problem: Problem, given: Mapping[str, Any], changed: Iterable[st
     """Refuse operands that the product was made without."""
     for name in changed:
         if given[name] is None and getattr(problem, name) is None:
-            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+            raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with {name}=")
 
 
 def scales(before: tuple[Any, ...] | None, changes: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -57,7 +57,7 @@ def scales(before: tuple[Any, ...] | None, changes: tuple[Any, ...]) -> tuple[An
         if value is None:
             continue
         if before is None or before[place] is None:
-            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with {name}=")
+            raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with {name}=")
         before = (*before[:place], value, *before[place + 1 :])
     return before
 
@@ -67,8 +67,8 @@ def check_scales(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
             raise InvalidProblemError(
-                f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; make a new "
-                "Matmul for scales of another kind"
+                f"{name.removesuffix('_batch')}: it was {old.get(name)} and would become {new.get(name)}; create a "
+                "new Matmul for scales of another kind"
             )
 
 

@@ -3,19 +3,8 @@
 from libc.stdint cimport int32_t, int64_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, PlanKey
+from rocpy.blaslt.engine.launch cimport CachedCall, MatmulFactors, Operands, PlanKey
 from rocpy.blaslt.engine._scales cimport Scales
-
-
-# Absent operands have ndim -1.
-cdef struct Operands:
-    Operand a
-    Operand b
-    Operand c
-    Operand bias
-    Operand aux
-    Operand out
-    bint packed
 
 
 cdef int epilogue_index(object epilogue) except -1
@@ -30,12 +19,12 @@ cdef void begin_key(PlanKey *key, int epilogue, int dtype, int compute, bint pac
 cdef void add_bounds(PlanKey *key, double low, double high) noexcept nogil
 cdef void describe(PlanKey *key, const Operands *operands) noexcept nogil
 cdef object info(const Operand *operand, bint packed=*)
-cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=*)
+cdef object problem_of(const Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=*)
 cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
 cdef bint must_be_staged(object a, tuple others) except? -1
 cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out)
 cdef int same_place(const Operand *a, const Operand *other, str name) except -1
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
-cdef int check_out(Operands *operands, const Operand *out) except -1
-cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1
+cdef int check_out(const Operands *operands, const Operand *out) except -1
+cdef bint read_out(const CachedCall *call, const Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1

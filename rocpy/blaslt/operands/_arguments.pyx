@@ -64,7 +64,8 @@ cdef int check_number(object value, str name) except -1:
         reason = dispatch_reason(value)
     if reason is not None:
         raise UnsupportedError(
-            f"{name}: a tensor, and {reason}; {name} is a host number, through which no gradient flows: pass float({name}.detach()), "
+            f"{name}: a tensor, and {reason}; {name} is a host number, through which no gradient flows: pass "
+            f"float({name}.detach()), "
             "or multiply by the tensor")
     return 0
 
@@ -80,7 +81,7 @@ cdef double real(object value, str name) except? -1.0:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidOperandError(
-            f"{name}: {value!r} ({type(value).__name__}); it must be a real number on the host"
+            f"{name}: got {value!r} ({type(value).__name__}), expected a real number on the host"
         ) from None
 
 
@@ -90,7 +91,9 @@ cdef int read_factor(object value, str name, int32_t element, double *number, do
         try:
             whole = complex(value)
         except (TypeError, ValueError, OverflowError):
-            raise InvalidOperandError(f"{name}: {value!r} ({type(value).__name__}); it must be a number on the host") from None
+            raise InvalidOperandError(
+                f"{name}: got {value!r} ({type(value).__name__}), expected a number on the host"
+            ) from None
         number[0], imaginary[0] = whole.real, whole.imag
         return 0
     number[0] = real(value, name)
@@ -109,7 +112,7 @@ cdef int read_factors(MatmulFactors *factors, object alpha, object beta, object 
         return 0
     read_factor(beta, "beta", element, &factors.beta, &factors.beta_imaginary)
     if c is None and (factors.beta != 0.0 or factors.beta_imaginary != 0.0):
-        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     return 0
 
 
@@ -140,7 +143,8 @@ cdef int check_whole(const MatmulFactors *factors) except -1:
     for name, value in (("alpha", factors.alpha), ("beta", factors.beta)):
         if not -2147483648.0 <= value <= 2147483647.0 or value != int(value):
             raise InvalidProblemError(
-                f"{name} = {value}; an integer result is scaled by whole numbers of 32 bits: pass dtype='float32' for others"
+                f"{name} = {value}; an integer result is scaled by 32-bit integers: pass dtype='float32' for other "
+                "factors"
             )
     return 0
 
@@ -206,7 +210,7 @@ cdef object info(const Operand *operand, bint packed=False):
     )
 
 
-cdef object problem_of(Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=None):
+cdef object problem_of(const Operands *operands, str epilogue, object dtype, object compute, object clamp, Scales scales=None):
     """Return the validated Problem of parsed operands."""
     cdef dict more = {} if scales is None else scales.problem
     if operands.a.conjugated or operands.b.conjugated:
@@ -233,7 +237,8 @@ cdef object sole_aux(object aux):
     found = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
     if len(found) != 1:
         raise InvalidProblemError(
-            f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux, as the dict of an _aux epilogue has"
+            f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux, as the dict of an _aux epilogue "
+            "has"
         )
     return found[0]
 
@@ -313,7 +318,8 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
             if each[i].device_type != _CPU and each[i].device_type != _PINNED:
                 raise InvalidOperandError(
                     f"{name} is on {device_name(each[i].device_type, each[i].device_id)} and a on "
-                    f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are on one device"
+                    f"{device_name(operands.a.device_type, operands.a.device_id)}; move one, so that all operands are "
+                    "on one device"
                 )
     if out is not None:
         check_out(&operands, &operands.out)
@@ -352,7 +358,7 @@ cdef void span(const Operand *operand, size_t *low, size_t *high) noexcept nogil
     high[0] += (bits + 7) // 8
 
 
-cdef int check_out(Operands *operands, const Operand *out) except -1:
+cdef int check_out(const Operands *operands, const Operand *out) except -1:
     cdef size_t low = 0, high = 0, other_low = 0, other_high = 0
     cdef const Operand *others[4]
     cdef int i
@@ -365,7 +371,9 @@ cdef int check_out(Operands *operands, const Operand *out) except -1:
         span(others[i], &other_low, &other_high)
         if other_low < high and low < other_high:
             name = ("a", "b", "aux", "bias")[i]
-            raise InvalidOperandError(f"out shares memory with {name}, which is read while out is written; pass another array")
+            raise InvalidOperandError(
+                f"out shares memory with {name}, which is read while out is written; pass another array"
+            )
     if operands.c.ndim >= 0:
         span(&operands.c, &other_low, &other_high)
         if other_low < high and low < other_high:
@@ -377,7 +385,7 @@ cdef int check_out(Operands *operands, const Operand *out) except -1:
     return 0
 
 
-cdef bint read_out(const CachedCall *call, Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1:
+cdef bint read_out(const CachedCall *call, const Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1:
     """Parse out. True: it is dense and of the result's type, so that the product may be written straight into it."""
     cdef int64_t step = 1
     cdef int axis

@@ -88,9 +88,9 @@ cdef class Weight(WeightOperand):
     def __init__(self, w, bias=None, *, scale=None, layout="kn"):
         cdef WeightSnapshot first
         if not isinstance(layout, str) or layout not in ("kn", "nk"):
-            raise InvalidProblemError(f"layout={layout!r}; it may be 'kn' for (K, N) or 'nk' for (N, K)")
+            raise InvalidProblemError(f"layout: got {layout!r}, expected 'kn' for (K, N) or 'nk' for (N, K)")
         if isinstance(w, WeightOperand):
-            raise InvalidOperandError("w: a Weight already; pass the array it was made of (its .source)")
+            raise InvalidOperandError("w: got a Weight; pass the array that it was created from (its .source)")
         _core.ensure()
         self.reading, self.process = reentrant_lock(), os.getpid()
         first = read_weight(w, bias, scale, layout)
@@ -100,7 +100,7 @@ cdef class Weight(WeightOperand):
             if b.ndim != 1 or b.shape[0] != first.operand.shape[1]:
                 shape = tuple([b.shape[i] for i in range(b.ndim)])
                 raise InvalidProblemError(
-                    f"bias: shape {shape}; it must have length N = {first.operand.shape[1]}, the columns of w")
+                    f"bias: got shape {shape}, expected length N = {first.operand.shape[1]}, the columns of w")
         self.layout, self.source, self.origin, self.scale = layout, w, bias, scale
         self.shape, self.dtype = first.shape, array_type_of_hip(first.operand.type).name.decode()
         self.published = first
@@ -137,8 +137,10 @@ cdef class Weight(WeightOperand):
             return self.renew(found)
         if found.checksum is not None and found.changed_unnoticed(self.origin):
             warnings.warn(
-                "w: the array that a Weight was made of has changed since, and nothing reported it (a write through numpy, .data or a pointer): "
-                "products read the copy that was made then; call its refresh(), or repack() of a layer", RocpyWarning, stacklevel=2)
+                "w: the array that this Weight was created from has changed without rocpy's knowledge (a write "
+                "through numpy, .data or a pointer), "
+                "and products still read the earlier copy; call its refresh(), or repack() of a "
+                "layer", RocpyWarning, stacklevel=2)
         return found
 
     cdef object closed_error(self):

@@ -166,8 +166,9 @@ cdef class WeightSnapshot(WeightOperand):
             return array
         if not hasattr(array, "swapaxes"):
             raise UnsupportedError(
-                f"b: a Weight of a {type(array).__name__} with layout='nk', in a product that reads its transposed source (one with a bias per "
-                "row, or composed); make the Weight of a numpy or torch array")
+                f"b: a Weight of a {type(array).__name__} with layout='nk', in a product that reads its transposed "
+                "source (one with a bias per "
+                "row, or composed); create the Weight from a numpy or torch array")
         return array.swapaxes(-1, -2)
 
     def __repr__(self):
@@ -219,8 +220,9 @@ cdef int read_by_blocks(WeightSnapshot made) except -1:
     cdef int64_t k = view.shape[0], n = view.shape[1]
     if tuple(scales.shape) != (k // 32, n) or k % 32:
         raise InvalidProblemError(
-            f"scale: shape {tuple(made.scale.shape)} for a weight of K = {k} and N = {n} with layout={made.layout!r}; it must have one for "
-            "each 32 neighbours along K, and K must be a multiple of 32")
+            f"scale: got shape {tuple(made.scale.shape)} for a weight of K = {k} and N = {n} with "
+            f"layout={made.layout!r}, expected one for "
+            "each 32 consecutive elements along K, and K must be a multiple of 32")
     if has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
         dense = scales.swapaxes(-1, -2)
         if _staging.needed(dense):
@@ -253,9 +255,11 @@ cdef int read_matrix(WeightSnapshot made) except -1:
     cdef object source = made.source
     cdef object kept = _operand.parse(source, "w", &view)
     if view.ndim != 2:
-        raise InvalidProblemError(f"w: shape {tuple([view.shape[i] for i in range(view.ndim)])}; a weight has two axes")
+        raise InvalidProblemError(f"w: got shape {tuple([view.shape[i] for i in range(view.ndim)])}, expected two axes")
     if view.shape[0] > MAX_EXTENT or view.shape[1] > MAX_EXTENT:
-        raise UnsupportedError(f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt takes extents up to {MAX_EXTENT}")
+        raise UnsupportedError(
+            f"w: shape {(view.shape[0], view.shape[1])}; hipBLASLt supports extents up to {MAX_EXTENT}"
+        )
     cdef bint ours = False
     if is_tensor(source):
         source = memory_of(source)
@@ -329,8 +333,9 @@ cdef int pack(WeightSnapshot made, Operand *view, PackSpec *spec) except -1:
     _operand.stream_of(None, view, &stream, &use)
     if is_captured(stream):
         raise UnsupportedError(
-            "w: a Weight must be packed, for the first time or because its source has changed, and the current stream is captured into a graph, "
-            "which would pack it at each launch; call its refresh() before the capture")
+            "w: a Weight must be packed, for the first time or because its source has changed, and the current stream "
+            "is captured into a graph, "
+            "which would pack it at each launch; call its refresh() before capture")
     with nogil:
         status = borrow_context(device, stream, &context)
         if status.ok():

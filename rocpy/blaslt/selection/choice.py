@@ -76,7 +76,7 @@ def set_process_mode(value: int | None) -> None:
 def override(autotune: object) -> Iterator[None]:
     """Measure, or neither measure nor use what was measured, in this thread or task."""
     if not isinstance(autotune, bool):
-        raise InvalidProblemError(f"autotune={autotune!r}; it may be True, False or None")
+        raise InvalidProblemError(f"autotune: got {autotune!r}, expected True, False or None")
     OVERRIDDEN[:] = [True]
     token = _override.set(MEASURE if autotune else OFF)
     try:

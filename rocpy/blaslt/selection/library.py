@@ -128,7 +128,7 @@ _choice.set_known_wrong(wrong_algorithms)
 
 def all_wrong(problem: Problem) -> str:
     """Return why a product whose algorithms all gave wrong numbers is not asked for."""
-    return f"{problem}: each algorithm that the library offers gave wrong numbers on this machine before"
+    return f"{problem}: every algorithm that the library offers gave wrong results on this machine before"
 
 
 def keep_wrong(problem: Problem, device: int, algorithm: Algorithm | None, reason: str) -> None:
@@ -213,12 +213,13 @@ def _absent(problem: Problem, here: Library, number: int | None) -> str:
     row = find_row("epilogue", problem.epilogue)
     first = "" if row is None else first_release(row)
     since = (
-        f"it came with ROCm {first}"
+        f"it was added in ROCm {first}"
         if first and row is not None and _later(row, here.version)
-        else "its number is another's"
+        else "its number belongs to another epilogue"
     )
     return (
-        f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and an unknown number computes the plain product"
+        f"{here.name} has no epilogue {problem.epilogue!r}: {since}, and the library computes the plain product for "
+        "an unknown number"
     )
 
 

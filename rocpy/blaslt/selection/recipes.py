@@ -162,8 +162,8 @@ def check_reproducible(problem: Problem, options: Options) -> None:
     if options.reproducible == "batch" and name not in _EXACT:
         raise UnsupportedError(
             f"options(reproducible='batch'): epilogue {problem.epilogue!r} is composed here of the framework's own "
-            f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or leave the "
-            "option away"
+            f"operations, and their {name} may depend on an array's shape; apply it to the plain product, or omit the "
+            "option"
         )
 
 
@@ -197,7 +197,10 @@ def base_problem(problem: Problem, recipe: Recipe) -> Problem:
 
 def not_in_rows(problem: Problem) -> str:
     """Return why nothing is promised of the rows of a product that the library computes lying in columns."""
-    return f"options(reproducible='batch'): the library computes {problem} in columns, and promises nothing of its rows"
+    return (
+        f"options(reproducible='batch'): the library computes {problem} column by column, and makes no promise about "
+        "its rows"
+    )
 
 
 def _scales_of(problem: Problem, recipe: Recipe) -> dict[str, Any]:
@@ -235,11 +238,11 @@ def composed(problem: Problem, looped: tuple[int, ...]) -> str:
     """
     family = find_family(problem.a.dtype, problem.b.dtype, _has_blocks(problem))
     if problem.amax and family.name in ("MX", "int8"):
-        return f"amax: hipBLASLt does not tell it of {family.name} operands"
+        return f"amax: hipBLASLt does not compute it for {family.name} operands"
     if problem.amax and looped:
-        return f"amax: hipBLASLt tells it of each of the batch positions {looped} alone"
+        return f"amax: hipBLASLt computes it separately for each of the batch positions {looped}"
     if (problem.scale_a or problem.scale_b) and problem.dtype in ("int8", "int32"):
-        return f"scale_a and scale_b: hipBLASLt applies none to a product of int8 that gives {problem.dtype}"
+        return f"scale_a and scale_b: hipBLASLt applies none to an int8 product with a {problem.dtype} result"
     return ""
 
 
@@ -256,7 +259,7 @@ def why(problem: Problem, recipe: Recipe) -> str:
         or (
             f"hipBLASLt has no epilogue {problem.epilogue}"
             if problem.row.enumerator is None
-            else "amax: hipBLASLt tells it of each batch position alone, or not at all"
+            else "amax: hipBLASLt computes it separately for each batch position, or not at all"
             if problem.amax
             else f"the {platform.current().name} platform has no algorithm for it"
         )

@@ -158,9 +158,7 @@ _EPILOGUES = (
             100300,
             number,
             f"{_PR} 4371 of February 2026; hipblaslt.h of ROCm 10.0",
-            Doubt(
-                100300, 100400, "it was added while the version was 1.3.0, and an earlier build takes no notice of it"
-            ),
+            Doubt(100300, 100400, "it was added while the version was 1.3.0, and an earlier build ignores it"),
         )
         for name, number in (("drelu", 136), ("drelu_bgrad", 152))
     ),
@@ -242,14 +240,14 @@ _COMBINATIONS = (
         Doubt(
             0,
             EVERY,
-            "its sum over fewer than 32 rows wants a kernel that is not generated, and the launch fails",
+            "its sum over fewer than 32 rows needs a kernel that is not generated, and the launch fails",
         ),
     ),
     _combination(
         "gradient of a batch",
         lambda problem, _: _sums_result(problem) and problem.batch > 1,
         "generateReductionCall() in ContractionSolution.cpp, in every version read; testing_matmul.hpp asserts one",
-        Doubt(0, EVERY, "its sum over rows is launched for the first entry of a batch alone"),
+        Doubt(0, EVERY, "its sum over rows is launched for the first entry of a batch only"),
     ),
     _combination(
         "gradient of gelu in bfloat16",
@@ -332,13 +330,13 @@ def unlisted(problem: Problem, version: int) -> str:
     narrow = a.startswith(("float8_", "float6_", "float4_", "int8"))
     other = "fnuz" if version >= 100000 else "fn"
     reasons = (
-        (a == "float64" and row.name != "default", "float64 is listed with the default epilogue alone"),
-        (bool(row.gradient) and problem.batch > 1, "bias gradients are listed for a single product"),
-        (a == "int8" and problem.dtype not in ("int32", "int8"), "int8 is listed with integer results"),
+        (a == "float64" and row.name != "default", "float64 is listed with the default epilogue only"),
+        (bool(row.gradient) and problem.batch > 1, "bias gradients are listed for single products only"),
+        (a == "int8" and problem.dtype not in ("int32", "int8"), "int8 is listed with integer results only"),
         (
             row.aux == "store" and row.name.startswith(("relu", "clamp")) and narrow,
-            "it is listed for 16 and 32-bit floats",
+            "it is listed for 16-bit and 32-bit floats only",
         ),
-        (not _has_blocks(problem) and _has(problem, other), "one device takes one dialect of 8-bit floats"),
+        (not _has_blocks(problem) and _has(problem, other), "a device supports one 8-bit float format"),
     )
     return next((why for holds, why in reasons if holds), "")

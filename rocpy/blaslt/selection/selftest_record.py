@@ -171,13 +171,13 @@ def _read(path: Path) -> dict[str, dict[str, Verdict]]:
 def _verdict_of(row: Any) -> Verdict:
     passed, cases, reason = row
     if not isinstance(passed, bool) or not isinstance(cases, int) or not isinstance(reason, str):
-        raise TypeError(f"{row!r} is no result of a self-test")
+        raise TypeError(f"{row!r} is not a result of a self-test")
     return Verdict(passed, cases, reason)
 
 
 def _warn(path: Path, reason: str) -> None:
     warnings.warn(
-        f"the self-test's record {path} is ignored: {reason}; `rocpy doctor --selftest` writes it anew",
+        f"the self-test's record {path} is ignored: {reason}; `rocpy doctor --selftest` rewrites it",
         RocpyWarning,
         stacklevel=4,
     )

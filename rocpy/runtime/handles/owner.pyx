@@ -21,7 +21,7 @@ cdef class Owner:
 
     cdef int check(self) except -1:
         if self.closed:
-            raise ClosedError(f"this {type(self).__name__} has been closed; make a new one")
+            raise ClosedError(f"this {type(self).__name__} has been closed; create a new one")
         if _device.is_lost(self.generation, self.device_index):
             raise _device.lost_error(type(self).__name__, self.generation)
         return 0
@@ -61,4 +61,4 @@ cdef class Owner:
         try:
             self.close()
         except Exception as error:
-            warnings.warn(f"{type(self).__name__}: it could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+            warnings.warn(f"{type(self).__name__}: it could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)

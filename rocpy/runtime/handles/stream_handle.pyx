@@ -91,7 +91,9 @@ cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1:
         except (TypeError, ValueError):
             version, handle = None, None
         if version != 0 or not isinstance(handle, int):
-            raise InvalidOperandError(f"stream: {type(stream).__name__}.__cuda_stream__ gave {pair!r}, expected (0, handle)")
+            raise InvalidOperandError(
+                f"stream: {type(stream).__name__}.__cuda_stream__ returned {pair!r}, expected (0, handle)"
+            )
     elif isinstance(getattr(stream, "cuda_stream", None), int):
         handle = stream.cuda_stream
     elif isinstance(getattr(stream, "ptr", None), int):
@@ -101,6 +103,6 @@ cdef int handle_of(object stream, hipStream_t* out, StreamUse* use) except -1:
     else:
         raise InvalidOperandError(f"stream: got {type(stream).__name__}, expected {_ACCEPTED}")
     if not 0 <= handle < 1 << 64:
-        raise InvalidOperandError(f"stream: {handle} is no handle")
+        raise InvalidOperandError(f"stream: {handle} is not a handle")
     out[0] = <hipStream_t><size_t>handle
     return 0

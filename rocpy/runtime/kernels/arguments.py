@@ -60,8 +60,8 @@ def _bytes_of(argument: Any, name: str, kept: list[Any]) -> bytes:
         kept.append(view)
         if view.__dlpack_device__()[0] == _CPU and not platform.current().host_memory:
             raise InvalidOperandError(
-                f"{name}: a {type(argument).__name__} in the CPU's memory, which the device has no access to; copy it "
-                "into a rocpy.Buffer (copy_from), or give an array of the device"
+                f"{name}: got {type(argument).__name__} in CPU memory, which the device cannot access; copy it into a "
+                "rocpy.Buffer (copy_from), or pass an array on the device"
             )
         return _POINTER.pack(view.handle)
     raise InvalidOperandError(

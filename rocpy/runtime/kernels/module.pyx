@@ -30,7 +30,7 @@ cdef class Module(Owner):
     --------
     >>> import rocpy
     >>> try:
-    ...     module = rocpy.Module.from_code(b"this is no code object")
+    ...     module = rocpy.Module.from_code(b"this is not a code object")
     ... except rocpy.RocpyError as error:
     ...     print(type(error).__name__)
     LibraryError

@@ -89,7 +89,7 @@ def environment_table_matches_the_rows(tree: Tree) -> Iterator[str]:
         yield f"{ENVIRONMENT_PAGE}: {error}"
         return
     if fresh != page:
-        yield f"{ENVIRONMENT_PAGE}: differs from {ENVIRONMENT_ROWS}; run tools/environment_table.py"
+        yield f"{ENVIRONMENT_PAGE}: differs from {ENVIRONMENT_ROWS}; run tools/tables/environment_table.py"
 
 
 @rule(

@@ -32,7 +32,7 @@ const Card *choose() {
     }
   }
   std::fprintf(stderr,
-               "rocpy host platform: ROCPY_HOST_ARCH is \"%s\"; it can be gfx90a, gfx942, gfx950, gfx1100 or gfx1201, "
+               "rocpy host platform: ROCPY_HOST_ARCH is \"%s\"; it must be gfx90a, gfx942, gfx950, gfx1100 or gfx1201, "
                "and devices answer as the CPU\n",
                wanted);
   return nullptr;

@@ -119,7 +119,7 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
   if (!fits_budget(bytes)) {
     return hipErrorOutOfMemory;
   }
-  void *made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void *made = allocate_aligned(bytes, alignment);
   if (made == nullptr) {
     return hipErrorOutOfMemory;
   }

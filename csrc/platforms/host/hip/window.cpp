@@ -29,7 +29,7 @@ const Window &choose() {
     if (std::strcmp(row.rocm, wanted) == 0) return row;
   }
   std::fprintf(stderr,
-               "rocpy host platform: ROCPY_HOST_ABI is \"%s\"; it can be 6.4, 7.0, 7.2 or 10.0, and %s is used\n",
+               "rocpy host platform: ROCPY_HOST_ABI is \"%s\"; it must be 6.4, 7.0, 7.2 or 10.0, and %s is used\n",
                wanted, windows[0].rocm);
   return windows[0];
 }

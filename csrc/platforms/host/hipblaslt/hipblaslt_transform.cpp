@@ -241,8 +241,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
       (transform.batch > 1 && transform.batch_stride == 0) ||
       !make_source(a, layout_a, found->trans_a, *layout_c, &transform.a) ||
       !make_source(b, layout_b, found->trans_b, *layout_c, &transform.b)) {
-    report("hipblasLtMatrixTransform",
-           "types, shapes, orders, strides or batch counts of A, B and C do not fit together");
+    report("hipblasLtMatrixTransform", "types, shapes, orders, strides or batch counts of A, B and C do not match");
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   if ((a && !alpha) || (b && !beta)) return HIPBLAS_STATUS_INVALID_VALUE;

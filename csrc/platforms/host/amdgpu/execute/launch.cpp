@@ -311,8 +311,8 @@ class Runner {
       std::memcpy(words_here, code_.image + offset, std::min<size_t>(words, 4) * 4);
       if (!decode(code_.architecture, words_here, std::min<size_t>(words, 4), &made.first, &made.second)) {
         decoded_.pop_back();
-        fault(Fault::Kind::instruction, "0x%08x 0x%08x is no instruction of %s that is known", words_here[0],
-              words_here[1], name_of(code_.architecture));
+        fault(Fault::Kind::instruction, "0x%08x 0x%08x is not a known instruction of %s", words_here[0], words_here[1],
+              name_of(code_.architecture));
       }
       made.first.address = made.second.address = offset;
       at = static_cast<int32_t>(decoded_.size()) - 1;

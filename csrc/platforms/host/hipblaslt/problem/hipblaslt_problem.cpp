@@ -65,7 +65,7 @@ bool matrix_fits(const char *function, char name, const Layout &layout, uint64_t
       ((lines > 1 && layout.ld * bits % 8 != 0) || (layout.batch_count > 1 && layout.batch_stride * bits % 8 != 0))) {
     report(function,
            "%c has elements of %d bits: leading dimension %" PRId64 " and batch stride %" PRId64
-           " do not make whole bytes",
+           " do not end on byte boundaries",
            name, bits, layout.ld, layout.batch_stride);
     return false;
   }

@@ -112,7 +112,7 @@ hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgram(hipblasLtMatmulDesc_t de
     auto prepared = std::make_shared<gemm::Program>();
     bool known = true;
     if (const char *wrong = gemm::prepare(*program, read_type, prepared.get(), &known)) {
-      report(function, "the tile program is not taken: %s", wrong);
+      report(function, "the tile program is refused: %s", wrong);
       return known ? HIPBLAS_STATUS_INVALID_VALUE : HIPBLAS_STATUS_NOT_SUPPORTED;
     }
     auto binding = std::make_shared<ProgramBinding>();

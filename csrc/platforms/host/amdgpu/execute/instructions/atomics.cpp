@@ -120,7 +120,8 @@ BitsOf<T> *place_of(Wave &w, const Instruction &i, int lane) {
                                      sizeof(T), true)
                     : locate(w, i, lane, sizeof(T), true);
   if (at != nullptr && reinterpret_cast<uintptr_t>(at) % sizeof(T) != 0) {
-    fault(Fault::Kind::memory, "an atomic operation on %zu bytes at an address that is no multiple of them", sizeof(T));
+    fault(Fault::Kind::memory, "an atomic operation on %zu bytes at an address that is not a multiple of them",
+          sizeof(T));
   }
   return reinterpret_cast<BitsOf<T> *>(at);
 }

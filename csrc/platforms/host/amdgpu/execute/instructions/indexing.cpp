@@ -15,14 +15,14 @@ constexpr unsigned vector_count = 256, scalar_count = 106;
 uint16_t moved_vector(uint16_t code, uint32_t index) {
   const uint64_t number = static_cast<uint64_t>(code - code_vgpr) + index;
   if (number >= vector_count) {
-    fault(Fault::Kind::instruction, "index %u from v%u leads to no register", index, code - code_vgpr);
+    fault(Fault::Kind::instruction, "index %u from v%u does not select a register", index, code - code_vgpr);
   }
   return static_cast<uint16_t>(code_vgpr + number);
 }
 
 uint16_t moved_scalar(uint16_t code, uint32_t index) {
   if (code >= scalar_count || index >= scalar_count || code + index >= scalar_count) {
-    fault(Fault::Kind::instruction, "index %u from s%u leads to no register", index, code);
+    fault(Fault::Kind::instruction, "index %u from s%u does not select a register", index, code);
   }
   return static_cast<uint16_t>(code + index);
 }

@@ -63,7 +63,7 @@ uint8_t *Memory::access(uint64_t address, size_t bytes, bool writes) {
     }
   }
   if (near != nullptr && at - near->end < (1u << 20)) {
-    fault(Fault::Kind::memory, "%s of %zu bytes at 0x%" PRIx64 ", %zu bytes behind the end of an allocation of %zu",
+    fault(Fault::Kind::memory, "%s of %zu bytes at 0x%" PRIx64 ", %zu bytes past the end of an allocation of %zu",
           writes ? "write" : "read", bytes, address, static_cast<size_t>(at - near->end),
           static_cast<size_t>(near->end - near->begin));
   }

@@ -102,7 +102,7 @@ uint64_t Wave::read64(unsigned code, uint32_t literal, Type type) const {
 
 void Wave::write32(unsigned code, uint32_t value) {
   if (code >= 128) {
-    fault(Fault::Kind::instruction, "result operand %u is no scalar register", code);
+    fault(Fault::Kind::instruction, "result operand %u is not a scalar register", code);
   }
   if (!is_null(code)) {
     scalar[code] = value;
@@ -111,7 +111,7 @@ void Wave::write32(unsigned code, uint32_t value) {
 
 void Wave::write64(unsigned code, uint64_t value) {
   if (code >= 127) {
-    fault(Fault::Kind::instruction, "result operand %u is no pair of scalar registers", code);
+    fault(Fault::Kind::instruction, "result operand %u is not a pair of scalar registers", code);
   }
   if (!is_null(code)) {
     set_pair(code, value);

@@ -93,7 +93,7 @@ struct Wave {
   // The lanes of a vector register; accumulation registers lie behind the others.
   uint32_t *vector(unsigned code) {
     if (code < code_vgpr || code - code_vgpr >= vector_registers) {
-      fault(Fault::Kind::instruction, "operand %u is no vector register", code);
+      fault(Fault::Kind::instruction, "operand %u is not a vector register", code);
     }
     return vector_file.data() + static_cast<size_t>(code - code_vgpr) * lanes;
   }

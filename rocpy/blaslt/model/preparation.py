@@ -1,34 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""One product as arguments, and what is done before and after a call that the library cannot launch as it is."""
+"""What is done before and after a call that the library cannot launch as it is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Preparation", "ProductCall"]
+from rocpy.blaslt.model.product_call import ProductCall
 
-
-@dataclass(slots=True)
-class ProductCall:
-    """The arguments of :func:`rocpy.matmul` with one of the library's epilogues; ``scales`` has ``amax`` too."""
-
-    a: Any
-    b: Any
-    c: Any = None
-    bias: Any = None
-    aux: Any = None
-    out: Any = None
-    alpha: Any = 1.0
-    beta: Any = None
-    epilogue: Any = None
-    clamp: Any = None
-    dtype: Any = None
-    compute: Any = None
-    options: Any = None
-    stream: Any = None
-    scales: tuple[Any, ...] | None = None
-    algorithm: Any = None
+__all__ = ["Preparation"]
 
 
 class Preparation:

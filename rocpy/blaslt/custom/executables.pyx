@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""How products with an epilogue of the user's are computed: by the library's own epilogues, or by tile programs."""
+
+from rocpy.blaslt.custom.tile cimport algorithms_of_program, run_program
+from rocpy.blaslt.engine.program cimport TileProgram
+from rocpy.blaslt.model.executable cimport Executable
+from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.model.weight_operand cimport WeightOperand
+
+from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model import scale_arguments as _scale_arguments
+
+__all__ = ["LibraryExecutable", "TileExecutable", "native_call"]
+
+
+cdef object scaled_beta(object beta, object factor):
+    return (1.0 if beta is None else beta) * factor
+
+
+cpdef ProductCall native_call(object form, ProductCall call):
+    """Return the product with one of the library's epilogues in the place of the user's; ``form`` is a :class:`NativeForm`."""
+    cdef ProductCall made = ProductCall.__new__(ProductCall)
+    cdef double factor = form.alpha
+    cdef str c = form.c, bias = form.bias
+    made.a, made.b, made.compute, made.options, made.stream, made.scales = (
+        call.a, call.b, call.compute, call.options, call.stream, call.scales)
+    made.alpha = call.alpha if factor == 1 else call.alpha * form.alpha
+    if c:
+        made.c, made.beta = call.inputs[c], form.beta
+    else:
+        made.c = call.c
+        made.beta = scaled_beta(call.beta, form.alpha) if call.c is not None and factor != 1 else call.beta
+    if bias:
+        made.bias = call.inputs[bias]
+    made.clamp = form.clamp
+    return made
+
+
+cdef class LibraryExecutable(Executable):
+    """A product with one of the library's own epilogues, and what is done after it.
+
+    Parameters
+    ----------
+    bound
+        The function bound to its inputs.
+    form
+        The library's epilogue with its factors.
+    dtype
+        Type of the product's result.
+    unit_scales
+        Scales of 1 that the product needs, by name.
+    rest
+        What computes the rest of the function; ``None`` where nothing is left.
+    """
+
+    cdef object form, dtype, epilogue, rest
+    cdef tuple unit_scales
+
+    def __init__(self, bound, form, dtype, unit_scales, rest=None):
+        Executable.__init__(self, bound)
+        self.form, self.dtype, self.epilogue, self.rest = form, dtype, form.epilogue, rest
+        if unit_scales:
+            self.unit_scales = tuple([unit_scales.get(name) for name in _scale_arguments.SCALES])
+
+    cpdef ProductCall begin(self, ProductCall call):
+        cdef ProductCall made = native_call(self.form, call)
+        made.epilogue, made.dtype = self.epilogue, self.dtype
+        if self.unit_scales is not None:
+            given = call.scales or (None, None, None, None, False)
+            made.scales = tuple([one if unit is None else unit for one, unit in zip(given, self.unit_scales)])
+        if self.rest is None:
+            made.out = (<tuple>call.out)[0]
+        return made
+
+    cpdef tuple finish(self, ProductCall call, object base):
+        if self.rest is None:
+            return (base,)
+        return tuple(self.rest.finish(base, call.inputs, self.bound, call.out, _options.resolve_options(call.options), call.stream))
+
+
+cdef class TileExecutable(Executable):
+    """A tile program of the platform.
+
+    Parameters
+    ----------
+    bound
+        The function bound to its inputs.
+    fused
+        The program, with what the product does itself.
+    rank
+        Which of the platform's algorithms runs it.
+    """
+
+    cdef TileProgram program
+    cdef tuple inputs
+    cdef str bias, dtype
+    cdef object alpha
+    cdef int lead, rank
+
+    def __init__(self, bound, fused, rank):
+        Executable.__init__(self, bound)
+        self.program, self.inputs, self.rank = fused.code.program, fused.code.inputs, rank
+        self.bias, self.dtype, self.alpha, self.lead = fused.bias, fused.dtype, fused.alpha, fused.lead
+
+    cdef ProductCall program_call(self, ProductCall call):
+        """Return the product that the program is applied to."""
+        cdef ProductCall made = ProductCall.__new__(ProductCall)
+        made.a, made.b, made.c, made.compute, made.options, made.stream = call.a, call.b, call.c, call.compute, call.options, call.stream
+        made.alpha, made.beta, made.dtype, made.scales = call.alpha, call.beta, self.dtype, call.scales
+        if call.scales is not None or isinstance(call.b, WeightOperand):
+            made.scales = _scale_arguments.all_scales(call.b, call.scales or (None, None, None, None, False))
+        if self.alpha != 1:
+            made.alpha = call.alpha * self.alpha
+            if call.c is not None:
+                made.beta = scaled_beta(call.beta, self.alpha)
+        if self.bias:
+            made.bias = call.inputs[self.bias]
+        made.inputs = tuple([call.inputs[name] for name in self.inputs])
+        made.out = (<tuple>call.out)[self.lead]
+        return made
+
+    def algorithms(self, ProductCall call, int requested):
+        """Return the algorithms that run the program."""
+        return algorithms_of_program(self.program, self.program_call(call), requested)
+
+    cpdef tuple finish(self, ProductCall call, object base):
+        cdef tuple results = run_program(self.program, self.program_call(call), self.rank)
+        cdef tuple outs = <tuple>call.out
+        cdef Py_ssize_t i
+        if len(results) == 1:
+            return results
+        made = [*results[1:self.lead + 1], results[0], *results[self.lead + 1:]]
+        for i in range(len(outs)):
+            if i != self.lead and outs[i] is not None:
+                _copies.assign(outs[i], made[i])
+                made[i] = outs[i]
+        return tuple(made)

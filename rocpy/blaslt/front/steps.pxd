@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+# The arguments of a call of the function form, and the steps of a call that is no single launch.
+from cpython.ref cimport PyObject
+
+from abi cimport hipStream_t
+
+from rocpy._operand cimport Operand
+from rocpy.blaslt.engine.launch cimport Launch
+
+
+# The arguments of a call, borrowed from whoever makes it.
+cdef struct Arguments:
+    PyObject *a
+    PyObject *b
+    PyObject *c
+    PyObject *bias
+    PyObject *aux
+    PyObject *out
+    PyObject *alpha
+    PyObject *beta
+    PyObject *epilogue
+    PyObject *clamp
+    PyObject *dtype
+    PyObject *compute
+    PyObject *options
+    PyObject *stream
+    PyObject *scales  # those of a, b, c and d, and whether amax is asked for; or None
+    PyObject *algorithm
+    int row  # of the epilogue
+    # What product() fills in:
+    PyObject *weight  # what was read of the Weight that b was; NULL where it was none
+    PyObject *owner  # the array whose framework makes results
+
+
+cdef class Step:
+    cdef object preparation
+    cdef hipStream_t stream
+    cdef bint waits
+
+    cdef int wait(self) except -1
+    cdef object prepare(self)
+    cdef object finish(self, object outputs)
+
+
+cdef object staging_step(const Arguments *call)
+cdef object preparing_step(const Arguments *call, Launch *launch)
+cdef str layout(const Operand *operand)

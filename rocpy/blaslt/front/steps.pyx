@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""What is done instead of launching a call: its operands are copied or staged, or its product is composed."""
+
+from rocpy._dlpack cimport array_type_of_hip
+from rocpy._operand cimport Operand
+from rocpy.blaslt.engine.launch cimport CachedCall, Launch, Operands, after_wait, refuse_capture, refuse_captured, settle
+from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.operands._arguments cimport info, staged_infos
+
+from rocpy.blaslt.arrays import copies as _copies
+from rocpy.blaslt.arrays import staging as _staging
+from rocpy.blaslt.composed import product as _composed
+from rocpy.blaslt.front.stateful import forced_product
+from rocpy.blaslt.model import options as _options
+from rocpy.blaslt.model import scale_arguments as _scale_arguments
+from rocpy.blaslt.model import settings as _settings
+from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
+from rocpy.blaslt.selection import recipes as _recipes
+from rocpy.runtime.handles.stream_handle import hold_stream
+
+
+cdef str layout(const Operand *operand):
+    return info(operand).text if operand.ndim >= 0 else ""
+
+
+cdef object preparation(object call, const Operands *operands, CachedCall *found, str epilogue, object options):
+    """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
+    cdef str dtype = array_type_of_hip(found.result_type).name.decode()
+    if found.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
+        recipe = _recipes.recipe_of(found.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
+        return _composed.Composed(call, recipe, epilogue, dtype, options)
+    names = tuple([name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1])
+    if options.copies == "error":
+        _copies.refuse_copied(names, dict(zip(_settings.COPY_BITS, (
+            layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
+            layout(&operands.out)))), dtype)
+    return _copies.Copied(call, names, tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), dtype)
+
+
+cdef class Step:
+    """What is done instead of launching a call, and the stream that waits for it; the call that is prepared holds the stream."""
+
+    def __cinit__(self, object preparation):
+        self.preparation = preparation
+
+    cdef int wait(self) except -1:
+        return settle(self.stream) if self.waits else 0
+
+    cdef object prepare(self):
+        self.wait()
+        call = self.preparation.prepare()
+        self.wait()
+        return call
+
+    cdef object finish(self, object outputs):
+        if not self.preparation.works_on_result:
+            return outputs
+        self.wait()
+        outputs = self.preparation.finish(outputs)
+        self.wait()
+        return outputs
+
+
+cdef object staging_step(const Arguments *call):
+    """Return the step of a call whose operands lie in CPU memory and are copied to the device."""
+    refuse_captured(<object>call.stream, "operands in CPU memory are copied to the device", "move them there")
+    return Step(_staging.staged(as_data(call), staged_infos(
+        <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)))
+
+
+cdef object preparing_step(const Arguments *call, Launch *launch):
+    """Return the step of a call whose operands are copied or whose product is composed."""
+    cdef Step step
+    cdef bint composed = launch.call.copies >> 7 & 1  # _recipes.UNFUSED_BIT
+    refuse_capture(launch.after, "an operand must be copied or the product composed", "see rocpy.explain(); pass dense operands")
+    data = as_data(call)
+    if composed and data.algorithm is not None:  # the native product inside is the one that is forced
+        return forced_product(data.a, data.b, data.c, data.algorithm, data.out, data.stream, dict(
+            alpha=data.alpha, beta=data.beta, epilogue=data.epilogue, bias=data.bias, aux=data.aux, clamp=data.clamp, dtype=data.dtype,
+            compute=data.compute, options=data.options, **_scale_arguments.scale_arguments(data.b, data.scales)))
+    step = Step(preparation(data, launch.operands, launch.call, EPILOGUE_NAMES[call.row], _options.resolve_options(data.options)))
+    # What frameworks do with operands and results does not follow the order of a stream that the user gave.
+    step.waits, step.stream = data.stream is not None if composed else launch.after != after_wait, launch.stream
+    return step
+
+
+cdef object as_data(const Arguments *call):
+    """Return a call that outlives this one's arguments; it holds its stream."""
+    cdef ProductCall made = ProductCall.__new__(ProductCall)
+    made.a, made.b, made.c, made.bias = <object>call.a, <object>call.b, <object>call.c, <object>call.bias
+    made.aux, made.out, made.alpha, made.beta = <object>call.aux, <object>call.out, <object>call.alpha, <object>call.beta
+    made.epilogue, made.clamp, made.dtype, made.compute = <object>call.epilogue, <object>call.clamp, <object>call.dtype, <object>call.compute
+    made.options, made.scales, made.algorithm = <object>call.options, <object>call.scales, <object>call.algorithm
+    made.stream = hold_stream(<object>call.stream)
+    return made
