@@ -103,8 +103,8 @@ def __getattr__(name: str) -> object:
         except ModuleNotFoundError as error:  # an attribute that is missing, for hasattr() and inspect.getmembers()
             raise AttributeError(f"rocpy.{name}: {error}", name=name) from error
     if name in _LATE:
-        found = globals()[name] = getattr(_importlib.import_module(f"rocpy.{_LATE[name]}"), name)
-        return found
+        value = globals()[name] = getattr(_importlib.import_module(f"rocpy.{_LATE[name]}"), name)
+        return value
     # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
     if name != "__version__":
         raise AttributeError(f"module 'rocpy' has no attribute {name!r}")

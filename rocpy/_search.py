@@ -46,11 +46,11 @@ def spec_of(package: str) -> ModuleSpec | None:
 def folders_of(package: str) -> tuple[Path, ...]:
     """Return the folders of a package, imported or not; none where it is absent."""
     module = sys.modules.get(package)
-    places = getattr(module, "__path__", None)
-    if places is None:
+    folders = getattr(module, "__path__", None)
+    if folders is None:
         spec = spec_of(package)
-        places = spec.submodule_search_locations if spec else None
-    return tuple(Path(place) for place in places or ())
+        folders = spec.submodule_search_locations if spec else None
+    return tuple(Path(each) for each in folders or ())
 
 
 def holds(directory: Path, stem: str) -> bool:
@@ -108,14 +108,14 @@ def _torch_trees() -> Iterator[Tree]:
         origin = f"torch's own ROCm (HIP {version})"
         files = mapped("amdhip64") if "torch" in sys.modules else ()
         # An imported torch has its HIP runtime open already, wherever it came from; a second one must not join it.
-        places = [str(Path(file).parent) for file in files]
+        folders = [str(Path(file).parent) for file in files]
         if holds(folder / "lib", "amdhip64"):
-            places.append(str(folder / "lib"))
+            folders.append(str(folder / "lib"))
         elif sdk := sdk_directories():
             origin = f"the rocm-sdk packages of torch (HIP {version})"
-            places.extend(sdk)
-        if places:
-            yield Tree(origin, tuple(dict.fromkeys(places)))
+            folders.extend(sdk)
+        if folders:
+            yield Tree(origin, tuple(dict.fromkeys(folders)))
 
 
 def _installed_trees() -> Iterator[Tree]:

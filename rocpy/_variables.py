@@ -28,9 +28,9 @@ def fault_of_variable(name: str, value: str) -> str:
     if is_range:
         if value.isascii() and value.isdigit() and len(value) < 10 and int(lowest) <= int(value) <= int(highest):
             return ""
-        return f"{name} is {value[:100]!r}; it can be a whole number from {lowest} to {highest}"
+        return f"{name}: got {value[:100]!r}, expected an integer from {lowest} to {highest}"
     words = values.split("|")
     if value in words:
         return ""
     words = words if default else [*words, "empty"]
-    return f"{name} is {value[:100]!r}; it can be {', '.join(words[:-1])} or {words[-1]}"
+    return f"{name}: got {value[:100]!r}, expected {', '.join(words[:-1])} or {words[-1]}"

@@ -171,7 +171,7 @@ def lookup(value: Any) -> DType:
         row = None if dtype is None else _from_numpy(dtype)
     if row is None:
         raise InvalidOperandError(
-            f"dtype {value!r} is none of rocpy's: {', '.join(DTYPES)}{did_you_mean(value, DTYPES)}"
+            f"dtype {value!r} is not one of rocpy's: {', '.join(DTYPES)}{did_you_mean(value, DTYPES)}"
         )
     return row
 
@@ -203,7 +203,7 @@ def from_hip(number: int) -> DType:
     try:
         return _BY_HIP[number]
     except KeyError:
-        raise InvalidOperandError(f"hipDataType {number} is none of rocpy's dtypes") from None
+        raise InvalidOperandError(f"hipDataType {number} is not one of rocpy's dtypes") from None
 
 
 def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
@@ -236,5 +236,5 @@ def from_dlpack(code: int, bits: int, lanes: int = 1) -> DType:
     """
     row = _BY_DLPACK.get((code, bits))
     if row is None or (lanes != 1 and (lanes, bits) != (2, 4)):
-        raise InvalidOperandError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) is none of rocpy's dtypes")
+        raise InvalidOperandError(f"DLPack type (code {code}, {bits} bits, {lanes} lanes) is not one of rocpy's dtypes")
     return row

@@ -35,8 +35,6 @@ __all__ = [
 ]
 
 CHOICES = ("auto", "amd", "host")
-# A platform serves without these libraries: what needs them says so.
-OPTIONAL = ("rccl", "hiprtc")
 # An AMD device of this machine shows as one of these: the kernel driver's node on Linux, the paravirtual GPU under WSL.
 DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
 
@@ -116,7 +114,7 @@ def environment(name: str) -> str:
     try:
         default = rows()[name][0]
     except KeyError:
-        raise InvalidProblemError(f"{name} is no variable of rocpy; there are {', '.join(rows())}") from None
+        raise InvalidProblemError(f"{name} is not a rocpy variable; the variables are {', '.join(rows())}") from None
     value = os.environ.get(name) or default
     fault = fault_of_variable(name, value)
     if fault:
@@ -312,11 +310,8 @@ def _choose(choice: str) -> tuple[str, _search.Tree, str]:
 def _version_text(name: str, version: int, file_version: str) -> str:
     if not version:
         return file_version
-    if name in ("hip", "hiprtc"):
-        return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
-    if name == "rccl":
-        return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
-    return f"{version // 100_000}.{version // 100 % 1000}.{version % 100}"
+    _, major, minor = _core.libraries()[name]
+    return f"{version // major}.{version // minor % (major // minor)}.{version % minor}"
 
 
 def _libraries() -> dict[str, LibraryInfo]:
@@ -351,8 +346,8 @@ def _select() -> Platform:
         _current = Platform(name, tree.origin, reason, info, arrangement.how)
     if choice == "auto" and name == "host" and _device_node() is not None:
         warnings.warn(
-            f"products are computed on the CPU: {reason}; `rocpy doctor` looks for the cause, and ROCPY_PLATFORM=host "
-            "says that the CPU is meant",
+            f"products are computed on the CPU: {reason}; run `rocpy doctor` to find the cause, or set "
+            "ROCPY_PLATFORM=host to use the CPU",
             RocpyWarning,
             stacklevel=3,
         )
@@ -399,7 +394,7 @@ def use(name: str) -> None:
     LibraryError
         If the process already runs on another platform.
     InvalidProblemError
-        If `name` is none of the choices.
+        If `name` is not one of the choices.
 
     Examples
     --------
@@ -408,7 +403,7 @@ def use(name: str) -> None:
     """
     global _requested
     if name not in CHOICES:
-        raise InvalidProblemError(f"the platform is {name!r}; it can be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+        raise InvalidProblemError(f"platform: got {name!r}, expected {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
     with _lock:
         if _current is not None and name not in ("auto", _current.name):
             raise LibraryError(
@@ -437,19 +432,21 @@ def available() -> tuple[str, ...]:
 
     from rocpy import _search
 
-    stems = [stem for library, stem in _core.library_files().items() if library not in OPTIONAL]
+    # A platform serves without optional libraries: what needs them says so.
+    optional = {library for library, (is_optional, _, _) in _core.libraries().items() if is_optional}
+    stems = [stem for library, stem in _core.library_files().items() if library not in optional]
 
     def is_complete(directories: tuple[str, ...]) -> bool:
         return all(any(_search.holds(Path(directory), stem) for directory in directories) for stem in stems)
 
-    found = []
+    available_names = []
     if _device_node() is not None and any(
         is_complete(tree.directories) for tree in _search.rocm_trees(_host_directory())
     ):
-        found.append("amd")
+        available_names.append("amd")
     if is_complete((_host_directory(),)):
-        found.append("host")
-    return tuple(found)
+        available_names.append("host")
+    return tuple(available_names)
 
 
 def missing() -> dict[str, tuple[str, ...]]:

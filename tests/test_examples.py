@@ -9,6 +9,7 @@ import sys
 from importlib import util
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,6 +129,7 @@ def test_example_with_transformers(name, options):
         pytest.param("grouped", marks=pytest.mark.slow),
         pytest.param("algorithms", marks=pytest.mark.slow),
         pytest.param("import", marks=pytest.mark.slow),
+        pytest.param("training", marks=pytest.mark.torch),
         pytest.param("collectives", marks=pytest.mark.slow),
     ],
 )
@@ -186,6 +188,21 @@ def test_reach_judges_by_the_best_peer_and_the_roofline(benchmark_modules):
     assert verdict(10.0, [9.0], None)["verdict"] == "short"
     assert verdict(10.0, [10.0], 9.0)["allows_mean"] is False
     assert verdict(10.0, [10.0], 5.0)["allows_mean"] is True
+
+
+def test_reach_reads_from_memory_what_other_entries_have_displaced(benchmark_modules):
+    reach = benchmark_modules("bench_reach")
+    roofline = reach.Roofline({"float32": 100.0}, {1 << 10: 80.0, 1 << 20: 40.0, 1 << 30: 10.0})
+    product = reach.Product((1, 512, 511), "NT", "float32")
+    size = 4 * (511 + 511 * 512 + 512)
+    cold, warm = (size / roofline.rate(working_set) / 1e3 for working_set in (6 * size, size))
+    assert roofline.microseconds(product, 1, 6) == pytest.approx(cold)
+    assert roofline.microseconds(product, 4, 6) == pytest.approx((cold + 3 * warm) / 4)
+    assert cold > 1.2 * warm
+    a, b = product.operands()
+    for x, own in zip((a, b), reach.copies(a, b), strict=True):
+        assert x.strides == own.strides
+        assert not np.shares_memory(x, own)
 
 
 def test_a_broken_peer_is_reported_and_absent(benchmark_modules, monkeypatch, tmp_path, capsys):

@@ -81,8 +81,8 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
     import re
 
     text = str(error)
-    found = re.search(r"got an unexpected keyword argument '(\w+)'$", text)
-    if found is None:
+    match = re.search(r"got an unexpected keyword argument '(\w+)'$", text)
+    if match is None:
         return
     parameters = inspect.signature(function).parameters
     names = [
@@ -91,11 +91,11 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
         if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD) and name != "self"
     ]
     # A keyword that this function takes was refused by one below it, which said so already.
-    if found[1] in names or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if match[1] in names or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return
-    near = nearest(found[1], names)
+    near = nearest(match[1], names)
     more = f". Did you mean {near!r}?" if near else f"; it takes {', '.join(names) or 'none'}"
-    error.args = (f"{function.__qualname__}() {found[0]}{more}",)
+    error.args = (f"{function.__qualname__}() {match[0]}{more}",)
 
 
 def with_suggestions(function: _Callable) -> _Callable:

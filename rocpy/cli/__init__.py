@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_error(error)
         code = EXIT_USAGE
     except (LibraryError, UnsupportedError) as error:
-        print_error(error, "`rocpy doctor` looks for the cause; ROCPY_PLATFORM=host runs on the CPU.")
+        print_error(error, "Run `rocpy doctor` to find the cause; ROCPY_PLATFORM=host runs on the CPU.")
         code = EXIT_NO_PLATFORM
     except KeyboardInterrupt:
         warn("interrupted")

@@ -15,15 +15,15 @@ from rocpy.cli._parser import EXIT_CODES, Parser, Run, add_commands
 # Each has a module of its name, with _ for -, with configure(parser), which also sets the function that runs it.
 COMMANDS = {
     "info": "Show platform, devices, libraries and environment.",
-    "doctor": "Check what commonly goes wrong on ROCm, each with its fix; --selftest compares with oracles.",
-    "demo": "Show the fused product here: how exact, and how fast beside numpy and torch.",
-    "bench": "Measure rocpy beside numpy, torch and nvmath-python, where they are installed.",
-    "tune": "Measure which algorithms are the fastest, and keep the answers.",
-    "rccl": "Show communicators: what they do, who is behind, what is wrong.",
+    "doctor": "Check for common problems with ROCm, each with its fix; --selftest compares with references.",
+    "demo": "Show the accuracy and speed of the fused product here, compared with numpy and torch.",
+    "bench": "Compare the speed of rocpy with numpy, torch and nvmath-python, where they are installed.",
+    "tune": "Measure which algorithms are fastest, and store the results.",
+    "rccl": "Show communicators: what they do, which ranks are behind, what is wrong.",
     "report": "Render the reports of self-tests, of one machine or many, as one page.",
     "rocm-tree": "Lay out a stand-in ROCm tree over the host platform, for programs that link AMD's libraries.",
     "run": "Run a program that links AMD's libraries on the host platform: rocpy run -- python app.py.",
-    "completion": "Print the script that completes rocpy's words in a shell.",
+    "completion": "Print the script that completes rocpy's commands and options in a shell.",
 }
 
 

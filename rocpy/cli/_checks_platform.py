@@ -55,7 +55,7 @@ def product(_machine: Machine) -> Iterator[Finding]:
     bias = rng.standard_normal(33, dtype=np.float32)
     wanted = np.maximum(a.astype(np.float64) @ b + bias, 0.0)
     try:
-        found = rocpy.matmul(a, b, epilogue="relu_bias", bias=bias)
+        result = rocpy.matmul(a, b, epilogue="relu_bias", bias=bias)
     except RocpyError as error:
         yield Finding(
             "problem",
@@ -63,7 +63,7 @@ def product(_machine: Machine) -> Iterator[Finding]:
             "run `rocpy doctor --selftest` and report its file",
         )
         return
-    worst = float(np.max(np.abs(found - wanted)))
+    worst = float(np.max(np.abs(result - wanted)))
     # 40 products of order 1, each rounded to 2**-24, and the sums: far below this; TF32 and a wrong kernel far above.
     if worst <= 1e-4:
         yield Finding("ok", f"relu(a @ b + bias) agrees with numpy (largest difference {worst:.1e})")

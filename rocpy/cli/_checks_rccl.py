@@ -42,14 +42,16 @@ def launcher(machine: Machine) -> Iterator[Finding]:
         if known.get("MASTER_ADDR") in ("localhost", "127.0.0.1") and int_of(known.get("SLURM_NNODES")) > 1:
             yield Finding(
                 "problem",
-                f"MASTER_ADDR={known['MASTER_ADDR']} on a job of {known['SLURM_NNODES']} machines: each meets itself",
+                f"MASTER_ADDR={known['MASTER_ADDR']} on a job of {known['SLURM_NNODES']} machines: each rank connects "
+                "only to itself",
                 'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) in the batch script',
             )
     elif "SLURM_JOB_ID" in known:
         if "SLURM_LOCALID" not in known and int_of(known.get("SLURM_NTASKS")) > 1:
             yield Finding(
                 "problem",
-                f"a Slurm job of {known['SLURM_NTASKS']} tasks, and this process was not started by srun: it is alone",
+                f"a Slurm job of {known['SLURM_NTASKS']} tasks, and this process was not started by srun: it is the "
+                "only rank",
                 "start the program with srun in the batch script",
             )
         else:
@@ -78,7 +80,9 @@ def variables(machine: Machine) -> Iterator[Finding]:
         if known.get(name, "0") not in ("", "0"):
             yield Finding("note", f"{name}={known[name]}: {effect}", f"unset {name} once what it works around is fixed")
     if known.get("NCCL_RAS_ENABLE") == "0":
-        yield Finding("note", "NCCL_RAS_ENABLE=0: nobody can ask a hanging job who is behind", "unset NCCL_RAS_ENABLE")
+        yield Finding(
+            "note", "NCCL_RAS_ENABLE=0: a hanging job cannot be asked which rank is behind", "unset NCCL_RAS_ENABLE"
+        )
     if known.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE"):
         yield Finding("note", f"NCCL_DEBUG={known['NCCL_DEBUG']} writes for each call", "set NCCL_DEBUG=WARN")
     given = known.get("NCCL_SOCKET_IFNAME", "")
@@ -95,12 +99,12 @@ def variables(machine: Machine) -> Iterator[Finding]:
 @own_check(level=1)
 def shared_memory(machine: Machine) -> Iterator[Finding]:
     """Find a /dev/shm in which RCCL's buffers do not fit: ranks then end by SIGBUS. The host platform needs none."""
-    place = machine.path(SHARED)
-    if not place.exists():
+    folder = machine.path(SHARED)
+    if not folder.exists():
         if machine.amd_gpus():
             yield Finding("problem", f"there is no {SHARED}", "in a container add `--ipc=host`")
         return
-    facts = os.statvfs(place)
+    facts = os.statvfs(folder)
     size = facts.f_blocks * facts.f_frsize
     if size >= SHARED_BYTES:
         yield Finding("ok", f"{SHARED} has {size >> 20} MiB")
@@ -111,7 +115,7 @@ def shared_memory(machine: Machine) -> Iterator[Finding]:
             "in a container add `--shm-size=8g` or `--ipc=host`",
         )
     else:
-        yield Finding("ok", f"{SHARED} has {size >> 20} MiB; one GPU or none needs none of it")
+        yield Finding("ok", f"{SHARED} has {size >> 20} MiB; a single GPU does not need it")
 
 
 @own_check(level=1)
@@ -170,11 +174,11 @@ def locked_memory(machine: Machine) -> Iterator[Finding]:
 @own_check(level=1)
 def one_library(machine: Machine) -> Iterator[Finding]:
     """Find two librccl in one process."""
-    found = machine.mapped("rccl")
-    if len(found) > 1:
+    libraries = machine.mapped("rccl")
+    if len(libraries) > 1:
         yield Finding(
             "problem",
-            f"the process has {len(found)} librccl mapped: {', '.join(found)}",
+            f"the process has {len(libraries)} librccl mapped: {', '.join(libraries)}",
             "import torch before other users of RCCL, and point ROCM_PATH to the ROCm that torch brings",
         )
 

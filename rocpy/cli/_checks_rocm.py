@@ -23,7 +23,7 @@ def rocm_path(machine: Machine) -> Iterator[Finding]:
     if not folder.is_dir():
         yield Finding(
             "problem",
-            f"ROCM_PATH is {named!r}, which is no folder",
+            f"ROCM_PATH is {named!r}, which is not a directory",
             "unset it, or name the folder that holds lib/libamdhip64.so",
         )
     elif RocmTree(folder, "ROCM_PATH").is_host:
@@ -80,7 +80,7 @@ def hipblaslt_kernels(machine: Machine) -> Iterator[Finding]:
     """Find a hipBLASLt without kernels: it opens, and fails at the first product."""
     if (named := machine.environ.get("HIPBLASLT_TENSILE_LIBPATH")) is not None:
         if not machine.path(named).is_dir():
-            yield Finding("problem", f"HIPBLASLT_TENSILE_LIBPATH is {named!r}, which is no folder", "unset it")
+            yield Finding("problem", f"HIPBLASLT_TENSILE_LIBPATH is {named!r}, which is not a directory", "unset it")
         return
     for tree in machine.rocm_trees():
         for library in tree.libraries("hipblaslt")[:1]:
@@ -152,8 +152,8 @@ def torch_build(machine: Machine) -> Iterator[Finding]:
     elif machine.amd_gpus():
         yield Finding(
             "problem",
-            f"torch {version} is a build without ROCm, beside an AMD GPU: "
-            "its tensors stay in CPU memory and rocpy copies them",
+            f"torch {version} is a build without ROCm, although there is "
+            "an AMD GPU: its tensors stay in CPU memory and rocpy copies them",
             "install torch's ROCm build (the selector on torch's site names the command)",
         )
     else:

@@ -16,19 +16,19 @@ from rocpy.cli._machine import Machine
 
 # amdgpu-dkms 6.3 came with ROCm 6.0, the oldest that rocpy takes.
 OLDEST_MODULE = (6, 3)
-ROOM_BYTES = 64 << 20
+LEAST_FREE_BYTES = 64 << 20
 
 
 @check(level=1)
 def variables(machine: Machine) -> Iterator[Finding]:
     """Find ROCPY_* variables that rocpy does not know, and values that a variable cannot have."""
-    given = {name: value for name, value in machine.environ.items() if name.startswith("ROCPY_")}
+    ours = {name: value for name, value in machine.environ.items() if name.startswith("ROCPY_")}
     known = [variable.name for variable in platform.variables()]
-    for name, value in sorted(given.items()):
+    for name, value in sorted(ours.items()):
         if name not in known:
             near = nearest(name, known)
             fix = f"did you mean {near}?" if near else "`rocpy info` lists the variables that it knows"
-            yield Finding("problem", f"{name} is set, and is no variable of rocpy", fix)
+            yield Finding("problem", f"{name} is set, but is not a rocpy variable", fix)
         elif fault := fault_of_variable(name, value):
             yield Finding("problem", fault, f"set {name} to one of these, or unset it: no platform is chosen with it")
 
@@ -44,7 +44,7 @@ def amd_gpu(machine: Machine) -> Iterator[Finding]:
             "note", f"AMD GPU on the PCI bus at {', '.join(on_bus)}, but the driver presents none (see the next checks)"
         )
     elif machine.is_wsl():
-        yield Finding("note", "Windows Subsystem for Linux lists no GPU on its PCI bus; /dev/dxg stands for it")
+        yield Finding("note", "Windows Subsystem for Linux lists no GPU on its PCI bus; it is reached through /dev/dxg")
     else:
         yield Finding("note", "no AMD GPU on the PCI bus: rocpy runs on its host platform, the CPU")
 
@@ -138,7 +138,7 @@ def cache_folder(machine: Machine) -> Iterator[Finding]:
         yield Finding("problem", f"{existing} cannot be written", "set XDG_CACHE_HOME to a folder that can")
         return
     free = shutil.disk_usage(existing).free
-    if free < ROOM_BYTES:
+    if free < LEAST_FREE_BYTES:
         yield Finding(
             "problem",
             f"{free >> 20} MiB are free for {machine.cache}",

@@ -10,7 +10,7 @@ from typing import NoReturn
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.cli._output import UsageError
 
-EXIT_CODES = "Exit codes: 0 all is well, 1 a problem was found, 2 wrong usage, 3 no platform could be used."
+EXIT_CODES = "Exit codes: 0 success, 1 a problem was found, 2 wrong usage, 3 no platform could be used."
 
 # What a command's function gets and returns: its parsed words, and the exit code.
 Run = Callable[[argparse.Namespace], int]
@@ -72,7 +72,9 @@ def choice_of(choices: Sequence[str]) -> Callable[[str], str]:
 
     def choose(text: str) -> str:
         if text not in choices:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{did_you_mean(text, choices)}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not one of {', '.join(choices)}{did_you_mean(text, choices)}"
+            )
         return text
 
     choose.choices = tuple(choices)  # type: ignore[attr-defined]  # completion reads them

@@ -32,6 +32,7 @@ NAMES = (
     "import",
     "torch",
     "jax",
+    "training",
     "collectives",
 )
 OTHERS = ("counts", "goals")  # scripts of that name, which time nothing
@@ -48,7 +49,9 @@ def configure(parser: Parser) -> None:
         help=f"one of {', '.join(NAMES)}; or counts, the instructions, library calls and allocations of one call; "
         "or goals, which judges the rest; or all (the default)",
     )
-    parser.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
+    parser.add_argument(
+        "--quick", action="store_true", help="small problems and short runs: shows that it works, not how fast it is"
+    )
     parser.add_argument(
         "--threads",
         type=number_from(int, 1),
@@ -56,13 +59,15 @@ def configure(parser: Parser) -> None:
         metavar="N",
         help="number of threads; may be given more than once",
     )
-    parser.add_argument("--seconds", type=number_from(float, 0), metavar="S", help="seconds for each rival of a group")
+    parser.add_argument(
+        "--seconds", type=number_from(float, 0), metavar="S", help="seconds for each library in a group"
+    )
     parser.add_argument(
         "--isa",
         type=choice_of(("native", "avx2")),
         default="native",
         metavar="SET",
-        help="instruction set that rocpy and its peers are held to: native (the default) or avx2",
+        help="instruction set that rocpy and its peers are limited to: native (the default) or avx2",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="only groups whose name contains this")
     parser.add_argument(
@@ -70,7 +75,7 @@ def configure(parser: Parser) -> None:
         type=Path,
         metavar="FOLDER",
         default=Path("benchmark-results"),
-        help="folder for the results, one JSON file a benchmark (default: benchmark-results)",
+        help="folder for the results, one JSON file per benchmark (default: benchmark-results)",
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the results: FILE.png or FILE.html (needs matplotlib)"

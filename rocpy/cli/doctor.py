@@ -33,9 +33,11 @@ def configure(parser: Parser) -> None:
         help="1: files and variables only; 2: load the platform (default); 3: compute",
     )
     parser.add_argument(
-        "--pid", dest="process", default="self", help="look at the libraries that this process has mapped"
+        "--pid", dest="process", default="self", help="check the libraries that this process has mapped"
     )
-    parser.add_argument("--selftest", action="store_true", help="compare the platform with the oracles, case by case")
+    parser.add_argument(
+        "--selftest", action="store_true", help="compare the platform with float64 references, case by case"
+    )
     parser.add_argument(
         "--tier",
         type=choice_of(TIERS),
@@ -48,7 +50,7 @@ def configure(parser: Parser) -> None:
         type=Path,
         metavar="FILE",
         default=DEFAULT_REPORT,
-        help=f"file for the self-test's report, to keep or to send in (default: {DEFAULT_REPORT})",
+        help=f"file for the self-test's report, which can be attached to an issue (default: {DEFAULT_REPORT})",
     )
     add_json(parser)
     set_run(parser, doctor)

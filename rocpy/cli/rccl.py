@@ -23,8 +23,8 @@ from rocpy.errors import RcclError, RocpyError
 
 COMMANDS = {
     "status": "Show every communicator of this machine's jobs, and each rank's calls.",
-    "trace": "Watch the ranks' calls for a while, and say which of them stand still.",
-    "check": "Check what commonly makes collectives hang or crawl, each with its fix.",
+    "trace": "Watch the ranks' calls for a while, and report which ranks make no progress.",
+    "check": "Check for common causes of hangs and slow collectives, and show the fix for each.",
 }
 
 
@@ -48,7 +48,7 @@ def configure(parser: Parser) -> None:
         "--seconds", type=number_from(float, 0), default=2.0, help="how long to watch (default: 2)"
     )
     below["trace"].add_argument(
-        "--interval-s", type=number_from(float, 0.01), default=0.5, help="how long between two looks (default: 0.5)"
+        "--interval-s", type=number_from(float, 0.01), default=0.5, help="time between two samples (default: 0.5)"
     )
     below["check"].add_argument(
         "-r", "--run-level", dest="level", type=number_from(int, 1, 3), default=2, help="as for `rocpy doctor`"
@@ -117,7 +117,7 @@ def _deed(row: dict[str, Any]) -> str:
 
 
 def trace(arguments: Arguments) -> int:
-    """Watch the ranks' calls for a while, and say which of them stand still.
+    """Watch the ranks' calls for a while, and report which ranks make no progress.
 
     Returns 0 if all advance or nothing waits, 1 if a rank stands still in a call, or as `rocpy rccl status` does.
     """

@@ -15,7 +15,7 @@ DEFAULT_RELEASE = "7.2"
 
 def configure(parser: Parser) -> None:
     """Add the command's options."""
-    parser.add_argument("folder", type=Path, help="folder to lay the tree out in; made if it is not there")
+    parser.add_argument("folder", type=Path, help="folder to lay the tree out in; created if it does not exist")
     add_release(parser)
     set_run(parser, rocm_tree)
 
@@ -67,7 +67,7 @@ def libraries(release: str) -> dict[str, Path]:
 def lay_out(tree: Path, release: str) -> None:
     """Make ``lib/`` with every library under its SONAME and its development name, and ``.info/version``.
 
-    Links of an earlier tree in the same folder are replaced; a file that is none of them is left as it is.
+    Links of an earlier tree in the same folder are replaced; a file that is not one of them is left as it is.
 
     Parameters
     ----------

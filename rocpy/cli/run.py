@@ -20,7 +20,9 @@ from rocpy.cli.rocm_tree import add_release, environment, lay_out
 def configure(parser: Parser) -> None:
     """Add the command's options."""
     add_release(parser)
-    parser.add_argument("--report", action="store_true", help="list what the program asked ROCm for in vain")
+    parser.add_argument(
+        "--report", action="store_true", help="list the functions that the program called and the tree does not support"
+    )
     set_run(parser, run, takes_program=True)
 
 
@@ -66,4 +68,4 @@ def render(report: str) -> str:
     for (_, library, function), calls in last.items():
         total[library, function] += calls
     rows = [f"  {library:16} {function:48} {calls:8}" for (library, function), calls in sorted(total.items())]
-    return "\n".join(["rocpy run: asked for in vain (library, function, calls):", *rows])
+    return "\n".join(["rocpy run: not supported (library, function, calls):", *rows])

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "tunableop", "hipblaslt")
 COMMANDS = {
-    "run": "Measure problems and store the choices; a program is run first, to see which problems it meets.",
+    "run": "Measure problems and store the choices; a program is run first, to record its problems.",
     "list": "List the records of this environment.",
-    "show": "Show one record with its whole key.",
+    "show": "Show one record with its complete key.",
     "export": "Write the records of this environment to a file.",
-    "import": "Take records from files; of two for one problem the newer one stays.",
+    "import": "Import records from files; of two records for one problem the newer is used.",
     "clear": "Delete the records of this environment.",
 }
 
@@ -63,7 +63,7 @@ def configure(parser: Parser) -> None:
             "--all",
             dest="all_environments",
             action="store_true",
-            help="records of every environment, not of this one alone",
+            help="records of every environment, not only of this one",
         )
     functions = {"run": run, "list": list_records, "show": show, "export": export, "import": import_records}
     for name, function in (functions | {"clear": clear}).items():
@@ -79,14 +79,15 @@ def _configure_run(parser: Parser) -> None:
     parser.add_argument(
         "source", type=Path, help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)"
     )
-    parser.add_argument("words", nargs="*", help="words for the program; its options stand after --")
+    parser.add_argument("words", nargs="*", help="arguments for the program; its options come after --")
     parser.add_argument(
-        "--budget-ms", type=number_from(float, 0.001), default=1000.0, help="what each problem may take (default: 1000)"
+        "--budget-ms",
+        type=number_from(float, 0.001),
+        default=1000.0,
+        help="time for each problem in milliseconds (default: 1000)",
     )
-    parser.add_argument("--again", action="store_true", help="measure also what has a record that can be used")
-    parser.add_argument(
-        "--save-shapes", type=Path, metavar="FILE", help="write the problems that the program met to this file"
-    )
+    parser.add_argument("--again", action="store_true", help="also measure problems that have a usable record")
+    parser.add_argument("--save-shapes", type=Path, metavar="FILE", help="write the program's problems to this file")
 
 
 def run(arguments: Arguments) -> int:
@@ -184,7 +185,7 @@ def list_records(arguments: Arguments) -> int:
 
 
 def show(arguments: Arguments) -> int:
-    """Show one record with its whole key."""
+    """Show one record with its complete key."""
     records, number = _records(_use(arguments.database), arguments.all_environments), arguments.number
     if number >= len(records):
         raise UsageError(f"rocpy tune show: there is no record {number}; there are {len(records)}, numbered from 0")
@@ -222,7 +223,7 @@ def export(arguments: Arguments) -> int:
     if arguments.form != "json":
         text, left_out = (export_tunableop if arguments.form == "tunableop" else export_hipblaslt)(records)
     if left_out:
-        warn(f"{left_out} of {len(records)} records cannot be said in this format and are left out")
+        warn(f"{left_out} of {len(records)} records cannot be expressed in this format and are omitted")
     if records and left_out == len(records):
         return EXIT_PROBLEM
     if arguments.path == "-":
@@ -235,7 +236,7 @@ def export(arguments: Arguments) -> int:
 
 
 def import_records(arguments: Arguments) -> int:
-    """Take records from files; of two for one problem the newer one stays."""
+    """Import records from files; of two records for one problem the newer is used."""
     from rocpy.tuning import Database, import_json
 
     base = _use(arguments.database)

@@ -56,9 +56,9 @@ def block_reduce(x: Any, op: Any = "+", *, threads: int = 256, out: Any = None) 
     values, rows = _rows_of("block_reduce", x)
     if values.shape[-1] == 0:
         raise InvalidProblemError(f"block_reduce: x has shape {values.shape}; its rows are empty")
-    result, made = _result("block_reduce", x, out, values, values.shape[:-1])
+    result, array = _result("block_reduce", x, out, values, values.shape[:-1])
     kernel = _reducer(_operator("block_reduce", op), values.dtype)
-    kernel[len(rows), _threads(threads, rows)](rows, made.reshape(len(rows)))
+    kernel[len(rows), _threads(threads, rows)](rows, array.reshape(len(rows)))
     return result
 
 
@@ -101,13 +101,13 @@ def block_scan(x: Any, op: Any = "+", *, exclusive: bool = False, initial: Any =
     chosen = _operator("block_scan", op)
     if exclusive and initial is None:
         initial = _identity(chosen, values.dtype)
-    result, made = _result("block_scan", x, None, values, values.shape)
+    result, array = _result("block_scan", x, None, values, values.shape)
     if values.shape[-1]:
         first = np.zeros(1, values.dtype)
         if initial is not None:
             first[0] = initial
         kernel = _scanner(chosen, values.dtype, exclusive, initial is not None)
-        kernel[len(rows), _threads(threads, rows)](rows, first, made.reshape(rows.shape))
+        kernel[len(rows), _threads(threads, rows)](rows, first, array.reshape(rows.shape))
     return result
 
 
@@ -157,21 +157,21 @@ def _rows_of(name: str, x: Any) -> tuple[np.ndarray, np.ndarray]:
 def _result(name: str, x: Any, out: Any, values: np.ndarray, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
     """Return what the caller gets and the memory that the kernel fills."""
     if out is not None:
-        made = as_numpy(name, "out", out)
-        if made.shape != shape or made.dtype != values.dtype:
+        array = as_numpy(name, "out", out)
+        if array.shape != shape or array.dtype != values.dtype:
             raise InvalidProblemError(
-                f"{name}: out has shape {made.shape} and type {made.dtype}; it must have {shape} and {values.dtype}"
+                f"{name}: out has shape {array.shape} and type {array.dtype}; it must have {shape} and {values.dtype}"
             )
-        if not made.flags.writeable or not made.flags.c_contiguous:
+        if not array.flags.writeable or not array.flags.c_contiguous:
             raise InvalidOperandError(
                 f"{name}: out is read-only or has gaps; pass a contiguous array that can be written"
             )
-        return out, made
+        return out, array
     if type(x).__module__.partition(".")[0] == "torch":
         result = x.new_empty(shape)
         return result, as_numpy(name, "x", result)
-    made = np.empty(shape, values.dtype)
-    return made, made
+    array = np.empty(shape, values.dtype)
+    return array, array
 
 
 def _threads(threads: Any, rows: np.ndarray) -> Any:
@@ -189,7 +189,7 @@ def _operator(name: str, op: Any) -> Any:
 
 def _identity(op: Any, dtype: np.dtype) -> Any:
     if not isinstance(op, str):
-        raise InvalidProblemError("block_scan: a Python function has no known neutral element; give initial=")
+        raise InvalidProblemError("block_scan: a Python function has no known neutral element; pass initial=")
     if op in ("min", "max"):
         limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else None
         if limits is not None:
@@ -244,7 +244,7 @@ def _pairwise(op: Any) -> Any:
     """Return the operator as a function that kernels call."""
     if not isinstance(op, str):
         return op
-    made: dict[str, Callable[[Any, Any], Any]] = {
+    array: dict[str, Callable[[Any, Any], Any]] = {
         "+": lambda a, b: a + b,
         "*": lambda a, b: a * b,
         "min": lambda a, b: a if (a < b or a != a) else b,  # a NaN differs from itself, and wins
@@ -253,4 +253,4 @@ def _pairwise(op: Any) -> Any:
         "|": lambda a, b: a | b,
         "^": lambda a, b: a ^ b,
     }
-    return made[op]
+    return array[op]

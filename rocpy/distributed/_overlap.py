@@ -164,7 +164,7 @@ def check(x: Any, w: Any, comm: Communicator, *, cut: bool) -> tuple[int, int, i
             f"x: shape {tuple(x.shape)} and w: shape {tuple(w.shape)} make no product of matrices"
         )
     if cut and x.shape[0] % comm.nranks:
-        raise InvalidProblemError(f"x: {x.shape[0]} rows cannot be cut into a part for each of {comm.nranks} ranks")
+        raise InvalidProblemError(f"x: {x.shape[0]} rows cannot be split into one part for each of {comm.nranks} ranks")
     return x.shape[0], x.shape[1], w.shape[1]
 
 

@@ -27,7 +27,7 @@ def rows_of(x: Any, sequence_parallel: bool) -> Any:
     if len(x.shape) == 2:
         return x
     if sequence_parallel or len(x.shape) < 1:
-        raise InvalidProblemError(f"x: shape {tuple(x.shape)}; with sequence_parallel it must be a matrix")
+        raise InvalidProblemError(f"x: got shape {tuple(x.shape)}, expected a matrix with sequence_parallel")
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 

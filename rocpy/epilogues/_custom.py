@@ -87,7 +87,7 @@ class CustomEpilogue(UserEpilogue):
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > len(self.inputs):
-            raise InvalidProblemError(f"{self.name} has {len(self.inputs)} inputs; {len(args)} were given")
+            raise InvalidProblemError(f"{self.name} takes {len(self.inputs)} inputs, got {len(args)}")
         return {**dict(zip(self.inputs, args, strict=False)), **kwargs}
 
     def evaluate(self, x: Any, /, **inputs: Any) -> Any:
@@ -135,7 +135,7 @@ class CustomEpilogue(UserEpilogue):
                 return found
         if not isinstance(inputs, Mapping):
             raise InvalidProblemError(
-                f"epilogue_inputs: a {type(inputs).__name__}; it must be a dict of the inputs by name"
+                f"epilogue_inputs: got {type(inputs).__name__}, expected a dict of the inputs by name"
             )
         found = {**dict(self.expression.defaults), **inputs}
         listed = ", ".join(self.inputs) or "none"

@@ -342,7 +342,7 @@ def _arrays_of(x: Any) -> _Arrays:
 
         return _arrays("torch", _framework("torch"))
     if not hasattr(x, "dtype"):
-        raise UnsupportedError(f"x: a {type(x).__name__}; pass an array")
+        raise UnsupportedError(f"x: got {type(x).__name__}; pass an array")
     return _arrays("numpy" if isinstance(x, np.ndarray) else root(x), framework_of(x))
 
 

@@ -133,16 +133,18 @@ class Expression:
             If it is no such record.
         """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
-            raise InvalidProblemError(f"an expression's record has format {found!r}; this rocpy reads format {FORMAT}")
+            version = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidProblemError(
+                f"an expression's record has format {version!r}; this rocpy reads format {FORMAT}"
+            )
         try:
             inputs = tuple(data["inputs"])
-            nodes = tuple(_node_from(row, place, inputs) for place, row in enumerate(data["nodes"]))
+            nodes = tuple(_node_from(row, position, inputs) for position, row in enumerate(data["nodes"]))
             outputs = tuple(data["outputs"])
             single, name = data["single"], data.get("name", "epilogue")
             defaults = tuple(sorted(data.get("defaults", {}).items()))
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InvalidProblemError(f"this is no expression's record: {error}") from None
+            raise InvalidProblemError(f"this is not an expression's record: {error}") from None
         right = all(isinstance(one, int) and 0 <= one < len(nodes) for one in outputs) and outputs
         if not right or not isinstance(single, bool) or (single and len(outputs) != 1):
             raise InvalidProblemError(f"an expression's record has outputs {list(outputs)} of {len(nodes)} nodes")
@@ -180,22 +182,22 @@ class Expression:
     @property
     def halves(self) -> tuple[bool | None, ...]:
         """For each node, whether it has half the product's columns; ``None``: it goes with either."""
-        found: list[bool | None] = []
+        per_node: list[bool | None] = []
         for node in self.nodes:
-            kinds = {found[arg] for arg in node.args} - {None}
+            kinds = {per_node[arg] for arg in node.args} - {None}
             if node.op in ("x", "interleave"):
-                found.append(False)
+                per_node.append(False)
             elif node.op == "pick":
-                found.append(True)
+                per_node.append(True)
             else:
-                found.append(kinds.pop() if kinds else None)
-        return tuple(found)
+                per_node.append(kinds.pop() if kinds else None)
+        return tuple(per_node)
 
     @property
     def halved(self) -> bool:
         """Whether its results have half the product's columns."""
         halves = self.halves
-        return any(halves[place] for place in self.outputs)
+        return any(halves[position] for position in self.outputs)
 
     def types(self, x: str, inputs: Mapping[str, tuple[str, int]]) -> tuple[str, ...]:
         """Return the type of every node for a product and inputs of given types, by torch's rules.
@@ -212,19 +214,19 @@ class Expression:
         InvalidProblemError
             If an operation has no meaning for its operands.
         """
-        found: list[tuple[str, int]] = []
+        types_and_ranks: list[tuple[str, int]] = []
         for node in self.nodes:
-            found.append(_type_of(node, [found[arg] for arg in node.args], x, inputs))
-        return tuple(dtype for dtype, _ in found)
+            types_and_ranks.append(_type_of(node, [types_and_ranks[arg] for arg in node.args], x, inputs))
+        return tuple(dtype for dtype, _ in types_and_ranks)
 
     def with_values(self, values: Mapping[str, Number]) -> Expression:
         """Return the expression with numbers in the place of inputs."""
         if not values:
             return self
         builder = Builder(tuple(name for name in self.inputs if name not in values))
-        places = builder.copy(self, lambda node: builder.const(values[node.value]) if node.value in values else None)
+        copies = builder.copy(self, lambda node: builder.const(values[node.value]) if node.value in values else None)
         defaults = tuple((name, value) for name, value in self.defaults if name not in values)
-        return builder.finish([places[place] for place in self.outputs], self.single, defaults, self.name)
+        return builder.finish([copies[position] for position in self.outputs], self.single, defaults, self.name)
 
     def __str__(self) -> str:
         """Return it as Python would be written; what is used more than once has a line of its own."""
@@ -263,15 +265,15 @@ def _from_json(text: str) -> Expression:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise InvalidProblemError(f"an expression's record is no JSON: {error}") from None
+        raise InvalidProblemError(f"an expression's record is not JSON: {error}") from None
     return Expression.from_dict(data)
 
 
-def _node_from(row: Sequence[Any], place: int, inputs: tuple[str, ...]) -> Node:
+def _node_from(row: Sequence[Any], position: int, inputs: tuple[str, ...]) -> Node:
     operation = OPERATIONS[row[0]]
     args = tuple(row[1 : 1 + operation.arity])
-    if any(not isinstance(arg, int) or not 0 <= arg < place for arg in args) or len(args) != operation.arity:
-        raise ValueError(f"node {place} has operands {list(args)}")
+    if any(not isinstance(arg, int) or not 0 <= arg < position for arg in args) or len(args) != operation.arity:
+        raise ValueError(f"node {position} has operands {list(args)}")
     if operation.name not in _WITH_VALUE:
         return Node(operation.name, args)
     value = row[1 + operation.arity]
@@ -282,7 +284,7 @@ def _node_from(row: Sequence[Any], place: int, inputs: tuple[str, ...]) -> Node:
         "pick": lambda: value in (0, 1),
     }
     if not allowed[operation.name]():
-        raise ValueError(f"node {place}, {operation.name}, has {value!r}")
+        raise ValueError(f"node {position}, {operation.name}, has {value!r}")
     return Node(operation.name, args, float(value) if operation.name == "const" and isinstance(value, str) else value)
 
 
@@ -321,11 +323,11 @@ class Builder:
         self._places: dict[tuple[Any, ...], int] = {}
 
     def _put(self, node: Node) -> int:
-        place = self._places.get(node.key)
-        if place is None:
-            place = self._places[node.key] = len(self.nodes)
+        position = self._places.get(node.key)
+        if position is None:
+            position = self._places[node.key] = len(self.nodes)
             self.nodes.append(node)
-        return place
+        return position
 
     def x(self) -> int:
         """Return the place of the product."""
@@ -339,9 +341,9 @@ class Builder:
         """Return the place of a constant."""
         return self._put(Node("const", (), value))
 
-    def value(self, place: int) -> Number | None:
+    def value(self, position: int) -> Number | None:
         """Return the value of a node that is a constant."""
-        node = self.nodes[place]
+        node = self.nodes[position]
         return node.value if node.op == "const" else None
 
     def op(self, name: str, *args: int, value: Any = None) -> int:
@@ -361,21 +363,21 @@ class Builder:
             args = args[::-1]  # a number comes second, so that 2 * x and x * 2 are one
         return self._put(Node(name, args, value))
 
-    def _is_one(self, place: int) -> bool:
+    def _is_one(self, position: int) -> bool:
         # A 1.0 makes whole numbers floating-point ones; the integer changes nothing.
-        value = self.value(place)
+        value = self.value(position)
         return type(value) is int and value == 1
 
     def copy(self, source: Expression, replace: Any = None) -> list[int]:
         """Put the nodes of an expression here and return their places; ``replace(node)`` may give another's."""
-        places: list[int] = []
+        copies: list[int] = []
         for node in source.nodes:
             other = None if replace is None else replace(node)
             if other is None:
-                args = [places[arg] for arg in node.args]
+                args = [copies[arg] for arg in node.args]
                 other = self._put(node) if not args else self.op(node.op, *args, value=node.value)
-            places.append(other)
-        return places
+            copies.append(other)
+        return copies
 
     def finish(
         self,
@@ -391,21 +393,26 @@ class Builder:
         def visit(root: int) -> None:
             stack = [(root, False)]
             while stack:
-                place, done = stack.pop()
-                if place in order:
+                position, done = stack.pop()
+                if position in order:
                     continue
-                node = self.nodes[place]
+                node = self.nodes[position]
                 if done:
-                    order[place] = len(nodes)
+                    order[position] = len(nodes)
                     nodes.append(Node(node.op, tuple(order[arg] for arg in node.args), node.value))
                 else:
-                    stack.append((place, True))
+                    stack.append((position, True))
                     stack += [(arg, False) for arg in reversed(node.args)]
 
-        for place in outputs:
-            visit(place)
+        for position in outputs:
+            visit(position)
         return Expression(
-            self.inputs, tuple(nodes), tuple(order[place] for place in outputs), single, tuple(sorted(defaults)), name
+            self.inputs,
+            tuple(nodes),
+            tuple(order[position] for position in outputs),
+            single,
+            tuple(sorted(defaults)),
+            name,
         )
 
 
@@ -422,17 +429,17 @@ def _text_of(expression: Expression) -> str:
     for node in expression.nodes:
         for arg in node.args:
             times[arg] = times.get(arg, 0) + 1
-    for place in expression.outputs:
-        times[place] = times.get(place, 0) + 1
+    for position in expression.outputs:
+        times[position] = times.get(position, 0) + 1
     strength: dict[int, int] = {}
-    for place, node in enumerate(expression.nodes):
-        text, strength[place] = _node_text(node, shown, strength)
-        if node.args and times.get(place, 0) > 1:
+    for position, node in enumerate(expression.nodes):
+        text, strength[position] = _node_text(node, shown, strength)
+        if node.args and times.get(position, 0) > 1:
             name = f"t{len(lines) + 1}"
             lines.append(f"{name} = {text}")
-            text, strength[place] = name, 9
-        shown[place] = text
-    results = ", ".join(shown[place] for place in expression.outputs)
+            text, strength[position] = name, 9
+        shown[position] = text
+    results = ", ".join(shown[position] for position in expression.outputs)
     if not expression.single:
         results = f"({results}{',' if len(expression.outputs) == 1 else ''})"
     head = f"{expression.name}({', '.join(['x', *expression.inputs])}) = {results}"
@@ -460,5 +467,5 @@ def _node_text(node: Node, shown: Mapping[int, str], strength: Mapping[int, int]
     return f"{node.op}({', '.join(shown[arg] for arg in node.args)})", 9
 
 
-def _wrapped(place: int, least: int, shown: Mapping[int, str], strength: Mapping[int, int]) -> str:
-    return shown[place] if strength[place] >= least else f"({shown[place]})"
+def _wrapped(position: int, least: int, shown: Mapping[int, str], strength: Mapping[int, int]) -> str:
+    return shown[position] if strength[position] >= least else f"({shown[position]})"

@@ -77,21 +77,21 @@ class Gradient:
         """
         if len(gradients) != len(self.gradients):
             raise InvalidProblemError(
-                f"{len(gradients)} gradients were given and there are {len(self.gradients)} results"
+                f"got {len(gradients)} gradients, expected {len(self.gradients)}, one for each result"
             )
-        given = {**inputs, **dict(zip(self.gradients, gradients, strict=True))}
+        values_by_name = {**inputs, **dict(zip(self.gradients, gradients, strict=True))}
         likes = {"x": x, **inputs}
         chosen = [
-            place
-            for place, name in enumerate(self.names)
+            index
+            for index, name in enumerate(self.names)
             if (wanted is None or name in wanted) and category(type_of(likes[name], name)[0]) == 2
         ]
         if not chosen:
             return {}
         part = _part(self.expression, tuple(chosen))
-        names = [self.names[place] for place in chosen]
+        names = [self.names[index] for index in chosen]
         # Sums are taken before they are rounded.
-        values = evaluate(part, x, given, out_types=[_wide(likes[name], name) for name in names])
+        values = evaluate(part, x, values_by_name, out_types=[_wide(likes[name], name) for name in names])
         return {name: reduced(value, likes[name]) for name, value in zip(names, values, strict=True)}
 
 
@@ -102,32 +102,32 @@ def _wide(like: Any, name: str) -> str:
 @functools.lru_cache(maxsize=256)
 def _part(expression: Expression, chosen: tuple[int, ...]) -> Expression:
     builder = Builder(expression.inputs)
-    places = builder.copy(expression)
-    return builder.finish([places[expression.outputs[one]] for one in chosen], False, (), expression.name)
+    copies = builder.copy(expression)
+    return builder.finish([copies[expression.outputs[one]] for one in chosen], False, (), expression.name)
 
 
 @functools.lru_cache(maxsize=256)
 def gradient_of(expression: Expression) -> Gradient:
     """Return the gradient of an expression."""
     count = len(expression.outputs)
-    names = [_free("grad" if expression.single else f"grad{place}", expression.inputs) for place in range(count)]
+    names = [_free("grad" if expression.single else f"grad{index}", expression.inputs) for index in range(count)]
     builder = Builder((*expression.inputs, *names))
-    places = builder.copy(expression)
+    copies = builder.copy(expression)
     terms: dict[int, list[int]] = {}
     for output, name in zip(expression.outputs, names, strict=True):
         terms.setdefault(output, []).append(builder.input(name))
     picked: dict[int, dict[int, list[int]]] = {}
-    found: dict[str, int] = {}
-    for place in range(len(expression.nodes) - 1, -1, -1):
-        node = expression.nodes[place]
-        own = terms.pop(place, [])
-        if place in picked:
-            own.append(_interleaved(builder, picked.pop(place)))
+    totals: dict[str, int] = {}
+    for index in range(len(expression.nodes) - 1, -1, -1):
+        node = expression.nodes[index]
+        own = terms.pop(index, [])
+        if index in picked:
+            own.append(_interleaved(builder, picked.pop(index)))
         if not own:
             continue
         total = functools.reduce(lambda left, right: builder.op("add", left, right), own)
         if node.op in ("x", "input"):
-            found["x" if node.op == "x" else "." + node.value] = total
+            totals["x" if node.op == "x" else "." + node.value] = total
             continue
         if node.op == "pick":
             picked.setdefault(node.args[0], {}).setdefault(node.value, []).append(total)
@@ -135,14 +135,14 @@ def gradient_of(expression: Expression) -> Gradient:
         rule = _RULES.get(node.op)
         if rule is None:
             continue
-        args = [places[arg] for arg in node.args]
+        args = [copies[arg] for arg in node.args]
         write = _Writer(builder)
-        for arg, term in zip(node.args, rule(write, total, places[place], *args, node=node), strict=True):
+        for arg, term in zip(node.args, rule(write, total, copies[index], *args, node=node), strict=True):
             if term is not None and expression.nodes[arg].op != "const":
                 terms.setdefault(arg, []).append(term)
-    order = [name for name in ("x", *(f".{one}" for one in expression.inputs)) if name in found]
-    made = builder.finish([found[name] for name in order], False, (), f"{expression.name}_gradient")
-    return Gradient(made, tuple(name.removeprefix(".") for name in order), tuple(names))
+    order = [name for name in ("x", *(f".{one}" for one in expression.inputs)) if name in totals]
+    derived = builder.finish([totals[name] for name in order], False, (), f"{expression.name}_gradient")
+    return Gradient(derived, tuple(name.removeprefix(".") for name in order), tuple(names))
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -168,9 +168,9 @@ class _Writer:
         self.builder = builder
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        return lambda *args: self.builder.op(name.rstrip("_"), *(self._place(arg) for arg in args))
+        return lambda *args: self.builder.op(name.rstrip("_"), *(self._index(arg) for arg in args))
 
-    def _place(self, value: float) -> int:
+    def _index(self, value: float) -> int:
         # Places are ints; numbers that are meant come as floats.
         return self.builder.const(value) if isinstance(value, float) else value
 
@@ -178,9 +178,9 @@ class _Writer:
         """Return a whole number's place; beside it every type stays as it is."""
         return self.builder.const(value)
 
-    def is_const(self, place: int) -> bool:
+    def is_const(self, index: int) -> bool:
         """Whether a node is a constant."""
-        return self.builder.value(place) is not None
+        return self.builder.value(index) is not None
 
 
 _ROOT = math.sqrt(0.5)

@@ -7,7 +7,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from rocpy.epilogues._resolve import Resolved, in_order
+from rocpy.epilogues._resolve import Pending, Resolved
 from rocpy.epilogues._types import category
 from rocpy.errors import UnsupportedError
 
@@ -191,22 +191,22 @@ def kernel_source(
         )
     names = expression.used_inputs
     halves = expression.halves
-    halved = any(half is not None and half for half in (halves[place] for place in expression.outputs))
-    if any(bool(halves[place]) != halved for place in expression.outputs):
+    halved = any(half is not None and half for half in (halves[node_index] for node_index in expression.outputs))
+    if any(bool(halves[node_index]) != halved for node_index in expression.outputs):
         raise UnsupportedError(f"epilogue {expression.name!r}: its results differ in width")
     writer = _Writer(resolved, names, x_type)
-    values = [writer.value(place, "column") for place in expression.outputs]
+    values = [writer.value(node_index, "column") for node_index in expression.outputs]
     arguments = [f"const {_type(x_type, 'the product', read=True)[0]} *x"]
-    for place, one in enumerate(names):
+    for number, one in enumerate(names):
         c_type = writer.held(one)[0]
         arguments.append(
-            f"const {c_type} *in{place}, long long batches{place}, long long rows{place}, long long columns{place}"
+            f"const {c_type} *in{number}, long long batches{number}, long long rows{number}, long long columns{number}"
         )
     stores = []
-    for place, (dtype, value) in enumerate(zip(resolved.out_types, values, strict=True)):
+    for number, (dtype, value) in enumerate(zip(resolved.out_types, values, strict=True)):
         c_type, _, store = _type(dtype, "a result", read=False)
-        arguments.append(f"{c_type} *out{place}")
-        stores.append(f"out{place}[i] = {store.format(value)};")
+        arguments.append(f"{c_type} *out{number}")
+        stores.append(f"out{number}[i] = {store.format(value)};")
     arguments.append("long long batches, long long rows, long long columns, long long batch_step, long long row_step")
     source = "\n".join(
         [
@@ -229,11 +229,11 @@ def kernel_source(
 
 
 def _type(dtype: str, what: str, *, read: bool) -> tuple[str, str, str]:
-    found = _TYPES.get(dtype, ("", "", ""))
-    if not found[1 if read else 2]:
+    names_of_type = _TYPES.get(dtype, ("", "", ""))
+    if not names_of_type[1 if read else 2]:
         verb = "read" if read else "give"
         raise UnsupportedError(f"{what} is {dtype}, which generated kernels do not {verb}")
-    return found
+    return names_of_type
 
 
 class _Writer:
@@ -245,20 +245,23 @@ class _Writer:
         self.x_read = _type(x_type, "the product", read=True)[1]
         self.types = dict(resolved.inputs)
         self.lines: list[str] = []
-        self._made: dict[tuple[int, str], str] = {}
+        self._written: dict[tuple[int, str], str] = {}
 
     def held(self, name: str) -> tuple[str, str, str]:
         """Return how an input lies in memory."""
         return _type(self.types[name][0], f"input {name}", read=True)
 
-    def value(self, place: int, column: str) -> str:
+    def value(self, node_index: int, column: str) -> str:
         """Return the variable of a node's value in a column."""
-        for one in in_order((place, column), self._operands, self._made):
+        pending = Pending((node_index, column), self._written)
+        while (one := pending.next()) is not None:
+            if pending.waits_for(self._operands(one)):
+                continue
             text = self._text(*one)
-            name = f"v{len(self._made)}"
+            name = f"v{len(self._written)}"
             self.lines.append(f"float {name} = {text};")
-            self._made[one] = name
-        return self._made[place, column]
+            self._written[one] = name
+        return self._written[node_index, column]
 
     def _operands(self, key: tuple[int, str]) -> list[tuple[int, str]]:
         node, column = self.nodes[key[0]], key[1]
@@ -268,16 +271,16 @@ class _Writer:
             column = f"({column} >> 1)"
         return [(arg, column) for arg in node.args]
 
-    def _text(self, place: int, column: str) -> str:
-        node = self.nodes[place]
+    def _text(self, node_index: int, column: str) -> str:
+        node = self.nodes[node_index]
         if node.op == "x":
             return self.x_read.format(f"x[line * width + {column}]")
         if node.op == "const":
             return _number(float(node.value))
         if node.op == "input":
             own = self.names.index(node.value)
-            place_of = f"batch * batches{own} + row * rows{own} + ({column}) * columns{own}"
-            return self.held(node.value)[1].format(f"in{own}[{place_of}]")
+            offset = f"batch * batches{own} + row * rows{own} + ({column}) * columns{own}"
+            return self.held(node.value)[1].format(f"in{own}[{offset}]")
         if node.op == "pick":
             return self.value(node.args[0], f"(2 * {column} + {node.value})")
         if node.op == "interleave":

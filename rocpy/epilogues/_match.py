@@ -130,14 +130,14 @@ def _gated(expression: Expression, args: tuple[int, ...]) -> int | None:
     return None
 
 
-def _number(expression: Expression, place: int) -> Any:
-    node = expression.nodes[place]
+def _number(expression: Expression, index: int) -> Any:
+    node = expression.nodes[index]
     return node.value if node.op == "const" and not isinstance(node.value, bool) else None
 
 
-def _bounds(expression: Expression, place: int) -> tuple[tuple[float, float], int] | None:
+def _bounds(expression: Expression, index: int) -> tuple[tuple[float, float], int] | None:
     """Return the bounds and the operand of min(max(y, low), high), or of the two the other way round."""
-    low, high, here = -math.inf, math.inf, place
+    low, high, here = -math.inf, math.inf, index
     seen = set()
     while expression.nodes[here].op in ("minimum", "maximum") and expression.nodes[here].op not in seen:
         node = expression.nodes[here]
@@ -156,10 +156,10 @@ def _bounds(expression: Expression, place: int) -> tuple[tuple[float, float], in
 @functools.lru_cache(maxsize=256)
 def _terms(expression: Expression) -> tuple[dict[str, float] | None, ...]:
     """Return for each node the factors of a sum of the product and of inputs, by name (inputs with a dot before it)."""
-    found: list[dict[str, float] | None] = []
+    linear_terms: list[dict[str, float] | None] = []
     for node in expression.nodes:  # operands come before their users
-        found.append(_terms_of(expression, node, [found[arg] for arg in node.args]))
-    return tuple(found)
+        linear_terms.append(_terms_of(expression, node, [linear_terms[arg] for arg in node.args]))
+    return tuple(linear_terms)
 
 
 def _terms_of(expression: Expression, node: Node, args: list[dict[str, float] | None]) -> dict[str, float] | None:
@@ -171,10 +171,10 @@ def _terms_of(expression: Expression, node: Node, args: list[dict[str, float] | 
         left, right = args
         if left is None or right is None:
             return None
-        made = dict(left)
+        combined = dict(left)
         for name, factor in right.items():
-            made[name] = made.get(name, 0.0) + (factor if node.op == "add" else -factor)
-        return made
+            combined[name] = combined.get(name, 0.0) + (factor if node.op == "add" else -factor)
+        return combined
     if node.op == "neg":
         return _scaled(args[0], -1.0)
     if node.op in ("mul", "div"):
@@ -193,13 +193,13 @@ def _scaled(terms: dict[str, float] | None, factor: float) -> dict[str, float] |
 def _nearest(
     expression: Expression, kinds: tuple[tuple[str, str], ...], takes_c: bool
 ) -> tuple[NativeForm, Expression]:
-    for place in reversed(range(len(expression.nodes))):  # a later one is nearer to the result
-        if expression.nodes[place].op == "x" or not expression.nodes[place].args:
+    for index in reversed(range(len(expression.nodes))):  # a later one is nearer to the result
+        if expression.nodes[index].op == "x" or not expression.nodes[index].args:
             continue
-        form = match(expression, dict(kinds), takes_c, place)
+        form = match(expression, dict(kinds), takes_c, index)
         if form is None or EPILOGUES[form.epilogue].enumerator is None:
             continue
-        rest = _after(expression, place)
+        rest = _after(expression, index)
         if rest is not None:
             return form, rest
     return NativeForm(), expression
@@ -213,24 +213,24 @@ def nearest(expression: Expression, kinds: Mapping[str, str], takes_c: bool) -> 
     return _nearest(expression, tuple(sorted(kinds.items())), takes_c)
 
 
-def _after(expression: Expression, place: int) -> Expression | None:
+def _after(expression: Expression, index: int) -> Expression | None:
     """Return an expression with a node in the place of x; ``None`` where x is read otherwise too."""
     builder = Builder(expression.inputs)
-    places: list[int | None] = []
+    copies: list[int | None] = []
     for number, node in enumerate(expression.nodes):
-        if number == place:
-            places.append(builder.x())
+        if number == index:
+            copies.append(builder.x())
         elif node.op == "x":
-            places.append(None)
+            copies.append(None)
         else:
-            args = [places[arg] for arg in node.args]
+            args = [copies[arg] for arg in node.args]
             if any(arg is None for arg in args):
-                places.append(None)
+                copies.append(None)
             elif args:
-                places.append(builder.op(node.op, *args, value=node.value))  # type: ignore[arg-type]
+                copies.append(builder.op(node.op, *args, value=node.value))  # type: ignore[arg-type]
             else:
-                places.append(builder.copy(Expression((), (node,), (0,)))[0])
-    outputs = [places[output] for output in expression.outputs]
+                copies.append(builder.copy(Expression((), (node,), (0,)))[0])
+    outputs = [copies[output] for output in expression.outputs]
     if any(output is None for output in outputs):
         return None
     return builder.finish(outputs, expression.single, (), expression.name)  # type: ignore[arg-type]

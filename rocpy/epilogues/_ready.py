@@ -24,7 +24,9 @@ __all__ = [
 ]
 
 
-def _made(name: str, inputs: tuple[str, ...], write: Callable[[Builder], int], **defaults: float) -> CustomEpilogue:
+def _predefined(
+    name: str, inputs: tuple[str, ...], write: Callable[[Builder], int], **defaults: float
+) -> CustomEpilogue:
     builder = Builder(inputs)
     return CustomEpilogue(builder.finish([write(builder)], True, tuple(defaults.items()), name))
 
@@ -34,23 +36,23 @@ def _gated(builder: Builder, function: str) -> int:
     return builder.op("mul", builder.op(function, gate), up)
 
 
-residual_add = _made("residual_add", ("residual",), lambda b: b.op("add", b.x(), b.input("residual")))
+residual_add = _predefined("residual_add", ("residual",), lambda b: b.op("add", b.x(), b.input("residual")))
 """``x + residual``."""
 
-bias_residual_gelu = _made(
+bias_residual_gelu = _predefined(
     "bias_residual_gelu",
     ("bias", "residual"),
     lambda b: b.op("gelu_tanh", b.op("add", b.op("add", b.x(), b.input("bias")), b.input("residual"))),
 )
 """``gelu(x + bias + residual)``, GELU in its tanh form."""
 
-swiglu = _made("swiglu", (), lambda b: _gated(b, "silu"))
+swiglu = _predefined("swiglu", (), lambda b: _gated(b, "silu"))
 """``silu(gate) * up``, where the columns of a gate's weight and of another one alternate; half as many come out."""
 
-geglu = _made("geglu", (), lambda b: _gated(b, "gelu"))
+geglu = _predefined("geglu", (), lambda b: _gated(b, "gelu"))
 """``gelu(gate) * up``, GELU by the error function, for interleaved weights as in :data:`swiglu`."""
 
-softcap = _made(
+softcap = _predefined(
     "softcap",
     ("cap",),
     lambda b: b.op("mul", b.op("tanh", b.op("div", b.x(), b.input("cap"))), b.input("cap")),
@@ -58,7 +60,7 @@ softcap = _made(
 )
 """``cap * tanh(x / cap)``; 30 by default."""
 
-dropout = _made(
+dropout = _predefined(
     "dropout",
     ("mask", "scale"),
     lambda b: b.op("where", b.input("mask"), b.op("mul", b.x(), b.input("scale")), b.const(0.0)),
@@ -75,7 +77,7 @@ def _scale_clamp_cast(dtype: str, low: float, high: float) -> CustomEpilogue:
             y = b.op("round", y)
         return b.op("cast", b.op("clamp", y, b.const(low), b.const(high)), value=dtype)
 
-    return _made("scale_clamp_cast", ("scale",), write)
+    return _predefined("scale_clamp_cast", ("scale",), write)
 
 
 def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float | None = None) -> CustomEpilogue:
@@ -96,7 +98,7 @@ def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float 
     Raises
     ------
     InvalidProblemError
-        If the bounds are not in order, or the type is none of these.
+        If the bounds are not in order, or the type is not one of these.
 
     Examples
     --------
@@ -111,7 +113,7 @@ def scale_clamp_cast(dtype: Any = "int8", low: float | None = None, high: float 
 
     name = name_of(dtype)
     if name not in ("int8", "int32") and not name.startswith("float8"):
-        raise InvalidProblemError(f"dtype={name!r}; it may be int8, int32 or an 8-bit float")
+        raise InvalidProblemError(f"dtype: got {name!r}, expected int8, int32 or an 8-bit float")
     if category(name) == 1:
         limits = float(np.iinfo(name).min), float(np.iinfo(name).max)
     else:

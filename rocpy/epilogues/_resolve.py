@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from rocpy.epilogues._expression import Builder, Expression
 from rocpy.epilogues._types import category, compute_type
 
-__all__ = ["Resolved", "in_order", "resolve"]
+__all__ = ["Pending", "Resolved", "resolve"]
 
 _Key = TypeVar("_Key")
 
@@ -45,12 +45,12 @@ class Resolved:
     @property
     def compute(self) -> str:
         """The one floating-point type that everything is computed in; empty where there are several, or none."""
-        found = set()
+        types_computed = set()
         for node, dtype in zip(self.expression.nodes, self.types, strict=True):
             if node.args and dtype != "bool" and node.op != "cast":
-                found.add(compute_type(dtype))
-        found = found or {compute_type(self.x_type)}
-        return found.pop() if len(found) == 1 and found <= {"float32", "float64"} else ""
+                types_computed.add(compute_type(dtype))
+        types_computed = types_computed or {compute_type(self.x_type)}
+        return types_computed.pop() if len(types_computed) == 1 and types_computed <= {"float32", "float64"} else ""
 
     @property
     def exact_functions(self) -> bool:
@@ -63,14 +63,14 @@ def _resolve(expression: Expression, x_type: str, inputs: tuple[tuple[str, tuple
     named = dict(inputs)
     types = expression.types(x_type, named)
     builder = Builder(expression.inputs)
-    places: list[int] = []
+    copies: list[int] = []
     results = set(expression.outputs)
     used = {arg for node in expression.nodes for arg in node.args}
-    for place, node in enumerate(expression.nodes):
-        args = [places[arg] for arg in node.args]
+    for index, node in enumerate(expression.nodes):
+        args = [copies[arg] for arg in node.args]
         if node.op in ("cast", "cast_like"):
-            source, target = types[node.args[0]], types[place]
-            last = place in results and place not in used and category(target) == 2 and category(source) == 2
+            source, target = types[node.args[0]], types[index]
+            last = index in results and index not in used and category(target) == 2 and category(source) == 2
             if last or _changes_nothing(source, target):
                 here = args[0]
             else:
@@ -79,22 +79,22 @@ def _resolve(expression: Expression, x_type: str, inputs: tuple[tuple[str, tuple
             here = builder.op(node.op, *args, value=node.value)
         else:
             here = builder.copy(Expression((), (node,), (0,)))[0]
-        places.append(here)
-    made = builder.finish(
-        [places[place] for place in expression.outputs], expression.single, expression.defaults, expression.name
+        copies.append(here)
+    explicit = builder.finish(
+        [copies[index] for index in expression.outputs], expression.single, expression.defaults, expression.name
     )
     return Resolved(
-        made, _retyped(made, x_type, named), tuple(types[place] for place in expression.outputs), x_type, inputs
+        explicit, _retyped(explicit, x_type, named), tuple(types[index] for index in expression.outputs), x_type, inputs
     )
 
 
-def _retyped(made: Expression, x_type: str, named: Mapping[str, tuple[str, int]]) -> tuple[str, ...]:
+def _retyped(explicit: Expression, x_type: str, named: Mapping[str, tuple[str, int]]) -> tuple[str, ...]:
     """Return the types of a resolved expression: of values as they are computed, since nothing narrower is kept."""
     wide = {name: (compute_type(dtype), rank) for name, (dtype, rank) in named.items()}
-    types = list(made.types(compute_type(x_type), wide))
-    for place, node in enumerate(made.nodes):
+    types = list(explicit.types(compute_type(x_type), wide))
+    for index, node in enumerate(explicit.nodes):
         if node.op == "cast":
-            types[place] = node.value
+            types[index] = node.value
     return tuple(types)
 
 
@@ -117,18 +117,30 @@ def resolve(expression: Expression, x_type: str, inputs: Mapping[str, tuple[str,
     return _resolve(expression, x_type, tuple((name, inputs[name]) for name in read))
 
 
-def in_order(wanted: _Key, operands: Callable[[_Key], Sequence[_Key]], made: Container[_Key]) -> Iterator[_Key]:
-    """Yield what a value is computed from and is not made yet, operands before their users; the value itself is last.
+class Pending(Generic[_Key]):
+    """The values that one is computed from, operands before their users.
 
-    The caller makes each before it asks for the next one. Nothing recurses: an epilogue may have thousands of steps.
+    Nothing recurses: an epilogue may have thousands of steps.
+
+    Parameters
+    ----------
+    wanted
+        The value.
+    done
+        The values that were computed; the caller adds each.
     """
-    stack = [wanted]
-    while stack:
-        one = stack[-1]
-        missing = [] if one in made else [other for other in operands(one) if other not in made]
-        if missing:
-            stack += reversed(missing)
-            continue
-        stack.pop()
-        if one not in made:
-            yield one
+
+    def __init__(self, wanted: _Key, done: Container[_Key]) -> None:
+        self._stack, self._done = [wanted], done
+
+    def next(self) -> _Key | None:
+        """Return what is computed next once its operands are, ``None`` where all are."""
+        while self._stack and self._stack[-1] in self._done:
+            self._stack.pop()
+        return self._stack[-1] if self._stack else None
+
+    def waits_for(self, operands: Sequence[_Key]) -> bool:
+        """Whether some of the next value's operands must be computed before; they are next then."""
+        missing = [one for one in operands if one not in self._done]
+        self._stack += reversed(missing)
+        return bool(missing)

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from rocpy.epilogues._expression import Expression, Node
-from rocpy.epilogues._resolve import Resolved, in_order
+from rocpy.epilogues._resolve import Pending, Resolved
 from rocpy.epilogues._types import category
 from rocpy.errors import UnsupportedError
 
@@ -83,11 +83,11 @@ def encode(resolved: Resolved) -> Code:
     if any(node.op == "interleave" for node in picked) or (picked and not halved):
         raise UnsupportedError(f"epilogue {expression.name!r}: a tile program gives all columns or half of them")
     writer = _Writer(resolved)
-    places = [writer.value(place, 0) for place in expression.outputs]
+    registers = [writer.value(node_index, 0) for node_index in expression.outputs]
     types = resolved.out_types
-    for number, place in enumerate(places[1:]):
-        writer.code.append(("OUTPUT", place, number))
-    return Code(writer.code, places[0], expression.used_inputs, tuple(types[1:]), halved)
+    for number, register in enumerate(registers[1:]):
+        writer.code.append(("OUTPUT", register, number))
+    return Code(writer.code, registers[0], expression.used_inputs, tuple(types[1:]), halved)
 
 
 class _Writer:
@@ -101,17 +101,19 @@ class _Writer:
         self.registers: dict[tuple[int, int], int] = {}
         self.halves = self.expression.halves
 
-    def value(self, place: int, lane: int) -> int:
+    def value(self, node_index: int, lane: int) -> int:
         """Return the register of a node, in the first or the second column of a pair."""
-        for one in in_order((place, lane), self._operands, self.registers):
-            self.registers[one] = self._write(self.expression.nodes[one[0]], *one)
-        return self.registers[place, lane]
+        pending = Pending((node_index, lane), self.registers)
+        while (one := pending.next()) is not None:
+            if not pending.waits_for(self._operands(one)):
+                self.registers[one] = self._write(self.expression.nodes[one[0]], *one)
+        return self.registers[node_index, lane]
 
     def _operands(self, key: tuple[int, int]) -> list[tuple[int, int]]:
         node = self.expression.nodes[key[0]]
         return [(arg, node.value if node.op == "pick" else key[1]) for arg in node.args]
 
-    def _write(self, node: Node, place: int, lane: int) -> int:
+    def _write(self, node: Node, node_index: int, lane: int) -> int:
         if node.op == "x":
             return self._put("PARTNER" if lane else "VALUE")
         if node.op == "const":
@@ -126,7 +128,7 @@ class _Writer:
             return self.value(inner, node.value)
         args = [self.value(arg, lane) for arg in node.args]
         if node.op == "cast":
-            return self._cast(node, place, args[0])
+            return self._cast(node, node_index, args[0])
         if node.op == "clamp":
             return self._put("MIN", self._put("MAX", args[0], args[1]), args[2])
         return self._put(_OPCODES[node.op], *args)
@@ -138,12 +140,12 @@ class _Writer:
             "program of pairs has one element of each input for two of them"
         )
 
-    def _cast(self, node: Node, place: int, source: int) -> int:
+    def _cast(self, node: Node, node_index: int, source: int) -> int:
         if category(node.value) == 2:
             return self._put("ROUND", source, node.value)
         last = (
-            place in self.expression.outputs
-            and self.resolved.out_types[self.expression.outputs.index(place)] == node.value
+            node_index in self.expression.outputs
+            and self.resolved.out_types[self.expression.outputs.index(node_index)] == node.value
         )
         if last and node.value in ("int8", "int32"):
             # As the results of integer products are stored: saturated, and rounded, which leaves whole numbers alone.

@@ -128,13 +128,14 @@ class Traced:
         lane = _lane_of(index)
         if lane is None:
             raise InvalidProblemError(
-                f"{where_written()}[{index!r}]: an epilogue takes elements in their places; of all indices there are "
-                "[..., 0::2] and [..., 1::2], the columns of two interleaved weights. Pass an input of shape (N,) for "
+                f"{where_written()}[{index!r}]: an epilogue works element by element; the only indices are [..., 0::2] "
+                "and [..., 1::2], the columns of two interleaved weights. Pass an input of shape (N,) for "
                 "one value per column, (M, 1) for one per row"
             )
         if self.half:
             raise InvalidProblemError(
-                f"{where_written()}[{index!r}]: this has half the product's columns already, and there are no quarters"
+                f"{where_written()}[{index!r}]: this has half of the product's columns already, and cannot be halved "
+                "again"
             )
         return Traced(self.builder, self.builder.op("pick", self.place, value=lane), True)
 
@@ -143,13 +144,13 @@ class Traced:
     def __bool__(self) -> NoReturn:
         raise UnsupportedError(
             f"{where_written()}control flow on a traced value: an epilogue is traced once for all elements; use "
-            "where(condition, x, y), and & | ~ in the place of and, or, not"
+            "where(condition, x, y), and & | ~ instead of and, or, not"
         )
 
     def _refuse_value(self, *_: Any) -> NoReturn:
         raise UnsupportedError(
             f"{where_written()}a number or an array is needed here, and a traced value has none: use numpy's or "
-            "torch's functions in the place of math's, and pass what must be known as a named input"
+            "torch's functions instead of math's, and pass values that must be known as named inputs"
         )
 
     __float__ = __int__ = __index__ = __complex__ = __array__ = __dlpack__ = _refuse_value
@@ -171,8 +172,8 @@ class Traced:
     __imatmul__ = __ifloordiv__ = __imod__ = __setitem__ = __delitem__ = _refuse_change
 
     def __round__(self, digits: int = 0) -> Traced:
-        made: Traced = apply("round", "round", (self, digits or 0), {})
-        return made
+        rounded: Traced = apply("round", "round", (self, digits or 0), {})
+        return rounded
 
     def __matmul__(self, other: Any) -> NoReturn:
         raise InvalidProblemError(_rank_text("@"))
@@ -218,15 +219,15 @@ def _lane_of(index: Any) -> int | None:
 
 def _refuse_writing(what: str) -> NoReturn:
     raise UnsupportedError(
-        f"{where_written()}{what} would write into an operand: an epilogue makes new values; write y = x + b in the "
-        "place of x += b"
+        f"{where_written()}{what} would write into an operand: an epilogue creates new values; write y = x + b instead "
+        "of x += b"
     )
 
 
 def _rank_text(what: str) -> str:
     return (
-        f"{where_written()}{what}: it gives another shape, and each element of an epilogue's result is made of the "
-        "elements in its own place; do it before or after the product"
+        f"{where_written()}{what}: it gives another shape, and each element of an epilogue's result is computed from "
+        "the elements at its own position; do it before or after the product"
     )
 
 
@@ -248,7 +249,9 @@ def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     except RocpyError as error:
         raise type(error)(f"{where_written()}{label}: {error}") from None
     except TypeError as error:
-        raise UnsupportedError(f"{where_written()}{label}: called in a way that rocpy does not know: {error}") from None
+        raise UnsupportedError(
+            f"{where_written()}{label}: called in a way that rocpy does not support: {error}"
+        ) from None
 
 
 def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -266,11 +269,11 @@ class _Writer:
         halves = {arg.half for arg in args if isinstance(arg, Traced)} - {None}
         if len(halves) > 1:
             raise InvalidProblemError(
-                "one operand has all of the product's columns and another one half of them; take [..., 0::2] or "
+                "one operand has all of the product's columns and another has half of them; take [..., 0::2] or "
                 "[..., 1::2] of both"
             )
-        places = [self.place(arg) for arg in args]
-        return Traced(self.builder, self.builder.op(name, *places, value=value), halves.pop() if halves else None)
+        indices = [self.place(arg) for arg in args]
+        return Traced(self.builder, self.builder.op(name, *indices, value=value), halves.pop() if halves else None)
 
     def place(self, value: Any) -> int:
         """Return the place of an operand, a constant or a traced value."""
@@ -292,7 +295,7 @@ class _Writer:
                 f"an array of shape {tuple(shape)} from outside the function; give the function a parameter for it, "
                 "and pass it in epilogue_inputs"
             )
-        raise InvalidOperandError(f"a {type(value).__name__} is no operand of an epilogue")
+        raise InvalidOperandError(f"a {type(value).__name__} is not an operand of an epilogue")
 
     def cast(self, value: Any, target: Any) -> Traced:
         """Return a value in another type: a named one, or that of a traced value."""
@@ -319,29 +322,29 @@ def trace(function: Callable[..., Any]) -> Expression:
     arguments = [Traced(builder, builder.x(), False), *(Traced(builder, builder.input(name)) for name in inputs)]
     result = function(*arguments)
     code = function.__code__ if hasattr(function, "__code__") else None
-    place = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+    location = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
     values = result if isinstance(result, tuple) else (result,)
     if not values:
-        raise InvalidProblemError(f"{place}the function returns an empty tuple; an epilogue has one result or more")
+        raise InvalidProblemError(f"{location}the function returns an empty tuple; an epilogue has one result or more")
     for value in values:
         if not isinstance(value, Traced):
             raise InvalidProblemError(
-                f"{place}the function returns a {type(value).__name__}; it must return a value computed of its first "
-                "parameter, or a tuple of such values"
+                f"{location}the function returns a {type(value).__name__}; it must return a value computed from its "
+                "first parameter, or a tuple of such values"
             )
     if len({value.half for value in values} - {None}) > 1:
-        raise InvalidProblemError(f"{place}one result has half the product's columns and another all of them")
+        raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
     name = getattr(function, "__name__", "epilogue")
-    made = builder.finish(
+    expression = builder.finish(
         [value.place for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
     )
-    for output in made.outputs:
-        if not any(made.nodes[one].op == "x" for one in made.uses(output)):
+    for output in expression.outputs:
+        if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):
             raise InvalidProblemError(
-                f"{place}a result does not depend on {next(iter(inspect.signature(function).parameters))}, the "
-                "product; compute it apart"
+                f"{location}a result does not depend on {next(iter(inspect.signature(function).parameters))}, the "
+                "product; compute it separately"
             )
-    return made
+    return expression
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]:
@@ -353,14 +356,14 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[tu
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise InvalidOperandError(f"{name}: it does not tell its parameters; wrap it: lambda x: {name}(x)") from None
+        raise InvalidOperandError(f"{name}: its signature cannot be read; wrap it: lambda x: {name}(x)") from None
     for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise InvalidProblemError(f"{name}: *{one.name}: an epilogue's inputs have names; write them out")
         if one.default is not one.empty and not isinstance(one.default, (bool, int, float)):
-            raise InvalidProblemError(f"{name}: the default of {one.name} is no number: {one.default!r}")
+            raise InvalidProblemError(f"{name}: the default of {one.name} is not a number: {one.default!r}")
     if not parameters or parameters[0].default is not parameters[0].empty:
-        raise InvalidProblemError(f"{name}: its first parameter is the product, and it has none without a default")
+        raise InvalidProblemError(f"{name}: its first parameter must be the product, without a default")
     if any(one.kind is one.KEYWORD_ONLY for one in parameters):
         raise InvalidProblemError(f"{name}: keyword-only parameters; write its inputs without the *")
     return tuple(one.name for one in parameters[1:]), tuple(

@@ -136,7 +136,7 @@ def _described(epilogue: CustomEpilogue, inputs: Mapping[str, Any]) -> dict[str,
         given = inputs.get(name)
         if not isinstance(given, tuple) or len(given) != 2 or given[0] not in INPUT_KINDS:
             raise InvalidProblemError(
-                f"inputs: {name!r} is {given!r}; it must be a pair of what it broadcasts along, of "
+                f"inputs: got {given!r} for {name!r}, expected a pair of what it broadcasts along, of "
                 f"{', '.join(INPUT_KINDS)}, and its type"
             )
         found[name] = (given[0], "float32" if given[0] == "number" else name_of(given[1], name))
@@ -241,9 +241,9 @@ def compile_kernel(
     ('fused_matmul', 0, True)
     """
     if arch not in ARCHITECTURES:
-        raise InvalidProblemError(f"arch={arch!r}; kernels are made for {', '.join(ARCHITECTURES)}")
+        raise InvalidProblemError(f"arch={arch!r}; kernels are generated for {', '.join(ARCHITECTURES)}")
     if len(layout) != 2 or set(layout) - set("nt"):
-        raise InvalidProblemError(f"layout={layout!r}; it must be two letters of 'n' and 't', for a and for b")
+        raise InvalidProblemError(f"layout: got {layout!r}, expected two letters of 'n' and 't', for a and for b")
     kernel = text_of(epilogue, name_of(dtype), layout, inputs or {})
     tile = tiles(4096, 4096, arch, name_of(dtype))[0] if tile is None else tile
     return compile_text(kernel, arch, tile=tile, even_k=even_k, aligned=aligned, contraction=contraction, folder=folder)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rocpy.epilogues._resolve import Resolved, in_order
+from rocpy.epilogues._resolve import Pending, Resolved
 from rocpy.epilogues._types import NUMBER, category, compute_type, promote
 from rocpy.errors import UnsupportedError
 
@@ -104,14 +104,17 @@ class _Body:
     def _shape(self, half: bool) -> str:
         return "(BM, BN // 2)" if half else "(BM, BN)"
 
-    def emit(self, place: int, half: bool) -> str:
+    def emit(self, index: int, half: bool) -> str:
         """Return the variable of a node's value."""
-        for one in in_order((place, half), self._operands, self._names):
+        pending = Pending((index, half), self._names)
+        while (one := pending.next()) is not None:
+            if pending.waits_for(self._operands(one)):
+                continue
             text = self._value(*one)
             name = f"v{one[0]}{'h' if one[1] else ''}"
             self.lines.append(f"{name} = {text}")
             self._names[one] = name
-        return self._names[place, half]
+        return self._names[index, half]
 
     def _operands(self, key: tuple[int, bool]) -> list[tuple[int, bool]]:
         node, half = self.nodes[key[0]], key[1]
@@ -119,8 +122,8 @@ class _Body:
             half = node.op == "interleave"
         return [(arg, half) for arg in node.args]
 
-    def _value(self, place: int, half: bool) -> str:
-        node, dtype = self.nodes[place], compute_type(self.types[place])
+    def _value(self, index: int, half: bool) -> str:
+        node, dtype = self.nodes[index], compute_type(self.types[index])
         if node.op == "x":
             return "acc" if dtype == "float32" else f"acc.to(tl.{_language_type(dtype, 'x')})"
         if node.op == "input":
@@ -131,13 +134,13 @@ class _Body:
             )
         if node.op == "pick":
             whole = self._as(node.args[0], dtype, False)
-            self.lines.append(f"even{place}, odd{place} = tl.split(tl.reshape({whole}, (BM, BN // 2, 2)))")
-            return f"{'odd' if node.value else 'even'}{place}"
+            self.lines.append(f"even{index}, odd{index} = tl.split(tl.reshape({whole}, (BM, BN // 2, 2)))")
+            return f"{'odd' if node.value else 'even'}{index}"
         if node.op == "interleave":
             even, odd = (self._as(arg, dtype, True) for arg in node.args)
             return f"tl.reshape(tl.join({even}, {odd}), (BM, BN))"
         if node.op == "cast":
-            return self._cast(node.args[0], self.types[place], half)
+            return self._cast(node.args[0], self.types[index], half)
         if node.op == "where":
             chosen = (self._as(arg, dtype, half) for arg in node.args[1:])
             return f"tl.where({self._as(node.args[0], 'bool', half)}, {', '.join(chosen)})"
@@ -147,14 +150,14 @@ class _Body:
         args = [self._as(arg, wide, half) for arg in node.args]
         return _FORMS[node.op](args, wide, self._shape(half))
 
-    def _as(self, place: int, dtype: str, half: bool) -> str:
-        name, held = self.emit(place, half), compute_type(self.types[place])
+    def _as(self, index: int, dtype: str, half: bool) -> str:
+        name, held = self.emit(index, half), compute_type(self.types[index])
         if held == dtype:
             return name
         return f"({name} != 0)" if dtype == "bool" else f"{name}.to(tl.{_language_type(dtype, 'a value')})"
 
-    def _cast(self, place: int, dtype: str, half: bool) -> str:
-        source, name = compute_type(self.types[place]), self.emit(place, half)
+    def _cast(self, index: int, dtype: str, half: bool) -> str:
+        source, name = compute_type(self.types[index]), self.emit(index, half)
         wide = compute_type(dtype)
         if category(dtype) == 1 and category(source) == 2:
             name = _saturated(name, source, dtype)
@@ -390,10 +393,10 @@ def kernel_text(
         shifts.append(f"    in_{name} += batch * batch_in_{name}")
     halves = expression.halves
     stores = []
-    for number, (place, dtype) in enumerate(zip(expression.outputs, resolved.out_types, strict=True)):
-        half = bool(halves[place])
-        held, columns = compute_type(resolved.types[place]), "at_h" if half else "at_n"
-        value = body.emit(place, half)
+    for number, (index, dtype) in enumerate(zip(expression.outputs, resolved.out_types, strict=True)):
+        half = bool(halves[index])
+        held, columns = compute_type(resolved.types[index]), "at_h" if half else "at_n"
+        value = body.emit(index, half)
         if dtype == "bool":
             value = f"{value}.to(tl.uint8)"
         elif held != dtype:

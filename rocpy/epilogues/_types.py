@@ -28,13 +28,13 @@ def category(dtype: str) -> int:
     return 0 if dtype == "bool" else 1 if dtype in _INTEGERS else 2
 
 
-def name_of(dtype: Any, who: str = "dtype") -> str:
+def name_of(dtype: Any, subject: str = "dtype") -> str:
     """Return the name of a type that values inside an expression may have, whoever's it is.
 
     Raises
     ------
     InvalidOperandError
-        If it is none of them.
+        If it is not one of them.
     """
     text = str(dtype).removeprefix("torch.")
     if isinstance(dtype, type) and dtype in (bool, int, float):
@@ -49,7 +49,9 @@ def name_of(dtype: Any, who: str = "dtype") -> str:
     except InvalidOperandError:
         text = ""
     if text not in NAMES:
-        raise InvalidOperandError(f"{who}: {dtype!r} is no type of an epilogue's values; there are {', '.join(NAMES)}")
+        raise InvalidOperandError(
+            f"{subject}: {dtype!r} is not a type of an epilogue's values; the types are {', '.join(NAMES)}"
+        )
     return text
 
 
@@ -78,7 +80,7 @@ def result_type(operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
 
     A value of a lower class counts only where it is of a higher category.
     """
-    found: str | None = None
+    common: str | None = None
     for rank in (ARRAY, ZERO_DIM, NUMBER):
         names = [dtype for dtype, own in operands if own == rank]
         if not names:
@@ -86,11 +88,11 @@ def result_type(operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
         here = names[0]
         for name in names[1:]:
             here = promote(here, name)
-        if found is None:
-            found = here
-        elif category(here) > category(found):
+        if common is None:
+            common = here
+        elif category(here) > category(common):
             # A Python float beside integers gives torch's default type; an array without axes gives its own.
-            found = "float32" if rank == NUMBER and category(here) == 2 else here
-    if found is None:
+            common = "float32" if rank == NUMBER and category(here) == 2 else here
+    if common is None:
         raise InvalidProblemError("an operation without operands")
-    return found, max(rank for _, rank in operands)
+    return common, max(rank for _, rank in operands)

@@ -13,7 +13,8 @@ __all__ = ["LISTED", "MEANINGS"]
 
 LISTED = (
     "arithmetic, comparisons, & | ~, where, minimum, maximum, abs, exp, log, sqrt, rsqrt, square, reciprocal, pow with "
-    "a whole or half exponent, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, hardsigmoid, "
+    "an integer or half-integer exponent, tanh, erf, sigmoid, silu, gelu, relu, relu6, leaky_relu, hardtanh, "
+    "hardsigmoid, "
     "hardswish, clamp, clip, round, floor, ceil, masked_fill, addcmul, lerp, casts"
 )
 # Powers up to this one are products; beyond it a chain of them says little about precision.
@@ -47,7 +48,7 @@ def _div(write: Any, input: Any, other: Any, *, rounding_mode: Any = None) -> An
 
 def _gelu(write: Any, input: Any, approximate: str = "none") -> Any:  # noqa: A002
     if approximate not in ("none", "tanh"):
-        raise InvalidProblemError(f"approximate={approximate!r}; it may be 'none' or 'tanh'")
+        raise InvalidProblemError(f"approximate: got {approximate!r}, expected 'none' or 'tanh'")
     return write.op("gelu" if approximate == "none" else "gelu_tanh", input)
 
 
@@ -88,11 +89,13 @@ def _lerp(write: Any, input: Any, end: Any, weight: Any) -> Any:  # noqa: A002
 
 def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
     if not isinstance(exponent, (int, float)) or isinstance(exponent, bool):
-        raise UnsupportedError("a power whose exponent is no constant; use exp(exponent * log(x)) where x is positive")
+        raise UnsupportedError(
+            "a power whose exponent is not a constant; use exp(exponent * log(x)) where x is positive"
+        )
     twice = 2 * exponent
     if twice != int(twice) or abs(exponent) > _HIGHEST_POWER or (twice % 2 and abs(exponent) != 0.5):
         raise UnsupportedError(
-            f"the power {exponent}; whole exponents up to {_HIGHEST_POWER}, 0.5 and -0.5 are known: use "
+            f"the power {exponent}; integer exponents up to {_HIGHEST_POWER}, 0.5 and -0.5 are supported: use "
             "exp(exponent * log(x)) where x is positive"
         )
     if abs(exponent) == 0.5:
@@ -100,14 +103,14 @@ def _pow(write: Any, input: Any, exponent: Any) -> Any:  # noqa: A002
     count = abs(int(exponent))
     if count == 0:
         return write.op("add", write.op("mul", input, 0), 1)
-    made, square = None, input
+    power, square = None, input
     while count:
         if count & 1:
-            made = square if made is None else write.op("mul", made, square)
+            power = square if power is None else write.op("mul", power, square)
         count >>= 1
         if count:
             square = write.op("mul", square, square)
-    return made if exponent > 0 else write.op("div", 1, made)
+    return power if exponent > 0 else write.op("div", 1, power)
 
 
 def _square(write: Any, input: Any) -> Any:  # noqa: A002
@@ -128,7 +131,7 @@ def _where(write: Any, condition: Any, *values: Any, **named: Any) -> Any:
 def _to(write: Any, input: Any, *args: Any, dtype: Any = None, copy: bool = False, **others: Any) -> Any:  # noqa: A002, ARG001
     wanted = args[0] if args and dtype is None else dtype
     if wanted is None or str(wanted).partition(":")[0] in _DEVICES:
-        raise UnsupportedError("a move to another device; an epilogue's values have no place of their own")
+        raise UnsupportedError("a move to another device; an epilogue's values have no device")
     return write.cast(input, wanted)
 
 

@@ -195,7 +195,7 @@ def call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
     _register()
     problem, results = problem_of(spec, operands)
     if problem.dtype == "int32" and not float(spec.alpha).is_integer():
-        raise UnsupportedError(f"alpha = {spec.alpha}: an int32 result is scaled by whole numbers")
+        raise UnsupportedError(f"alpha = {spec.alpha}: an int32 result is scaled by integers")
     given = [x for x in operands if x is not None]
     found = jax.ffi.ffi_call(_TARGET, results)(*given, **dict(_attributes(spec, operands)))
     axes = tuple(sorted(varying_axes(given[0])))

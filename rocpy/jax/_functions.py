@@ -39,7 +39,7 @@ def _number(x: Any, name: str) -> float:
     try:
         return float(x)
     except (TypeError, ValueError):
-        raise InvalidOperandError(f"{name}: {x!r} ({type(x).__name__}); it must be a real number") from None
+        raise InvalidOperandError(f"{name}: got {x!r} ({type(x).__name__}), expected a real number") from None
 
 
 def _stored(aux: Any) -> Any:
@@ -47,7 +47,7 @@ def _stored(aux: Any) -> Any:
         return aux
     found = [value for key, value in aux.items() if str(key).endswith("_aux")]
     if len(found) != 1:
-        raise InvalidProblemError(f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux")
+        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux")
     return found[0]
 
 
@@ -150,8 +150,8 @@ def matmul(
     clamp
         ``(low, high)`` of the clamp epilogues.
     scale_a, scale_b
-        Numbers known when the function is traced, which 8-bit floats need, and int8 with a float result; 1.0 where
-        none is meant.
+        Numbers known when the function is traced, which 8-bit floats need, and int8 with a float result; 1.0 for no
+        scaling.
     dtype
         Element type of the result.
     compute
@@ -201,7 +201,7 @@ def matmul(
     factor *= math.prod(_number(x, name) for name, x in scales.items())
     share = (0.0 if c is None else 1.0) if beta is None else _number(beta, "beta")
     if c is None and share != 0:
-        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     spec = Spec(
         epilogue=row.name,
         alpha=factor,

@@ -11,10 +11,10 @@ from abi cimport hipStream_t
 from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip, export_capsule
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport Operands, add_bounds, begin_key, describe, problem_of
+from rocpy.blaslt.operands._arguments cimport add_bounds, begin_key, describe, problem_of
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulFactors, MatmulPointers, PlanKey, StreamContext, aim, borrow_context, plan_cache, release_context,
+    CachedCall, MatmulFactors, MatmulPointers, Operands, PlanKey, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
 from rocpy.blaslt.front.call cimport get_ready, stages_arrays, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype
@@ -189,7 +189,10 @@ cdef object view(const Operand *operand, bint transposed, bint on_device):
         dense.shape[dense.ndim - 1], dense.shape[dense.ndim - 2] = operand.shape[dense.ndim - 2], operand.shape[dense.ndim - 1]
     if on_device:
         if transposed:
-            raise UnsupportedError("the gradient of this product must be composed, which it cannot be on a device; compute it in another dtype")
+            raise UnsupportedError(
+                "the gradient of this product must be composed, which it cannot be on a device; compute it in another "
+                "dtype"
+            )
         return Buffer.from_dlpack(export_capsule(None, &dense, True, 0))
     shape = tuple([dense.shape[axis] for axis in range(dense.ndim)])
     dtype = numpy_dtype(dense.type)
@@ -281,7 +284,9 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
     if outcome == failed:
         _core.check(status)
     elif outcome == refused:
-        raise InvalidProblemError("the arrays of the results have not the shapes and types of this product; trace the function again")
+        raise InvalidProblemError(
+            "the arrays of the results do not have the shapes and types of this product; trace the function again"
+        )
     elif outcome != launched:
         # Also where no plan is kept, because the cache is turned off.
         by_function_form(frame, operands, options, <size_t>stream, on_device)

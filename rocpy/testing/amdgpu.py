@@ -161,8 +161,8 @@ def run(
         raise InvalidOperandError(f"code: got {type(code).__name__}, expected bytes") from None
     if not 0 <= shared_bytes < 1 << 31:
         raise InvalidProblemError(f"shared_bytes: got {shared_bytes!r}, expected a number of bytes")
-    values, kept = pack(arguments)
-    ranges = [found for one in (*arguments, *memory) if (found := _memory(one)) is not None]
+    values, owners = pack(arguments)
+    ranges = [span for one in (*arguments, *memory) if (span := _memory(one)) is not None]
     status, text = _emulator.run(
         image,
         kernel,
@@ -174,7 +174,7 @@ def run(
         trace_lines=trace,
         limit=limit,
     )
-    del kept
+    del owners
     report = json.loads(text)
     if status:
         raise _error_of(status, report["message"])

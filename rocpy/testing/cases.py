@@ -366,10 +366,10 @@ def cases(tier: str = "quick") -> tuple[Case, ...]:
     """
     if tier not in TIERS:
         raise ValueError(f"tier must be one of {', '.join(TIERS)}, not {tier!r}")
-    found: dict[str, Case] = {}
+    by_name: dict[str, Case] = {}
     for case in _all(tier):
-        found.setdefault(case.name, case)
-    return tuple(found.values())
+        by_name.setdefault(case.name, case)
+    return tuple(by_name.values())
 
 
 def select(tier: str = "quick", **criteria: object) -> tuple[Case, ...]:

@@ -69,8 +69,8 @@ def random_text(choose: Callable[[int], int], operations: int = 6) -> tuple[str,
 
 
 def _erf(x: Any) -> Any:
-    made: Array = np.vectorize(math.erf, otypes=[np.float64])(x)
-    return made
+    result: Array = np.vectorize(math.erf, otypes=[np.float64])(x)
+    return result
 
 
 _OWN: dict[str, Callable[[Array], Array]] = {
@@ -99,8 +99,8 @@ def function_of(text: str, inputs: Sequence[str]) -> Callable[..., Any]:
     for name in ("tanh", "exp", "log", "sqrt", "square", "clip", "floor", "rint", "where", "maximum", "minimum"):
         names[name] = getattr(np, name)
     # The text is this module's own, of random_text.
-    made: Callable[..., Any] = eval(f"lambda {', '.join(['x', *inputs])}: {text}", names)  # noqa: S307
-    return made
+    function: Callable[..., Any] = eval(f"lambda {', '.join(['x', *inputs])}: {text}", names)  # noqa: S307
+    return function
 
 
 def bounded(
@@ -121,23 +121,23 @@ def bounded(
     """
     u = 2.0 ** -(FORMATS[compute].fraction_bits + 1)
     tiny = 2.0 ** (FORMATS[compute].min_exponent - FORMATS[compute].fraction_bits)
-    found: list[tuple[Any, Any]] = []
+    computed: list[tuple[Any, Any]] = []
     with np.errstate(all="ignore"):
         for node in expression.nodes:
             if node.op == "x":
-                found.append((np.asarray(x, np.float64), dx))
+                computed.append((np.asarray(x, np.float64), dx))
             elif node.op in ("input", "const"):
                 value = inputs[node.value] if node.op == "input" else node.value
                 # Numbers are rounded to the type of the arithmetic too.
                 own = u * abs(value) if node.op == "const" and isinstance(value, float) else 0.0
-                found.append((np.asarray(value).astype(np.float64), own if np.isfinite(own) else 0.0))
+                computed.append((np.asarray(value).astype(np.float64), own if np.isfinite(own) else 0.0))
             else:
-                value, carried, units = _step(node.op, node.value, [found[arg] for arg in node.args], u)
+                value, carried, units = _step(node.op, node.value, [computed[arg] for arg in node.args], u)
                 error = carried + units * u * (np.abs(value) + carried) + (tiny if units else 0.0)
-                found.append((value, np.where(np.isnan(value), 0.0, error)))
+                computed.append((value, np.where(np.isnan(value), 0.0, error)))
     return tuple(
         (np.broadcast_to(value, x.shape), np.broadcast_to(error, x.shape))
-        for value, error in (found[place] for place in expression.outputs)
+        for value, error in (computed[index] for index in expression.outputs)
     )
 
 
@@ -149,8 +149,8 @@ def _step(op: str, attribute: Any, args: list[tuple[Any, Any]], u: float) -> tup
     if op == "mul":
         return a * b, np.abs(a) * db + np.abs(b) * da + da * db, 1.0
     if op == "div":
-        value, room = a / b, np.abs(b) - db
-        return value, np.where(room > 0, (da + np.abs(value) * db) / room, np.inf), 1.0
+        value, distance = a / b, np.abs(b) - db
+        return value, np.where(distance > 0, (da + np.abs(value) * db) / distance, np.inf), 1.0
     if op in _MONOTONE:
         function = _MONOTONE[op]
         value = function(a)

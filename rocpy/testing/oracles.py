@@ -267,13 +267,13 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int, batch: tuple
 
     ``batch`` are the product's batch axes, to which those of the scales broadcast.
     """
-    given = np.asarray(scale)
-    if given.dtype.name in ("uint8", "float8_e8m0fnu"):
-        codes = given.view(np.uint8).astype(np.float64)
+    array = np.asarray(scale)
+    if array.dtype.name in ("uint8", "float8_e8m0fnu"):
+        codes = array.view(np.uint8).astype(np.float64)
         values = np.where(codes == 255, np.nan, np.exp2(codes - 127.0))
         axis = values.ndim - 1 if side == 0 else max(values.ndim - 2, 0)
         return np.repeat(values, 32, axis=axis)
-    values = given.astype(np.float64)
+    values = array.astype(np.float64)
     if values.size == 1:
         return values.reshape(())
     lines = (shape[-2] if len(shape) > 1 else 1, 1) if side == 0 else (1, shape[-1] if len(shape) > 1 else 1)
@@ -282,9 +282,9 @@ def spread(scale: Array | float, shape: tuple[int, ...], side: int, batch: tuple
     readings = [x for x in (values, short) if x.ndim <= len(full) and x.shape[-2:] == lines[-x.ndim :]]
     readings = [x for x in readings if all(p in (1, q) for p, q in zip(x.shape[-3::-1], batch[::-1], strict=False))]
     if len({np.broadcast_to(x, full).tobytes() for x in readings}) != 1:
-        raise ValueError(f"scales of shape {given.shape} have {len(readings)} readings for a product of {full}")
-    found = readings[0]
-    return found.reshape(found.shape[-1]) if len(shape) == 1 and found.ndim == 2 else found
+        raise ValueError(f"scales of shape {array.shape} have {len(readings)} readings for a product of {full}")
+    reading = readings[0]
+    return reading.reshape(reading.shape[-1]) if len(shape) == 1 and reading.ndim == 2 else reading
 
 
 def _as_matrix_bias(bias: Array, shape: tuple[int, ...]) -> Array:

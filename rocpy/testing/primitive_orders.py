@@ -80,8 +80,8 @@ def decode_oracle(values: Array, lengths: Array) -> tuple[Array, Array]:
     """Return the items that runs stand for, and the place of each in its run."""
     flat = lengths.ravel()
     decoded = np.repeat(values.ravel(), flat)
-    places = np.concatenate([np.arange(n) for n in flat]) if flat.size else np.zeros(0, np.int64)
-    return decoded, places.astype(np.int32)
+    offsets = np.concatenate([np.arange(n) for n in flat]) if flat.size else np.zeros(0, np.int64)
+    return decoded, offsets.astype(np.int32)
 
 
 def histogram_oracle(values: Array, bins: int, size: int, bins_per_thread: int) -> Array:

@@ -115,35 +115,35 @@ def _draw_scales(case: Case, rng: np.random.Generator) -> dict[str, Array]:
         lines = {"scalar": ((), ()), "vector": ((case.m,), (case.n,))}
         lines["batch"] = ((*case.batch_a, case.m), (*case.batch_b, case.n))
         shapes = lines[case.scale]
-    found = {}
+    scales = {}
     for name, shape in zip(("scale_a", "scale_b"), shapes, strict=True):
         exponents = rng.integers(-3, 4, shape) if case.data == "integers" else rng.uniform(-3.0, 3.0, shape)
         if case.scale == "block32":
             codes = (127 + rng.integers(-3, 4, shape)).astype(np.uint8)
-            found[name] = codes.view(dtype_of("float8_e8m0fnu"))
+            scales[name] = codes.view(dtype_of("float8_e8m0fnu"))
         else:
-            found[name] = np.asarray(np.exp2(exponents), dtype=np.float32)
-    return found
+            scales[name] = np.asarray(np.exp2(exponents), dtype=np.float32)
+    return scales
 
 
 def keywords(case: Case) -> dict[str, Any]:
     """Return the keyword arguments of a case for `rocpy.matmul` that are not arrays."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if case.epilogue != "default":
-        found["epilogue"] = case.epilogue
+        arguments["epilogue"] = case.epilogue
     if case.alpha != 1.0 or case.alpha_imaginary:
-        found["alpha"] = complex(case.alpha, case.alpha_imaginary) if case.alpha_imaginary else case.alpha
+        arguments["alpha"] = complex(case.alpha, case.alpha_imaginary) if case.alpha_imaginary else case.alpha
     if case.beta != 0.0:
-        found["beta"] = case.beta
+        arguments["beta"] = case.beta
     if case.out_dtype:
-        found["dtype"] = case.out_dtype
+        arguments["dtype"] = case.out_dtype
     if case.scale_d:
-        found["scale_d"] = case.scale_d
+        arguments["scale_d"] = case.scale_d
     if case.amax:
-        found["amax"] = True
+        arguments["amax"] = True
     if lookup(case.epilogue).takes_clamp:
-        found["clamp"] = (-1.0, 0.75) if case.data == "normal" else (-3.0, 5.0)
-    return found
+        arguments["clamp"] = (-1.0, 0.75) if case.data == "normal" else (-3.0, 5.0)
+    return arguments
 
 
 def reference(case: Case, operands: dict[str, Array]) -> Expected:

@@ -189,17 +189,17 @@ def bounds(
     with np.errstate(invalid="ignore", over="ignore"):
         value = _value_bound(expected, compute)
         u = unit_roundoff(compute)
-        found = {}
+        errors = {}
         if expected.amax is not None:
             worst = float(np.max(value, initial=0.0))
-            found["amax"] = np.asarray(_rounded(np.asarray(expected.amax), worst, "float32"))
+            errors["amax"] = np.asarray(_rounded(np.asarray(expected.amax), worst, "float32"))
         if expected.scale_d != 1.0:
             value = abs(expected.scale_d) * value + u * np.abs(expected.result.reshape(value.shape))
-        found["result"] = _rounded(expected.result, value.reshape(expected.shape), dtype)
+        errors["result"] = _rounded(expected.result, value.reshape(expected.shape), dtype)
         oracle = expected.oracle
         if oracle.aux_out is not None:
             dx = pre_activation_bound(expected, compute).reshape(expected.shape)
-            found[oracle.aux_out] = _rounded(expected.aux[oracle.aux_out], dx, aux_dtype)
+            errors[oracle.aux_out] = _rounded(expected.aux[oracle.aux_out], dx, aux_dtype)
         if oracle.sums is not None:
             terms = expected.rows if oracle.sums == "bgrad" else expected.inner
             relative = gamma(terms, unit_roundoff(compute)) + gamma(terms, 2.0**-53)
@@ -207,8 +207,8 @@ def bounds(
             error = relative * expected.sum_magnitude
             if oracle.sums == "bgrad":
                 error = error + (1.0 + relative) * value.sum(axis=-2)
-            found[oracle.sums] = _rounded(expected.aux[oracle.sums], error, aux_dtype)
-    return found
+            errors[oracle.sums] = _rounded(expected.aux[oracle.sums], error, aux_dtype)
+    return errors
 
 
 @dataclass(frozen=True)

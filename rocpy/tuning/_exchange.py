@@ -79,12 +79,12 @@ def import_json(text: str) -> list[Record]:
         raise InvalidProblemError('not a document of tuning records: it has no "format"')
     if document.get("schema") != SCHEMA:
         raise InvalidProblemError(
-            f"tuning records of schema {document.get('schema')!r}; this rocpy reads {SCHEMA}, and leaves others alone"
+            f"tuning records of schema {document.get('schema')!r}; this rocpy reads only {SCHEMA}"
         )
     rows = document.get("records", [])
     if not isinstance(rows, list):
         raise InvalidProblemError(f"not a document of tuning records: its records are a {type(rows).__name__}")
-    found, faults = [], []
+    records, faults = [], []
     for number, row in enumerate(rows):
         values: dict[str, Any] = {
             field.name: row.get(field.name) if isinstance(row, dict) else None for field in fields(Record)
@@ -94,9 +94,9 @@ def import_json(text: str) -> list[Record]:
         if fault:
             faults.append((f"record {number}", fault))
         else:
-            found.append(record)
+            records.append(record)
     warn_of_records("tuning records", faults)
-    return found
+    return records
 
 
 # What a record's JSON texts raise where they hold something else than rocpy writes.
@@ -108,7 +108,7 @@ def _said(records: Iterable[Record], say: Callable[[Record, dict[str, Any], dict
 
     ``None`` stands for what a format cannot say. Records whose texts are no record's are left out with a warning.
     """
-    found, faults = [], []
+    entries, faults = [], []
     for number, record in enumerate(records):
         try:
             fault = fault_of(record)
@@ -120,15 +120,15 @@ def _said(records: Iterable[Record], say: Callable[[Record, dict[str, Any], dict
             faults.append((f"record {number}", f"{type(error).__name__}: {error}"[:200]))
             continue
         if said is not None:
-            found.append(said)
+            entries.append(said)
     warn_of_records("tuning records", faults)
-    return found
+    return entries
 
 
 def _count(value: Any) -> int:
     """Return an extent, a stride or a number of batches; anything else is no record's."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_BYTES:
-        raise ValueError(f"{value!r:.80} is no extent")
+        raise ValueError(f"{value!r:.80} is not an extent")
     return value
 
 
@@ -266,17 +266,17 @@ def _offline_line(
 
 def _environment(row: dict[str, Any]) -> tuple[str, str, str]:
     """Return version and revision of hipBLASLt and the architecture, each one word of a line."""
-    found = tuple(str(row[name]) for name in ("hipblaslt", "revision", "arch"))
-    if any(not word.isprintable() or "," in word for word in found):
-        raise ValueError(f"{found} is no environment")
-    return found[0], found[1], found[2]
+    identity = tuple(str(row[name]) for name in ("hipblaslt", "revision", "arch"))
+    if any(not word.isprintable() or "," in word for word in identity):
+        raise ValueError(f"{identity} is not an environment")
+    return identity[0], identity[1], identity[2]
 
 
 def _one_environment(environments: Iterable[tuple[str, str, str]]) -> tuple[str, str, str]:
-    found = set(environments)
-    if len(found) != 1:
+    distinct = set(environments)
+    if len(distinct) != 1:
         raise InvalidProblemError(
-            f"the records are of {len(found)} environments, and the file can hold one: choose one of "
-            + "; ".join(f"hipBLASLt {version}-{revision} on {arch}" for version, revision, arch in sorted(found))
+            f"the records are of {len(distinct)} environments, and the file can hold one: choose one of "
+            + "; ".join(f"hipBLASLt {version}-{revision} on {arch}" for version, revision, arch in sorted(distinct))
         )
-    return found.pop()
+    return distinct.pop()

@@ -8,17 +8,16 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rocpy.errors import InvalidProblemError, RocpyWarning
 
 if TYPE_CHECKING:
     import sqlite3
 
-T = TypeVar("T")
 
 # What a record and its keys mean; a file of another schema has another name.
 SCHEMA = 1
@@ -117,7 +116,7 @@ def fault_of(record: Record) -> str:
         if not isinstance(value, str):
             return f"{name} is {_shown(value)}, expected text"
         if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
-            return f"{name} is {_shown(value)}, which is no text"
+            return f"{name} is {_shown(value)}, which is not a string"
     for name, largest in (("solution", LARGEST_SOLUTION), ("workspace_bytes", LARGEST_BYTES)):
         value = getattr(record, name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= largest:
@@ -152,7 +151,7 @@ def warn_of_records(where: str, faults: Sequence[tuple[str, str]]) -> None:
     if faults:
         (name, reason), others = faults[0], len(faults) - 1
         warnings.warn(
-            f"{where}: {name}: {reason}; it is left out{f', and {others} others with faults too' if others else ''}",
+            f"{where}: {name}: {reason}; it is ignored{f', and {others} more' if others else ''}",
             RocpyWarning,
             stacklevel=3,
         )
@@ -168,18 +167,18 @@ def file_system(path: Path, mounts: str | None = None) -> str:
             mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
             return ""
-    place = os.path.realpath(path)
-    found, longest = "", -1
+    resolved = os.path.realpath(path)
+    filesystem, longest = "", -1
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split()
         if len(fields) < 5 or not after:
             continue
         point = fields[4].encode("latin-1", "surrogateescape").decode("unicode_escape", "replace")
-        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        inside = resolved == point or resolved.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= longest:  # of two mounts on one point, the later one covers the other
-            found, longest = after.split()[0], len(point)
-    return found
+            filesystem, longest = after.split()[0], len(point)
+    return filesystem
 
 
 def is_network(path: Path) -> bool:
@@ -250,20 +249,20 @@ class RecordFile:
             self._refuse_newer(connection)
             connection.text_factory = _text
             rows = [Record(*row) for row in connection.execute(f"SELECT {COLUMNS} FROM records")]  # noqa: S608
-        faults = {place: fault for place, record in enumerate(rows) if (fault := fault_of(record))}
+        faults = {index: fault for index, record in enumerate(rows) if (fault := fault_of(record))}
         warn_of_records(
             f"tuning database {self.path}",
-            [(f"record of {_shown(rows[place].key)}", fault) for place, fault in faults.items()],
+            [(f"record of {_shown(rows[index].key)}", fault) for index, fault in faults.items()],
         )
-        return [record for place, record in enumerate(rows) if place not in faults] if faults else rows
+        return [record for index, record in enumerate(rows) if index not in faults] if faults else rows
 
     def _refuse_newer(self, connection: sqlite3.Connection) -> None:
         """Refuse a file of a newer release, whose records mean something else: it is neither read nor written."""
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
         if schema > SCHEMA:
             raise InvalidProblemError(
-                f"{self.path} is of a newer rocpy (schema {schema}, and this one knows {SCHEMA}) and is left alone; "
-                "name another file in ROCPY_TUNING_DB"
+                f"{self.path} was written by a newer rocpy (schema {schema}; this one supports {SCHEMA}) and is not "
+                "used; name another file in ROCPY_TUNING_DB"
             )
 
     @contextlib.contextmanager
@@ -340,16 +339,15 @@ class RecordFile:
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
         warnings.warn(
-            f"tuning database {self.path}: {error}; it was moved to {aside.name} and a new one is begun: what it held "
-            "is measured again when it is wanted",
+            f"tuning database {self.path}: {error}; it was moved to {aside.name} and a new one was created: its "
+            "problems "
+            "are measured again on demand",
             RocpyWarning,
             stacklevel=2,
         )
 
     def _complain(self, error: Exception) -> None:
-        warnings.warn(
-            f"tuning database {self.path} cannot be read and is left out: {error}", RocpyWarning, stacklevel=2
-        )
+        warnings.warn(f"tuning database {self.path} cannot be read and is ignored: {error}", RocpyWarning, stacklevel=2)
 
 
 def _foreign(path: Path) -> InvalidProblemError:
@@ -363,11 +361,24 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def attempt(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """Return what an action gave, or the error that a disk, a lock or a foreign file raised."""
+def try_read(file: RecordFile) -> tuple[Sequence[Record], Exception | None]:
+    """Return a file's records, or the error that a disk, a lock or a foreign file raised."""
+    try:
+        return file.read(), None
+    except _errors() as error:
+        return (), error
+
+
+def try_write(file: RecordFile, records: Sequence[Record], clear: str | None = None) -> Exception | None:
+    """Write records, or clear those of a scope; return the error that a disk, a lock or a foreign file raised."""
+    try:
+        file.write(records, clear=clear)
+    except _errors() as error:
+        return error
+    return None
+
+
+def _errors() -> tuple[type[Exception], ...]:
     import sqlite3
 
-    try:
-        return action(), None
-    except (OSError, sqlite3.Error, InvalidProblemError) as error:
-        return None, error
+    return OSError, sqlite3.Error, InvalidProblemError

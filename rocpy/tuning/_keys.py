@@ -75,7 +75,7 @@ def _scope(device: int) -> str:
 
 def relevant_variables() -> dict[str, str]:
     """Return the set variables of hipBLASLt and its kernel library that change which kernels run, or how."""
-    found = {
+    variables = {
         "HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32": os.environ.get("HIPBLASLT_OVERRIDE_COMPUTE_TYPE_XF32"),
         "HIPBLASLT_TUNING_OVERRIDE_FILE": os.environ.get("HIPBLASLT_TUNING_OVERRIDE_FILE"),
         "HIPBLASLT_TUNING_MODE": os.environ.get("HIPBLASLT_TUNING_MODE"),
@@ -87,7 +87,7 @@ def relevant_variables() -> dict[str, str]:
         "TENSILE_STREAMK_MAX_CUS": os.environ.get("TENSILE_STREAMK_MAX_CUS"),
         "TENSILE_GRIDBASED_KDTREE": os.environ.get("TENSILE_GRIDBASED_KDTREE"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in variables.items() if value}
 
 
 def library_tunes_itself() -> str | None:

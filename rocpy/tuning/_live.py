@@ -73,7 +73,7 @@ def set_budget_ms(budget_ms: float) -> float:
 def checked_budget(budget_ms: float) -> float:
     """Return a budget, or refuse it."""
     if isinstance(budget_ms, bool) or not isinstance(budget_ms, (int, float)) or not budget_ms > 0:
-        raise InvalidProblemError(f"budget_ms={budget_ms!r}; it must be a number of milliseconds above 0")
+        raise InvalidProblemError(f"budget_ms: got {budget_ms!r}, expected a number of milliseconds above 0")
     return float(budget_ms)
 
 
@@ -106,15 +106,15 @@ def tune(
     refuse_double_tuning()
     if product.options.reproducible:
         raise UnsupportedError(
-            f"autotune: options(reproducible={product.options.reproducible!r}) promises bits that a measured choice "
-            "would change; tune without it"
+            f"autotune: options(reproducible={product.options.reproducible!r}) guarantees bitwise results that a "
+            "measured choice could change; tune without it"
         )
     # Another thread may close the product's Stream: the next trial raises, and the handle is good until then.
     with _lock, contextlib.nullcontext(hold_stream(product.stream)):
         algorithms = product.plan(max_algorithms=max_algorithms)
         if product.unfused is not None:
             return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
-        device, stream = _place(product)
+        device, stream = _device_and_stream(product)
         if is_capturing(stream):
             raise UnsupportedError(
                 "autotune: the stream is being captured into a graph, where nothing can be timed; tune before the "
@@ -172,10 +172,12 @@ def _without_wrong_first(product: Matmul, by_rank: list[Any], sample: Sample | N
             if not any(
                 trial.dropped.startswith(_FAILED) for trial in wrong
             ):  # one that fails may be right for other sizes
-                _library.keep_wrong(product.launched, _place(product)[0], None, f"all algorithms are wrong: {message}")
+                _library.keep_wrong(
+                    product.launched, _device_and_stream(product)[0], None, f"all algorithms are wrong: {message}"
+                )
             raise UnsupportedError(
                 f"autotune: each of the library's {len(wrong)} algorithms fails or is wrong for {product.problem}: "
-                f"{message}; `rocpy doctor --selftest` finds what else is"
+                f"{message}; `rocpy doctor --selftest` shows what else is wrong"
             )
     return by_rank, wrong
 
@@ -186,31 +188,31 @@ def _verified(
     """Return a measurer that compares a candidate's result with float64 before its first trial counts."""
     right = {0}
 
-    def checked(place: int) -> tuple[float, float]:
-        if sample is not None and place not in right:
-            message = _wrong(product, by_rank[place], sample)
+    def checked(rank: int) -> tuple[float, float]:
+        if sample is not None and rank not in right:
+            message = _wrong(product, by_rank[rank], sample)
             if message:
                 raise WrongResultError(message.removeprefix(_FAILED))
-            right.add(place)
-        return measure(place)
+            right.add(rank)
+        return measure(rank)
 
     return checked
 
 
 def _wrong(product: Matmul, algorithm: Any, sample: Sample) -> str:
     try:
-        result, beside = _outputs(product.execute(algorithm=algorithm))
+        result, additional = _outputs(product.execute(algorithm=algorithm))
     except (LibraryError, UnsupportedError) as error:
         return f"{_FAILED}{error}"
-    message = sample.wrong(result, beside)
+    message = sample.wrong(result, additional)
     if message:
-        _library.keep_wrong(product.launched, _place(product)[0], algorithm, message)
+        _library.keep_wrong(product.launched, _device_and_stream(product)[0], algorithm, message)
     return message
 
 
-def _outputs(given: Any) -> tuple[Any, dict[str, Any]]:
+def _outputs(result: Any) -> tuple[Any, dict[str, Any]]:
     """Return a product's result, and by name what it gives beside that."""
-    return given if isinstance(given, tuple) else (given, {})
+    return result if isinstance(result, tuple) else (result, {})
 
 
 class WrongResultError(RocpyError):
@@ -227,7 +229,7 @@ def _tune_native(product: Matmul, *arguments: Any) -> TuningReport:
     return report
 
 
-def _place(product: Matmul) -> tuple[int, int]:
+def _device_and_stream(product: Matmul) -> tuple[int, int]:
     return device_and_stream(product.given["a"], product.stream)
 
 
@@ -235,22 +237,22 @@ def _resident(product: Matmul) -> Matmul:
     """Return a product to measure in this one's place: itself, unless each of its executions copies operands."""
     if product.problem.expression or (product.prototype is None and not product.copies):
         return product  # each way to compute a custom epilogue has its own copies
-    given = dict(product.given)
+    operands = dict(product.given)
     for name in product.copies:
-        given[name] = contiguous(given[name], product.problem.result_shape if name == "c" else None)
+        operands[name] = contiguous(operands[name], product.problem.result_shape if name == "c" else None)
     settings: dict[str, Any] = {"epilogue": product.problem.epilogue, "compute": product.compute}
     return Matmul(
-        given["a"],
-        given["b"],
-        given["c"],
-        bias=given["bias"],
-        aux=given["aux"],
+        operands["a"],
+        operands["b"],
+        operands["c"],
+        bias=operands["bias"],
+        aux=operands["aux"],
         clamp=product.clamp,
         dtype=product.dtype,
         options=product.options,
         stream=product.stream,
         **settings,
-        **scale_arguments(given["b"], product.scale_values),
+        **scale_arguments(operands["b"], product.scale_values),
     )
 
 
@@ -259,7 +261,7 @@ def _conclude(
 ) -> TuningReport:
     trials = [_trial(algorithm, runner) for algorithm, runner in zip(by_rank, verdict.runners, strict=True)]
     first, best = verdict.runners[0], verdict.runners[verdict.winner]
-    rest = [trial for place, trial in enumerate(trials) if place != verdict.winner]
+    rest = [trial for number, trial in enumerate(trials) if number != verdict.winner]
     rest.sort(key=lambda trial: (trial.algorithm.elapsed_ms is None, trial.algorithm.elapsed_ms, trial.algorithm.rank))
     ordered = (trials[verdict.winner], *rest)
     gain = first.score / best.score if verdict.winner else 1.0
@@ -271,11 +273,11 @@ def _conclude(
     if verdict.decided:
         chosen = ordered[0].algorithm
         database = current()
-        place, key = scope(device), problem_key(problem, options)
-        old = database.find(place, key)
+        scope_key, key = scope(device), problem_key(problem, options)
+        old = database.find(scope_key, key)
         database.store(
             Record(
-                scope=place,
+                scope=scope_key,
                 key=key,
                 problem=problem.to_json(),
                 kernel=chosen.name,
@@ -336,13 +338,13 @@ def _trials(
     except InvalidOperandError:  # an immutable array: each trial makes a result of its own
         scratch = None
 
-    def measure(place: int) -> tuple[float, float]:
-        algorithm = algorithms[place]
+    def measure(index: int) -> tuple[float, float]:
+        algorithm = algorithms[index]
 
         def work() -> None:
             product.execute(algorithm=algorithm, out=scratch)
 
-        flush.fill(place & 0xFF, stream=stream)
+        flush.fill(index & 0xFF, stream=stream)
         cold = watch.time_ms(work)
         return max(cold, 1e-6), max(watch.time_ms(work), 1e-6)
 
@@ -400,7 +402,7 @@ def tune_on_first_use(problem: Problem, options: Options, operands: Sequence[Any
     try:
         with _lock, Matmul(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:
             product.plan()
-            if product.unfused is not None or is_capturing(_place(product)[1]):
+            if product.unfused is not None or is_capturing(_device_and_stream(product)[1]):
                 return  # the native product of an unfused one comes here by itself
             tune(product, budget_ms=_budget_ms, force=False)
     except RocpyError as error:

@@ -22,9 +22,9 @@ def array_of(operand: OperandInfo, seed: int) -> Any:
     """
     row = dtypes.lookup(operand.dtype)
     if row.bits < 8:
-        raise UnsupportedError(f"operands of {row.name} are not made up; tune in the program itself, with enable()")
+        raise UnsupportedError(f"operands of {row.name} cannot be generated; tune in the program itself, with enable()")
     if any(stride < 0 for stride in operand.strides):
-        raise UnsupportedError(f"an operand with strides {operand.strides} is not made up; it would be copied anyway")
+        raise UnsupportedError(f"an operand with strides {operand.strides} is not generated; it would be copied anyway")
     extent = 1 + sum((n - 1) * stride for n, stride in zip(operand.shape, operand.strides, strict=True) if n)
     values = np.random.default_rng(seed).standard_normal(extent, np.float32)
     memory = (4 * values if row.kind == "int" else values).astype(row.numpy)
@@ -40,25 +40,25 @@ def product_of(problem: Problem) -> Matmul:
     scales = [name for name in ("scale_a", "scale_b") if getattr(problem, name, "") not in ("", "scalar")]
     if scales:
         raise UnsupportedError(
-            f"{scales[0]}: scales by rows or blocks are not made up; tune in the program itself, with enable()"
+            f"{scales[0]}: scales by rows or blocks cannot be generated; tune in the program itself, with enable()"
         )
-    given: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         name: None if operand is None else array_of(operand, seed)
         for seed, (name, operand) in enumerate(
             (name, getattr(problem, name)) for name in ("a", "b", "c", "bias", "aux")
         )
     }
-    b: Any = Weight(given["b"]) if problem.b.packed else given["b"]
+    b: Any = Weight(arrays["b"]) if problem.b.packed else arrays["b"]
     more: dict[str, Any] = {"epilogue": problem.epilogue, "dtype": problem.dtype, "compute": problem.compute}
     more |= {name: 1.0 for name in ("scale_a", "scale_b", "scale_c", "scale_d") if getattr(problem, name, None)}
     if getattr(problem, "amax", False):
         more["amax"] = True
     return Matmul(
-        given["a"],
+        arrays["a"],
         b,
-        given["c"],
-        bias=given["bias"],
-        aux=given["aux"],
+        arrays["c"],
+        bias=arrays["bias"],
+        aux=arrays["aux"],
         clamp=problem.clamp,
         **more,
     )

@@ -92,15 +92,15 @@ def race(
             progress(min(part, 1.0))
         return part
 
-    def trial(place: int) -> tuple[float, float] | None:
+    def trial(index: int) -> tuple[float, float] | None:
         try:
-            return measure(place)
+            return measure(index)
         except ClosedError:  # the product's or its stream's end says nothing of an algorithm
             raise
         except RocpyError as error:
-            if place == 0:
+            if index == 0:
                 raise
-            runners[place].dropped = f"failed: {error}"
+            runners[index].dropped = f"failed: {error}"
             return None
 
     admit(runners, trial, spent)
@@ -122,17 +122,17 @@ def admit(
 ) -> None:
     """Warm candidates up in the heuristic's order while there is time, and drop those far behind; none of it counts."""
     seconds: dict[int, float] = {}
-    for place, runner in enumerate(runners):
-        if place and spent() > ADMISSION:
+    for index, runner in enumerate(runners):
+        if index and spent() > ADMISSION:
             runner.dropped = "not reached within the budget"
             continue
-        times = trial(place)
+        times = trial(index)
         if times is not None:
-            seconds[place] = times[1]  # the first launch of a kernel may load its code; the second does not
+            seconds[index] = times[1]  # the first launch of a kernel may load its code; the second does not
     best = min(seconds.values())
-    for place, elapsed in seconds.items():
-        if place and elapsed > FAR_BEHIND * best:
-            runners[place].dropped = "far behind at the start"
+    for index, elapsed in seconds.items():
+        if index and elapsed > FAR_BEHIND * best:
+            runners[index].dropped = "far behind at the start"
 
 
 def run_rounds(
@@ -143,30 +143,30 @@ def run_rounds(
 ) -> None:
     """Measure whoever is left, in an order that changes from round to round, and drop the losers early."""
     for number in range(MOST_ROUNDS):
-        alive = [place for place, runner in enumerate(runners) if not runner.dropped]
+        alive = [index for index, runner in enumerate(runners) if not runner.dropped]
         if len(alive) == 1 and number >= LEAST_ROUNDS:
             return
         shuffler.shuffle(alive)
-        for place in alive:
+        for index in alive:
             if spent() > TRIALS:
                 return
-            times = trial(place)
+            times = trial(index)
             if times is not None:
-                runners[place].add(times)
+                runners[index].add(times)
         factor = next((factor for least, factor in HOPELESS if number + 1 >= least), math.inf)
-        bar = factor * min(runners[place].score for place in alive if not runners[place].dropped)
-        for place in alive:
-            if place and not runners[place].dropped and min(runners[place].scores) > bar:
-                runners[place].dropped = f"behind after {number + 1} rounds"
+        bar = factor * min(runners[index].score for index in alive if not runners[index].dropped)
+        for index in alive:
+            if index and not runners[index].dropped and min(runners[index].scores) > bar:
+                runners[index].dropped = f"behind after {number + 1} rounds"
 
 
 def _leader(runners: Sequence[Runner]) -> int:
     counted = [
-        place
-        for place, runner in enumerate(runners)
-        if place == 0 or (not runner.dropped and len(runner.cold) >= LEAST_ROUNDS)
+        index
+        for index, runner in enumerate(runners)
+        if index == 0 or (not runner.dropped and len(runner.cold) >= LEAST_ROUNDS)
     ]
-    return min(counted, key=lambda place: runners[place].score if runners[place].cold else math.inf)
+    return min(counted, key=lambda index: runners[index].score if runners[index].cold else math.inf)
 
 
 def confirm(
@@ -185,12 +185,12 @@ def confirm(
         if number >= LEAST_PAIRS and spent() > 1.0:
             break
         times: dict[int, tuple[float, float]] = {}
-        for place in (0, challenger) if number % 2 else (challenger, 0):
-            measured = trial(place)
+        for index in (0, challenger) if number % 2 else (challenger, 0):
+            measured = trial(index)
             if measured is None:
                 return "the fastest failed when it was measured again", False
-            times[place] = measured
-            runners[place].add(measured)
+            times[index] = measured
+            runners[index].add(measured)
         cold.append(times[0][0] / times[challenger][0])
         warm.append(times[0][1] / times[challenger][1])
         both.append(math.sqrt(cold[-1] * warm[-1]))

@@ -24,7 +24,7 @@ FORMAT = "rocpy problems"
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 # Switches in the order in which they were made. One that was made for the rest of the process is forgotten at once.
-_made: list[weakref.ref[_Switch]] = []
+_registered: list[weakref.ref[_Switch]] = []
 
 
 class _Switch:
@@ -42,7 +42,7 @@ class _Switch:
                 self._previous_budget_ms = _set_budget_ms(*budget_ms)
             self._previous = _choice.process_mode()
             _choice.set_process_mode(self._mode)
-            _made.append(weakref.ref(self))
+            _registered.append(weakref.ref(self))
 
     def __enter__(self) -> Self:
         return self
@@ -51,11 +51,11 @@ class _Switch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with _lock:
-            alive = [switch for switch in (reference() for reference in _made) if switch is not None]
+            alive = [switch for switch in (reference() for reference in _registered) if switch is not None]
             if self not in alive:
                 return
             later = alive[alive.index(self) + 1 :]
-            _made[:] = [weakref.ref(switch) for switch in alive if switch is not self]
+            _registered[:] = [weakref.ref(switch) for switch in alive if switch is not self]
             if later:
                 later[0]._previous = self._previous
             else:

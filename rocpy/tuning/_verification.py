@@ -66,9 +66,9 @@ class Part:
         bad = told & ~(error <= self.bound)
         if not bad.any():
             return (), ""
-        place = tuple(int(each[0]) for each in np.nonzero(bad))
-        return place, (
-            f"{actual[place]:.9g}, float64 gives {expected[place]:.9g}, and the error may be {self.bound[place]:.3g}; "
+        index = tuple(int(each[0]) for each in np.nonzero(bad))
+        return index, (
+            f"{actual[index]:.9g}, float64 gives {expected[index]:.9g}, and the error may be {self.bound[index]:.3g}; "
             f"{int(bad.sum())} of {bad.size} sampled are wrong"
         )
 
@@ -84,9 +84,9 @@ class Sample:
     result
         The result's.
     aux
-        Those of the pre-activation that an ``_aux`` epilogue stores, at the same places.
+        Those of the pre-activation that an ``_aux`` epilogue stores, at the same indices.
     sums
-        The bias gradient's, for each entry that it has: at ``sum_places``, one of rows or columns.
+        The bias gradient's, for each entry that it has: at ``sum_indices``, one of rows or columns.
     amax_factor
         The scale of the result, behind which the largest magnitude is taken.
     """
@@ -98,7 +98,7 @@ class Sample:
     aux: Part | None = None
     sums: Part | None = None
     sum_entries: tuple[tuple[int, ...], ...] = ()
-    sum_places: Array | None = None
+    sum_indices: Array | None = None
     amax_factor: float = 1.0
 
     @property
@@ -111,10 +111,10 @@ class Sample:
         """How far off the result's may be."""
         return self.result.bound
 
-    def wrong(self, result: Any, beside: Mapping[str, Any] | None = None) -> str:
+    def wrong(self, result: Any, additional: Mapping[str, Any] | None = None) -> str:
         """Return what is wrong with a result and with what was given beside it; empty where the sample is right."""
         message = self._wrong_matrix(self.result, result, "")
-        for name, value in (beside or {}).items():
+        for name, value in (additional or {}).items():
             if message:
                 break
             if name == "amax":
@@ -127,27 +127,27 @@ class Sample:
 
     def _wrong_matrix(self, part: Part, array: Any, prefix: str) -> str:
         full = _indexable(array)
-        found = []
+        samples = []
         for entry in self.entries:
             one = full[entry] if entry else full
             one = one.reshape(1, -1) if len(one.shape) == 1 and len(self.rows) == 1 else one
             one = one.reshape(-1, 1) if len(one.shape) == 1 else one
-            found.append(_wide(one[self.rows][:, self.columns]))
-        place, message = part.wrong(np.stack(found))
+            samples.append(_wide(one[self.rows][:, self.columns]))
+        index, message = part.wrong(np.stack(samples))
         if not message:
             return ""
-        where = [*self.entries[place[0]], int(self.rows[place[1]]), int(self.columns[place[2]])]
+        where = [*self.entries[index[0]], int(self.rows[index[1]]), int(self.columns[index[2]])]
         return f"{prefix}wrong at {where}: {message}"
 
     def _wrong_sums(self, array: Any, prefix: str) -> str:
         assert self.sums is not None
-        assert self.sum_places is not None
+        assert self.sum_indices is not None
         full = _indexable(array)
-        found = [_wide((full[entry] if entry else full)[self.sum_places]) for entry in self.sum_entries]
-        place, message = self.sums.wrong(np.stack(found))
+        samples = [_wide((full[entry] if entry else full)[self.sum_indices]) for entry in self.sum_entries]
+        index, message = self.sums.wrong(np.stack(samples))
         if not message:
             return ""
-        return f"{prefix}wrong at {[*self.sum_entries[place[0]], int(self.sum_places[place[1]])]}: {message}"
+        return f"{prefix}wrong at {[*self.sum_entries[index[0]], int(self.sum_indices[index[1]])]}: {message}"
 
     def _wrong_amax(self, value: Any, result: Any) -> str:
         """Compare the largest magnitude with the sampled numbers and with the result, whose rounding it is free of."""
@@ -170,8 +170,8 @@ class Sample:
 
 def _wide(array: Any) -> Array:
     """Return an array as float64 or complex128."""
-    found = values(array)
-    return found.astype(np.complex128 if np.iscomplexobj(found) else np.float64)
+    samples = values(array)
+    return samples.astype(np.complex128 if np.iscomplexobj(samples) else np.float64)
 
 
 def _limits(dtype: str) -> tuple[float, float]:
@@ -189,7 +189,7 @@ class _Inputs:
 
     product: Matmul
     problem: Problem
-    given: dict[str, Any]
+    operands: dict[str, Any]
     scales: dict[str, Any]
     a: Any
     b: Any
@@ -200,25 +200,25 @@ def sample_of(product: Matmul) -> Sample | None:
     problem: Problem = product.problem
     if problem.expression or not problem.k or 0 in problem.result_shape:
         return None
-    given = dict(product.given)
-    given |= {name: _indexable(given[name]) for name in ("c", "bias", "aux")}
+    operands = dict(product.given)
+    operands |= {name: _indexable(operands[name]) for name in ("c", "bias", "aux")}
     scales = dict(zip(SCALES, map(_indexable, product.scale_values or (None,) * len(SCALES)), strict=False))
-    a, b = (_operand(given[name], scales, name, problem) for name in ("a", "b"))
+    a, b = (_operand(operands[name], scales, name, problem) for name in ("a", "b"))
     if a is None or b is None:
         return None
     rows, columns = sampled(problem.m, MOST_ROWS), sampled(problem.n, MOST_COLUMNS)
     last = tuple(extent - 1 for extent in problem.batch_shape)
     entries = tuple(dict.fromkeys([(0,) * len(last), last]))
-    inputs = _Inputs(product, problem, given, scales, a, b)
-    found = [_entry(inputs, entry, rows, columns) for entry in entries]
-    exact, bounds, aux, aux_bounds = (np.stack(each) for each in zip(*found, strict=True))
+    inputs = _Inputs(product, problem, operands, scales, a, b)
+    computed = [_entry(inputs, entry, rows, columns) for entry in entries]
+    exact, bounds, aux, aux_bounds = (np.stack(each) for each in zip(*computed, strict=True))
     sums = _sums(inputs, entries)
     scale_d = 1.0 if scales["scale_d"] is None else float(_wide_number(scales["scale_d"]))
     return Sample(
         entries, rows, columns, Part(exact, bounds, problem.dtype),
         aux=Part(aux, aux_bounds, problem.dtype) if problem.row.aux == "store" else None,
         sums=None if sums is None else sums[0], sum_entries=() if sums is None else sums[1],
-        sum_places=None if sums is None else sums[2], amax_factor=scale_d,
+        sum_indices=None if sums is None else sums[2], amax_factor=scale_d,
     )  # fmt: skip
 
 
@@ -235,24 +235,24 @@ def _sums(
     if not kind or (kind == "bgrad" and problem.m > _MOST_SUMMED):
         return None
     extent = problem.m if kind == "bgrada" else problem.n
-    places = sampled(extent, MOST_ROWS)
+    indices = sampled(extent, MOST_ROWS)
     lead = len(problem.gradient_shape) - 1
     own = tuple(dict.fromkeys(entry[len(entry) - lead :] for entry in entries))
     exact, bounds = [], []
     for entry in own:
         full = (0,) * (len(problem.batch_shape) - lead) + entry
         if kind == "bgrad":
-            y, error, _, _ = _entry(inputs, full, np.arange(problem.m), places, last=False)
+            y, error, _, _ = _entry(inputs, full, np.arange(problem.m), indices, last=False)
             terms, slack, axis = y, error.sum(axis=0), 0
         else:
             matrix, name = (inputs.a, "a") if kind == "bgrada" else (inputs.b, "b")
             vector = matrix.reshape(1, -1) if kind == "bgrada" else matrix.reshape(-1, 1)
             matrix = vector if len(matrix.shape) == 1 else matrix
             axis = 1 if kind == "bgrada" else 0
-            terms = _part(matrix, full, places if axis else None, None if axis else places)
+            terms = _part(matrix, full, indices if axis else None, None if axis else indices)
             terms = terms.conj() if getattr(problem, f"conj_{name}") else terms
             if "block32" not in (problem.scale_a, problem.scale_b):
-                terms = terms * _factor(scales[f"scale_{name}"], full, places, name)
+                terms = terms * _factor(scales[f"scale_{name}"], full, indices, name)
             slack = 0.0
         count = terms.shape[axis] + 16
         size = np.abs(terms).sum(axis=axis)
@@ -260,7 +260,7 @@ def _sums(
         exact.append(terms.sum(axis=axis))
         total = slack + count * u / max(1.0 - count * u, 0.5) * size
         bounds.append(total + _last_rounding(problem.gradient_dtype, np.abs(exact[-1]) + total))
-    return Part(np.stack(exact), np.stack(bounds), problem.gradient_dtype), own, places
+    return Part(np.stack(exact), np.stack(bounds), problem.gradient_dtype), own, indices
 
 
 def _wide_number(value: Any) -> float:
@@ -286,18 +286,18 @@ def _indexable(array: Any) -> Any:
 def _part(array: Any, entry: tuple[int, ...], rows: Array | None, columns: Array | None) -> Array:
     """Return a part of an array that broadcasts over batch axes, in float64 or complex128."""
     lead = len(array.shape) - 2
-    place = tuple(
+    position = tuple(
         0 if extent == 1 else index
         for extent, index in zip(array.shape[:lead], entry[len(entry) - lead :], strict=True)
     )
-    part = array[place] if place else array
+    part = array[position] if position else array
     part = part if rows is None or part.shape[0] == 1 else part[rows]
     part = part if columns is None or part.shape[1] == 1 else part[:, columns]
     wide = values(part)
     return wide.astype(np.complex128 if wide.dtype.kind == "c" else np.float64)
 
 
-def _factor(value: Any, entry: tuple[int, ...], places: Array, side: str) -> Any:
+def _factor(value: Any, entry: tuple[int, ...], indices: Array, side: str) -> Any:
     """Return a scale so that it broadcasts over the sampled rows of a or columns of b."""
     if value is None:
         return 1.0
@@ -306,8 +306,10 @@ def _factor(value: Any, entry: tuple[int, ...], places: Array, side: str) -> Any
         return float(array.reshape(()))
     extent = array.shape[-1] if array.shape[-1] != 1 or side == "b" else array.shape[-2]
     flat = array.reshape(*(array.shape[:-2] if array.ndim > 1 and 1 in array.shape[-2:] else array.shape[:-1]), extent)
-    place = tuple(0 if n == 1 else i for n, i in zip(flat.shape[:-1], entry[len(entry) - flat.ndim + 1 :], strict=True))
-    line = flat[place][places]
+    position = tuple(
+        0 if n == 1 else i for n, i in zip(flat.shape[:-1], entry[len(entry) - flat.ndim + 1 :], strict=True)
+    )
+    line = flat[position][indices]
     return line[:, None] if side == "a" else line[None, :]
 
 
@@ -318,7 +320,7 @@ def _entry(
 
     First the result's, without its scale and last rounding where ``last`` is not set, then the pre-activation's.
     """
-    problem, given, scales, a, b = inputs.problem, inputs.given, inputs.scales, inputs.a, inputs.b
+    problem, operands, scales, a, b = inputs.problem, inputs.operands, inputs.scales, inputs.a, inputs.b
     row = EPILOGUES[problem.epilogue]
     alpha, beta = inputs.product.scalars()["alpha"], inputs.product.scalars()["beta"]
     left = _part(a.reshape(1, -1) if len(a.shape) == 1 else a, entry, rows, None)
@@ -330,11 +332,11 @@ def _entry(
     with np.errstate(all="ignore"):
         x, size = alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
         terms = []
-        if given["c"] is not None and beta != 0.0:
-            shaped = given["c"].reshape(*problem.batch_shape, problem.m, problem.n)
+        if operands["c"] is not None and beta != 0.0:
+            shaped = operands["c"].reshape(*problem.batch_shape, problem.m, problem.n)
             terms.append(beta * _part(shaped, entry, rows, columns) * _factor(scales["scale_c"], entry, columns, "b"))
         if row.bias:
-            terms.append(_bias(given["bias"], problem, entry, rows, columns))
+            terms.append(_bias(operands["bias"], problem, entry, rows, columns))
         for term in terms:
             x, size = x + term, size + np.abs(term)
         count = problem.k * (2 if problem.is_complex else 1) + 16
@@ -343,7 +345,7 @@ def _entry(
         pre, pre_error = x, error + _last_rounding(problem.dtype, np.abs(x) + error)
         aux = None
         if row.aux == "load":
-            aux = _part(given["aux"].reshape(*problem.batch_shape, problem.m, problem.n), entry, rows, columns)
+            aux = _part(operands["aux"].reshape(*problem.batch_shape, problem.m, problem.n), entry, rows, columns)
         y = activated(framework_of(x), row, x, aux, problem.clamp)
         own = _GRADIENT_ERROR if aux is not None and problem.compute != "float64" else _OWN_ERROR * u
         error = _STEEPEST * error + own * (np.abs(x) + error)

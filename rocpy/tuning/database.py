@@ -9,12 +9,12 @@ import socket
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rocpy import platform
 from rocpy.errors import RocpyWarning
-from rocpy.tuning._files import SCHEMA, Record, RecordFile, attempt, is_network
+from rocpy.tuning._files import SCHEMA, Record, RecordFile, is_network, try_read, try_write
 
 __all__ = ["Database", "Record", "current"]
 
@@ -78,7 +78,7 @@ class Database:
         """Keep records, in memory and in the file that is written; of two for one problem the newer one."""
         with self._writing:
             # The file first: who reads it again meanwhile finds them.
-            self._change(lambda file: file.write(records))
+            self._write(records)
             with self._lock:
                 known = self._read_all()
                 for record in records:
@@ -100,12 +100,12 @@ class Database:
         wanted = "*" if scope is None else scope
         with self._writing:
             if self.path is not None and self.path.is_file():
-                self._change(lambda file: file.write((), clear=wanted))
+                self._write((), clear=wanted)
             with self._lock:
                 known = self._read_all()
-                gone = [place for place in known if scope is None or place[0] == scope]
-                for place in gone:
-                    del known[place]
+                gone = [key for key in known if scope is None or key[0] == scope]
+                for key in gone:
+                    del known[key]
         return len(gone)
 
     def refresh(self) -> None:
@@ -130,16 +130,16 @@ class Database:
         return self._known
 
     def _read(self, file: RecordFile) -> Sequence[Record]:
-        found, error = attempt(file.read)
+        records, error = try_read(file)
         if error is not None:
-            warnings.warn(f"tuning database {file.path} is left out: {error}", RocpyWarning, stacklevel=4)
-        return found or ()
+            warnings.warn(f"tuning database {file.path} is ignored: {error}", RocpyWarning, stacklevel=4)
+        return records
 
-    def _change(self, action: Callable[[RecordFile], None]) -> None:
+    def _write(self, records: Sequence[Record], clear: str | None = None) -> None:
         file = next((file for file in self.files if file.writable), None)
         if file is None:
             return
-        _, error = attempt(lambda: action(file))
+        error = try_write(file, records, clear)
         if error is not None and not self._warned:
             self._warned = True
             warnings.warn(
@@ -151,9 +151,9 @@ class Database:
 
 
 def _default_paths() -> list[Path]:
-    given = platform.environment("ROCPY_TUNING_DB")
-    if given:
-        return [Path(part).expanduser() for part in given.split(os.pathsep) if part]
+    configured = platform.environment("ROCPY_TUNING_DB")
+    if configured:
+        return [Path(part).expanduser() for part in configured.split(os.pathsep) if part]
     import platformdirs
 
     return [Path(platformdirs.user_cache_dir("rocpy", appauthor=False)) / FILE_NAME]
@@ -161,12 +161,12 @@ def _default_paths() -> list[Path]:
 
 def _files(paths: Sequence[Path]) -> list[RecordFile]:
     files = []
-    for place, path in enumerate(paths):
+    for index, path in enumerate(paths):
         file = path / FILE_NAME if _is_folder(path) else path
         if is_network(file):
-            files += _shared(file, written=place == 0)
+            files += _shared(file, written=index == 0)
         else:
-            files.append(RecordFile(file, writable=place == 0))
+            files.append(RecordFile(file, writable=index == 0))
     return files
 
 

@@ -49,7 +49,7 @@ def test_a_write_to_what_is_read_only(arch):
         ("v_mov_b32 v2, 0x10000\n ds_write_b32 v2, v3", "65536 of the group's shared memory, which has 4096"),
         ("s_trap 2", "trapped"),
         ("s_mov_b64 s[4:5], 16\n s_setpc_b64 s[4:5]", "left the code object"),
-        (".long 0xffffffff", "0xffffffff 0x[0-9a-f]{8} is no instruction of gfx"),
+        (".long 0xffffffff", "0xffffffff 0x[0-9a-f]{8} is not a known instruction of gfx"),
         ("s_branch -1", "more than 1000 instructions"),
         ("v_mov_b32 v2, 16\n v_mov_b32 v3, 0\n global_load_ubyte v4, v[2:3], off", "which is in no allocation"),
     ],

@@ -264,5 +264,5 @@ def test_a_source_that_is_no_register():
     word = int.from_bytes(forms("gfx942")[of("gfx942", "v_mfma_f32_32x32x2_f32")[0]][:8], "little")
     body = f".quad 0x{word & ~(0x1FF << 32) | 5 << 32:x}"
     arrays = [np.zeros(64, np.uint64) for _ in range(4)]
-    with pytest.raises(KernelError, match="operand 5 is no vector register"):
+    with pytest.raises(KernelError, match="operand 5 is not a vector register"):
         amdgpu.run(instruction_kernels([body], "gfx942"), "k0", 1, 64, *arrays)

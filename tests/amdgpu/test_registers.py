@@ -83,7 +83,7 @@ def test_registers_by_index(arch):
     ],
 )
 def test_an_index_beyond_the_registers_is_stopped(arch, body):
-    with pytest.raises(KernelError, match="leads to no register"):
+    with pytest.raises(KernelError, match="does not select a register"):
         run(arch, [body], *(words(seed) for seed in range(3)))
 
 

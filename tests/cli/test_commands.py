@@ -67,7 +67,7 @@ def test_no_platform_has_its_exit_code():
 
 def test_wrong_platform_name():
     done = rocpy("info", expect=2, ROCPY_PLATFORM="cuda")
-    assert "ROCPY_PLATFORM is 'cuda'" in done.stderr
+    assert "ROCPY_PLATFORM: got 'cuda'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -258,7 +258,7 @@ def test_variables_that_rocpy_does_not_know_are_named(make):
     }
     found = make.problems()
     assert [row["check"] for row in found] == ["variables"] * 2
-    assert "ROCPY_AUTOTUNES is set, and is no variable" in found[0]["seen"]
+    assert "ROCPY_AUTOTUNES is set, but is not a rocpy variable" in found[0]["seen"]
     assert "ROCPY_AUTOTUNE?" in found[0]["fix"]
     assert "ROCPY_X" in found[1]["seen"]
 
@@ -266,7 +266,7 @@ def test_variables_that_rocpy_does_not_know_are_named(make):
 def test_values_that_a_variable_cannot_have_are_told(make):
     make.options["environ"] = {"ROCPY_HOST_DEVICES": "many", "ROCPY_PLATFORM": "cuda", "ROCPY_PLAN_CACHE": ""}
     found = make.problems()
-    assert ["HOST_DEVICES is 'many'" in found[0]["seen"], "ROCPY_PLATFORM is 'cuda'" in found[1]["seen"]] == [
+    assert ["HOST_DEVICES: got 'many'" in found[0]["seen"], "ROCPY_PLATFORM: got 'cuda'" in found[1]["seen"]] == [
         True,
         True,
     ]

@@ -165,7 +165,7 @@ def test_what_is_refused():
     with pytest.raises(nccl.NcclInvalid, match="min_ctas"):
         nccl.NCCLConfig(min_ctas="two")
     nccl.group_start()
-    with pytest.raises(rocpy.UnsupportedError, match="no estimate"):
+    with pytest.raises(rocpy.UnsupportedError, match="cannot estimate"):
         nccl.group_simulate_end()
 
 

@@ -183,7 +183,7 @@ def test_an_allocator_that_raises_leaves_the_product_usable(operands):
         ({"allocator": Allocator}, TypeError, "allocator"),
         ({"handle": "text"}, TypeError, "handle"),
         ({"handle": True}, TypeError, "handle"),
-        ({"handle": 0}, ValueError, "handle=0"),
+        ({"handle": 0}, ValueError, "handle: got 0"),
     ],
 )
 def test_what_is_no_resource(options, error, match):

@@ -75,7 +75,7 @@ def test_what_is_refused():
         (lambda: coop.row_sum(x, out=np.zeros(6)[::2]), InvalidOperandError, "has gaps"),
         (lambda: coop.block_reduce(x, "-"), InvalidProblemError, "op is '-'; the names are"),
         (lambda: coop.block_reduce(x, 3), InvalidOperandError, "op is int"),
-        (lambda: coop.block_scan(x, compose, exclusive=True), InvalidProblemError, "give initial="),
+        (lambda: coop.block_scan(x, compose, exclusive=True), InvalidProblemError, "pass initial="),
         (lambda: coop.row_sum(x, threads=0), InvalidProblemError, "block is 0"),
     ):
         with pytest.raises(error, match=message):

@@ -56,7 +56,7 @@ def test_broadcast(rng):
     kernel[1, 50](x, 33, out, items)
     np.testing.assert_array_equal(out, x[33])
     np.testing.assert_array_equal(items, x[np.arange(50) // 8 * 8][:, None] + np.arange(3))
-    with pytest.raises(KernelIndexError, match="source is no rank of the group"):
+    with pytest.raises(KernelIndexError, match="source is not a rank of the group"):
         kernel[1, 50](x, 50, out, items)
 
 

@@ -270,7 +270,7 @@ def test_what_is_no_bin_and_too_few_counters_are_refused():
         out[coop.threadIdx.x] = counts[0]
 
     out = np.zeros(4, np.int32)
-    with pytest.raises(KernelIndexError, match="an item is no bin"):
+    with pytest.raises(KernelIndexError, match="an item is not a valid bin"):
         kernel[1, 4](np.array([0, 1, 4, 2]), out)
     with pytest.raises(KernelIndexError, match="raise bins_per_thread"):
         kernel[1, 3](np.zeros(3, np.int64), out)

@@ -281,7 +281,7 @@ def test_a_prefix_callback_carries_on_over_tiles(exclusive, rng):
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("coop.exclusive_scan(coop.this_block(), x[0], f)", "no known neutral element; give initial="),
+        ("coop.exclusive_scan(coop.this_block(), x[0], f)", "no known neutral element; pass initial="),
         (
             "coop.inclusive_sum(coop.this_block(), x[0], initial=1, prefix=f, state=x)",
             "initial and prefix are both given",

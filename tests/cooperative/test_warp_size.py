@@ -61,7 +61,7 @@ def test_the_same_on_the_cpu_and_on_a_gpu(arch, size):
 @compiles
 @pytest.mark.parametrize(("arch", "size"), [("gfx942", 32), ("gfx1250", 64)])
 def test_a_size_that_a_gpu_lacks_is_refused(arch, size):
-    with pytest.raises(UnsupportedError, match=rf"warps of {size} threads, and {arch} has none.*warp_size=") as told:
+    with pytest.raises(UnsupportedError, match=rf"warps of {size} threads, and {arch} only has.*warp_size=") as told:
         coop.compile(coop.jit(warp_size=size)(of_warps), SIGNATURE, arch, cache=False)
     assert "of_warps" in str(told.value)
 

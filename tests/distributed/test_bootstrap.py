@@ -102,11 +102,11 @@ def test_launchers_variables():
     assert launch_facts({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}) == LaunchFacts(2, 4, 0, "torchrun")
     slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}
     assert launch_facts(slurm).launcher == "Slurm"
-    with pytest.raises(rccl.InvalidArgumentError, match="no variables of a launcher"):
+    with pytest.raises(rccl.InvalidArgumentError, match="no launcher's variables"):
         launch_facts({})
     with pytest.raises(rccl.InvalidArgumentError, match="must be numbers"):
         launch_facts({"RANK": "x", "WORLD_SIZE": "4"})
-    with pytest.raises(rccl.InvalidArgumentError, match="none of the 4 ranks"):
+    with pytest.raises(rccl.InvalidArgumentError, match="not one of the 4 ranks"):
         launch_facts({"RANK": "4", "WORLD_SIZE": "4"})
     with pytest.raises(rccl.InvalidArgumentError, match="tcp://host:port"):
         open_channel(ranks(0, of=2)[0], "udp://here")

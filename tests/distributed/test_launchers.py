@@ -42,7 +42,7 @@ def test_mpiexec():
         assert row["same"]
         assert (row["kind"], row["transport"]) == ("Communicator", "mpi4py")
         assert "split: mpi4py carries this communicator" in row["refused"]
-        assert "cannot tell whom it waits for" in row["late"]
+        assert "cannot report which rank it waits for" in row["late"]
 
 
 PROGRAM = """

@@ -85,11 +85,11 @@ def test_protocol():
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        (("HTTP/1.1 400\n",), "no RAS server"),
+        (("HTTP/1.1 400\n",), "not a RAS server"),
         (("SERVER PROTOCOL 2\n", "OK\n", "ERROR\n"), "refuses 'SET FORMAT json'"),
         ((*GREETING, "Job summary"), "no JSON document"),
-        ((*GREETING, "{}"), "without communicators"),
-        ((None,), "no RAS server"),
+        ((*GREETING, "{}"), "not list RAS communicators"),
+        ((None,), "not a RAS server"),
     ],
 )
 def test_servers_that_are_none(answers, message):
@@ -114,7 +114,7 @@ def test_servers_that_are_none(answers, message):
 def test_documents_that_are_none(document):
     with (
         server((*GREETING, document)) as (address, _),
-        pytest.raises(rccl.RcclError, match="gave (no|a) "),
+        pytest.raises(rccl.RcclError, match="returned (no|a) "),
     ):
         ask_ras(address, timeout_s=10)
 
@@ -313,7 +313,7 @@ def test_a_good_machine_has_no_problem(tmp_path):
                 "MASTER_PORT": "1",
                 "SLURM_NNODES": "2",
             },
-            "each meets itself",
+            "each rank connects only to itself",
         ),
     ],
 )

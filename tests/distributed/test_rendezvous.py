@@ -129,7 +129,7 @@ def test_nonsense_is_dropped_and_counted(port, said):
     for error in found.values():
         assert isinstance(error, rccl.CollectiveTimeoutError)
         assert error.waiting_for == (2,)
-        assert "connections that did not carry this job's mark were dropped" in str(error)
+        assert "connections without this job's token were dropped" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_rank_that_comes_twice(port):
     found = all_ranks.start(1, 4).start(2, 4).join()
     connection.close()
     (text,) = culprits(found)
-    assert "rank 1 came twice: process 4711 on" in text
+    assert "rank 1 joined twice: process 4711 on" in text
 
 
 def test_a_rank_that_is_none(port):
@@ -255,7 +255,7 @@ def test_a_rank_that_is_none(port):
     found = all_ranks.start(1, 2).join()
     connection.close()
     (text,) = culprits(found)
-    assert "came as rank 7, which is none of the 2 ranks" in text
+    assert "joined as rank 7, which is not one of the 2 ranks" in text
 
 
 def test_a_failure_of_rank_0_reaches_the_others_at_once(store):
@@ -346,5 +346,5 @@ def test_a_rank_that_cannot_begin_is_named_on_all(port):
     found = [process.communicate(timeout=100)[0] for process in processes]
     assert "99" in found[0]
     assert found[1].startswith("RemoteError 0 ")
-    assert "rank 0 could not begin" in found[1]
+    assert "rank 0 could not start" in found[1]
     assert "99" in found[1]

@@ -158,7 +158,7 @@ from rocpy.distributed import _overlap
 
 gathers = name == "all_gather_matmul"
 kind = "collective" if gathers else "product"
-follow, first = _overlap.Line.follow, getattr(_overlap.Run, kind)
+follow, first = _overlap.StreamPair.follow, getattr(_overlap.Run, kind)
 state = {"held": None, "skipped": None}
 seen, gates = {}, []
 large = np.ones((1200, 1200), np.float32)
@@ -172,11 +172,11 @@ def slow(self, chunk, *rest, **settings):
     if self.comm.rank == 0 and chunk == state["held"]:
         gate = rocpy.Stream(self.comm.device_index, nonblocking=True)
         rocpy.matmul(large, large, stream=gate)
-        getattr(self.line, kind).wait(gate.record())
+        getattr(self.streams, kind).wait(gate.record())
         gates.append(gate)
     first(self, chunk, *rest, **settings)
 
-_overlap.Line.follow = some
+_overlap.StreamPair.follow = some
 setattr(_overlap.Run, kind, slow)
 rng = np.random.default_rng(1)
 x, w = rng.integers(1, 9, (2, 12, 16)).astype(np.float32), rng.integers(1, 9, (2, 16, 6)).astype(np.float32)
@@ -189,7 +189,7 @@ def run(comm):
         for skipped in (None, held):
             comm.barrier()
             state.update(held=held, skipped=skipped)
-            seen.pop(id(_overlap.line_of(comm)), None)
+            seen.pop(id(_overlap.streams_of(comm)), None)
             comm.barrier()
             y = getattr(distributed, name)(x[comm.rank] + held, w[0 if gathers else comm.rank], comm=comm, chunks=3)
             more = held * (w[0].sum(0) if gathers else w.sum((0, 1)))
@@ -213,13 +213,13 @@ def test_what_is_refused():
         x, w = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
         with pytest.raises(InvalidProblemError, match="make no product"):
             distributed.matmul_all_reduce(x, w.T, comm=comm)
-        with pytest.raises(InvalidProblemError, match="3 rows cannot be cut"):
+        with pytest.raises(InvalidProblemError, match="3 rows cannot be split"):
             distributed.matmul_reduce_scatter(x, w, comm=comm)
         with pytest.raises(InvalidProblemError, match="chunks"):
             distributed.all_gather_matmul(x, w, comm=comm, chunks=0)
         with pytest.raises(InvalidProblemError, match="does not take x"):
             distributed.row_linear(x, w, comm=comm)
-        with pytest.raises(InvalidProblemError, match="must be a matrix"):
+        with pytest.raises(InvalidProblemError, match="expected a matrix"):
             distributed.column_linear(x[None], w.T, comm=comm, sequence_parallel=True)
         with pytest.raises(InvalidOperandError, match="torch tensor or a numpy array"):
             distributed.matmul_all_reduce(memoryview(x), w, comm=comm)

@@ -85,7 +85,7 @@ def test_fields_of_a_capsule(fields, expected):
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"version": (2, 0)}, UnsupportedError, r"DLPack 2\.0, and rocpy 1\.3"),
+        ({"version": (2, 0)}, UnsupportedError, r"DLPack 2\.0, but rocpy supports 1\.3"),
         ({"version": (0, 8)}, UnsupportedError, r"DLPack 0\.8"),
         ({"shape": None, "ndim": 2}, InvalidOperandError, "shape pointer is null"),
         ({"ndim": -1}, InvalidOperandError, "number of dimensions is negative or above 32"),
@@ -303,7 +303,7 @@ def test_results_for_capsule_producers():
         def from_dlpack(self, array):
             return np.from_dlpack(array).copy()
 
-    with pytest.raises(UnsupportedError, match="Copying copies memory that it takes over"):
+    with pytest.raises(UnsupportedError, match="Copying copies the memory that it wraps"):
         allocate_like(Copying(), (2, 2))
 
 

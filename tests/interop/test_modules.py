@@ -64,7 +64,7 @@ def test_numbers(argument, wanted):
 
 def test_arrays_are_their_addresses_and_are_kept():
     if not rocpy.platform.current().host_memory:
-        pytest.skip("the device has no access to numpy's memory")
+        pytest.skip("the device cannot access numpy's memory")
     x, t = np.ones(4, np.float32), torch.ones(2, 3)
     with rocpy.Buffer(8, "int8") as buffer:
         packed, kept = pack([x, t, buffer])
@@ -92,7 +92,7 @@ def test_an_array_in_cpu_memory_is_refused_where_the_device_has_its_own(run_pyth
     run_python(
         "import numpy as np, pytest, rocpy\n"
         "from rocpy.runtime.kernels.arguments import pack\n"
-        "with pytest.raises(rocpy.InvalidOperandError, match='argument 1: a ndarray in the CPU.s memory.*Buffer'):\n"
+        "with pytest.raises(rocpy.InvalidOperandError, match='argument 1: got ndarray in CPU memory.*Buffer'):\n"
         "    pack([1, np.ones(3)])\n"
         "with rocpy.Buffer(3, 'float64') as buffer:\n"
         "    assert pack([buffer])[0] == [buffer.handle.to_bytes(8, 'little')]\n",

@@ -230,7 +230,7 @@ def test_buffers(location):
         ):
             with pytest.raises(error):
                 buffer.copy_to(bad)
-        with pytest.raises(InvalidProblemError, match="256 is no byte"):
+        with pytest.raises(InvalidProblemError, match="got 256, expected a byte"):
             buffer.fill(256)
     for use in (
         lambda: buffer.handle,
@@ -402,7 +402,7 @@ def test_failed_destructors_warn_and_leak():
         warnings.simplefilter("always")
         del stream
         gc.collect()
-    assert [(w.category, "could not be given back" in str(w.message)) for w in seen] == [(RocpyWarning, True)]
+    assert [(w.category, "could not be released" in str(w.message)) for w in seen] == [(RocpyWarning, True)]
 
 
 def destroy_behind(handle):

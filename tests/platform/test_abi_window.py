@@ -70,7 +70,7 @@ def test_an_unknown_release_is_refused():
             result["message"] = str(error)
         """,
     )
-    assert found["message"] == "ROCPY_HOST_ABI is '9.9'; it can be 6.4, 7.0, 7.2 or 10.0"
+    assert found["message"] == "ROCPY_HOST_ABI: got '9.9', expected 6.4, 7.0, 7.2 or 10.0"
 
 
 ATTRIBUTES = """

@@ -156,7 +156,7 @@ def test_statuses(handle, capfd):
         (INVALID_VALUE, (handle, desc, one, a, double, one, a, double, c, double)),
     ):
         assert transform(*arguments) == wanted, arguments
-    assert "do not fit together" in capfd.readouterr().err
+    assert "do not match" in capfd.readouterr().err
     stream = unwrap(hip.hipStreamCreate())
     unwrap(hip.hipStreamDestroy(stream))
     assert transform(handle, desc, one, a, layout, one, a, layout, c, layout, int(stream)) == INTERNAL_ERROR

@@ -56,8 +56,8 @@ def test_each_variable_is_of_a_kind():
 def test_any_text_is_a_value_or_a_fault(name, value):
     fault = fault_of_variable(name, value)
     if fault:
-        assert fault.startswith(f"{name} is ")
-        assert "it can be" in fault
+        assert fault.startswith(f"{name}: got ")
+        assert "expected" in fault
         assert len(fault) < 800
     else:
         assert value == "" or value.isascii()
@@ -73,7 +73,7 @@ def test_nonsense_is_one_typed_error_and_values_are_none(run_python):
             assert error == "", (name, value, text)
         else:
             assert error == "InvalidProblemError", (name, value, error)
-            assert text.startswith(f"{name} is "), text
+            assert text.startswith(f"{name}: got "), text
 
 
 def test_values_are_taken(run_python):
@@ -85,7 +85,7 @@ def test_values_are_taken(run_python):
 
 def test_a_variable_that_is_read_later_is_checked_then(monkeypatch):
     monkeypatch.setenv("ROCPY_DEBUG", "perhaps")
-    with pytest.raises(InvalidProblemError, match="ROCPY_DEBUG is 'perhaps'; it can be 0 or 1"):
+    with pytest.raises(InvalidProblemError, match="ROCPY_DEBUG: got 'perhaps', expected 0 or 1"):
         platform.environment("ROCPY_DEBUG")
     assert {variable.name: variable.value for variable in platform.variables()}["ROCPY_DEBUG"] == "perhaps"
 
@@ -94,4 +94,4 @@ def test_a_variable_that_is_read_later_is_checked_then(monkeypatch):
 def test_use_does_not_pass_by_the_rule(name, run_python):
     code = "import rocpy; rocpy.platform.use('host'); rocpy.platform.current()"
     done = run_python(code, check=False, **{name: "much"})
-    assert f"InvalidProblemError: {name} is 'much'" in done.stderr
+    assert f"InvalidProblemError: {name}: got 'much'" in done.stderr

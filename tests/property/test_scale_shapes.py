@@ -93,7 +93,7 @@ def test_a_shape_has_one_meaning_or_is_refused(question):
             wanted = (a.astype(np.float64) @ b.astype(np.float64)) * rows[0] * columns[0]
             assert found is None or np.array_equal(found, wanted), (name, question)
         else:
-            with pytest.raises(InvalidProblemError, match="scale_[ab]: shape"):
+            with pytest.raises(InvalidProblemError, match="scale_[ab]: got shape"):
                 way(a, b, **scales)
 
 

@@ -124,7 +124,7 @@ def test_what_an_older_release_lacks(comms):
         "ncclCommShrink": lambda: comms[0].shrink([1]),
     }.items():
         if function in missing:
-            with pytest.raises(rocpy.UnsupportedError, match=f"{function}, which came with 2.27"):
+            with pytest.raises(rocpy.UnsupportedError, match=f"{function}, which was added in 2.27"):
                 call()
 
 

@@ -47,7 +47,7 @@ def test_what_is_refused():
     def body(comm):
         win = comm.window(comm.empty(4, "float32", window=True))
         other = comm.empty(4, "float32")
-        with pytest.raises(rccl.InvalidArgumentError, match="must lie in a window"):
+        with pytest.raises(rccl.InvalidArgumentError, match="must be in a window"):
             comm.put_signal(np.zeros(4, np.float32), 0, win)
         with pytest.raises(rccl.InvalidArgumentError, match="more than the 16 bytes"):
             comm.put_signal(win.array, 0, win, 1)

@@ -225,9 +225,9 @@ def test_modes():
 
 def test_mistakes_are_told():
     x, weight, bias = operands(4, 6)
-    with pytest.raises(InvalidProblemError, match="activation='gellu'.*relu"):
+    with pytest.raises(InvalidProblemError, match="activation: got 'gellu'.*relu"):
         rt.linear(x, weight, bias, "gellu")
-    with pytest.raises(InvalidProblemError, match="approximate='tanh'.*gelu"):
+    with pytest.raises(InvalidProblemError, match="approximate: got 'tanh'.*gelu"):
         rt.linear(x, weight, bias, "relu", approximate="tanh")
     with pytest.raises(InvalidProblemError, match="last axis has 6 elements"):
         rt.linear(x, weight.t(), None)
@@ -235,11 +235,11 @@ def test_mistakes_are_told():
         rt.linear(x.float(), weight)
     with pytest.raises(InvalidProblemError, match="6 elements.*the layer takes 5"):
         rt.linear(x, bias)
-    with pytest.raises(InvalidProblemError, match="weight: shape"):
+    with pytest.raises(InvalidProblemError, match="weight: got shape"):
         rt.linear(x, weight.unsqueeze(0))
-    with pytest.raises(InvalidProblemError, match="bias: shape .*length N = 5"):
+    with pytest.raises(InvalidProblemError, match="bias: got shape .*length N = 5"):
         rt.linear(x, weight, x)
-    with pytest.raises(InvalidProblemError, match="bias: shape .*scalar"):
+    with pytest.raises(InvalidProblemError, match="bias: got shape .*scalar"):
         rt.linear(x, weight[0], bias)
     with pytest.raises(RocpyError):
         rt.linear(x.to_sparse().detach(), weight.detach())

@@ -267,7 +267,7 @@ def test_what_is_not_served_is_said():
         return {row.name.rpartition(".")[2]: row.reason for row in report.not_replaced}["experts"]
 
     model = made("mixtral")
-    assert "left away by skip=" in reasons(model, skip="*.experts")
+    assert "excluded by skip=" in reasons(model, skip="*.experts")
     model.set_experts_implementation("deepgemm")
     text = reasons(model)
     assert "experts_implementation='deepgemm'" in text

@@ -90,7 +90,7 @@ REASONS = {
     DropoutByLines: "fc1 is followed by drop, a Dropout, before any activation",
     DropoutFunction: "fc1 is followed by F.dropout, a dropout, before any activation",
     DropoutInABranch: "`if self.training:`",
-    Norm: "fc1 is followed by norm, a LayerNorm, which is no activation of rocpy's",
+    Norm: "fc1 is followed by norm, a LayerNorm, which is not one of rocpy's activations",
     Scaled: "the result of fc1 is read by more than an activation: line ",
     Quick: "fc1 is followed by act, a QuickGELU: none of relu, gelu, silu and sigmoid",
     QuickInline: "the result of fc1 is read by more than an activation",
@@ -113,7 +113,7 @@ def test_the_obstacle_is_named(cls):
     [
         (nn.Dropout(0.1), "0 is followed by 1, a Dropout, before any activation"),
         (nn.AlphaDropout(0.1), "0 is followed by 1, a AlphaDropout, before any activation"),
-        (nn.LayerNorm(4), "0 is followed by 1, a LayerNorm, which is no activation of rocpy's"),
+        (nn.LayerNorm(4), "0 is followed by 1, a LayerNorm, which is not one of rocpy's activations"),
         (QuickGELU(), "0 is followed by 1, a QuickGELU: none of relu, gelu, silu and sigmoid"),
     ],
     ids=lambda value: type(value).__name__,

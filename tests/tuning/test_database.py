@@ -209,7 +209,7 @@ def test_a_damaged_file_that_is_only_read_stays_where_it_is(tmp_path):
     written(path)
     DAMAGES["no database"](path)
     before = path.read_bytes()
-    with pytest.warns(RocpyWarning, match="is left out"):
+    with pytest.warns(RocpyWarning, match="is ignored"):
         assert Database([tmp_path / "a.sqlite3", path]).records() == []
     assert path.read_bytes() == before
 

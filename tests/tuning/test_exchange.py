@@ -50,7 +50,7 @@ def test_a_record_with_a_wrong_field_is_left_out_and_named(field, value):
 def test_what_is_no_record_is_left_out(row):
     document = json.loads(export_json([record()]))
     document["records"] += [row, row]
-    with pytest.warns(RocpyWarning, match="record 1: .* and 1 others"):
+    with pytest.warns(RocpyWarning, match="record 1: .* and 1 more"):
         assert import_json(json.dumps(document)) == [record()]
 
 

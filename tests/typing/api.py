@@ -18,7 +18,8 @@ assert_type(weight.shape, tuple[int, int])
 print(rocpy.explain(x, weight))
 
 with rocpy.Matmul(x, x.T, epilogue="relu") as mm:
-    assert_type(mm, rocpy.Matmul)
+    assert_type(mm, rocpy.Matmul[npt.NDArray[Any]])
+    assert_type(mm.execute(), npt.NDArray[Any])
     assert_type(mm.plan(), list[Algorithm])
     assert_type(mm.problem, Problem)
     assert_type(mm.plan()[0].elapsed_ms, float | None)
@@ -54,6 +55,11 @@ class Foreign:
 assert_type(rocpy.matmul(Foreign(), Foreign()), Foreign)
 assert_type(rocpy.matmul(Foreign(), x, epilogue="relu_aux"), tuple[Foreign, dict[str, Foreign]])
 
+assert_type(rocpy.Matmul(x, x.T, epilogue="gelu_aux", bias=None).execute(), tuple[Array, dict[str, Array]])
+assert_type(rocpy.Matmul(Foreign(), x, beta=0.5).execute(), Foreign)
+assert_type(rocpy.Matmul(Foreign(), x, epilogue="relu_aux").execute(), tuple[Foreign, dict[str, Foreign]])
+planned: rocpy.Matmul[Array] = rocpy.Matmul(x, weight)
+
 error: Exception = rocpy.InvalidProblemError("message")
 
 # Mistakes that a type checker finds; an ignored error that is none any more is an error itself.
@@ -73,6 +79,6 @@ rocpy.options(copies="eror")  # type: ignore[arg-type]
 rocpy.options(reproducable=True)  # type: ignore[call-arg]
 rocpy.Options(dynamic="n")  # type: ignore[arg-type]
 rocpy.Weight(x, layout="nt")  # type: ignore[arg-type]
-rocpy.Matmul(x, x, epilogue="rellu")  # type: ignore[arg-type]
+rocpy.Matmul(x, x, epilogue="rellu")  # type: ignore[call-overload]
 rocpy.Matmul(x, x).execute(x)  # type: ignore[call-arg]
 rocpy.Matmul(x, x).autotune(iterations=5)  # type: ignore[call-arg]

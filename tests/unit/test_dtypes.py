@@ -96,7 +96,7 @@ def test_other_spellings(alias):
     ],
 )
 def test_what_is_no_dtype_of_ours_is_refused(value):
-    with pytest.raises(InvalidOperandError, match="none of rocpy's"):
+    with pytest.raises(InvalidOperandError, match="not one of rocpy's"):
         dtypes.lookup(value)
 
 

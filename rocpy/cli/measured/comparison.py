@@ -26,7 +26,7 @@ class Change:
 
     Parameters
     ----------
-    case, who
+    case, library
         The group with its number of threads, and the rival.
     old, new
         The best time in microseconds; of counts, the instructions.
@@ -37,7 +37,7 @@ class Change:
     """
 
     case: str
-    who: str
+    library: str
     old: float
     new: float
     peer_old: float | None
@@ -49,7 +49,7 @@ class Change:
         """The row as text, a cell for each of ``COLUMNS``."""
         times = (f"{self.old:,.4g}", f"{self.new:,.4g}", f"{self.old / self.new:.2f}" if self.new else "")
         peers = ("" if one is None else f"{one:.2f}" for one in (self.peer_old, self.peer_new))
-        return (self.case, self.who, *times, *peers, self.verdict)
+        return (self.case, self.library, *times, *peers, self.verdict)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -34,10 +34,10 @@ def page_of(documents: Sequence[dict[str, Any]]) -> str:
     return page("rocpy bench", parts)
 
 
-def comparison_page(found: Sequence[Change], notes: Sequence[str]) -> str:
+def comparison_page(changes: Sequence[Change], notes: Sequence[str]) -> str:
     """Return the page of two runs compared."""
     paragraphs = [f"<p>{html.escape(note)}</p>" for note in notes]
-    return page("rocpy bench: old and new", [*paragraphs, table("", COLUMNS, [change.cells for change in found])])
+    return page("rocpy bench: old and new", [*paragraphs, table("", COLUMNS, [change.cells for change in changes])])
 
 
 def _groups(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -47,7 +47,7 @@ class Collectives(Queries):
         """Copy a buffer into a rank's window, at an offset in elements, and signal the rank."""
         _first_only(signal_index, context, flags)
         if not isinstance(peer_window, RegisteredWindowHandle) or peer_window.window is None:
-            raise NcclInvalid(f"peer_window: got {peer_window!r}, expected what register_window made")
+            raise NcclInvalid(f"peer_window: got {peer_window!r}, expected the result of register_window")
         given = row_of(local_buffer, "local_buffer").array
         self.own.put_signal(given, peer, peer_window.window, peer_window_offset, stream=_stream(stream))
 
@@ -245,7 +245,7 @@ def _operator(op: Any) -> Any:
         return op.own
     is_number = isinstance(op, NcclRedOp) or (isinstance(op, int) and not isinstance(op, Enum))
     if not is_number or op not in set(NcclRedOp):
-        raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or what create_pre_mul_sum gives")
+        raise NcclInvalid(f"op: got {op!r}, expected a NcclRedOp, or the result of create_pre_mul_sum")
     return NcclRedOp(op).name.lower()
 
 

@@ -65,7 +65,7 @@ class Communicator(Collectives):
     def __init__(self, ptr: int | rccl.Communicator | None = None) -> None:
         if isinstance(ptr, int) and ptr != 0:
             raise unsupported(
-                "Communicator(ptr)", "rocpy takes no communicators of other libraries over; make one by init"
+                "Communicator(ptr)", "rocpy does not adopt communicators of other libraries; create one with init"
             )
         if ptr is not None and not isinstance(ptr, int | rccl.Communicator):
             raise NcclInvalid(f"ptr: got {type(ptr).__name__}, expected 0, None, or a communicator of rocpy.rccl")
@@ -267,7 +267,7 @@ class Communicator(Collectives):
         except ValueError:
             raise NcclInvalid(f"datatype: got {datatype!r}, expected a NcclDataType") from None
         if not isinstance(scalar, int | float | np.ndarray) and chosen is not own_type:
-            raise NcclInvalid(f"datatype: got {chosen.name}, the scalar is of {own_type.name}")
+            raise NcclInvalid(f"datatype: got {chosen.name}, but the scalar is {own_type.name}")
         made = CustomRedOp(self.own.premul_sum(value, chosen.name_of_dtype))
         self._resources.append(made)
         return made
@@ -294,7 +294,7 @@ def _number(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise NcclInvalid(f"{name}: got {value!r}, expected a whole number") from None
+        raise NcclInvalid(f"{name}: got {value!r}, expected an integer") from None
 
 
 def _settings(config: NCCLConfig | None) -> dict[str, Any]:

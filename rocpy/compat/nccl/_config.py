@@ -141,7 +141,7 @@ class NCCLCollConfig:
             raise NcclInvalid(f"vendor_options: got {type(options).__name__}, expected a sequence of VendorOption")
         for option in options:
             if not isinstance(option, VendorOption):
-                raise NcclInvalid(f"vendor_options: got {type(option).__name__} among them, expected VendorOption")
+                raise NcclInvalid(f"vendor_options: got {type(option).__name__} in it, expected VendorOption")
         keys = [(option.vendor_id, option.option_id) for option in options]
         if len(set(keys)) != len(keys):
             raise NcclInvalid("vendor_options: two have the same vendor_id and option_id")

@@ -59,11 +59,11 @@ class MissingPackageError(RocpyError, ModuleNotFoundError):
 
 
 #: What RCCL has nothing for, and why.
-DEVICE_API = "RCCL 2.30 has no device API whose communicators, barriers and teams Python could make"
+DEVICE_API = "RCCL 2.30 has no device API whose communicators, barriers and teams Python could create"
 MULTIMEM = "multimem is NVLink SHARP's: no AMD GPU has it"
 CFT = "Compute Fabric Transport is NVIDIA's, from NCCL 2.31 on; RCCL has none"
 GIN = "RCCL 2.30 has no GPU-initiated networking that Python could set up"
-PER_CALL = "RCCL takes settings for single calls from 2.31 on, rocpy's binding is of 2.30; give them to NCCLConfig"
+PER_CALL = "RCCL takes settings for single calls from 2.31 on, rocpy's binding is for 2.30; pass them in NCCLConfig"
 
 
 def unsupported(name: str, reason: str) -> UnsupportedError:

@@ -141,7 +141,7 @@ def group_end(*, simulate: bool = False) -> None:
 
 
 def _no_simulation(name: str) -> UnsupportedError:
-    return unsupported(name, "RCCL gets a group when it ends, whole, and has no estimate of one; it was dropped")
+    return unsupported(name, "RCCL receives a group as a whole when it ends, and cannot estimate one; it was dropped")
 
 
 def group_simulate_end() -> GroupSimInfo:
@@ -168,7 +168,7 @@ def mem_alloc(size: int, device: NcclDeviceSpec | None = None) -> Buffer:
 def mem_free(buf: Buffer) -> None:
     """Give memory of `mem_alloc` back; it is also given back when the last array of it is dropped."""
     if not isinstance(buf, Buffer):
-        raise NcclInvalid(f"buf: got {type(buf).__name__}, expected what mem_alloc gave")
+        raise NcclInvalid(f"buf: got {type(buf).__name__}, expected the result of mem_alloc")
     buf.close()
 
 

@@ -125,7 +125,7 @@ def row_of(array: Any, name: str, *, is_written: bool = False) -> Row:
         if count and extent > 1 and stride != step:
             raise NcclInvalid(
                 f"{name}: is not C-contiguous (shape {seen['shape']}, strides {seen['strides']} in elements): nccl4py "
-                "would take the memory as it lies; pass a contiguous array"
+                "would use the memory as it is laid out; pass a contiguous array"
             )
         step *= extent
     is_row = len(seen["shape"]) == 1 and (hasattr(array, "reshape") or isinstance(array, Buffer))

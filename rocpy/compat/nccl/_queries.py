@@ -199,7 +199,7 @@ class Queries:
         """
         found = self.rank + (team_rank - team.rank) * team.stride
         if not 0 <= team_rank < team.n_ranks or not 0 <= found < self.nranks:
-            raise NcclInvalid(f"team_rank: got {team_rank} of {team}, which is no rank of this communicator's")
+            raise NcclInvalid(f"team_rank: got {team_rank} of {team}, which is not a rank of this communicator")
         return found
 
     def team_rank_to_lsa(self, team: NCCLTeam, team_rank: int) -> NoReturn:  # noqa: ARG002  (nccl4py's)

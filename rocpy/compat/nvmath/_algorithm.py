@@ -105,7 +105,7 @@ class Algorithm:
 
     def __init__(self, record: _Algorithm) -> None:
         if not isinstance(record, _Algorithm):
-            raise InvalidOperandError(f"a {type(record).__name__}; it must be a rocpy.blaslt.Algorithm")
+            raise InvalidOperandError(f"got {type(record).__name__}, expected a rocpy.blaslt.Algorithm")
         object.__setattr__(self, "record", record)
 
     @property
@@ -147,11 +147,13 @@ class Algorithm:
         """Return the algorithm of an array that :meth:`as_numpy` made."""
         array = np.asarray(array)
         if array.dtype.kind != "S" or array.size != 1:
-            raise InvalidProblemError(f"an array of {array.dtype}, shape {array.shape}, is no saved algorithm of rocpy")
+            raise InvalidProblemError(
+                f"an array of {array.dtype}, shape {array.shape}, is not a saved algorithm of rocpy"
+            )
         try:
             return cls(_Algorithm.from_dict(json.loads(array.item())))
         except ValueError as error:
-            raise InvalidProblemError(f"the array is no saved algorithm of rocpy: {error}") from None
+            raise InvalidProblemError(f"the array is not a saved algorithm of rocpy: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Algorithm, (self.record,)

@@ -121,8 +121,8 @@ def _extents(
     lines, k = (rows, columns) if axis == -1 else (columns, rows)
     if lines % _LINES or k % (form.block * _BLOCKS):
         raise InvalidProblemError(
-            f"shape {shape}: {form.name} wants multiples of {form.block * _BLOCKS} along K and of {_LINES} along the "
-            "other axis"
+            f"shape {shape}: {form.name} requires multiples of {form.block * _BLOCKS} along K and of {_LINES} along "
+            "the other axis"
         )
     return tuple(batch), lines, k // form.block, axis
 
@@ -189,7 +189,7 @@ def create_mxfp8_scale(x: Any, exponent: int, stream: Any = None) -> Any:  # noq
     [128, 128]
     """
     if not isinstance(exponent, int) or not -_BIAS <= exponent <= 128:
-        raise InvalidProblemError(f"exponent={exponent!r}; it may be -127 to 128")
+        raise InvalidProblemError(f"exponent: got {exponent!r}, expected -127 to 128")
     package = _arrays.package_of(x, "x")
     count = int(np.prod(tuple(x.shape), dtype=np.int64)) // 32
     if package == "torch":
@@ -202,7 +202,7 @@ def invert_mxfp8_scale(mx_scales: Any) -> Any:
     """Return the reciprocals of MXFP8 scales; NaN stays NaN, and ``2 ** 127`` becomes ``2 ** -127``."""
     _arrays.package_of(mx_scales, "mx_scales")
     if not str(mx_scales.dtype).endswith("uint8"):
-        raise InvalidProblemError(f"mx_scales is {mx_scales.dtype}; it must be uint8")
+        raise InvalidProblemError(f"mx_scales: got {mx_scales.dtype}, expected uint8")
     inverse = 2 * _BIAS - (mx_scales & 0xFF)
     if isinstance(mx_scales, np.ndarray):
         return np.where(mx_scales == _NAN, np.uint8(_NAN), inverse).astype(np.uint8)
@@ -272,11 +272,11 @@ def to_block_scale(
     batch, lines, blocks, axis = _extents(operand_or_shape, axis, form)
     wanted = (*batch, lines, blocks) if axis == -1 else (*batch, blocks, lines)
     if tuple(scale_tensor.shape) != wanted:
-        raise InvalidProblemError(f"scale_tensor: shape {tuple(scale_tensor.shape)}; it must be {wanted}")
+        raise InvalidProblemError(f"scale_tensor: got shape {tuple(scale_tensor.shape)}, expected {wanted}")
     count = int(np.prod(wanted, dtype=np.int64))
     if out is not None and (tuple(out.shape) != (count,) or out.dtype != scale_tensor.dtype):
         raise InvalidProblemError(
-            f"out: shape {tuple(out.shape)}, {out.dtype}; it must be ({count},), {scale_tensor.dtype}"
+            f"out: got shape {tuple(out.shape)}, {out.dtype}, expected ({count},), {scale_tensor.dtype}"
         )
     seen = as_bytes(scale_tensor)
     made = _tiled(seen if axis == -1 else seen.swapaxes(-1, -2)).view(scale_tensor.dtype)
@@ -309,7 +309,7 @@ def expand_block_scale(
     wanted = int(np.prod(batch, dtype=np.int64)) * lines * blocks
     if tuple(scales_1d.shape) != (wanted,) or scales_1d.itemsize != 1:
         raise InvalidProblemError(
-            f"scales_1d: shape {tuple(scales_1d.shape)}, {scales_1d.dtype}; it must be ({wanted},), of bytes"
+            f"scales_1d: got shape {tuple(scales_1d.shape)}, {scales_1d.dtype}, expected ({wanted},), of bytes"
         )
     matrix = _dense(matrix_of(as_bytes(scales_1d), lines, blocks, batch))
     kind: Any
@@ -331,7 +331,7 @@ def _factors(codes: Any, kind: Any, form: BlockScalingFormat, output_dtype: Any)
         return codes if form is BlockScalingFormat.MXFP8 else codes.view(kind)
     if wanted not in _WIDTHS:
         raise InvalidOperandError(
-            f"output_dtype={output_dtype!r}; it may be 'smallest', {form.scale_dtype}, {', '.join(_WIDTHS)}"
+            f"output_dtype: got {output_dtype!r}, expected 'smallest', {form.scale_dtype}, {', '.join(_WIDTHS)}"
         )
     if kind is not None:
         return _as_asked(_cast(codes.view(kind), "float64"), output_dtype)
@@ -380,7 +380,7 @@ def _as_asked(wide: Any, output_dtype: Any) -> Any:
     smallest = isinstance(output_dtype, str) and output_dtype == "smallest"
     wanted = "" if smallest else _text(output_dtype)
     if not smallest and wanted not in _WIDTHS:
-        raise InvalidOperandError(f"output_dtype={output_dtype!r}; it may be 'smallest', {', '.join(_WIDTHS)}")
+        raise InvalidOperandError(f"output_dtype: got {output_dtype!r}, expected 'smallest', {', '.join(_WIDTHS)}")
     for name in _WIDTHS:
         made = _cast(wide, name)
         again = _cast(made, "float64")
@@ -431,7 +431,7 @@ def quantize_to_fp4(x: Any, axis: int) -> Any:
     """
     package = _arrays.package_of(x, "x")
     if not str(x.dtype).endswith("float32"):
-        raise InvalidProblemError(f"x is {x.dtype}; it must be float32")
+        raise InvalidProblemError(f"x: got {x.dtype}, expected float32")
     _check_axis(axis, x, "x")
     if package == "torch" and x.shape[axis] % 2:
         raise InvalidProblemError(f"x: shape {tuple(x.shape)}; two neighbours along axis {axis} share a byte: pad it")
@@ -443,14 +443,14 @@ def unpack_fp4(fp4_tensor: Any, axis: int) -> Any:
     """Return the numbers of an array in ``float4_e2m1fn`` in float32; torch's are unpacked along an axis, -1 or -2."""
     _arrays.package_of(fp4_tensor, "fp4_tensor")
     if _arrays.dtype_name(fp4_tensor) != "float4_e2m1fn":
-        raise InvalidProblemError(f"fp4_tensor is {fp4_tensor.dtype}; it must be float4_e2m1fn")
+        raise InvalidProblemError(f"fp4_tensor: got {fp4_tensor.dtype}, expected float4_e2m1fn")
     _check_axis(axis, fp4_tensor, "fp4_tensor")
     return _along(axis, fp4_tensor, wide_of)
 
 
 def _check_axis(axis: Any, array: Any, name: str) -> None:
     if axis not in (-1, -2) or len(array.shape) < -axis:
-        raise InvalidProblemError(f"axis={axis!r}; it may be -1 or -2, and {name} has shape {tuple(array.shape)}")
+        raise InvalidProblemError(f"axis: got {axis!r}, expected -1 or -2, and {name} has shape {tuple(array.shape)}")
 
 
 def _along(axis: int, array: Any, convert: Callable[[Any], Any]) -> Any:
@@ -467,5 +467,5 @@ def _format(given: Any) -> BlockScalingFormat:
         return BlockScalingFormat(given)
     except ValueError:
         raise InvalidProblemError(
-            f"block_scaling_format: {given!r}; it must be a BlockScalingFormat, 'NVFP4' or 'MXFP8'"
+            f"block_scaling_format: got {given!r}, expected a BlockScalingFormat, 'NVFP4' or 'MXFP8'"
         ) from None

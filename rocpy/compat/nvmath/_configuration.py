@@ -91,7 +91,7 @@ class MatmulOptions:
         if self.result_type is not None:
             _dtype_name(self.result_type, "result_type")
         if self.blocking not in (True, "auto"):
-            raise InvalidProblemError(f"blocking={self.blocking!r}; it may be True or 'auto'")
+            raise InvalidProblemError(f"blocking: got {self.blocking!r}, expected True or 'auto'")
         if self.memory_limit is None:
             self.memory_limit = "80%"
         _memory(self.memory_limit, 1 << 40)
@@ -132,7 +132,7 @@ class MatmulEpilogPreferences:
     def __post_init__(self) -> None:
         """Refuse what hipBLASLt has no attribute for."""
         if self.aux_type is not None or self.aux_amax:
-            raise UnsupportedError("aux_type, aux_amax: auxiliary outputs have the result's type; leave them away")
+            raise UnsupportedError("aux_type, aux_amax: auxiliary outputs have the result's type; omit them")
 
 
 @dataclasses.dataclass
@@ -166,7 +166,7 @@ class MatmulPlanPreferences:
     def __post_init__(self) -> None:
         """Check the values."""
         if not isinstance(self.limit, int) or isinstance(self.limit, bool):
-            raise InvalidOperandError(f"limit={self.limit!r}; it must be a number of algorithms")
+            raise InvalidOperandError(f"limit: got {self.limit!r}, expected a number of algorithms")
         self.epilog = coerce(MatmulEpilogPreferences, self.epilog, "epilog")
 
 
@@ -207,7 +207,7 @@ def coerce(kind: type[_Record], given: Any, name: str) -> _Record:
                 f"{name}: there is no {', '.join(map(repr, wrong))}; there are {', '.join(known)}"
             )
         return kind(**given)
-    raise InvalidOperandError(f"{name}: a {type(given).__name__}; it must be a {kind.__name__}, a dict, or None")
+    raise InvalidOperandError(f"{name}: got {type(given).__name__}, expected a {kind.__name__}, a dict, or None")
 
 
 @functools.cache
@@ -219,7 +219,7 @@ def _member(kind: type[Any], value: Any, name: str) -> Any:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidProblemError(f"{name}={value!r} is no {kind.__name__}") from None
+        raise InvalidProblemError(f"{name}={value!r} is not a member of {kind.__name__}") from None
 
 
 def _dtype_name(value: Any, name: str) -> str:
@@ -240,7 +240,7 @@ def _memory(limit: Any, total: int) -> int:
     match = _MEMORY.fullmatch(limit) if isinstance(limit, str) else None
     if match is None or (match[2] is None and "." in match[1]) or (match[2] == "%" and float(match[1]) > 100):
         raise InvalidProblemError(
-            f"memory_limit={limit!r}; it may be bytes, a fraction up to 1, a percentage such as '80%', or a number "
+            f"memory_limit: got {limit!r}, expected bytes, a fraction up to 1, a percentage such as '80%', or a number "
             "with B, kB, MB, GB, KiB, MiB or GiB"
         )
     if match[2] == "%":

@@ -193,7 +193,7 @@ class Engine:
 
     def _check_alive(self, what: str) -> None:
         if self._freed:
-            raise InvalidMatmulState(f"{what}: this Matmul was freed; make a new one")
+            raise InvalidMatmulState(f"{what}: this Matmul was freed; create a new one")
 
     def _check_ready(self, what: str) -> None:
         self._check_alive(what)
@@ -209,13 +209,13 @@ class Engine:
     def _check_same(self, name: str, value: Any) -> None:
         kind = self._kinds[name]
         if kind is None:
-            raise InvalidProblemError(f"{name}: this product was made without; make a new Matmul with it")
+            raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with it")
         _arrays.same_package(self._specification.extents.package, value, name)
         fresh = _kind(value)
         if fresh != kind:
             raise InvalidProblemError(
                 f"{name}: it was shape {kind[0]}, {kind[1]}, on {kind[2]} and would become shape {fresh[0]}, "
-                f"{fresh[1]}, on {fresh[2]}; make a new Matmul for another problem"
+                f"{fresh[1]}, on {fresh[2]}; create a new Matmul for another problem"
             )
 
     def _check_scales(self, given: Any) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Engine:
         _arrays.same_package(self._specification.extents.package, value, f"quantization_scales.{name}")
         if _arrays.dtype_name(value) != "float32" or tuple(value.shape) not in ((), (1,)):
             raise InvalidProblemError(
-                f"quantization_scales.{name}: shape {tuple(value.shape)}, {value.dtype}; it must be a number, or "
+                f"quantization_scales.{name}: got shape {tuple(value.shape)}, {value.dtype}, expected a number, or "
                 "float32 of shape () or (1,)"
             )
 
@@ -304,7 +304,7 @@ def kinds_of(operands: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], st
 def record_of(algorithm: object) -> Any:
     """Return rocpy's record of an algorithm that the user gave."""
     if not isinstance(algorithm, Algorithm):
-        raise InvalidOperandError(f"algorithms: a {type(algorithm).__name__}; each must be an Algorithm")
+        raise InvalidOperandError(f"algorithms: got {type(algorithm).__name__}, expected each to be an Algorithm")
     return algorithm.record
 
 

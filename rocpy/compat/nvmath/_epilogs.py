@@ -62,13 +62,13 @@ def find(epilog: Any) -> MatmulEpilog:
     try:
         return MatmulEpilog(epilog)
     except ValueError:
-        raise InvalidProblemError(f"epilog={epilog!r}; it must be a member of MatmulEpilog") from None
+        raise InvalidProblemError(f"epilog: got {epilog!r}, expected a member of MatmulEpilog") from None
 
 
 def check_inputs(epilog: MatmulEpilog, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the inputs of an epilog; missing and surplus ones are refused by name."""
     if inputs is not None and not isinstance(inputs, Mapping):
-        raise InvalidOperandError(f"epilog_inputs: a {type(inputs).__name__}; it must be a dict of arrays")
+        raise InvalidOperandError(f"epilog_inputs: got {type(inputs).__name__}, expected a dict of arrays")
     given = dict(inputs or {})
     wanted = ROWS[epilog].inputs
     if set(given) != set(wanted):
@@ -101,11 +101,11 @@ def auxiliary(name: str, array: Any, extents: Extents, dtype: Any) -> Any:
     shape = tuple(array.shape)
     if shape not in ((rows, extents.n), (*extents.batch, rows, extents.n)):
         raise InvalidProblemError(
-            f"{name}: shape {shape}; it must have the shape {(*extents.batch, rows, extents.n)} that the forward "
+            f"{name}: got shape {shape}, expected the shape {(*extents.batch, rows, extents.n)} that the forward "
             "product gave"
         )
     if mask and not str(array.dtype).endswith("uint8"):
-        raise InvalidProblemError(f"relu_aux is {array.dtype}; it must be uint8, a bit for each element")
+        raise InvalidProblemError(f"relu_aux: got {array.dtype}, expected uint8, a bit for each element")
     lying = _arrays.turned(array)
     full = _arrays.unpack_bits(lying, extents.m, dtype) if mask else lying[..., : extents.m]
     return full if len(shape) > 2 or not extents.batch else _arrays.expand(full, (*extents.batch, *full.shape))

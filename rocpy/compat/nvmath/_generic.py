@@ -42,7 +42,7 @@ class MatmulOptions:
     def __post_init__(self) -> None:
         """Check what can be checked with no operand and no device."""
         if self.blocking not in (True, "auto"):
-            raise InvalidProblemError(f"blocking={self.blocking!r}; it may be True or 'auto'")
+            raise InvalidProblemError(f"blocking: got {self.blocking!r}, expected True or 'auto'")
         if self.allocator is not None:
             check_allocator(self.allocator)
 
@@ -127,7 +127,7 @@ class Matmul:
         self._freed, self._planned, self._parts = False, False, []
         for name, value in (("options", options), ("execution", execution), ("stream", stream)):
             if isinstance(value, (list, tuple)):
-                raise InvalidOperandError(f"{name}: a {type(value).__name__}; there is one for all products")
+                raise InvalidOperandError(f"{name}: got {type(value).__name__}; there is one for all products")
         self.options = coerce(MatmulOptions, options, "options")
         given = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta, "qualifiers": qualifiers}
         self._sequences = _are_sequences({name: given[name] for name in ("a", "b", "c", "qualifiers")})
@@ -191,8 +191,8 @@ class Matmul:
         for name, value in given.items():
             if value is not None and _length(value) != self._lengths[name]:
                 raise InvalidProblemError(
-                    f"{name}: {_length(value)} of them, and there were {self._lengths[name] or 'none'}; make a new "
-                    "Matmul"
+                    f"{name}: {_length(value)} of them, and there were {self._lengths[name] or 'none'}; create a "
+                    "new Matmul"
                 )
         before = [part.state() for part in self._parts]
         try:
@@ -220,7 +220,7 @@ class Matmul:
 
     def _check_alive(self, what: str) -> None:
         if self._freed:
-            raise InvalidMatmulState(f"{what}: this Matmul was freed; make a new one")
+            raise InvalidMatmulState(f"{what}: this Matmul was freed; create a new one")
 
     def __enter__(self) -> Self:
         self._check_alive("__enter__")
@@ -244,7 +244,7 @@ def _execution(given: Any, a: Any) -> ExecutionCPU | ExecutionCUDA:
         return given if isinstance(given, ExecutionCPU) else ExecutionCPU()
     if not (given is None or isinstance(given, ExecutionCUDA) or (isinstance(given, str) and given == "cuda")):
         raise InvalidProblemError(
-            f"execution={given!r}; it may be None, 'cpu', 'cuda', ExecutionCPU() or ExecutionCUDA()"
+            f"execution: got {given!r}, expected None, 'cpu', 'cuda', ExecutionCPU() or ExecutionCUDA()"
         )
     lies_on = _arrays.device_index(a)
     if lies_on is not None:

@@ -81,7 +81,7 @@ def check_allocator(allocator: Any) -> None:
     """Refuse what has neither way to allocate."""
     if not isinstance(allocator, (BaseCUDAMemoryManager, BaseCUDAMemoryManagerAsync)) or isinstance(allocator, type):
         raise InvalidOperandError(
-            f"allocator: a {type(allocator).__name__}; it must be an object with memalloc(size) or "
+            f"allocator: got {type(allocator).__name__}, expected an object with memalloc(size) or "
             "memalloc_async(size, stream)"
         )
 
@@ -89,9 +89,9 @@ def check_allocator(allocator: Any) -> None:
 def check_handle(handle: Any) -> None:
     """Refuse what is no address of a handle."""
     if not isinstance(handle, int) or isinstance(handle, bool):
-        raise InvalidOperandError(f"handle: a {type(handle).__name__}; it must be the address of a hipBLASLt handle")
+        raise InvalidOperandError(f"handle: got {type(handle).__name__}, expected the address of a hipBLASLt handle")
     if handle <= 0:
-        raise InvalidProblemError(f"handle={handle}; it must be the address of a hipBLASLt handle")
+        raise InvalidProblemError(f"handle: got {handle}, expected the address of a hipBLASLt handle")
 
 
 class Resources:

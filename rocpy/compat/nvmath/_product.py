@@ -174,9 +174,9 @@ class Matmul(Engine):
         """
         inner = self._check_planned("autotune")
         if not isinstance(iterations, int) or iterations < 1:
-            raise InvalidProblemError(f"iterations={iterations!r}; it must be 1 or more")
+            raise InvalidProblemError(f"iterations: got {iterations!r}, expected 1 or more")
         if prune is not None and (not isinstance(prune, int) or prune < 1):
-            raise InvalidProblemError(f"prune={prune!r}; it must be 1 or more, or None")
+            raise InvalidProblemError(f"prune: got {prune!r}, expected 1 or more, or None")
         times: dict[Algorithm, list[float]] = {algorithm: [] for algorithm in self._algorithms}
         saved = self._save_c()
         stream = self._stream if stream is None else stream
@@ -272,7 +272,7 @@ class Matmul(Engine):
             self._check_same(name, value)
         operands = {**self._operands, **changes}
         if beta is not None and self._kinds["c"] is None:
-            raise InvalidProblemError("beta: this product was made without c; make a new Matmul")
+            raise InvalidProblemError("beta: this product was created without c; create a new Matmul with it")
         new_alpha = self._alpha if alpha is None else factor(alpha, "alpha", self._specification)
         new_beta = self._beta if beta is None else factor(beta, "beta", self._specification)
         scales = self._scales if quantization_scales is None else self._merged_scales(quantization_scales)

@@ -85,7 +85,7 @@ class DiagonalMatrixQualifier(_Qualifier):
     def create(cls, conjugate: bool = False, incx: int = 1) -> MatrixQualifier:
         """Return the qualifier of a diagonal matrix whose vector is read forward (1) or backward (-1)."""
         if incx not in (-1, 1):
-            raise InvalidProblemError(f"incx={incx!r}; it may be 1 or -1")
+            raise InvalidProblemError(f"incx: got {incx!r}, expected 1 or -1")
         return cls._made(conjugate, incx=incx)
 
     @classmethod
@@ -100,7 +100,7 @@ class _Square(_Qualifier):
     @classmethod
     def _half(cls, conjugate: bool, uplo: Any, diag: Any = DiagType.NON_UNIT) -> MatrixQualifier:
         if uplo not in (FillMode.LOWER, FillMode.UPPER):
-            raise InvalidProblemError(f"uplo={uplo!r}; it may be FillMode.LOWER or FillMode.UPPER")
+            raise InvalidProblemError(f"uplo: got {uplo!r}, expected FillMode.LOWER or FillMode.UPPER")
         return cls._made(conjugate, uplo=uplo, diag=diag)
 
     @classmethod
@@ -142,7 +142,7 @@ class TriangularMatrixQualifier(_Square):
     ) -> MatrixQualifier:
         """Return the qualifier of a triangular matrix."""
         if diag not in (DiagType.UNIT, DiagType.NON_UNIT):
-            raise InvalidProblemError(f"diag={diag!r}; it may be DiagType.UNIT or DiagType.NON_UNIT")
+            raise InvalidProblemError(f"diag: got {diag!r}, expected DiagType.UNIT or DiagType.NON_UNIT")
         return cls._half(conjugate, uplo, diag)
 
     @classmethod

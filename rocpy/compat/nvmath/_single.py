@@ -97,4 +97,4 @@ def _check_c(c: Any, a: Any, b: Any) -> None:
     left, right = tuple(a.shape), tuple(b.shape)
     wanted = (left[:-2] or right[:-2]) + left[-2:-1] + (right[-1:] if len(right) > 1 else ())
     if tuple(c.shape) != wanted:
-        raise InvalidProblemError(f"c: shape {tuple(c.shape)}; it must be {wanted}, as the result is")
+        raise InvalidProblemError(f"c: got shape {tuple(c.shape)}, expected {wanted}, as the result is")

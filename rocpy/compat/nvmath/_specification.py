@@ -88,7 +88,7 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
         raise _misplaced("b", b, a)
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) < 1:
-            raise InvalidProblemError(f"{name}: shape (); it must have one axis or more")
+            raise InvalidProblemError(f"{name}: got shape (), expected one axis or more")
     shape_a = (1, *a.shape) if len(a.shape) == 1 else tuple(a.shape)
     shape_b = (*b.shape, 1) if len(b.shape) == 1 else tuple(b.shape)
     (m, k), (kb, n) = shape_a[-2:], shape_b[-2:]
@@ -102,8 +102,8 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
     batch_a, batch_b = shape_a[:-2], shape_b[:-2]
     if batch_a and batch_b and batch_a != batch_b:
         raise InvalidProblemError(
-            f"a: batch axes {batch_a}, b: {batch_b}; nvmath wants them equal, or one operand without; rocpy.matmul "
-            "broadcasts"
+            f"a: batch axes {batch_a}, b: {batch_b}; nvmath requires them to be equal, or one operand without "
+            "them; rocpy.matmul broadcasts"
         )
     extents = Extents(batch_a or batch_b, m, n, package)
     dtype = _dtype(a, b)
@@ -122,7 +122,8 @@ def specify(a: Any, b: Any, c: Any, beta: Any, qualifiers: Any, options: MatmulO
         result_dtype = "float32" if c_dtype is None else c_dtype
     if c_dtype is not None and c_dtype != result_dtype:
         raise UnsupportedError(
-            f"c is {c_dtype} and the result {result_dtype}: hipBLASLt wants them equal; cast c, or choose result_type"
+            f"c is {c_dtype} and the result {result_dtype}: hipBLASLt requires them to be equal; cast c, "
+            "or choose result_type"
         )
     _check_blocks(a, b, dtype, quantized, (m, n, k), options)
     order = a if c is None else c
@@ -209,7 +210,7 @@ def _check_c(c: Any, beta: Any, extents: Extents, inplace: bool) -> None:
     shape = tuple(c.shape)
     if len(shape) < 2:
         raise InvalidProblemError(
-            f"c: shape {shape}; it must have two axes or more: use ({extents.m}, 1) for one column"
+            f"c: got shape {shape}, expected two axes or more: use ({extents.m}, 1) for one column"
         )
     if beta is None:
         raise InvalidProblemError("beta: there is a c, and no beta that scales it; pass beta=")
@@ -217,7 +218,7 @@ def _check_c(c: Any, beta: Any, extents: Extents, inplace: bool) -> None:
     fits = shape[-2] == extents.m and shape[-1] in (1, extents.n) and shape[:-2] in ((), extents.batch)
     if not fits or (inplace and shape != full):
         raise InvalidProblemError(
-            f"c: shape {shape}; it must be {full}"
+            f"c: got shape {shape}, expected {full}"
             + (" where the result is written into it" if inplace else f", or ({extents.m}, 1) without batch axes")
         )
 
@@ -243,7 +244,7 @@ def _conjugation(qualifiers: Any) -> tuple[bool, bool]:
         return False, False
     if not isinstance(qualifiers, np.ndarray):
         raise InvalidOperandError(
-            f"qualifiers: a {type(qualifiers).__name__}; it must be an array of matrix_qualifiers_dtype"
+            f"qualifiers: got {type(qualifiers).__name__}, expected an array of matrix_qualifiers_dtype"
         )
     given = qualifiers
     if given.dtype.names is None or "is_conjugate" not in given.dtype.names or given.shape not in ((2,), (3,)):

@@ -164,10 +164,10 @@ def compile(  # noqa: A001 - read as coop.compile
         str(threads),
         str(mode_of(kernel, device_library.wave_size(arch))),
     )
-    kept = device_library.kept(key, ".kernel") if cache else None
-    found = None if kept is None else msgpack.unpackb(kept)
-    if isinstance(found, list) and len(found) == 5:
-        code, arguments, llvm, assembly, lines = found
+    cached = device_library.read_cached(key, ".kernel") if cache else None
+    unpacked = None if cached is None else msgpack.unpackb(cached)
+    if isinstance(unpacked, list) and len(unpacked) == 5:
+        code, arguments, llvm, assembly, lines = unpacked
     else:
         linked = compiler.compile_kernel(kernel, types, arch, threads)
         code, arguments, llvm, assembly = linked.code, linked.arguments, linked.llvm, linked.assembly
@@ -226,11 +226,11 @@ def metadata(code: bytes) -> dict[str, Any]:
         for section in ELFFile(io.BytesIO(code)).iter_sections():
             for note in section.iter_notes() if isinstance(section, NoteSection) else ():
                 if note["n_name"] == "AMDGPU" and note["n_type"] == _METADATA:
-                    found: dict[str, Any] = _msgpack().unpackb(_bytes(note["n_desc"]))
-                    return found
+                    description: dict[str, Any] = _msgpack().unpackb(_bytes(note["n_desc"]))
+                    return description
     except ELFError as error:
-        raise LibraryError(f"this is no code object: {error}") from None
-    raise LibraryError("this is no code object: it has no note of AMD's")
+        raise LibraryError(f"this is not a code object: {error}") from None
+    raise LibraryError("this is not a code object: it has no AMD note")
 
 
 def _bytes(text: Any) -> bytes:

@@ -71,7 +71,7 @@ def header_folder() -> Path:
     for folder in (here / "include", here.parents[1] / "csrc" / "device"):
         if (folder / _HEADERS[0]).is_file():
             return folder
-    raise LibraryError(f"{_HEADERS[0]} is not where rocpy was installed, {here}: install rocpy again")
+    raise LibraryError(f"{_HEADERS[0]} is missing from rocpy's installation at {here}: reinstall rocpy")
 
 
 def wave_size(arch: str) -> int:
@@ -88,7 +88,7 @@ def wave_size(arch: str) -> int:
         name = str(arch).partition(":")[0]
         if name in ARCHITECTURES:
             raise InvalidProblemError(f"arch is {arch!r}; pass {name!r}, whose code runs with each setting") from None
-        raise InvalidProblemError(f"arch is {arch!r}; code is made for {', '.join(ARCHITECTURES)}") from None
+        raise InvalidProblemError(f"arch is {arch!r}; code is generated for {', '.join(ARCHITECTURES)}") from None
 
 
 def object_version(arch: str) -> int:
@@ -142,13 +142,13 @@ def shared_limit_bytes(arch: str) -> int:
 @functools.cache
 def zig() -> str:
     """Return the path of zig, whose clang compiles the device library and whose lld links."""
-    found = importlib.util.find_spec("ziglang")
-    if found is None or not found.submodule_search_locations:
+    specification = importlib.util.find_spec("ziglang")
+    if specification is None or not specification.submodule_search_locations:
         raise UnsupportedError(
             "code for AMD GPUs is compiled and linked by ziglang, which is not installed: "
             "pip install 'rocpy[cooperative]'"
         )
-    return str(Path(next(iter(found.submodule_search_locations))) / "zig")
+    return str(Path(next(iter(specification.submodule_search_locations))) / "zig")
 
 
 @functools.cache
@@ -167,7 +167,7 @@ def cache_folder() -> Path:
     return _kept.cache_folder("cooperative")
 
 
-def kept(key: str, suffix: str) -> bytes | None:
+def read_cached(key: str, suffix: str) -> bytes | None:
     """Return what was kept under a key, whole; None otherwise."""
     return _kept.read_bytes(cache_folder() / f"{key}{suffix}")
 
@@ -199,8 +199,8 @@ def bitcode(source: str, arch: str, lanes: int = 0, version: int | None = None) 
     version = object_version(arch) if version is None else version
     options = wave_options(arch, lanes or wave_size(arch))
     key = key_of(source, arch, str(version), *options)
-    found = kept(key, ".bc")
-    if found is None:
+    content = read_cached(key, ".bc")
+    if content is None:
         with tempfile.TemporaryDirectory(prefix="rocpy-") as folder:
             path = Path(folder)
             (path / "library.hip").write_text(source, encoding="utf-8")
@@ -211,9 +211,9 @@ def bitcode(source: str, arch: str, lanes: int = 0, version: int | None = None) 
             ]  # a name of its own in what is linked
             command += ["-I", str(header_folder()), "-o", "library.bc", "library.hip"]
             _run(command, path, "the device library cannot be compiled")
-            found = (path / "library.bc").read_bytes()
-        keep(key, ".bc", found)
-    return found
+            content = (path / "library.bc").read_bytes()
+        keep(key, ".bc", content)
+    return content
 
 
 def link(objects: Sequence[bytes]) -> bytes:

@@ -25,7 +25,7 @@ def device_of(argument: Any) -> int | None:
     if isinstance(argument, _PLAIN):
         return None
     if isinstance(argument, tuple):
-        return next((found for each in argument if (found := device_of(each)) is not None), None)
+        return next((index for each in argument if (index := device_of(each)) is not None), None)
     ask = getattr(argument, "__dlpack_device__", None)
     if ask is None:
         return None
@@ -57,11 +57,11 @@ def launch(kernel: Kernel, settings: Any, arguments: tuple[Any, ...], index: int
         name = names[position] if position < len(names) else f"argument {position}"
         types.append(_flatten(kernel, name, argument, index, flat))
     threads = settings.block[0] * settings.block[1] * settings.block[2]
-    room = next(each for each in (64, 128, 256, 512, MOST_THREADS) if each >= threads)
-    key = (tuple(types), index, device_generation(index), room)
+    capacity = next(each for each in (64, 128, 256, 512, MOST_THREADS) if each >= threads)
+    key = (tuple(types), index, device_generation(index), capacity)
     loaded = kernel._loaded.get(key)
     if loaded is None:
-        loaded = kernel._loaded[key] = _load(kernel, tuple(types), index, room)
+        loaded = kernel._loaded[key] = _load(kernel, tuple(types), index, capacity)
     stream = settings.stream
     if stream is None and any(_is_torch(each) for each in arguments):
         stream = sys.modules["torch"].cuda.current_stream(index)
@@ -108,13 +108,14 @@ def _described(kernel: Kernel, name: str, argument: Any, flat: list[Any]) -> tup
     if _is_torch(argument):
         if argument.requires_grad:
             raise InvalidOperandError(
-                f"kernel {kernel.name}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
+                f"kernel {kernel.name}: {name} requires a gradient, which a kernel does not compute; pass "
+                f"{name}.detach()"
             )
         try:
             dtype = np.dtype(str(argument.dtype).partition(".")[2])
         except TypeError:
             raise InvalidOperandError(
-                f"kernel {kernel.name}: {name} is {argument.dtype}, which Numba has none of"
+                f"kernel {kernel.name}: {name} is {argument.dtype}, which Numba does not support"
             ) from None
         flat.append(np.uint64(argument.data_ptr()))
         return list(argument.shape), [each * dtype.itemsize for each in argument.stride()], dtype

@@ -133,14 +133,14 @@ def linked_function(context: Any, builder: Any, chosen: Operator, signature: Any
 def _in_memory(context: Any, builder: Any, dtype: types.Type, value: Any = None) -> Any:
     """Return a place for an element in the frame, with the value in it."""
     model = context.data_model_manager[dtype]
-    place = cgutils.alloca_once(builder, model.get_data_type())
+    address = cgutils.alloca_once(builder, model.get_data_type())
     if value is not None:
-        builder.store(model.as_data(builder, value), place)
-    return place
+        builder.store(model.as_data(builder, value), address)
+    return address
 
 
-def _value_at(context: Any, builder: Any, dtype: types.Type, place: Any) -> Any:
-    return context.data_model_manager[dtype].load_from_data_pointer(builder, place)
+def _value_at(context: Any, builder: Any, dtype: types.Type, address: Any) -> Any:
+    return context.data_model_manager[dtype].load_from_data_pointer(builder, address)
 
 
 def call(builder: Any, name: str, text: str, *arguments: Any) -> None:
@@ -162,9 +162,9 @@ def reduce_in_group(dtype: types.Type, chosen: Operator) -> Any:
             name = f"rocpy_coop_reduce_{word_of(kind)}_{word}"
             text = f"{declared}COOP_PYTHON void {name}({kind} *value, int width, long long valid) {{"
             text += f" rocpy::python::reduce(value, width, valid, {expression}); }}"
-            place = _in_memory(context, builder, dtype, arguments[1])
-            call(builder, name, text, place, arguments[0], arguments[2])
-            return _value_at(context, builder, dtype, place)
+            address = _in_memory(context, builder, dtype, arguments[1])
+            call(builder, name, text, address, arguments[0], arguments[2])
+            return _value_at(context, builder, dtype, address)
 
         return dtype(group, dtype, types.int64), codegen
 
@@ -185,9 +185,9 @@ def scan_in_group(dtype: types.Type, chosen: Operator) -> Any:
             name = f"rocpy_coop_scan_{word_of(kind)}_{word}"
             text = f"{declared}COOP_PYTHON void {name}({kind} *value, {kind} *before, {kind} *total, int width) {{"
             text += f" rocpy::python::scan(value, before, total, width, {expression}); }}"
-            places = [_in_memory(context, builder, dtype, value) for value in (arguments[1], None, None)]
-            call(builder, name, text, *places, arguments[0])
-            return context.make_tuple(builder, result, [_value_at(context, builder, dtype, each) for each in places])
+            addresses = [_in_memory(context, builder, dtype, value) for value in (arguments[1], None, None)]
+            call(builder, name, text, *addresses, arguments[0])
+            return context.make_tuple(builder, result, [_value_at(context, builder, dtype, each) for each in addresses])
 
         return result(group, dtype), codegen
 
@@ -205,9 +205,9 @@ def move_in_group(what: str, dtype: types.Type) -> Any:
             name = f"rocpy_coop_{what}_{word_of(kind)}"
             text = f"COOP_PYTHON void {name}({kind} *value, int width, long long source) {{"
             text += f" rocpy::python::{what}(value, width, source); }}"
-            place = _in_memory(context, builder, dtype, arguments[1])
-            call(builder, name, text, place, arguments[0], arguments[2])
-            return _value_at(context, builder, dtype, place)
+            address = _in_memory(context, builder, dtype, arguments[1])
+            call(builder, name, text, address, arguments[0], arguments[2])
+            return _value_at(context, builder, dtype, address)
 
         return dtype(group, dtype, types.int64), codegen
 

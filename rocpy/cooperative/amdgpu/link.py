@@ -39,9 +39,9 @@ _LIBRARY_CALL = re.compile(
 )
 # Functions that LLVM has no instructions for, by what they are for.
 _NOTES = {
-    "NRT_": "allocates memory, which a thread of a GPU cannot: use coop.local.array or coop.shared.array",
-    "numba_gil": "prints or makes a text, which a thread of a GPU cannot",
-    "numba_": "calls into Numba's runtime, which is the CPU's",
+    "NRT_": "allocates memory, which a GPU thread cannot do: use coop.local.array or coop.shared.array",
+    "numba_gil": "prints or creates a string, which a GPU thread cannot do",
+    "numba_": "calls into Numba's runtime, which exists only on the CPU",
     "Py": "calls into Python",
 }
 
@@ -175,7 +175,7 @@ def _lanes(kernel: Any, mode: Mode, arch: str, text: str) -> int:
     native = device_library.wave_size(arch)
     if library_calls.names_warp_size(text):
         raise UnsupportedError(
-            f"kernel {kernel.name} is written for warps of {mode.warp_size} threads, and {arch} has none but those of "
+            f"kernel {kernel.name} is written for warps of {mode.warp_size} threads, and {arch} only has warps of "
             f"{native}: use coop.jit(warp_size={native}), or warp_size='native' if it serves both"
         )
     return native
@@ -193,8 +193,10 @@ def _front_end(kernel: Any, arguments: tuple[Any, ...], mode: Mode) -> Any:
         shown = ", ".join(f"{name}: {type_}" for name, type_ in zip(_names(kernel), arguments, strict=True))
         code = kernel.function.__code__
         reason, line = messages.explain(error, code, on_device=True)
-        place = f"{code.co_filename}:{line or code.co_firstlineno}"
-        raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})") from error
+        location = f"{code.co_filename}:{line or code.co_firstlineno}"
+        raise KernelTypeError(
+            f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({location})"
+        ) from error
     return compiled
 
 
@@ -294,10 +296,12 @@ def _refuse_undefined(kernel: Any, module: Any, arch: str) -> None:
         return
     code = kernel.function.__code__
     reason = next(
-        (f"it {note}" for start, note in _NOTES.items() if names[0].startswith(start)), "AMD GPUs have no such"
+        (f"it {note}" for start, note in _NOTES.items() if names[0].startswith(start)), "not available on AMD GPUs"
     )
-    place = f"{code.co_filename}:{messages.line_of(reason, code) or code.co_firstlineno}"
-    raise KernelTypeError(f"kernel {kernel.name} cannot be compiled for {arch}: {reason}: {', '.join(names)} ({place})")
+    location = f"{code.co_filename}:{messages.line_of(reason, code) or code.co_firstlineno}"
+    raise KernelTypeError(
+        f"kernel {kernel.name} cannot be compiled for {arch}: {reason}: {', '.join(names)} ({location})"
+    )
 
 
 def _refuse_too_much(kernel: Any, listing: str, arch: str) -> None:

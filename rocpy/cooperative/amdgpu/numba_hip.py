@@ -47,8 +47,8 @@ class _Library(HIPCodeLibrary):
 @functools.cache
 def _object_version(arch: str) -> int:
     """Return the version of code objects that numba-hip's own functions are for: LLVM links what has the same."""
-    found = _OBJECT_VERSION.search(comgrutils._get_dummy_device_fun_llvm_ir(arch, ""))
-    return int(found[1]) // 100 if found else device_library.OBJECT_VERSION
+    match = _OBJECT_VERSION.search(comgrutils._get_dummy_device_fun_llvm_ir(arch, ""))
+    return int(match[1]) // 100 if match else device_library.OBJECT_VERSION
 
 
 _library = functools.cache(_Library)

@@ -14,12 +14,12 @@ from rocpy.cooperative.api.device import atomic
 from rocpy.cooperative.numba import operators
 from rocpy.cooperative.numba.movement import SOURCES, arrangements
 from rocpy.cooperative.numba.plans import DEVICE, Plan, item_getter, with_constants
-from rocpy.cooperative.numba.runtime import group_rank, group_size, meet, open_slots
+from rocpy.cooperative.numba.runtime import arrive_and_wait, group_rank, group_size, open_slots
 
 _EVERYONE = 2**31 - 1
 
 
-def _made_by(*names: str) -> Callable[[Any], Any]:
+def _builds(*names: str) -> Callable[[Any], Any]:
     def register(make: Any) -> Any:
         for name in names:
             DEVICE[name] = make
@@ -40,7 +40,7 @@ def _own(combine: Any, count: int) -> Any:
     return register_jitable(several if count else (lambda value: value))
 
 
-@_made_by("reduce", "sum", "min", "max")
+@_builds("reduce", "sum", "min", "max")
 def _reduce(plan: Plan) -> Any:
     dtype, count, chosen = (plan.choices[name] for name in ("dtype", "items", "op"))
     if isinstance(dtype, types.Record):
@@ -54,7 +54,7 @@ def _reduce(plan: Plan) -> Any:
     return with_constants(function, names, {} if "valid_items" in plan.parameters else {"valid_items": _EVERYONE})
 
 
-@_made_by("reduce_batched")
+@_builds("reduce_batched")
 def _reduce_batched(plan: Plan) -> Any:
     dtype, count, chosen, everyone = (plan.choices[name] for name in ("dtype", "items", "op", "all"))
     if isinstance(dtype, types.Record):
@@ -72,7 +72,7 @@ def _reduce_batched(plan: Plan) -> Any:
     return function
 
 
-@_made_by("inclusive_scan", "exclusive_scan", "inclusive_sum", "exclusive_sum")
+@_builds("inclusive_scan", "exclusive_scan", "inclusive_sum", "exclusive_sum")
 def _scan(plan: Plan) -> Any:  # noqa: C901 - the forms of one function
     dtype, count, chosen, exclusive, aggregate = (
         plan.choices[name] for name in ("dtype", "items", "op", "exclusive", "aggregate")
@@ -148,22 +148,22 @@ def _scan(plan: Plan) -> Any:  # noqa: C901 - the forms of one function
     return with_constants(items if count else scalar, names, absent)
 
 
-@_made_by("any")
+@_builds("any")
 def _any(_plan: Plan) -> Any:
     return lambda group, value: library.any_in_group(group, value)
 
 
-@_made_by("all")
+@_builds("all")
 def _all(_plan: Plan) -> Any:
     return lambda group, value: library.all_in_group(group, value)
 
 
-@_made_by("ballot")
+@_builds("ballot")
 def _ballot(_plan: Plan) -> Any:
     return lambda group, value: library.ballot_in_warp(group, value)
 
 
-@_made_by("match")
+@_builds("match")
 def _match(plan: Plan) -> Any:
     dtype = plan.choices["dtype"]
     if not isinstance(dtype, (types.Integer, types.Float)):
@@ -172,7 +172,7 @@ def _match(plan: Plan) -> Any:
     return lambda group, value: matching(group, value)
 
 
-@_made_by("shuffle")
+@_builds("shuffle")
 def _shuffle(plan: Plan) -> Any:
     moved = library.move_in_group("shuffle", plan.choices["dtype"])
     source_of = register_jitable(SOURCES[plan.choices["mode"]])
@@ -183,7 +183,7 @@ def _shuffle(plan: Plan) -> Any:
     return function
 
 
-@_made_by("broadcast")
+@_builds("broadcast")
 def _broadcast(plan: Plan) -> Any:
     count = plan.choices["items"]
     moved, get = library.move_in_group("broadcast", plan.choices["dtype"]), item_getter(count)
@@ -203,12 +203,12 @@ def _broadcast(plan: Plan) -> Any:
 _READ = {"transpose": "striped", "warp_transpose": "warp_striped"}
 
 
-@_made_by("load")
+@_builds("load")
 def _load(plan: Plan) -> Any:
     dtype, count, algorithm = (plan.choices[name] for name in ("dtype", "items", "algorithm"))
     if algorithm not in _READ:
         return None
-    place = arrangements(count)[_READ[algorithm]]
+    position = arrangements(count)[_READ[algorithm]]
     fills = "oob_default" in plan.parameters
 
     def function(group: Any, source: Any, out: Any, valid_items: int, offset: int, oob_default: Any) -> None:
@@ -216,10 +216,10 @@ def _load(plan: Plan) -> Any:
         slots = open_slots(group, dtype, count)
         limit = min(valid_items, source.shape[0] - offset)
         for k in range(count):
-            at = place(group, rank, size, k)
+            at = position(group, rank, size, k)
             if at < limit:
                 slots[at] = source[types.uint64(offset + at)]
-        meet(group)
+        arrive_and_wait(group)
         for k in range(count):
             at = rank * count + k
             if at < limit:
@@ -232,23 +232,23 @@ def _load(plan: Plan) -> Any:
     return with_constants(function, names, {name: constants[name] for name in names[3:] if name not in plan.parameters})
 
 
-@_made_by("store")
+@_builds("store")
 def _store(plan: Plan) -> Any:
     dtype, count, algorithm = (plan.choices[name] for name in ("dtype", "items", "algorithm"))
     if algorithm not in _READ:
         return None
     each, get = max(count, 1), item_getter(count)
-    place = arrangements(each)[_READ[algorithm]]
+    position = arrangements(each)[_READ[algorithm]]
 
     def function(group: Any, target: Any, value: Any, valid_items: int, offset: int) -> None:
         rank, size = group_rank(group), group_size(group)
         slots = open_slots(group, dtype, each)
         for k in range(each):
             slots[rank * each + k] = get(value, k)
-        meet(group)
+        arrive_and_wait(group)
         limit = min(valid_items, target.shape[0] - offset)
         for k in range(each):
-            at = place(group, rank, size, k)
+            at = position(group, rank, size, k)
             if at < limit:
                 target[types.uint64(offset + at)] = slots[at]
 
@@ -257,7 +257,7 @@ def _store(plan: Plan) -> Any:
     return with_constants(function, names, {name: constants[name] for name in names[3:] if name not in plan.parameters})
 
 
-@_made_by("histogram")
+@_builds("histogram")
 def _histogram(plan: Plan) -> Any:
     count, bins, own = (plan.choices[name] for name in ("items", "bins", "bins_per_thread"))
     each, get = max(count, 1), item_getter(count)
@@ -267,12 +267,12 @@ def _histogram(plan: Plan) -> Any:
         slots = open_slots(group, types.int32, own)
         for k in range(own):
             slots[k * size + rank] = 0
-        meet(group)
+        arrive_and_wait(group)
         for k in range(each):
             item = get(value, k)
             if 0 <= item < min(bins, size * own):
                 atomic.add(slots, item, 1)
-        meet(group)
+        arrive_and_wait(group)
         for k in range(own):
             out[k] = slots[k * size + rank]
 

@@ -124,8 +124,8 @@ def _sorter(sort: _Sort, *, paired: bool) -> Any:
 def _function(plan: Plan, sort: _Sort, options: dict[str, int]) -> Any:
     """Return the function of a plan: it puts the items where the results go, and sorts them there."""
     get, each = item_getter(plan.choices["items"]), sort.items
-    given = [name for name in plan.parameters if name in options]
-    constants = {name: value for name, value in options.items() if name not in given}
+    passed = [name for name in plan.parameters if name in options]
+    constants = {name: value for name, value in options.items() if name not in passed}
     if sort.value is None:
         sort_keys = _sorter(sort, paired=False)
 

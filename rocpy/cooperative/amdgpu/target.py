@@ -46,9 +46,9 @@ def target_machine(arch: str, features: str = "") -> Any:
     """Return LLVM's target machine of an architecture, with features that are not its own."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    made = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=features, opt=3)
-    made.set_asm_verbosity(True)
-    return made
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=features, opt=3)
+    machine.set_asm_verbosity(True)
+    return machine
 
 
 class Library(CodeLibrary):
@@ -89,16 +89,16 @@ class Library(CodeLibrary):
 
     def all_modules(self) -> list[str]:
         """Return the modules of this library and of those it calls into, each once."""
-        found: dict[int, Library] = {}
+        libraries: dict[int, Library] = {}
 
         def visit(library: Library) -> None:
-            if id(library) not in found:
-                found[id(library)] = library
+            if id(library) not in libraries:
+                libraries[id(library)] = library
                 for each in library.linked:
                     visit(each)
 
         visit(self)
-        return [text for library in found.values() for text in library.modules]
+        return [text for library in libraries.values() for text in library.modules]
 
 
 class _Codegen(Codegen):
@@ -246,8 +246,8 @@ class _Jit(JitDecorator):
     """What Numba makes functions with while it compiles for this target."""
 
     def __init__(self, **options: Any) -> None:
-        kept = {name: value for name, value in options.items() if name in ("inline", "forceinline", "fastmath")}
-        self._options = {"nopython": True, **kept}
+        supported = {name: value for name, value in options.items() if name in ("inline", "forceinline", "fastmath")}
+        self._options = {"nopython": True, **supported}
 
     def __call__(self, function: Any) -> Any:
         return AMDGPUDispatcher(function, targetoptions=self._options)

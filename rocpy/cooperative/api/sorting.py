@@ -259,12 +259,12 @@ def _topk(what: str, example: str, result: str) -> tuple[Callable[..., Any], Cal
         """
         outside(f"topk_{side}_pairs")
 
-    made = []
+    recorded = []
     for function, choices, ending in ((keys_only, "", "keys"), (pairs, " value_dtype", "pairs")):
         function.__name__ = function.__qualname__ = f"topk_{side}_{ending}"
         record = primitive("top-k", "dtype items greatest" + choices, defined="some", template="topk", marks=marks)
-        made.append(record(function))
-    return made[0], made[1]
+        recorded.append(record(function))
+    return recorded[0], recorded[1]
 
 
 topk_max_keys, topk_max_pairs = _topk("greatest", "[4, 3]", "[2, 0]")

@@ -80,12 +80,12 @@ def _compiled_for(kernel: Any, arguments: tuple[types.Type, ...], name: str) -> 
     return entry.machine_code(result, arguments, name, turns=not kernel.debug)
 
 
-def connect(made: machine_code.Compiled) -> None:
+def connect(program: machine_code.Compiled) -> None:
     """Give loaded code what its functions know of Python, where they need it."""
-    if not made.environments:
+    if not program.environments:
         return
     engines = machine_code.engine(), cpu_target.target_context.codegen()._engine
-    for name in made.environments:
+    for name in program.environments:
         own, numbas = (ctypes.c_void_p.from_address(each.get_global_value_address(name)) for each in engines)
         own.value = numbas.value
 
@@ -103,8 +103,8 @@ def refusal(kernel: Any, values: tuple[Any, ...], error: Exception | None = None
             except (ValueError, errors.NumbaError) as own:
                 error = own
     reason, line = messages.explain(error, code)
-    place = f"{code.co_filename}:{line or code.co_firstlineno}"
-    return KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({place})")
+    location = f"{code.co_filename}:{line or code.co_firstlineno}"
+    return KernelTypeError(f"kernel {kernel.name} cannot be compiled for ({shown}): {reason} ({location})")
 
 
 def _type_name(argument: Any) -> str:
@@ -118,9 +118,9 @@ def user_exception(error: dict[str, Any]) -> tuple[BaseException | None, tuple[s
     """Return the exception that a kernel raised, and (function, file, line) of its raise statement."""
     if error["pickled"] is None:
         return None, None
-    kind, arguments, place = pickle.loads(error["pickled"])  # noqa: S301 - written by this process
+    kind, arguments, location = pickle.loads(error["pickled"])  # noqa: S301 - written by this process
     if kind is None:
-        return None, place
+        return None, location
     known = list(error["values"] or ())  # of arguments that only the launch knows, in their order
     arguments = [known.pop(0) if known and isinstance(each, ir.Value) else each for each in arguments or ()]
-    return kind(*arguments), place
+    return kind(*arguments), location

@@ -93,13 +93,13 @@ class _Words:
         self._context, self._builder, self._packed = context, builder, packed
         self._next = 0
 
-    def _place(self, type_: ir.Type, words: int) -> ir.Value:
-        place = self._builder.gep(self._packed, [I64(8 * self._next)])
+    def _next_argument(self, type_: ir.Type, words: int) -> ir.Value:
+        pointer = self._builder.gep(self._packed, [I64(8 * self._next)])
         self._next += words
-        return self._builder.bitcast(place, type_.as_pointer())
+        return self._builder.bitcast(pointer, type_.as_pointer())
 
     def _word(self, type_: ir.Type) -> ir.Value:
-        return self._builder.load(self._place(type_, 1))
+        return self._builder.load(self._next_argument(type_, 1))
 
     def take(self, type_: types.Type) -> ir.Value:
         """Return the next argument."""
@@ -125,4 +125,4 @@ class _Words:
         model = context.data_model_manager[type_]
         data_type = model.get_data_type()
         words = max(1, -(-context.get_abi_sizeof(data_type) // 8))
-        return model.load_from_data_pointer(builder, self._place(data_type, words))
+        return model.load_from_data_pointer(builder, self._next_argument(data_type, words))

@@ -59,8 +59,8 @@ class Launcher:
             self._raise(_simt.take_error(error))
 
     def _raise(self, error: dict[str, Any]) -> None:
-        raised, place = _compiler().user_exception(error) if error["fault"] == "exception" else (None, None)
-        raise_fault(self._kernel, error, raised, place)
+        raised, location = _compiler().user_exception(error) if error["fault"] == "exception" else (None, None)
+        raise_fault(self._kernel, error, raised, location)
 
     def _add(self, values: tuple[Any, ...]) -> None:
         key = _simt.key_of(values)
@@ -79,17 +79,17 @@ class Launcher:
     def _find(self, types: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         name = self._store.name(types) if self._store else f"rocpy_kernel_{uuid.uuid4().hex}"
         if self._store:
-            kept = self._store.read(types)
-            if kept is not None and machine_code.loadable(kept):
+            cached = self._store.read(types)
+            if cached is not None and machine_code.loadable(cached):
                 self.cache_hits += 1
-                return machine_code.load(kept), kept.resumable
+                return machine_code.load(cached), cached.resumable
         compiler = _compiler()
-        made = compiler.compiled(self._kernel, values, name)
-        if self._store and not made.environments:
-            self._store.write(types, made)
-        address = machine_code.load(made)
-        compiler.connect(made)
-        return address, made.resumable
+        program = compiler.compiled(self._kernel, values, name)
+        if self._store and not program.environments:
+            self._store.write(types, program)
+        address = machine_code.load(program)
+        compiler.connect(program)
+        return address, program.resumable
 
 
 def type_text(value: Any) -> str:

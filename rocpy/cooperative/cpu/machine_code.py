@@ -76,10 +76,10 @@ def load(compiled: Compiled) -> int:
     with _lock:
         address = _loaded.get(compiled.name)
         if address is None:
-            made = engine()
-            made.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
-            made.finalize_object()
-            address = _loaded[compiled.name] = made.get_function_address(compiled.name)
+            executor = engine()
+            executor.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+            executor.finalize_object()
+            address = _loaded[compiled.name] = executor.get_function_address(compiled.name)
         return address
 
 
@@ -96,7 +96,7 @@ def undefined_symbols(code: bytes) -> tuple[str, ...]:
     offset = struct.unpack_from("<Q", code, 40)[0]
     size, count = struct.unpack_from("<HH", code, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", code, offset + i * size) for i in range(count)]
-    found = []
+    symbols = []
     for _, kind, _, _, begin, length, link, _, _, entry in sections:
         if kind != 2:  # a table of symbols
             continue
@@ -104,8 +104,8 @@ def undefined_symbols(code: bytes) -> tuple[str, ...]:
         for at in range(begin + entry, begin + length, entry):
             name, info, _, section = struct.unpack_from("<IBBH", code, at)
             if section == _UNDEFINED and info >> 4 in _GLOBAL_BINDINGS:
-                found.append(code[names + name : code.index(b"\0", names + name)].decode())
-    return tuple(sorted(found))
+                symbols.append(code[names + name : code.index(b"\0", names + name)].decode())
+    return tuple(sorted(symbols))
 
 
 # On disk.
@@ -122,8 +122,8 @@ def surroundings() -> str:
     parts += [str(os.environ.get("NUMBA_CPU_NAME")), str(os.environ.get("NUMBA_CPU_FEATURES"))]
     parts += [str(os.environ.get("NUMBA_OPT")), str(os.environ.get("NUMBA_BOUNDSCHECK"))]
     for name, path in own_sources().items():
-        found = path.stat()
-        parts.append(f"{name} {found.st_size} {found.st_mtime_ns}")
+        status = path.stat()
+        parts.append(f"{name} {status.st_size} {status.st_mtime_ns}")
     return "\n".join(parts)
 
 
@@ -146,9 +146,9 @@ class Store:
         self._fingerprint = fingerprint
 
     def _paths(self, types: str) -> tuple[Path, str]:
-        who = hashlib.sha256(types.encode()).hexdigest()[:16]
+        signature = hashlib.sha256(types.encode()).hexdigest()[:16]
         what = hashlib.sha256(f"{self._fingerprint}\n{surroundings()}\n{types}".encode()).hexdigest()[:32]
-        return self._folder / f"{self._kernel}-{who}-{what}.o", f"rocpy_kernel_{what}"
+        return self._folder / f"{self._kernel}-{signature}-{what}.o", f"rocpy_kernel_{what}"
 
     def name(self, types: str) -> str:
         """Return the name of the entry for arguments of these types."""
@@ -182,7 +182,7 @@ def folder_of(source: str) -> Path:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen) / own
-    beside = path.parent / "__pycache__"
-    if path.is_file() and os.access(beside if beside.is_dir() else path.parent, os.W_OK):
-        return beside
+    pycache = path.parent / "__pycache__"
+    if path.is_file() and os.access(pycache if pycache.is_dir() else path.parent, os.W_OK):
+        return pycache
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocpy" / own

@@ -23,32 +23,34 @@ def value_of(kernel: Any, index: int, argument: Any) -> Any:
     return as_numpy(f"kernel {kernel.name}", name, argument)
 
 
-def as_numpy(who: str, name: str, argument: Any) -> np.ndarray:
+def as_numpy(subject: str, name: str, argument: Any) -> np.ndarray:
     """Return numpy's view of an argument's memory; `who` begins what is said if there is none."""
     if isinstance(argument, np.ma.MaskedArray):
-        raise InvalidOperandError(f"{who}: {name} is a masked array, whose mask a kernel cannot read; pass {name}.data")
+        raise InvalidOperandError(
+            f"{subject}: {name} is a masked array, whose mask a kernel cannot read; pass {name}.data"
+        )
     if isinstance(argument, np.ndarray):
         return np.asarray(argument)
     if type(argument).__module__.partition(".")[0] == "torch":
-        return _from_torch(who, name, argument)
+        return _from_torch(subject, name, argument)
     if not hasattr(argument, "__dlpack__"):
         raise InvalidOperandError(
-            f"{who}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
+            f"{subject}: {name} is {type(argument).__name__}; pass a number, an array or a tuple of them"
         )
     try:
         return np.from_dlpack(argument)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidOperandError(
-            f"{who}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
+            f"{subject}: {name} ({type(argument).__name__}) has no memory that a kernel on the CPU can use: {error}"
         ) from None
 
 
-def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
+def _from_torch(subject: str, name: str, tensor: Any) -> np.ndarray:
     if tensor.device.type != "cpu":
-        raise UnsupportedError(f"{who}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()")
+        raise UnsupportedError(f"{subject}: {name} is on {tensor.device}, where kernels cannot run; pass {name}.cpu()")
     if tensor.requires_grad:
         raise InvalidOperandError(
-            f"{who}: {name} requires a gradient, which a kernel does not give; pass {name}.detach()"
+            f"{subject}: {name} requires a gradient, which a kernel does not compute; pass {name}.detach()"
         )
     try:
         if str(tensor.dtype) == "torch.bfloat16":
@@ -58,7 +60,7 @@ def _from_torch(who: str, name: str, tensor: Any) -> np.ndarray:
         return tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise InvalidOperandError(
-            f"{who}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
+            f"{subject}: {name} ({tensor.dtype}, {tensor.layout}) cannot be used in a kernel: {error}"
         ) from None
 
 

@@ -20,7 +20,7 @@ from rocpy.errors import (
     UninitializedResultError,
 )
 
-Place = tuple[str, str, int] | None
+Location = tuple[str, str, int] | None
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -39,7 +39,7 @@ def warn_of_float64(kernel: Any, lines: Sequence[tuple[str, int]]) -> None:
     )
 
 
-def _place(site: str) -> tuple[str | None, int | None]:
+def _parse_site(site: str) -> tuple[str | None, int | None]:
     filename, _, line = site.rpartition(":")
     return (filename, int(line)) if line.isdigit() else (None, None)
 
@@ -55,7 +55,7 @@ _CLASSES = {
 }
 
 
-def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None, place: Place) -> None:
+def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None, location: Location) -> None:
     """Raise what went wrong in a launch, or warn of what may surprise.
 
     Parameters
@@ -70,29 +70,29 @@ def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None
         Function, file and line of its raise statement, where they are known.
     """
     fault, block, thread = error["fault"], error["block"], error["thread"]
-    filename, line = _place(error["site"])
+    filename, line = _parse_site(error["site"])
     if fault == "out_of_memory":
         raise OutOfMemoryError(f"kernel {kernel.name}: {error['detail']}")
     where = {"kernel": kernel.name, "block": block, "thread": thread, "filename": filename, "line": line}
-    who = f"kernel {kernel.name}, block {block}, thread {thread}"
+    subject = f"kernel {kernel.name}, block {block}, thread {thread}"
     if fault == "exception":
-        _raise_exception(kernel, error, who, where, raised, place)
+        _raise_exception(kernel, error, subject, where, raised, location)
     at = f" at {filename}:{line}" if filename else ""
     if fault == "skipped":
         _warn_of_skipped(kernel, error, filename, line)
         return
-    other_file, other_line = _place(error["other_site"])
+    other_file, other_line = _parse_site(error["other_site"])
     other = f" thread {error['other_thread']} at {other_file}:{other_line}" if error["other_thread"] else ""
     text = {
-        "divergence": f"{who} waits{at}"
+        "divergence": f"{subject} waits{at}"
         + (f", but {error['detail']}" if error["detail"] else "")
         + (f";{other} waits there" if other else ""),
-        "race": f"{who}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
-        "global_race": f"{who}{at} {error['detail']}, an element of an array: {_other(error, other)}",
-        "division": f"{who}{at} divides an integer by zero, whose result is 0 without debug=True",
-        "uninitialised": f"{who}{at}: {error['detail']}",
-        "shared_memory": f"{who}{at} asks for {error['detail']}",
-        "unsupported": f"{who}{at} uses {error['detail']}",
+        "race": f"{subject}{at} {error['detail']}:{other}; put coop.syncthreads() between the two",
+        "global_race": f"{subject}{at} {error['detail']}, an element of an array: {_other(error, other)}",
+        "division": f"{subject}{at} divides an integer by zero, whose result is 0 without debug=True",
+        "uninitialised": f"{subject}{at}: {error['detail']}",
+        "shared_memory": f"{subject}{at} asks for {error['detail']}",
+        "unsupported": f"{subject}{at} uses {error['detail']}",
     }[fault]
     raise _CLASSES[fault](text, **where)
 
@@ -100,7 +100,7 @@ def raise_fault(kernel: Any, error: dict[str, Any], raised: BaseException | None
 def _other(error: dict[str, Any], other: str) -> str:
     if error["other_block"] == error["block"]:
         return f"{other.strip()}; put coop.syncthreads() between the two, or use coop.atomic"
-    return f"block {error['other_block']},{other}; blocks run in any order: use coop.atomic, or a launch of its own"
+    return f"block {error['other_block']},{other}; blocks run in any order: use coop.atomic, or separate launches"
 
 
 def _warn_of_skipped(kernel: Any, error: dict[str, Any], filename: str | None, line: int | None) -> None:
@@ -116,16 +116,21 @@ def _warn_of_skipped(kernel: Any, error: dict[str, Any], filename: str | None, l
 
 
 def _raise_exception(
-    kernel: Any, error: dict[str, Any], who: str, where: dict[str, Any], raised: BaseException | None, place: Place
+    kernel: Any,
+    error: dict[str, Any],
+    subject: str,
+    where: dict[str, Any],
+    raised: BaseException | None,
+    location: Location,
 ) -> NoReturn:
     if raised is None:
-        raise KernelError(f"{who} failed with status {error['code']}", **where)
+        raise KernelError(f"{subject} failed with status {error['code']}", **where)
     # A bounds check of Numba's has no place, one of a primitive's a place in this package: the kernel's line is meant.
-    if isinstance(raised, IndexError) and (place is None or _PACKAGE in Path(place[1]).parents):
+    if isinstance(raised, IndexError) and (location is None or _PACKAGE in Path(location[1]).parents):
         at = f" at {where['filename']}:{where['line']}" if where["filename"] else ""
-        raise KernelIndexError(f"{who}{at}: {raised}", **where) from None
-    filename, line = (place[1], place[2]) if place else (where["filename"], where["line"])
-    raised.add_note(f"raised by {who}" + (f", at {filename}:{line}" if filename else ""))
+        raise KernelIndexError(f"{subject}{at}: {raised}", **where) from None
+    filename, line = (location[1], location[2]) if location else (where["filename"], where["line"])
+    raised.add_note(f"raised by {subject}" + (f", at {filename}:{line}" if filename else ""))
     if filename is None or line is None:
         raise raised
     # A frame whose place is that of the kernel's own raise statement.

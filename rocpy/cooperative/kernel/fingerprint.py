@@ -24,11 +24,11 @@ def own_sources() -> dict[str, Path]:
 
 def names_of(code: Any) -> set[str]:
     """Return the global names that a function's code uses, and functions inside it do; not those of attributes."""
-    found = {each.argval for each in dis.get_instructions(code) if each.opname in _READS_OF_GLOBALS}
+    names = {each.argval for each in dis.get_instructions(code) if each.opname in _READS_OF_GLOBALS}
     for constant in code.co_consts:
         if isinstance(constant, python_types.CodeType):
-            found |= names_of(constant)
-    return found
+            names |= names_of(constant)
+    return names
 
 
 def fingerprint_of(function: Any) -> str:  # noqa: C901 - one case for each kind of value

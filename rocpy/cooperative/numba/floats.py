@@ -93,17 +93,17 @@ def _cast(block: Any, at: int, operands: list[Any], func_ir: Any) -> int:
     """Put casts to float32 before a statement, which then takes those; return how many statements they are."""
     statement = block.body[at]
     scope, loc = block.scope, statement.loc
-    made = []
+    statements = []
     renamed = {}
     for each in {one.name: one for one in operands}.values():
         function = ir.Var(scope, mk_unique_var("$rocpy_float32"), loc)
         narrow = ir.Var(scope, mk_unique_var("$rocpy_narrow"), loc)
-        made += [
+        statements += [
             ir.Assign(ir.Global("float32", np.float32, loc), function, loc),
             ir.Assign(ir.Expr.call(function, (each,), (), loc), narrow, loc),
         ]
         renamed[each.name] = narrow
-    for assignment in made:
+    for assignment in statements:
         func_ir._definitions[assignment.target.name].append(assignment.value)
     chosen = {each.name for each in operands}
     expression = statement.value
@@ -115,8 +115,8 @@ def _cast(block: Any, at: int, operands: list[Any], func_ir: Any) -> int:
         expression.args = tuple(map(taken, expression.args))
     else:
         expression.lhs, expression.rhs = taken(expression.lhs), taken(expression.rhs)
-    block.body[at:at] = made
-    return len(made)
+    block.body[at:at] = statements
+    return len(statements)
 
 
 def narrow_operations(func_ir: Any, typemap: Any, calltypes: Any) -> bool:
@@ -159,10 +159,10 @@ def narrow_beginnings(func_ir: Any, typemap: Any) -> bool:
 def _is_small_literal(target: Any, value: Any, func_ir: Any) -> bool:
     """Return whether a variable is an integer that float32 holds, so that nothing is lost if it was to be float64."""
     while isinstance(value, ir.Var):
-        found = func_ir._definitions.get(value.name, ())
-        if len(found) != 1:
+        definitions = func_ir._definitions.get(value.name, ())
+        if len(definitions) != 1:
             return False
-        value = found[0]
+        value = definitions[0]
     single = len(func_ir._definitions.get(target.name, ())) == 1
     return single and isinstance(value, ir.Const) and type(value.value) is int and abs(value.value) <= 2**24
 
@@ -170,9 +170,9 @@ def _is_small_literal(target: Any, value: Any, func_ir: Any) -> bool:
 def _narrow_copy(block: Any, statement: Any, func_ir: Any) -> Any:
     value = func_ir.get_definition(statement.target).value
     copy = ir.Var(block.scope, mk_unique_var("$rocpy_begin"), statement.loc)
-    made = ir.Assign(ir.Const(np.float32(value), statement.loc), copy, statement.loc)
-    func_ir._definitions[copy.name].append(made.value)
-    block.body.insert(block.body.index(statement) + 1, made)
+    constant = ir.Assign(ir.Const(np.float32(value), statement.loc), copy, statement.loc)
+    func_ir._definitions[copy.name].append(constant.value)
+    block.body.insert(block.body.index(statement) + 1, constant)
     return copy
 
 
@@ -199,7 +199,7 @@ def notes_of(state: Any) -> list[tuple[str, int]]:
     func_ir, typemap, calltypes = state.func_ir, state.typemap, state.calltypes
     code = func_ir.func_id.code
     used, stored = _uses(func_ir)
-    found: list[tuple[str, int]] = []
+    locations: list[tuple[str, int]] = []
     called: list[tuple[str, int]] = []
     own = not _NAMES.intersection(code.co_names) and not _NAMES.intersection(map(str, code.co_consts))
     for block in func_ir.blocks.values():
@@ -216,8 +216,8 @@ def notes_of(state: Any) -> list[tuple[str, int]]:
                     stored.get(statement.target.name), typemap
                 )
                 if not comparison and not (rounded_at_once and _widened(statement, typemap, calltypes)):
-                    found.append((statement.loc.filename, statement.loc.line))
-    return [*sorted(set(found)), *sorted(set(called) - set(found))]
+                    locations.append((statement.loc.filename, statement.loc.line))
+    return [*sorted(set(locations)), *sorted(set(called) - set(locations))]
 
 
 def _stores_narrow(array: str | None, typemap: Any) -> bool:
@@ -238,8 +238,8 @@ def surprises(arguments: tuple[types.Type, ...]) -> bool:
             return [leaf for each in type_ for leaf in leaves(each)]
         return [type_.dtype if isinstance(type_, types.Array) else type_]
 
-    found = [leaf for each in arguments for leaf in leaves(each)]
-    return any(each in _NARROW for each in found) and not any(each in _WIDE for each in found)
+    types_of_leaves = [leaf for each in arguments for leaf in leaves(each)]
+    return any(each in _NARROW for each in types_of_leaves) and not any(each in _WIDE for each in types_of_leaves)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

@@ -23,7 +23,7 @@ _WITH_KERNELS = "rocpy.cooperative.arrays"  # the one module of the package whos
 
 # What makes the dispatcher of a function, by Numba's name of the target.
 DISPATCHERS: dict[str, Callable[[Any, Mode], Any]] = {}
-_under_way: list[Any] = []  # functions whose callees are compiled; under Numba's lock
+_compiling: list[Any] = []  # functions whose callees are compiled; under Numba's lock
 
 
 @typeof_impl.register(Kernel)
@@ -36,13 +36,13 @@ def _typeof_kernel(kernel: Any, _context: Any) -> types.Type | None:
 @contextlib.contextmanager
 def compiling(function: Any) -> Iterator[None]:
     """Refuse, until the function is compiled, that one which it calls calls it."""
-    if function in _under_way:
+    if function in _compiling:
         raise refuse(f"{function.__qualname__} calls itself, which functions of kernels cannot: use a loop")
-    _under_way.append(function)
+    _compiling.append(function)
     try:
         yield
     finally:
-        _under_way.pop()
+        _compiling.pop()
 
 
 def callees(function: Any) -> list[Any]:

@@ -62,8 +62,8 @@ class SiteLower(Lower):
                 self._mark(inst.loc)
         super().lower_inst(inst)
 
-    def _mark(self, place: Any) -> None:
-        text = self.context.insert_const_string(self.module, f"{place.filename}:{place.line}")
+    def _mark(self, location: Any) -> None:
+        text = self.context.insert_const_string(self.module, f"{location.filename}:{location.line}")
         self.builder.store(text, runtime.field(self.builder, runtime.SITE_OFFSET, BYTES))
 
 

@@ -15,7 +15,7 @@ from rocpy.cooperative.numba.types import MARK, NO_MEMORY
 
 _ALLOCATING = r"zeros|ones|empty|full|arange|linspace|eye|zeros_like|ones_like|empty_like|full_like|copy|concatenate"
 _WORDS = {
-    "IMPORT_NAME": "import is written in it, which kernels cannot do: import what it needs at the head of the file",
+    "IMPORT_NAME": "import is used in it, which kernels cannot do: import what it needs at the top of the file",
     "STORE_GLOBAL": "it sets a global, which kernels cannot do: write into an array",
     "DELETE_GLOBAL": "it deletes a global, which kernels cannot do",
     "LOAD_BUILD_CLASS": "it defines a class, which kernels cannot do",
@@ -24,55 +24,57 @@ _WORDS = {
 
 def _types(text: str) -> str:
     """Return types as users write them: without what is known of values."""
-    text = re.sub(r"Literal\[str\]\((.*?)\)", r"the text '\1'", text, flags=re.DOTALL)
+    text = re.sub(r"Literal\[str\]\((.*?)\)", r"the string '\1'", text, flags=re.DOTALL)
     return re.sub(r"Literal\[int\]\((-?\d+)\)", r"int64", text)
 
 
-def _no_element(found: re.Match[str]) -> str:
-    what, given = found[1], _types(found[2]).strip()
-    if what == "setitem" and given.startswith("readonly array"):
-        return "an array is written to that is read-only: pass one that can be written"
-    if what == "setitem" and not given.startswith(("array", "unaligned array")):
-        return f"an element is set of what stays as it is, ({given}), as tuples do: use coop.local.array"
+def _no_element(seen: re.Match[str]) -> str:
+    what, shown = seen[1], _types(seen[2]).strip()
+    if what == "setitem" and shown.startswith("readonly array"):
+        return "a read-only array is written to: pass a writable one"
+    if what == "setitem" and not shown.startswith(("array", "unaligned array")):
+        return f"an element of an immutable object, ({shown}), is set; tuples are immutable: use coop.local.array"
     if what == "setitem":
         return (
-            f"there is no way to set an element, setitem({given}): an index is an integer, a slice, or a tuple of as "
+            f"there is no way to set an element, setitem({shown}): an index is an integer, a slice, or a tuple of as "
             "many as the array has dimensions, and the value must fit the elements"
         )
-    if what == "getitem" and "Dispatcher(" in given:
+    if what == "getitem" and "Dispatcher(" in shown:
         return "a kernel is launched here, which kernels cannot do: call it as a function, or launch it afterwards"
     if what == "getitem":
         return (
-            f"there is no element, getitem({given}): an index is an integer, a slice, or a tuple of as many as the "
+            f"there is no element, getitem({shown}): an index is an integer, a slice, or a tuple of as many as the "
             "array has dimensions; that of a tuple of different types must be a literal"
         )
     if what == "exception_match":
         return "kernels catch any exception or none: write 'except Exception', not the name of one"
     if what == "bool":
-        return f"{given} is neither true nor false: compare an element"
-    return f"there is no {what}({given}) in kernels"
+        return f"{shown} is neither true nor false: compare an element"
+    return f"there is no {what}({shown}) in kernels"
 
 
-def _no_attribute(found: re.Match[str]) -> str:
-    name, owner = found[1], found[2].strip()
+def _no_attribute(seen: re.Match[str]) -> str:
+    name, owner = seen[1], seen[2].strip()
     module = re.match(r"Module\(<module '([\w.]+)'", owner)
     if name == "_allocate":
         return NO_MEMORY
     if module and not module[1].startswith(("rocpy", "numba", "math", "numpy")):
         own = module[1]
-        return f"{own}.{name} is a function of a module, which kernels name by itself: from {own} import {name}"
+        return (
+            f"{own}.{name} is a function of a module, which kernels refer to by its own name: from {own} import {name}"
+        )
     return f"{module[1] if module else _types(owner)} has no attribute '{name}' in kernels"
 
 
-def _no_global(found: re.Match[str]) -> str:
+def _no_global(seen: re.Match[str]) -> str:
     return (
-        f"{found[1]} is of type {found[2].rpartition('.')[2]}, which kernels cannot name: numbers, texts, tuples of "
-        "them, numpy arrays (as constants) and functions can be; pass anything else as an argument"
+        f"{seen[1]} is of type {seen[2].rpartition('.')[2]}, which kernels cannot refer to: numbers, strings, tuples "
+        "of them, numpy arrays (as constants) and functions can be; pass anything else as an argument"
     )
 
 
-def _bad_call(found: re.Match[str]) -> str:
-    return f"a function of {found[1]} is called with other arguments: {found[2]}"
+def _bad_call(seen: re.Match[str]) -> str:
+    return f"a function of {seen[1]} is called with other arguments: {seen[2]}"
 
 
 # Texts of Numba's, and what is said in their place.
@@ -80,17 +82,17 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (re.compile(r"Untyped global name '(\w+)':.*?<class '([\w.]+)'>", re.DOTALL), _no_global),
     (
         re.compile(r"reflected list.*? assigned to variable '(\w+)' in globals", re.DOTALL),
-        r"\1 is a list, which kernels cannot name: make it a tuple or a numpy array",
+        r"\1 is a list, which kernels cannot refer to: make it a tuple or a numpy array",
     ),
     (
         re.compile(r"Cannot infer the type of variable '(\w+)[.\d]*'.*?(DictType|list|set)\b", re.DOTALL),
-        r"\1 is a list, a dict or a set, of which kernels make none: use coop.local.array",
+        r"\1 is a list, a dict or a set, which kernels cannot create: use coop.local.array",
     ),
     (
         re.compile(r"Cannot unify (.*?) and (.*?) for '(\$?\w+)[.\d]*'", re.DOTALL),
-        lambda found: (
-            f"{'a value' if found[3].startswith('$') else found[3]} is {_types(found[1])} on one way and "
-            f"{_types(found[2])} on another: a variable has one type"
+        lambda seen: (
+            f"{'a value' if seen[3].startswith('$') else seen[3]} is {_types(seen[1])} on one way and "
+            f"{_types(seen[2])} on another: a variable has one type"
         ),
     ),
     (
@@ -100,30 +102,30 @@ _SAID: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] 
     (re.compile(r"Cannot bind .*? to signature '(.*?)' due to \"TypeError: (.*?)\"", re.DOTALL), _bad_call),
     (
         re.compile(r"No type info available for (.*?) as a callable", re.DOTALL),
-        lambda found: f"{_types(found[1])} is called, which is no function",
+        lambda seen: f"{_types(seen[1])} is called, which is not a function",
     ),
     (re.compile(r"Unknown attribute '(\w+)' of type (.*)"), _no_attribute),
     (
         re.compile(r"unsupported opcode \((\w+)\)"),
-        lambda found: _WORDS.get(found[1], f"it needs what kernels have not ({found[1]})"),
+        lambda seen: _WORDS.get(seen[1], f"it needs something that kernels do not support ({seen[1]})"),
     ),
     (
         re.compile(r"Invalid use of getiter with parameters \((.*?)\)"),
-        r"there is nothing to go over in \1: a loop goes over range(...), an array or a tuple",
+        r"\1 cannot be iterated over: loop over range(...), an array or a tuple",
     ),
     (re.compile(r"No definition for lowering (\S+) = "), r"\1 cannot be set"),
     (re.compile(r"The 'with .*?construct is not supported", re.DOTALL), "'with' cannot be used in kernels"),
     (
         re.compile(r"module '([\w.]+)' has no attribute '(\w+)'"),
-        lambda found: (
-            f"{'coop' if found[1] == 'rocpy.cooperative' else found[1]} has no '{found[2]}' (module '{found[1]}' has "
-            f"no attribute '{found[2]}')"
+        lambda seen: (
+            f"{'coop' if seen[1] == 'rocpy.cooperative' else seen[1]} has no '{seen[2]}' (module '{seen[1]}' has "
+            f"no attribute '{seen[2]}')"
         ),
     ),
     (re.compile(r"name '(\w+)' is not defined"), r"NameError: name '\1' is not defined"),
     (
         re.compile(r"Encountered unsupported constant type used for exception"),
-        "what is raised is no exception: write raise ValueError('...')",
+        "what is raised is not an exception: write raise ValueError('...')",
     ),
     (
         re.compile(r"Cannot capture the non-constant value associated with variable '(\w+)'"),
@@ -135,7 +137,7 @@ _INSTRUCTIONS = (
     ("a kernel returns nothing", ("RETURN_VALUE", "RETURN_CONST")),
     ("this has a yield", ("YIELD_VALUE",)),
     ("'with' cannot be used", ("BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL")),
-    ("prints or makes a text", ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING")),
+    ("prints or creates a string", ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING")),
 )
 _NO_IMPLEMENTATION = re.compile(
     r"No implementation of function Function\((.*?)\) found for signature:\s*>>> (\w+)\((.*?)\)\s*\n", re.DOTALL
@@ -192,32 +194,32 @@ def _reason(error: BaseException, text: str, *, on_device: bool) -> str:
     own = re.findall(f"{MARK}(.*?){MARK}", text, re.DOTALL)
     if own:
         return str(own[0])
-    if found := _NO_IMPLEMENTATION.search(text):
-        if on_device and re.fullmatch(_ALLOCATING, found[2]):
+    if seen := _NO_IMPLEMENTATION.search(text):
+        if on_device and re.fullmatch(_ALLOCATING, seen[2]):
             return NO_MEMORY
-        return _no_element(_renamed(found))
+        return _no_element(_renamed(seen))
     for pattern, said in _SAID:
-        if found := pattern.search(text):
-            return found.expand(said) if isinstance(said, str) else said(found)
+        if seen := pattern.search(text):
+            return seen.expand(said) if isinstance(said, str) else said(seen)
     if not isinstance(error, (errors.NumbaError, TypeError, ValueError, NameError)):
-        return f"Numba has no code for what it does ({type(error).__name__}: {text})"
+        return f"Numba cannot compile it ({type(error).__name__}: {text})"
     return _first_sentence(text)
 
 
-def _renamed(found: re.Match[str]) -> re.Match[str]:
+def _renamed(seen: re.Match[str]) -> re.Match[str]:
     """Return a match whose groups are the function's name and its arguments."""
-    return re.match(r"(\w+)\((.*)\)$", f"{found[2]}({found[3]})", re.DOTALL)  # type: ignore[return-value]
+    return re.match(r"(\w+)\((.*)\)$", f"{seen[2]}({seen[3]})", re.DOTALL)  # type: ignore[return-value]
 
 
 def _first_sentence(text: str) -> str:
-    kept: list[str] = []
+    own_lines: list[str] = []
     for each in map(str.strip, text.splitlines()):
         if each.startswith(("File ", "This error", "During:", "[1]", "Failed in")) or not each:
-            if kept:
+            if own_lines:
                 break
             continue
-        kept.append(each)
-    return " ".join(kept) or "its types cannot be found"
+        own_lines.append(each)
+    return " ".join(own_lines) or "its types cannot be found"
 
 
 def _line_in(text: str, filename: str) -> int | None:
@@ -229,13 +231,13 @@ def _line_in(text: str, filename: str) -> int | None:
 
 def _line_of(error: BaseException, filename: str) -> int | None:
     """Return the line of what Numba was at when it failed: that of an error's place, or of its frames'."""
-    for place in _places(error):
-        if getattr(place, "filename", None) == filename and isinstance(getattr(place, "line", None), int):
-            return int(place.line)
+    for location in _locations(error):
+        if getattr(location, "filename", None) == filename and isinstance(getattr(location, "line", None), int):
+            return int(location.line)
     return None
 
 
-def _places(error: BaseException) -> Iterator[Any]:
+def _locations(error: BaseException) -> Iterator[Any]:
     yield getattr(error, "loc", None)
     frames = []
     step = error.__traceback__
@@ -244,8 +246,8 @@ def _places(error: BaseException) -> Iterator[Any]:
         step = step.tb_next
     for held in reversed(frames):
         for name in ("loc", "inst", "expr", "self"):
-            found = held.get(name)
-            yield found if name == "loc" else getattr(found, "loc", None)
+            seen = held.get(name)
+            yield seen if name == "loc" else getattr(seen, "loc", None)
 
 
 def _line_of_word(reason: str, code: Any) -> int | None:
@@ -254,6 +256,6 @@ def _line_of_word(reason: str, code: Any) -> int | None:
     for each in dis.get_instructions(code):
         if each.argval in words and each.positions is not None and each.positions.lineno is not None:
             return each.positions.lineno
-        if isinstance(each.argval, python_types.CodeType) and (found := _line_of_word(reason, each.argval)):
-            return found
+        if isinstance(each.argval, python_types.CodeType) and (seen := _line_of_word(reason, each.argval)):
+            return seen
     return None

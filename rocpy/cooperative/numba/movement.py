@@ -14,15 +14,15 @@ from rocpy.cooperative.numba.llvm_types import I64
 from rocpy.cooperative.numba.plans import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba.runtime import (
     arrive,
+    arrive_and_wait,
+    await_leader,
     debugging,
     group_rank,
     group_size,
-    meet,
     note_access,
     open_slots,
     poison,
     release,
-    settled,
 )
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
@@ -51,7 +51,7 @@ def _build_shuffle(call: Call) -> Plan:
         rank, size = group_rank(group), group_size(group)
         slots = open_slots(group, dtype, 1)
         slots[rank] = value
-        meet(group)
+        arrive_and_wait(group)
         source = source_of(rank, distance, size)
         return slots[source if 0 <= source < size else rank]
 
@@ -67,19 +67,19 @@ def _build_broadcast(call: Call) -> Plan:
     def items(group: Any, value: Any, source: int, out: Any) -> None:
         rank, size = group_rank(group), group_size(group)
         if source < 0 or source >= size:
-            raise IndexError("coop.broadcast: source is no rank of the group")
+            raise IndexError("coop.broadcast: source is not a rank of the group")
         slots = open_slots(group, dtype, each)
         for k in range(each):
             slots[rank * each + k] = get(value, k)
-        meet(group)
+        arrive_and_wait(group)
         for k in range(each):
             out[k] = slots[source * each + k]
 
     parameters = {"group": call.group, "value": plain(call.types["value"])} | call.integers("source")
     constants = {} if "source" in parameters else {"source": 0}
-    made = with_constants(items, ("group", "value", "source", "out"), constants)
+    kernel = with_constants(items, ("group", "value", "source", "out"), constants)
     choices = {"dtype": dtype, "items": count}
-    return Plan(made, parameters, types.none, [ThreadDataType(dtype, each)], count == 0, choices)
+    return Plan(kernel, parameters, types.none, [ThreadDataType(dtype, each)], count == 0, choices)
 
 
 @builds("any", "all")
@@ -91,12 +91,12 @@ def _build_vote(call: Call) -> Plan:
         slots = open_slots(group, types.uint8, 1)
         slots[group_rank(group)] = value
         if arrive(group):
-            found = 0
+            count = 0
             for i in range(group_size(group)):
-                found += slots[i]
-            slots[0] = found == group_size(group) if every else found > 0
+                count += slots[i]
+            slots[0] = count == group_size(group) if every else count > 0
             release(group)
-        settled(group)
+        await_leader(group)
         return slots[0] != 0
 
     return Plan(function, {"group": call.group, "value": types.boolean}, types.boolean)
@@ -132,12 +132,12 @@ def _build_match(call: Call) -> Plan:
     dtype, _ = call.payload()
     _warp_only(call)
     if isinstance(dtype, types.Record):
-        raise refuse(f"match: value is {dtype}; numbers are compared")
+        raise refuse(f"match: value is {dtype}; expected numbers")
 
     def function(group: Any, value: Any) -> Any:
         slots = open_slots(group, dtype, 1)
         slots[group_rank(group)] = value
-        meet(group)
+        arrive_and_wait(group)
         mask = types.uint64(0)
         for i in range(group_size(group)):
             if slots[i] == value:
@@ -161,7 +161,7 @@ def same_kind(call: Call, name: str, array: types.Array, dtype: types.Type) -> N
     """Check that elements of an array and items can be copied."""
     structured = isinstance(array.dtype, types.Record) or isinstance(dtype, types.Record)
     if array.dtype != dtype and (structured or not isinstance(array.dtype, (types.Number, types.Boolean))):
-        raise refuse(f"{call.name}: {name} is {array}, and an item is {dtype}; numbers go with numbers")
+        raise refuse(f"{call.name}: {name} is {array}, and an item is {dtype}; expected numbers for numbers")
 
 
 @register_jitable
@@ -169,7 +169,7 @@ def _arrives(group: Any) -> None:
     """Let debug mode notice that not all threads come where a GPU would need them."""
     if debugging():
         open_slots(group, types.uint8, 1)
-        meet(group)
+        arrive_and_wait(group)
 
 
 @register_jitable
@@ -191,25 +191,25 @@ def _build_load(call: Call) -> Plan:
     dtype, count = call.payload("out")
     array, algorithm = _tile(call, "source")
     same_kind(call, "source", array, dtype)
-    if call.given("oob_default") and not call.given("valid_items"):
+    if call.has("oob_default") and not call.has("valid_items"):
         raise refuse("load: oob_default is for items beyond valid_items, which is not given")
-    place, rendezvous = _place_of(algorithm, count), _arrives if algorithm in _COLLECTIVE else _nothing
-    fills = call.given("oob_default")
+    position, rendezvous = _position_of(algorithm, count), _arrives if algorithm in _COLLECTIVE else _nothing
+    fills = call.has("oob_default")
 
     def load(group: Any, source: Any, out: Any, valid: int, offset: int, default: Any) -> None:
         rendezvous(group)
         rank, size = group_rank(group), group_size(group)
         if debugging():
             for k in range(count):
-                at = place(rank, size, k)
+                at = position(rank, size, k)
                 if at < valid and 0 <= offset + at < source.shape[0]:
                     note_access(source, offset + at, None)
         if offset >= 0 and size * count <= valid and offset + size * count <= source.shape[0]:
             for k in range(count):
-                out[k] = source[types.uint64(offset + place(rank, size, k))]
+                out[k] = source[types.uint64(offset + position(rank, size, k))]
             return
         for k in range(count):
-            at = place(rank, size, k)
+            at = position(rank, size, k)
             if at < valid:
                 if offset + at < 0 or offset + at >= source.shape[0]:
                     raise IndexError("coop.load: the tile goes beyond source; give valid_items")
@@ -231,22 +231,22 @@ def _build_store(call: Call) -> Plan:
     if not array.mutable:
         raise refuse("store: target is read-only")
     each, get = max(count, 1), item_getter(count)
-    place, rendezvous = _place_of(algorithm, each), _arrives if algorithm in _COLLECTIVE else _nothing
+    position, rendezvous = _position_of(algorithm, each), _arrives if algorithm in _COLLECTIVE else _nothing
 
     def store(group: Any, target: Any, value: Any, valid: int, offset: int) -> None:
         rendezvous(group)
         rank, size = group_rank(group), group_size(group)
         if debugging():
             for k in range(each):
-                at = place(rank, size, k)
+                at = position(rank, size, k)
                 if at < valid and 0 <= offset + at < target.shape[0]:
                     note_access(target, offset + at, get(value, k))
         if offset >= 0 and size * each <= valid and offset + size * each <= target.shape[0]:
             for k in range(each):
-                target[types.uint64(offset + place(rank, size, k))] = get(value, k)
+                target[types.uint64(offset + position(rank, size, k))] = get(value, k)
             return
         for k in range(each):
-            at = place(rank, size, k)
+            at = position(rank, size, k)
             if at < valid:
                 if offset + at < 0 or offset + at >= target.shape[0]:
                     raise IndexError("coop.store: the tile goes beyond target; give valid_items")
@@ -258,7 +258,7 @@ def _build_store(call: Call) -> Plan:
     return _memory_plan(call, store, names, parameters, dtype=dtype, items=count, algorithm=algorithm)
 
 
-def _place_of(algorithm: str, count: int) -> Any:
+def _position_of(algorithm: str, count: int) -> Any:
     if algorithm == "striped":
         return register_jitable(lambda rank, size, k: k * size + rank)
     return register_jitable(lambda rank, size, k: rank * count + k)
@@ -307,12 +307,12 @@ _MODES = {
 }
 
 
-def _integers_beside(call: Call, name: str, count: int) -> types.Type:
-    given = plain(call.types[name])
+def _matching_integers(call: Call, name: str, count: int) -> types.Type:
+    argument = plain(call.types[name])
     kinds = (types.Integer, types.Boolean) if name == "flags" else types.Integer
-    if not isinstance(given, ThreadDataType) or not isinstance(given.dtype, kinds) or given.count != count:
-        raise refuse(f"exchange: {name} is {given}; it must be a ThreadData of {count} integers")
-    return given
+    if not isinstance(argument, ThreadDataType) or not isinstance(argument.dtype, kinds) or argument.count != count:
+        raise refuse(f"exchange: {name} is {argument}; it must be a ThreadData of {count} integers")
+    return argument
 
 
 @builds("exchange")
@@ -322,10 +322,10 @@ def _build_exchange(call: Call) -> Plan:
     before, after = _MODES[mode]
     parameters: dict[str, types.Type] = {"group": call.group, "value": plain(call.types["value"])}
     for name, wanted in (("ranks", not before), ("flags", mode.endswith("_flagged"))):
-        if wanted != call.given(name):
+        if wanted != call.has(name):
             raise refuse(f"exchange: mode is {mode!r}, which {'needs' if wanted else 'does not take'} {name}")
         if wanted:
-            parameters[name] = _integers_beside(call, name, count)
+            parameters[name] = _matching_integers(call, name, count)
     read = arrangements(count)[after]
     write = arrangements(count)[before] if before else None
     function: Any
@@ -336,7 +336,7 @@ def _build_exchange(call: Call) -> Plan:
             slots = open_slots(group, dtype, count)
             for k in range(count):
                 slots[write(group, rank, size, k)] = value[k]
-            meet(group)
+            arrive_and_wait(group)
             for k in range(count):
                 out[k] = slots[read(group, rank, size, k)]
     else:
@@ -362,9 +362,9 @@ def _make_scatter(dtype: types.Type, count: int, read: Any, *, guarded: bool) ->
             for k in range(count):
                 slots[rank * count + k] = poison(dtype)
             # Two rounds, since there are two buffers, which take turns.
-            meet(group)
+            arrive_and_wait(group)
             open_slots(group, dtype, count)
-            meet(group)
+            arrive_and_wait(group)
             slots = open_slots(group, dtype, count)
         for k in range(count):
             if flags is not None and not flags[k]:
@@ -374,7 +374,7 @@ def _make_scatter(dtype: types.Type, count: int, read: Any, *, guarded: bool) ->
             if ranks[k] < 0 or ranks[k] >= size * count:
                 raise IndexError("coop.exchange: a rank is beyond the items of the group")
             slots[ranks[k]] = value[k]
-        meet(group)
+        arrive_and_wait(group)
         for k in range(count):
             out[k] = slots[read(group, rank, size, k)]
 

@@ -13,17 +13,17 @@ from rocpy.cooperative.numba.movement import same_kind
 from rocpy.cooperative.numba.plans import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba.runtime import (
     arrive,
+    arrive_and_wait,
+    await_leader,
     debugging,
     group_rank,
     group_size,
-    meet,
     note_access,
     open_slots,
     poison,
     release,
-    settled,
 )
-from rocpy.cooperative.numba.sort import Room
+from rocpy.cooperative.numba.sort import SlotLayout
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 _TILE = ("tile_predecessor", "tile_successor")
@@ -31,16 +31,16 @@ _TILE = ("tile_predecessor", "tile_successor")
 
 def _tile_of(call: Call, dtype: types.Type, sides: tuple[str, ...]) -> tuple[dict[str, types.Type], dict[str, Any]]:
     """Return the items beside the tile as parameters, and what stands for those that are not given."""
-    given: dict[str, types.Type] = {}
+    tile_types: dict[str, types.Type] = {}
     constants: dict[str, Any] = {}
     for name in _TILE:
-        if not call.given(name):
+        if not call.has(name):
             constants[name] = None
         elif name not in sides:
-            raise refuse(f"{call.name}: {name} is not looked at with mode {call.literal('mode', str)!r}")
+            raise refuse(f"{call.name}: {name} is not used with mode {call.literal('mode', str)!r}")
         else:
-            given[name] = dtype
-    return given, constants
+            tile_types[name] = dtype
+    return tile_types, constants
 
 
 def _share_ends(count: int, dtype: types.Type) -> Any:
@@ -52,7 +52,7 @@ def _share_ends(count: int, dtype: types.Type) -> Any:
         rank = group_rank(group)
         slots[2 * rank] = get(value, 0)
         slots[2 * rank + 1] = get(value, each - 1)
-        meet(group)
+        arrive_and_wait(group)
 
     return share
 
@@ -119,12 +119,12 @@ def _build_discontinuity(call: Call) -> Plan:
         tails(slots, value, group_rank(group), group_size(group), successor, out)
 
     function: Any = {"heads": starts, "tails": ends, "heads_and_tails": both}[mode]
-    given, constants = _tile_of(call, dtype, _FLAGS[mode])
+    tile_types, constants = _tile_of(call, dtype, _FLAGS[mode])
     outputs = [ThreadDataType(types.int32, each)] * (2 if mode == "heads_and_tails" else 1)
-    made = with_constants(function, ("group", "value", *_TILE, "out", "also")[: 4 + len(outputs)], constants)
-    parameters = {"group": call.group, "value": plain(call.types["value"])} | given
+    kernel = with_constants(function, ("group", "value", *_TILE, "out", "also")[: 4 + len(outputs)], constants)
+    parameters = {"group": call.group, "value": plain(call.types["value"])} | tile_types
     choices = {"dtype": dtype, "items": count, "mode": mode, "op": chosen}
-    return Plan(made, parameters, types.none, outputs, count == 0, choices)
+    return Plan(kernel, parameters, types.none, outputs, count == 0, choices)
 
 
 _SIDES = {"left": _HEADS, "right": _TAILS}
@@ -167,21 +167,21 @@ def _build_difference(call: Call) -> Plan:
             elif at == last and successor is not None:
                 out[k] = combine(get(value, k), successor)
 
-    given, constants = _tile_of(call, dtype, _SIDES[mode])
+    tile_types, constants = _tile_of(call, dtype, _SIDES[mode])
     limits = call.integers("valid_items")
     if not limits:
         constants["valid_items"] = 2**62
     names = ("group", "value", "valid_items", *_TILE, "out")
-    made = with_constants(left if mode == "left" else right, names, constants)
-    parameters = {"group": call.group, "value": plain(call.types["value"])} | limits | given
+    kernel = with_constants(left if mode == "left" else right, names, constants)
+    parameters = {"group": call.group, "value": plain(call.types["value"])} | limits | tile_types
     choices = {"dtype": dtype, "items": count, "mode": mode, "op": chosen}
-    return Plan(made, parameters, types.none, [ThreadDataType(dtype, each)], count == 0, choices)
+    return Plan(kernel, parameters, types.none, [ThreadDataType(dtype, each)], count == 0, choices)
 
 
 # Runs.
 
 
-def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Room]:
+def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, SlotLayout]:
     """Return functions that bring a group's runs together and find one, and where they lie."""
     lengths_type = call.companion("lengths", count)
     if not isinstance(lengths_type, types.Integer):
@@ -201,7 +201,7 @@ def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Roo
             for i in range(1, size * each):
                 ends[i] += ends[i - 1]
             release(group)
-        settled(group)
+        await_leader(group)
 
     @register_jitable
     def find(ends: Any, runs: int, at: int) -> int:
@@ -214,7 +214,7 @@ def _make_runs(call: Call, count: int, dtype: types.Type) -> tuple[Any, Any, Roo
                 low = middle + 1
         return low
 
-    return bring, find, Room(each, ends=types.int64, values=dtype)
+    return bring, find, SlotLayout(each, ends=types.int64, values=dtype)
 
 
 @builds("run_length_decode")
@@ -225,10 +225,10 @@ def _build_decode(call: Call) -> Plan:
         raise refuse(f"{call.name}: items is {decoded}; it must be 1 or more")
     relative = bool(call.literal("relative", bool))
     each = max(count, 1)
-    bring, find, room = _make_runs(call, count, dtype)
-    bytes_each, ends_in, values_in = room.bytes, room["ends"], room["values"]
+    bring, find, layout = _make_runs(call, count, dtype)
+    bytes_each, ends_in, values_in = layout.bytes, layout["ends"], layout["values"]
 
-    def decode(group: Any, value: Any, lengths: Any, window: int, out: Any, places: Any) -> int:
+    def decode(group: Any, value: Any, lengths: Any, window: int, out: Any, positions: Any) -> int:
         rank, size = group_rank(group), group_size(group)
         slots = open_slots(group, types.uint8, bytes_each)
         ends, values = ends_in(slots, size), values_in(slots, size)
@@ -239,12 +239,12 @@ def _build_decode(call: Call) -> Plan:
             if 0 <= at < ends[runs - 1]:
                 run = find(ends, runs, at)
                 out[k] = values[run]
-                if places is not None:
-                    places[k] = at - (ends[run - 1] if run > 0 else 0)
+                if positions is not None:
+                    positions[k] = at - (ends[run - 1] if run > 0 else 0)
             elif debugging():
                 out[k] = poison(dtype)
-                if places is not None:
-                    places[k] = poison(types.int32)
+                if positions is not None:
+                    positions[k] = poison(types.int32)
         return ends[runs - 1]
 
     parameters = {"group": call.group, "value": plain(call.types["value"]), "lengths": plain(call.types["lengths"])}
@@ -254,10 +254,10 @@ def _build_decode(call: Call) -> Plan:
     if relative:
         outputs.append(ThreadDataType(types.int32, decoded))
     else:
-        constants["places"] = None
-    made = with_constants(decode, ("group", "value", "lengths", "window", "out", "places"), constants)
+        constants["positions"] = None
+    kernel = with_constants(decode, ("group", "value", "lengths", "window", "out", "positions"), constants)
     choices = {"dtype": dtype, "items": count, "decoded": decoded, "relative": relative}
-    return Plan(made, parameters, types.int64, outputs, choices=choices)
+    return Plan(kernel, parameters, types.int64, outputs, choices=choices)
 
 
 @builds("run_length_decode_into")
@@ -268,8 +268,8 @@ def _build_decode_into(call: Call) -> Plan:
         raise refuse(f"{call.name}: target is {target}; it must be an array of one dimension that can be written")
     same_kind(call, "target", target, dtype)
     each = max(count, 1)
-    bring, find, room = _make_runs(call, count, dtype)
-    bytes_each, ends_in, values_in = room.bytes, room["ends"], room["values"]
+    bring, find, layout = _make_runs(call, count, dtype)
+    bytes_each, ends_in, values_in = layout.bytes, layout["ends"], layout["values"]
 
     def decode(group: Any, target: Any, value: Any, lengths: Any, offset: int) -> int:
         rank, size = group_rank(group), group_size(group)
@@ -293,8 +293,8 @@ def _build_decode_into(call: Call) -> Plan:
         "lengths": plain(call.types["lengths"]),
     } | call.integers("offset")
     constants = {} if "offset" in parameters else {"offset": 0}
-    made = with_constants(decode, ("group", "target", "value", "lengths", "offset"), constants)
-    return Plan(made, parameters, types.int64, choices={"dtype": dtype, "items": count})
+    kernel = with_constants(decode, ("group", "target", "value", "lengths", "offset"), constants)
+    return Plan(kernel, parameters, types.int64, choices={"dtype": dtype, "items": count})
 
 
 # Counts.
@@ -304,10 +304,10 @@ def _build_decode_into(call: Call) -> Plan:
 def _build_histogram(call: Call) -> Plan:
     dtype, count = call.payload()
     if not isinstance(dtype, types.Integer):
-        raise refuse(f"histogram: value is {dtype}; bins are numbered by integers")
+        raise refuse(f"histogram: value is {dtype}; expected integers, the indices of bins")
     bins, own = call.literal("bins", int), call.literal("bins_per_thread", int)
     if bins < 1 or own < 1:
-        raise refuse(f"histogram: {bins} bins, {own} a thread; both must be 1 or more")
+        raise refuse(f"histogram: {bins} bins, {own} per thread; both must be 1 or more")
     each, get = max(count, 1), item_getter(count)
 
     def histogram(group: Any, value: Any, out: Any) -> None:
@@ -319,7 +319,7 @@ def _build_histogram(call: Call) -> Plan:
         for k in range(each):
             item = get(value, k)
             if item < 0 or item >= bins:
-                raise IndexError("coop.histogram: an item is no bin")
+                raise IndexError("coop.histogram: an item is not a valid bin")
             slots[rank * each + k] = item
         if arrive(group):
             for i in range(size * own):
@@ -327,7 +327,7 @@ def _build_histogram(call: Call) -> Plan:
             for i in range(counters):
                 slots[counters + slots[i]] += 1
             release(group)
-        settled(group)
+        await_leader(group)
         for k in range(own):
             out[k] = slots[counters + k * size + rank]
 

@@ -83,7 +83,7 @@ def named(name: str, dtype: types.Type) -> Operator:
     if name in "&|^" and isinstance(dtype, (types.Float, BFloat16, types.Complex)):
         raise refuse(f"op {name!r} is for integers and booleans, and the value is {dtype}")
     if name in ("min", "max") and isinstance(dtype, types.Complex):
-        raise refuse(f"op {name!r} needs an order, and the value is {dtype}")
+        raise refuse(f"op {name!r} needs ordered values, and the value is {dtype}")
     cast = caster(dtype)
     function = _combiners(cast)[name]
     exact = isinstance(dtype, (types.Integer, types.Boolean)) or name in ("min", "max")
@@ -152,12 +152,12 @@ def _predicate(function: Any) -> Operator:
 
 
 def _function_of(call: Any) -> Any:
-    given = call.types["op"]
-    if isinstance(given, types.Dispatcher):
-        return given.dispatcher
-    key = getattr(given, "typing_key", None)
-    if key is None and isinstance(given, types.Callable) and isinstance(getattr(given, "ufunc", None), np.ufunc):
-        key = given.ufunc
+    operator = call.types["op"]
+    if isinstance(operator, types.Dispatcher):
+        return operator.dispatcher
+    key = getattr(operator, "typing_key", None)
+    if key is None and isinstance(operator, types.Callable) and isinstance(getattr(operator, "ufunc", None), np.ufunc):
+        key = operator.ufunc
     return key
 
 
@@ -182,12 +182,12 @@ def _filling(function: Any, dtype: types.Record) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             data = context.get_data_type(dtype)
             # The function may read its operands after it has begun to write, and the last result may be one of them.
-            made, kept = cgutils.alloca_once(builder, data), cgutils.alloca_once(builder, data)
-            made.align = kept.align = 16
+            filled, result_slot = cgutils.alloca_once(builder, data), cgutils.alloca_once(builder, data)
+            filled.align = result_slot.align = 16
             inner = make_signature(types.none, dtype, dtype, dtype)
-            context.compile_internal(builder, fill, inner, [*arguments, made])
-            builder.store(builder.load(made), kept)
-            return kept
+            context.compile_internal(builder, fill, inner, [*arguments, filled])
+            builder.store(builder.load(filled), result_slot)
+            return result_slot
 
         return dtype(a, b), codegen
 

@@ -30,7 +30,7 @@ class Call:
         if not isinstance(self.group, GroupType):
             raise refuse(f"{self.name}: group is {self.group}; pass coop.this_block() or coop.this_warp()")
 
-    def given(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether an option was given, and not as None."""
         return name in self.types and not isinstance(types.unliteral(self.types[name]), types.NoneType)
 
@@ -61,7 +61,7 @@ class Call:
         if not isinstance(element, ELEMENTS):
             raise refuse(
                 f"{self.name}: {name} is {element}; integers, floats, booleans, complex numbers and structured values "
-                "are served"
+                "are supported"
             )
         return element, count
 
@@ -79,24 +79,24 @@ class Call:
 
     def integers(self, *names: str) -> dict[str, types.Type]:
         """Check that those of the options that are given are integers; return them as parameters of a plan."""
-        given = [name for name in names if self.given(name)]
-        for name in given:
+        present = [name for name in names if self.has(name)]
+        for name in present:
             self.integer(name)
-        return dict.fromkeys(given, types.int64)
+        return dict.fromkeys(present, types.int64)
 
     def one_of(self, name: str, known: Any) -> str:
         """Value of an option that must be one of some words."""
-        given = self.literal(name, str)
-        if given not in known:
-            raise refuse(f"{self.name}: {name} is {given!r}; it must be one of: {', '.join(known)}")
-        return given
+        choice = self.literal(name, str)
+        if choice not in known:
+            raise refuse(f"{self.name}: {name} is {choice!r}; it must be one of: {', '.join(known)}")
+        return choice
 
     def companion(self, name: str, items: int) -> types.Type:
         """Element type of a second value that has as many items as the first."""
         element, count = self.payload(name)
         if count != items:
             raise refuse(
-                f"{self.name}: {name} is {self.types[name]}; it must have {items or 1} items a thread, as the other"
+                f"{self.name}: {name} is {self.types[name]}; it must have {items or 1} items per thread, like the other"
             )
         return element
 

@@ -80,16 +80,16 @@ def _codegen(key: Implementation) -> Callable[..., Any]:
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         outputs = [stack_array(context, builder, each, (each.count,)) for each in plan.outputs]
-        given = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
-        values = [context.cast(builder, *given[name], wanted) for name, wanted in plan.parameters.items()]
+        typed_arguments = dict(zip(names, zip(arguments, signature.args, strict=True), strict=True))
+        values = [context.cast(builder, *typed_arguments[name], wanted) for name, wanted in plan.parameters.items()]
         inner = make_signature(plan.result, *plan.parameters.values(), *plan.outputs)
         if runtime.on_device(builder):
             if any(each in HALVES for each in (*signature.args, plan.choices.get("dtype"))):
-                raise refuse(f"{key.primitive.name}: values of 16-bit floats are served on the CPU alone; use float32")
+                raise refuse(f"{key.primitive.name}: 16-bit floats are supported on the CPU only; use float32")
             own = context.compile_internal(builder, _device_function(key), inner, [*values, *outputs])
         else:
-            made = context.compile_subroutine(builder, plan.function, inner, flags=_flags())
-            own = context.call_internal(builder, made.fndesc, inner, [*values, *outputs])
+            compiled = context.compile_subroutine(builder, plan.function, inner, flags=_flags())
+            own = context.call_internal(builder, compiled.fndesc, inner, [*values, *outputs])
         parts = outputs
         if plan.single:
             parts = [first_element(context, builder, *pair) for pair in zip(plan.outputs, outputs, strict=True)]

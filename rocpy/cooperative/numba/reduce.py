@@ -16,13 +16,13 @@ from rocpy.cooperative.numba import operators
 from rocpy.cooperative.numba.plans import Call, Plan, builds, plain
 from rocpy.cooperative.numba.runtime import (
     arrive,
+    await_leader,
     debugging,
     group_rank,
     group_size,
     open_slots,
     poison,
     release,
-    settled,
 )
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
@@ -72,7 +72,7 @@ def make_tree(combine: Any) -> Any:
 def _build(call: Call) -> Plan:
     dtype, count = call.payload()
     chosen = operators.named(_NAMES[call.name], dtype) if call.name in _NAMES else operators.resolve(call, dtype)
-    limited = call.given("valid_items")
+    limited = call.has("valid_items")
     if limited and count:
         raise refuse(f"{call.name}: valid_items counts threads; with a ThreadData fill the rest with a neutral element")
     function = _function(chosen, dtype, count, everyone=bool(call.literal("all", bool)), limited=limited)
@@ -92,7 +92,7 @@ def _function(chosen: operators.Operator, dtype: types.Type, count: int, *, ever
         if arrive(group):
             tree(slots, 0, valid)
             release(group)
-        settled(group)
+        await_leader(group)
         if everyone or rank == 0 or not debugging():
             return slots[0]
         return poison(dtype)
@@ -118,7 +118,7 @@ def _build_batched(call: Call) -> Plan:
             for k in range(count):
                 tree(slots, k * size, size)
             release(group)
-        settled(group)
+        await_leader(group)
         for k in range(count):
             batch = k if everyone else rank + k * size
             if batch < count:

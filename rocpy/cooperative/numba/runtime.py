@@ -232,7 +232,7 @@ def arrive(_typing: Any, group: Any) -> Any:
     """Wait for the group; True in the one thread that sees every slot while the others still wait."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        if on_device(builder):  # the others wait in `settled`
+        if on_device(builder):  # the others wait in `await_leader`
             call(builder, "rocpy_simt_barrier", current(builder), arguments[0])
             rank = load_word(builder, WORDS["rank"])
             if group is WARP:
@@ -246,7 +246,7 @@ def arrive(_typing: Any, group: Any) -> Any:
 
 @intrinsic
 def release(_typing: Any, group: Any) -> Any:
-    """Let the others go on; called by the thread for which `arrive` was True, and followed by `settled` in all."""
+    """Let the others go on; called by the thread for which `arrive` was True, and followed by `await_leader` in all."""
 
     def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         if not on_device(builder):
@@ -257,7 +257,7 @@ def release(_typing: Any, group: Any) -> Any:
 
 
 @intrinsic
-def settled(_typing: Any, group: Any) -> Any:
+def await_leader(_typing: Any, group: Any) -> Any:
     """Wait, on a GPU, for the thread that was first released; on the CPU the others wait in `arrive`."""
 
     def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -269,7 +269,7 @@ def settled(_typing: Any, group: Any) -> Any:
 
 
 @intrinsic
-def meet(_typing: Any, group: Any) -> Any:
+def arrive_and_wait(_typing: Any, group: Any) -> Any:
     """Wait until every slot is written."""
 
     def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -314,8 +314,8 @@ def note_access(_typing: Any, array: Any, index: Any, value: Any) -> Any:
         if on_device(builder):
             return context.get_dummy_value()
         held = arrayobj.make_array(array)(context, builder, arguments[0])
-        place = context.cast(builder, arguments[1], signature.args[1], types.intp)
-        pointer = cgutils.get_item_pointer(context, builder, array, held, [place], wraparound=False)
+        position = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        pointer = cgutils.get_item_pointer(context, builder, array, held, [position], wraparound=False)
         state, size = current(builder), context.get_abi_sizeof(pointer.type.pointee)
         writes = not isinstance(value, types.NoneType)
         kind = kind_of_store(builder, pointer, arguments[2]) if writes else I32(READ)

@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 from rocpy.cooperative.numba import operators
 from rocpy.cooperative.numba.plans import Call, Plan, builds, plain, with_constants
 from rocpy.cooperative.numba.reduce import make_put
-from rocpy.cooperative.numba.runtime import arrive, group_rank, group_size, open_slots, release, settled
+from rocpy.cooperative.numba.runtime import arrive, await_leader, group_rank, group_size, open_slots, release
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
 
 ROW = 16
@@ -52,13 +52,13 @@ def _build(call: Call) -> Plan:
     dtype, count = call.payload()
     chosen = operators.named("+", dtype) if call.name.endswith("_sum") else operators.resolve(call, dtype)
     exclusive = call.name.startswith("exclusive")
-    initial, prefix = call.given("initial"), call.given("prefix")
+    initial, prefix = call.has("initial"), call.has("prefix")
     if initial and prefix:
         raise refuse(f"{call.name}: initial and prefix are both given; the callback returns what comes first")
     start = None
     if exclusive and not initial and not prefix:
         if chosen.identity is None:
-            raise refuse(f"{call.name}: a Python function has no known neutral element; give initial=")
+            raise refuse(f"{call.name}: a Python function has no known neutral element; pass initial=")
         start = chosen.identity
     aggregate = bool(call.literal("aggregate", bool))
     parameters = {"group": call.group, "value": plain(call.types["value"])}
@@ -66,7 +66,7 @@ def _build(call: Call) -> Plan:
         parameters["initial"] = dtype
     if prefix:
         parameters["prefix"], parameters["state"] = _prefix_types(call)
-    elif call.given("state"):
+    elif call.has("state"):
         raise refuse(f"{call.name}: state is what prefix= changes, which is not given")
     function = _function(chosen, dtype, count, exclusive, start, initial or prefix, prefix, aggregate)
     names = ["group", "value", "initial", "prefix", "state", "out"]
@@ -78,9 +78,9 @@ def _build(call: Call) -> Plan:
     elif not count:
         constants["out"] = None
         result = types.Tuple([dtype, dtype]) if aggregate else dtype
-    made = with_constants(function, tuple(names), constants)
+    kernel = with_constants(function, tuple(names), constants)
     choices = {"dtype": dtype, "items": count, "op": chosen, "exclusive": exclusive, "aggregate": aggregate}
-    return Plan(made, parameters, result, outputs, choices=choices)
+    return Plan(kernel, parameters, result, outputs, choices=choices)
 
 
 def _prefix_types(call: Call) -> tuple[types.Type, types.Type]:
@@ -125,7 +125,7 @@ def _function(  # noqa: C901 - the forms of one function
             elif has_start:
                 slots[size] = cast(neutral)
             release(group)
-        settled(group)
+        await_leader(group)
 
     known = begins or has_start
 

@@ -15,13 +15,13 @@ from rocpy.cooperative.numba.movement import arrangements
 from rocpy.cooperative.numba.plans import Call, Plan, builds, item_getter, plain, with_constants
 from rocpy.cooperative.numba.runtime import (
     arrive,
+    await_leader,
     debugging,
     group_rank,
     group_size,
     open_slots,
     poison,
     release,
-    settled,
     view_at,
 )
 from rocpy.cooperative.numba.types import ThreadDataType, refuse
@@ -78,7 +78,7 @@ def make_select(before: Any) -> Any:
     return register_jitable(select)
 
 
-class Room:
+class SlotLayout:
     """Arrays of several types that lie one after the other in the slots of a group, `count` elements a thread."""
 
     def __init__(self, count: int, **fields: types.Type) -> None:
@@ -182,7 +182,7 @@ def _order_of(call: Call, dtype: types.Type) -> tuple[Any, Any]:
 
 def _must_have_order(call: Call, dtype: types.Type) -> None:
     if isinstance(dtype, (types.Complex, types.Record)):
-        raise refuse(f"{call.name}: keys are {dtype}, which have no order of their own")
+        raise refuse(f"{call.name}: keys are {dtype}, which are not ordered")
 
 
 # Plans.
@@ -215,8 +215,8 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
         fields["values"] = call.companion("values", count)
         parameters["values"] = plain(call.types["values"])
         choices = choices | {"value_dtype": fields["values"]}
-    room = Room(each, **fields)
-    bytes_each, keys_in, order_in, spare_in = room.bytes, room["keys"], room["order"], room["spare"]
+    layout = SlotLayout(each, **fields)
+    bytes_each, keys_in, order_in, spare_in = layout.bytes, layout["keys"], layout["order"], layout["spare"]
 
     @register_jitable
     def put(group: Any, held: Any, items: Any) -> None:
@@ -225,24 +225,24 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
             held[rank * each + k] = get(items, k)
 
     @register_jitable
-    def settle(group: Any, slots: Any, first: int, second: int) -> None:
+    def sort_in_slots(group: Any, slots: Any, first: int, second: int) -> None:
         size = group_size(group)
         if arrive(group):
             ordering(keys_in(slots, size), order_in(slots, size), spare_in(slots, size), size * each, first, second)
             release(group)
-        settled(group)
+        await_leader(group)
 
     take = _taker(group_items=each, read=read, order_in=order_in, defined=defined)
     take_keys = take(keys_in, dtype)
     if paired:
-        values_in = room["values"]
+        values_in = layout["values"]
         take_values = take(values_in, fields["values"])
 
         def pairs(group: Any, keys: Any, values: Any, first: int, second: int, out: Any, also: Any) -> None:
             slots = open_slots(group, types.uint8, bytes_each)
             put(group, keys_in(slots, group_size(group)), keys)
             put(group, values_in(slots, group_size(group)), values)
-            settle(group, slots, first, second)
+            sort_in_slots(group, slots, first, second)
             take_keys(group, slots, first, second, out)
             take_values(group, slots, first, second, also)
 
@@ -252,15 +252,24 @@ def _plan(call: Call, options: dict[str, int], ordering: Any, defined: Any, choi
         def only(group: Any, keys: Any, first: int, second: int, out: Any) -> None:
             slots = open_slots(group, types.uint8, bytes_each)
             put(group, keys_in(slots, group_size(group)), keys)
-            settle(group, slots, first, second)
+            sort_in_slots(group, slots, first, second)
             take_keys(group, slots, first, second, out)
 
         function = only
     outputs = [ThreadDataType(fields[name], each) for name in ("keys", "values") if name in fields]
-    given = call.integers(*options)
+    integer_options = call.integers(*options)
     names = (*parameters, *options, *("out", "also")[: len(outputs)])
-    made = with_constants(function, names, {name: value for name, value in options.items() if name not in given})
-    return Plan(made, parameters | given, types.none, outputs, count == 0, {"dtype": dtype, "items": count} | choices)
+    kernel = with_constants(
+        function, names, {name: value for name, value in options.items() if name not in integer_options}
+    )
+    return Plan(
+        kernel,
+        parameters | integer_options,
+        types.none,
+        outputs,
+        count == 0,
+        {"dtype": dtype, "items": count} | choices,
+    )
 
 
 def _taker(*, group_items: int, read: Any, order_in: Any, defined: Any) -> Any:
@@ -343,33 +352,35 @@ def _build_rank(call: Call) -> Plan:
     ordering, falling, options = _radix(call)
     dtype, count = call.payload("keys")
     each, get = max(count, 1), item_getter(count)
-    room = Room(each, keys=dtype, order=types.int32, spare=types.int32)
-    bytes_each, keys_in, order_in, spare_in = room.bytes, room["keys"], room["order"], room["spare"]
+    layout = SlotLayout(each, keys=dtype, order=types.int32, spare=types.int32)
+    bytes_each, keys_in, order_in, spare_in = layout.bytes, layout["keys"], layout["order"], layout["spare"]
 
     def ranks(group: Any, keys: Any, begin: int, end: int, out: Any) -> None:
         rank, size = group_rank(group), group_size(group)
         slots = open_slots(group, types.uint8, bytes_each)
-        held, order, places = keys_in(slots, size), order_in(slots, size), spare_in(slots, size)
+        held, order, positions = keys_in(slots, size), order_in(slots, size), spare_in(slots, size)
         for k in range(each):
             held[rank * each + k] = get(keys, k)
         if arrive(group):
-            ordering(held, order, places, size * each, begin, end)
+            ordering(held, order, positions, size * each, begin, end)
             for i in range(size * each):
-                places[order[i]] = i
+                positions[order[i]] = i
             release(group)
-        settled(group)
+        await_leader(group)
         for k in range(each):
-            out[k] = places[rank * each + k]
+            out[k] = positions[rank * each + k]
 
-    given = call.integers(*options)
+    integer_options = call.integers(*options)
     parameters = {"group": call.group, "keys": plain(call.types["keys"])}
-    made = with_constants(
+    kernel = with_constants(
         ranks,
         (*parameters, *options, "out"),
-        {name: value for name, value in options.items() if name not in given},
+        {name: value for name, value in options.items() if name not in integer_options},
     )
     choices = {"dtype": dtype, "items": count, "descending": falling}
-    return Plan(made, parameters | given, types.none, [ThreadDataType(types.int32, each)], count == 0, choices)
+    return Plan(
+        kernel, parameters | integer_options, types.none, [ThreadDataType(types.int32, each)], count == 0, choices
+    )
 
 
 @builds("topk_max_keys", "topk_max_pairs", "topk_min_keys", "topk_min_pairs")

@@ -26,7 +26,7 @@ from rocpy.cooperative.numba.runtime import WORDS, call, current
 MOST_LANES = 64
 NEEDS_64_LANES = "rocpy_coop_needs_64_lanes"  # a function that waves of 32 lanes lack
 NO_MEMORY = (
-    "memory is allocated here, which a thread of a GPU cannot: use coop.local.array or coop.shared.array, and loops "
+    "memory is allocated here, which a GPU thread cannot do: use coop.local.array or coop.shared.array, and loops "
     "over elements in place of expressions of arrays"
 )
 MARK = "\N{WHITE RIGHT-POINTING SMALL TRIANGLE}"
@@ -149,9 +149,9 @@ def _warp(_typing: Any, width: Any = _WHOLE) -> Any:
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         if literal is None:
-            given = builder.trunc(arguments[0], I32)
+            width = builder.trunc(arguments[0], I32)
             whole = runtime.load_word(builder, WORDS["warp_size"])
-            return builder.select(builder.icmp_signed("==", given, I32(0)), whole, given)
+            return builder.select(builder.icmp_signed("==", width, I32(0)), whole, width)
         if literal == 0:
             return runtime.load_word(builder, WORDS["warp_size"])
         # Here, not where types are found, of which Numba keeps what it found for kernels of other warp sizes.
@@ -228,12 +228,12 @@ def _grid_function(stub: Any, *, whole: bool) -> None:
             def word(name: str, axis: int) -> Any:
                 return builder.sext(runtime.load_word(builder, WORDS[name] + axis), I64)
 
-            places = []
+            positions = []
             for axis in range(count):
                 blocks = word("gridDim" if whole else "blockIdx", axis)
-                place = builder.mul(blocks, word("blockDim", axis))
-                places.append(place if whole else builder.add(place, word("threadIdx", axis)))
-            return places[0] if count == 1 else context.make_tuple(builder, signature.return_type, places)
+                position = builder.mul(blocks, word("blockDim", axis))
+                positions.append(position if whole else builder.add(position, word("threadIdx", axis)))
+            return positions[0] if count == 1 else context.make_tuple(builder, signature.return_type, positions)
 
         result = types.int64 if count == 1 else types.UniTuple(types.int64, count)
         return result(ndim), codegen
@@ -285,10 +285,10 @@ def _shape_of(name: str, shape: types.Type) -> tuple[int, ...]:
 
 
 def _element_of(name: str, dtype: types.Type) -> types.Type:
-    found = dtype_of(dtype)
-    if found is None:
+    result = dtype_of(dtype)
+    if result is None:
         raise refuse(f"{name}: dtype is {dtype}; pass a type such as np.float32 or np.int64")
-    return found
+    return result
 
 
 def stack_array(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: tuple[int, ...]) -> ir.Value:
@@ -315,10 +315,10 @@ def first_element(context: Any, builder: ir.IRBuilder, type_: types.Array, array
 def own_copy(context: Any, builder: ir.IRBuilder, type_: types.Type, value: ir.Value) -> ir.Value:
     """Return a value whose structured parts lie in the frame of the function that is being compiled."""
     if isinstance(type_, types.Record):
-        place = cgutils.alloca_once(builder, context.get_data_type(type_))
-        place.align = 16
-        builder.store(builder.load(value), place)
-        return place
+        copy = cgutils.alloca_once(builder, context.get_data_type(type_))
+        copy.align = 16
+        builder.store(builder.load(value), copy)
+        return copy
     if isinstance(type_, types.BaseTuple) and any(isinstance(each, types.Record) for each in type_):
         parts = cgutils.unpack_tuple(builder, value, count=len(type_))
         copies = [own_copy(context, builder, each, part) for each, part in zip(type_, parts, strict=True)]
@@ -452,8 +452,8 @@ def _cas(_typing: Any, array: Any, index: Any, expected: Any, value: Any) -> Any
 
     def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         pointer = _element_pointer(context, builder, array, arguments[0], index, arguments[1])
-        found = builder.cmpxchg(pointer, arguments[2], arguments[3], "monotonic", "monotonic")
-        return builder.extract_value(found, 0)
+        exchanged = builder.cmpxchg(pointer, arguments[2], arguments[3], "monotonic", "monotonic")
+        return builder.extract_value(exchanged, 0)
 
     return element(array, index, element, element), codegen
 

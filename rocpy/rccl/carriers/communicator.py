@@ -97,8 +97,9 @@ class CarriedCommunicator:
             turn += 1
             if monotonic() > deadline:
                 raise CollectiveTimeoutError(
-                    f"rank {self.rank}: {kind} number {self._seq} was not done after {seconds:g} s; {self.transport} "
-                    "cannot tell whom it waits for",
+                    f"rank {self.rank}: {kind} number {self._seq} did not complete within {seconds:g} s; "
+                    f"{self.transport} "
+                    "cannot report which rank it waits for",
                     op=kind,
                     seq=self._seq,
                     rank=self.rank,

@@ -102,7 +102,7 @@ def parameters():
     cdef int count = 0, length = 0, i
     library_version()
     if not has("ncclParamGetAllParameterKeys"):
-        raise UnsupportedError("parameters: this platform's RCCL has no ncclParamGetAllParameterKeys, which came with 2.30", library="rccl")
+        raise UnsupportedError("parameters: this platform's RCCL has no ncclParamGetAllParameterKeys, which was added in 2.30", library="rccl")
     abi.ncclParamGetAllParameterKeys(&keys, &count)
     names = [<bytes>keys[i] for i in range(count)]
     values = {}
@@ -129,7 +129,9 @@ cdef object apply_settings(abi.ncclConfig_t* config, object settings):
                 continue
             fields[SETTINGS.index(name)][0] = value
         except (TypeError, OverflowError, ValueError):
-            raise InvalidArgumentError(f"config: got {name!r}: {value!r}, expected numbers for {', '.join(SETTINGS)}, or a net_name") from None
+            raise InvalidArgumentError(
+                f"config: got {name!r}: {value!r}, expected numbers for {', '.join(SETTINGS)}, or a net_name"
+            ) from None
     return net_name
 
 

@@ -20,7 +20,7 @@ cdef int require(Handle self, str function, str since="2.30") except -1:
     """Refuse what the platform's RCCL has no function for."""
     self.check()
     if not has(function):
-        raise UnsupportedError(f"this platform's RCCL has no {function}, which came with {since}", function=function, library="rccl")
+        raise UnsupportedError(f"this platform's RCCL has no {function}, which was added in {since}", function=function, library="rccl")
     return 0
 
 
@@ -69,7 +69,9 @@ def start_shrink(Handle self not None, Handle child not None, excluded, bint abo
     cdef abi.ncclConfig_t config = nonblocking_config(begin_child(self, child, name))
     require(self, "ncclCommShrink", "2.27")
     if not 0 < count < min(self.nranks, 1024) or any(not hasattr(rank, "__index__") or not 0 <= rank < self.nranks for rank in excluded):
-        raise InvalidArgumentError(f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}")
+        raise InvalidArgumentError(
+            f"exclude_ranks: got {list(excluded)}, expected some of the ranks 0 to {self.nranks - 1}"
+        )
     for i, rank in enumerate(excluded):
         ranks[i] = rank
     child.choose(&config, self.settings if settings is None else settings)

@@ -90,7 +90,7 @@ cdef class Handle:
         config = nonblocking_config(self.label())
         self.choose(&config, settings)
         if grows and not has("ncclCommGrow"):
-            raise UnsupportedError("join_grown: this platform's RCCL has no ncclCommGrow, which came with 2.30", library="rccl")
+            raise UnsupportedError("join_grown: this platform's RCCL has no ncclCommGrow, which was added in 2.30", library="rccl")
         previous = _device.enter(self.device_index)
         try:
             # Chosen by `index_of`, the platform is loaded: the slot may be called.
@@ -147,10 +147,12 @@ cdef class Handle:
         if self.closed:
             raise ClosedError(
                 "this Communicator has been closed, finalized or aborted" if self.nranks != 0 else
-                "this Communicator is not there before its group ends, or could not be made"
+                "this Communicator does not exist until its group ends, or could not be created"
             )
         if self.generation != _device.forks:
-            raise ClosedError("this Communicator was made before a fork and belongs to the parent process; make a new one here")
+            raise ClosedError(
+                "this Communicator was created before a fork and belongs to the parent process; create a new one here"
+            )
         return 0
 
     cdef int set_patience(self, double seconds) except -1:
@@ -188,14 +190,18 @@ cdef class Handle:
         check_contiguous(&operand_x, name)
         call.type = type_of(operand_x.type)
         if call.type < 0:
-            raise InvalidOperandError(f"x: RCCL has no collectives of {array_type_of_hip(operand_x.type).name.decode()}")
+            raise InvalidOperandError(
+                f"x: RCCL has no collectives of {array_type_of_hip(operand_x.type).name.decode()}"
+            )
         call.in_cpu_memory = operand_x.device_type == kDLCPU
         has_result = kind not in (send, recv) and (kind not in (reduce, gather) or root == self.rank)
         if call.in_cpu_memory and not self.uses_cpu_memory:
             x, out, bias, staged = stage_collective(self, NAMES[kind], x, out, bias, has_result)
             return self.run(kind, x, out, op, root, bias, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
         if not call.in_cpu_memory and operand_x.device_id != self.device_index:
-            raise InvalidOperandError(f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}")
+            raise InvalidOperandError(
+                f"x: is on device {operand_x.device_id}, the communicator on device {self.device_index}"
+            )
         call.source = operand_x.data
         # RCCL counts what one rank contributes, or gets where parts are given out.
         call.count = elements(&operand_x)
@@ -451,14 +457,16 @@ cdef int set_op(Handle self, Call call, object op) except -1:
     if isinstance(op, PreMulSum):
         reduction = op
         if reduction.owner is not self:
-            raise InvalidArgumentError("op: was made by another communicator; make one with this one's premul_sum")
+            raise InvalidArgumentError("op: was created by another communicator; create one with this one's premul_sum")
         if not reduction.is_open:
             raise ClosedError("op: this PreMulSum has been closed")
         if reduction.type != call.type:
-            raise InvalidArgumentError("op: was made for another dtype than x has")
+            raise InvalidArgumentError("op: was created for another dtype than that of x")
         call.op = reduction.number
         return 0
     if not isinstance(op, str) or op not in OPS:
-        raise InvalidArgumentError(f"op: got {op!r}, expected one of {', '.join(OPS)}, or what premul_sum gives{did_you_mean(op, OPS)}")
+        raise InvalidArgumentError(
+            f"op: got {op!r}, expected one of {', '.join(OPS)}, or the result of premul_sum{did_you_mean(op, OPS)}"
+        )
     call.op = OPS[op]
     return 0

@@ -81,7 +81,7 @@ cdef class Memory:
         with nogil:
             code = <int>abi.slot_ncclMemFree(data)
         if code != 0:
-            warnings.warn(f"memory of ncclMemAlloc could not be given back: {last_text(NULL)}", RocpyWarning, stacklevel=1)
+            warnings.warn(f"memory of ncclMemAlloc could not be freed: {last_text(NULL)}", RocpyWarning, stacklevel=1)
 
 
 cdef Registration register_memory(Handle comm, void* data, size_t nbytes, object owners):
@@ -167,7 +167,8 @@ cdef class WindowHandle:
         await_communicator(comm, <int>abi.ncclInProgress, "window", comm.seconds_of(timeout_s))
         if self.window == NULL:
             raise UnsupportedError(
-                "window: RCCL made none of this memory; use memory of comm.empty(..., window=True) on every rank (between processes "
+                "window: RCCL could not create one for this memory; use memory of comm.empty(..., window=True) on "
+                "every rank (between processes "
                 "of the host platform nothing else can be seen; AMD GPUs need NCCL_CUMEM_ENABLE=1)",
                 library="rccl",
             )
@@ -185,7 +186,7 @@ cdef class WindowHandle:
         self.check()
         rank = self.comm.rank_of(peer, "peer")
         if not has("rocpyExtWinLeasePeer"):
-            raise UnsupportedError(f"peer: rank {rank}'s memory is reached by kernels and puts alone on this platform", library="rccl")
+            raise UnsupportedError(f"peer: rank {rank}'s memory can be reached only by kernels and puts on this platform", library="rccl")
         abi.rocpyExtWinLeasePeer(self.comm.comm, self.window, rank, &data, &nbytes, &memory.lease)
         memory.window = self
         if nbytes == self.nbytes:
@@ -249,12 +250,12 @@ def put(Handle comm not None, x, peer, WindowHandle window not None, offset, tim
     cdef double seconds = comm.seconds_of(timeout_s)
     window.check()
     if window.comm is not comm:
-        raise InvalidArgumentError("window: is one of another communicator")
+        raise InvalidArgumentError("window: belongs to another communicator")
     if not hasattr(offset, "__index__") or offset < 0:
         raise InvalidArgumentError(f"offset: got {offset!r}, expected a number of elements of 0 or more")
     call = call_of(comm, put_signal, x, stream)
     if call.in_cpu_memory and not comm.uses_cpu_memory:
-        raise InvalidOperandError("x: is in CPU memory; what is put lies in a window of this communicator")
+        raise InvalidOperandError("x: is in CPU memory; the source of a put must be in a window of this communicator")
     call.rank_argument = comm.rank_of(peer, "peer")
     call.window = window.window
     items = 1
@@ -308,7 +309,7 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
         x, out, _, staged = stage_all_to_all_v(comm, x, sum(takes), out)
         return trade(comm, x, sends, takes, out, timeout_s=timeout_s, stream=stream, block=block, staged=staged)
     if operand.ndim == 0:
-        raise InvalidProblemError("x: has no first axis to cut")
+        raise InvalidProblemError("x: has no first axis to split")
     for i in range(1, operand.ndim):
         row *= operand.shape[i]
     for i in range(n):
@@ -322,7 +323,9 @@ def trade(Handle comm not None, x, sends, takes, out, *, timeout_s, stream, bint
         out_owner = parse_output(out, "out", &result)
         check_contiguous(&result, "out")
         if result.type != operand.type or <size_t>elements(&result) != taken or result.device_type != operand.device_type:
-            raise InvalidOperandError(f"out: expected {taken} elements of x's dtype in the memory that x is in, got {elements(&result)}")
+            raise InvalidOperandError(
+                f"out: expected {taken} elements of x's dtype in the memory that x is in, got {elements(&result)}"
+            )
         check_in_place(all_to_all, comm.rank, -1, 0, 0, &operand, &result)
         call.target, call.result = result.data, out
         owners = (owners, out_owner)

@@ -44,7 +44,9 @@ def name_of(dtype: DTypeLike) -> str:
         except TypeError:
             name = None
     if name not in NAMES:
-        raise InvalidOperandError(f"dtype: {dtype!r} is none of RCCL's: {', '.join(NAMES)}{did_you_mean(dtype, NAMES)}")
+        raise InvalidOperandError(
+            f"dtype: {dtype!r} is not one of RCCL's: {', '.join(NAMES)}{did_you_mean(dtype, NAMES)}"
+        )
     return str(name)
 
 

@@ -84,7 +84,7 @@ def last_deeds(status: dict[str, Any], ranks: list[int]) -> str:
         if row["state"] == "absent":
             deed = "has not joined"
         elif row["op"] == "none":
-            deed = "has called nothing yet"
+            deed = "has made no call yet"
         else:
             deed = f"{'is in' if row['busy'] else 'last finished'} {row['op']} number {row['seq']}"
         if row["process"] in ("stopped", "dead"):
@@ -114,10 +114,10 @@ def timeout_error(
     if missing is None:
         missing = waiting_for(status) if status["ranks"] else []
     told = last_deeds(status, missing)
-    who = f"waiting for ranks {missing}: {told}" if missing else "this platform cannot tell whom it waits for"
+    late = f"waiting for ranks {missing}: {told}" if missing else "this platform cannot report which rank it waits for"
     number = "" if seq is None else f" number {seq}"
     return CollectiveTimeoutError(
-        f"rank {rank}: {op}{number} was not done after {seconds:g} s; {who}",
+        f"rank {rank}: {op}{number} did not complete within {seconds:g} s; {late}",
         waiting_for=missing,
         op=op,
         seq=seq,

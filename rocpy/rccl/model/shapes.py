@@ -42,7 +42,7 @@ def result_shape(op: str, shape: tuple[int, ...], nranks: int, has_input: bool =
     if op in _CUT or op in _TRADED:
         if not shape or shape[0] % nranks:
             raise InvalidProblemError(
-                f"x: shape {shape} cannot be cut along its first axis into a part for each of {nranks} ranks"
+                f"x: shape {shape} cannot be split along its first axis into one part for each of {nranks} ranks"
             )
         return (shape[0] // nranks, *shape[1:]) if op in _CUT else shape
     return shape

@@ -108,7 +108,7 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
         talk.say(f"CLIENT PROTOCOL {PROTOCOL}")
         greeting = talk.line()
         if not greeting.startswith("SERVER PROTOCOL"):
-            raise RcclSystemError(f"{where} answers {greeting[:60]!r}: that is no RAS server", op="status")
+            raise RcclSystemError(f"{where} answers {greeting[:60]!r}: that is not a RAS server", op="status")
         for setting in (f"TIMEOUT {max(1, int(timeout_s / 2))}", "SET FORMAT json"):
             talk.say(setting)
             answer = talk.line()
@@ -120,9 +120,9 @@ def ask_ras(address: tuple[str, int], *, timeout_s: float = 10.0, verbose: bool 
         text = talk.rest()
     document = parse_json(text)
     if document is None:
-        raise RcclSystemError(f"{where} gave no JSON document: {text[:120]!r}", op="status")
+        raise RcclSystemError(f"{where} returned no JSON document: {text[:120]!r}", op="status")
     if not _is_status(document):
-        raise RcclSystemError(f"{where} gave a document without communicators in the shape of RAS", op="status")
+        raise RcclSystemError(f"{where} returned a document that does not list RAS communicators", op="status")
     return _completed(cast("dict[str, Any]", document))
 
 
@@ -175,7 +175,7 @@ class _Talk:
         try:
             self._connection.sendall(line.encode() + b"\n")
         except OSError as error:
-            raise RcclSystemError(f"the RAS server at {self._where} went away: {error}", op="status") from None
+            raise RcclSystemError(f"the RAS server at {self._where} disconnected: {error}", op="status") from None
 
     def _more(self) -> bool:
         self._connection.settimeout(max(self._deadline - monotonic(), 0.001))
@@ -184,7 +184,7 @@ class _Talk:
         except OSError:
             raise RcclSystemError(f"the RAS server at {self._where} did not answer in time", op="status") from None
         if len(self._text) + len(part) > MOST_BYTES:
-            raise RcclSystemError(f"{self._where} sends more than a RAS server would", op="status")
+            raise RcclSystemError(f"{self._where} sent more than a RAS server would", op="status")
         self._text += part
         return bool(part)
 

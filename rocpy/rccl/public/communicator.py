@@ -233,7 +233,7 @@ class Communicator(Joining, Remote, Family):
             raise InvalidArgumentError(f"scalar: got {scalar!r}, expected one number")
         value = _cast(factor, dtypes.numpy_type(name))
         if "int" in name and not (value == factor).all():
-            raise InvalidArgumentError(f"scalar: {scalar!r} is no {name}")
+            raise InvalidArgumentError(f"scalar: {scalar!r} is not a value of {name}")
         return self.make_op(value.tobytes(), dtypes.hip_number(name))
 
     def trace(self) -> list[dict[str, Any]]:
@@ -304,10 +304,10 @@ class Communicator(Joining, Remote, Family):
                     stacklevel=1,
                 )
         except Exception as error:  # noqa: BLE001
-            warnings.warn(f"a Communicator could not be given back and is leaked: {error}", RocpyWarning, stacklevel=1)
+            warnings.warn(f"a Communicator could not be released and is leaked: {error}", RocpyWarning, stacklevel=1)
 
     def _is_of_parent(self) -> bool:
-        """Whether it was made before a fork, and this is the child: it is the parent's to end."""
+        """Whether it was created before a fork, and this is the child: it is the parent's to end."""
         try:
             return self.handle == 0
         except ClosedError:

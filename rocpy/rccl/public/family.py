@@ -61,7 +61,7 @@ class Family(Collectives):
         if color is not None and (not isinstance(color, int) or not 0 <= color < 2**31):
             raise InvalidArgumentError(f"color: got {color!r}, expected a number from 0 to 2**31 - 1, or None")
         if not isinstance(key, int) or not -(2**31) <= key < 2**31:
-            raise InvalidArgumentError(f"key: got {key!r}, expected a number of 32 bits")
+            raise InvalidArgumentError(f"key: got {key!r}, expected a 32-bit integer")
         child = type(self)()
         number = -1 if color is None else color
         start = partial(children.start_split, self, child, number, key, timeout_s, config, name)

@@ -103,7 +103,7 @@ class Joining(Collectives):
         if "failed" in verdict:
             communicator.abort()
             raise RemoteError(
-                f"rank {verdict['failed']} could not begin: {verdict['text']}", op="init", rank=verdict["failed"]
+                f"rank {verdict['failed']} could not start: {verdict['text']}", op="init", rank=verdict["failed"]
             )
         return communicator._finish_join(agreement, deadline, carrier)
 
@@ -132,7 +132,7 @@ class Joining(Collectives):
             if carrier is None:
                 raise InvalidUsageError(
                     f"{obstacle}. Or use Communicator.from_mpi with an mpi4py communicator or Communicator.from_torch "
-                    "with a gloo group, over which the collectives can go; RCCL on AMD GPUs reaches all machines",
+                    "with a gloo group, which can carry the collectives; RCCL on AMD GPUs reaches all machines",
                     op="init",
                     rank=agreement.facts.rank,
                 )

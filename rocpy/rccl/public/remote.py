@@ -285,7 +285,7 @@ class Remote(Collectives):
         if recv_counts is None:
             if current_group() is not None:
                 raise InvalidArgumentError(
-                    "recv_counts: in a group they must be said, because nothing can be asked before"
+                    "recv_counts: they are required in a group, where counts cannot be exchanged first"
                 )
             recv_counts = self.all_to_all(np.asarray(send_rows, np.int64), timeout_s=timeout_s).tolist()
         recv_rows = self._counts("recv_counts", recv_counts)

@@ -129,7 +129,7 @@ def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
     Raises
     ------
     InvalidArgumentError
-        There are none, or they are no numbers, or the rank is none of the ranks.
+        There are none, or they are no numbers, or the rank is not one of the ranks.
 
     Examples
     --------
@@ -149,10 +149,10 @@ def launch_facts(variables: Mapping[str, str] | None = None) -> LaunchFacts:
                 f"{rank_name}={environment[rank_name]!r} and {size_name}={environment[size_name]!r} must be numbers"
             ) from None
         if not 0 <= rank < nranks:
-            raise InvalidArgumentError(f"{rank_name}={rank} is none of the {nranks} ranks that {size_name} tells")
+            raise InvalidArgumentError(f"{rank_name}={rank} is not one of the {nranks} ranks of {size_name}")
         return LaunchFacts(rank, nranks, local_rank, launcher)
     raise InvalidArgumentError(
-        "there are no variables of a launcher (RANK and WORLD_SIZE of torchrun, or those of Open MPI, MPICH or Slurm): "
+        "no launcher's variables are set (RANK and WORLD_SIZE of torchrun, or those of Open MPI, MPICH or Slurm): "
         "start the program with one, or use Communicator.init with a UniqueId"
     )
 
@@ -176,7 +176,7 @@ def chosen_devices(devices: int | Sequence[int] | None, there: int) -> list[int]
         if not all(isinstance(device, int) for device in chosen):
             raise InvalidArgumentError(f"devices: got {devices!r}, expected numbers of devices")
     if not chosen or len(set(chosen)) != len(chosen):
-        raise InvalidUsageError(f"devices: got {chosen}; each rank needs a device of its own")
+        raise InvalidUsageError(f"devices: got {chosen}; each rank needs its own device")
     if min(chosen) < 0 or max(chosen) >= there:
         wrong = next(one for one in chosen if not 0 <= one < there)
         raise InvalidUsageError(
@@ -350,6 +350,6 @@ def agree(
         machines = [machine for machine, _, _ in locations]
         counted = machines[: facts.rank].count(machines[facts.rank])
     except (LookupError, TypeError, ValueError):
-        raise RcclInternalError("rank 0 gave an answer that is none", op="init", rank=facts.rank) from None
+        raise RcclInternalError("rank 0 sent an invalid answer", op="init", rank=facts.rank) from None
     local_rank = counted if facts.local_rank is None else facts.local_rank
     return Agreement(LaunchFacts(facts.rank, facts.nranks, local_rank, facts.launcher), unique_id, tuple(locations))

@@ -86,8 +86,8 @@ def is_note(step: str, message: Mapping[str, Any] | None) -> bool:
 def absence(missing: Sequence[int], where: str, hint: str = "") -> CollectiveTimeoutError:
     """Return the error that names who did not come."""
     return CollectiveTimeoutError(
-        f"the ranks {list(missing)} did not come to {where} in time; look at their output, and at the number of "
-        f"processes started{hint}",
+        f"the ranks {list(missing)} did not reach {where} in time; check their output, and the number of processes "
+        f"started{hint}",
         waiting_for=missing,
         op="init",
     )

@@ -156,7 +156,7 @@ class ServerChannel:
                 peers.remove(peer)
 
     def _drop(self, peer: _Peer) -> None:
-        """Close a connection that is none of the job's."""
+        """Close a connection that is not one of the job's."""
         self.dropped += 1
         self._close(peer)
 
@@ -168,7 +168,7 @@ class ServerChannel:
         self._close(peer)
         if self._answer is None:
             self._told.add(peer.rank)
-            self._answer = {"gone": peer.rank, "text": f"rank {peer.rank} ({peer.origin}) went away during init"}
+            self._answer = {"gone": peer.rank, "text": f"rank {peer.rank} ({peer.origin}) disconnected during init"}
 
     def _write(self, peer: _Peer) -> None:
         try:
@@ -228,12 +228,12 @@ class ServerChannel:
             problem = f"rank {rank} ({peer.origin}) expects {note['nranks']} ranks, rank 0 expects {self._nranks}"
         elif not 0 < rank < self._nranks:
             problem = (
-                f"{peer.origin} came as rank {rank}, which is none of the {self._nranks} ranks or is taken by rank 0"
+                f"{peer.origin} joined as rank {rank}, which is not one of the {self._nranks} ranks or is rank 0 itself"
             )
         elif previous is not None and previous.nonce == peer.nonce:
             self._close(previous)  # the same process, over a new connection
         elif previous is not None:
-            problem = f"rank {rank} came twice: {previous.origin}, and {peer.origin}"
+            problem = f"rank {rank} joined twice: {previous.origin}, and {peer.origin}"
         if problem and self._answer is None:
             self._answer = {"problem": problem}
         peer.rank = rank
@@ -287,7 +287,7 @@ class ServerChannel:
     def _hint(self) -> str:
         if not self.dropped:
             return ""
-        return f"; {self.dropped} connections that did not carry this job's mark were dropped"
+        return f"; {self.dropped} connections without this job's token were dropped"
 
     def _tell(self, peer: _Peer) -> None:
         if not peer.is_told and self._answer is not None:
@@ -411,14 +411,14 @@ class ClientChannel:
             greeting = self._read_line(min(deadline, monotonic() + STRANGER_S))
             challenge = greeting.get("challenge") if isinstance(greeting, dict) else None
             if not isinstance(challenge, str):
-                return "what listens there did not greet as a rendezvous of rocpy does"
+                return "the server there is not a rendezvous of rocpy"
             self._challenge = challenge
             self._say(note, deadline)
             if (self._listen(min(deadline, monotonic() + STRANGER_S)) or {}).get("welcome") == self._rank:
                 return ""
         except OSError as error:
             return str(error)
-        return "what listens there did not let this rank in: it is another job's, or has another ROCPY_RCCL_SECRET"
+        return "the server there rejected this rank: it belongs to another job, or has another ROCPY_RCCL_SECRET"
 
     def exchange(
         self,
@@ -436,7 +436,7 @@ class ClientChannel:
                 reason = reason if reason and is_late else failure
                 if is_late:
                     self.close()
-                    hint = f" ({reason}); if it gave up before, this rank, {self._rank}, came late"
+                    hint = f" ({reason}); if it gave up earlier, this rank, {self._rank}, was late"
                     raise absence([0], f"{self._address[0]}:{self._address[1]}", hint)
                 sleep(min(pause, max(deadline - monotonic(), 0)))
                 pause = min(pause * 1.5, MAX_RETRY_S)
@@ -449,7 +449,7 @@ class ClientChannel:
             self.close()
             if monotonic() >= deadline + 1:
                 raise absence([0], self._where)
-            raise RemoteError(f"{self._where} went away during init", op="init", rank=0)
+            raise RemoteError(f"{self._where} disconnected during init", op="init", rank=0)
         return checked_answer(answer, self._rank, self._where)
 
     def close(self) -> None:

@@ -268,8 +268,8 @@ def row_of_call(known: Operation, arguments: tuple[Any, ...], options: Mapping[s
         form = options.get("approximate", "none")
         return {"none": "gelu", "tanh": "gelu_tanh"}.get(form) if type(form) is str else None
     # Whether it overwrites its argument is nothing to who reads the result alone.
-    given = [*arguments, *options.values()]
-    if len(given) > 1 or not options.keys() <= {"inplace"} or any(type(value) is not bool for value in given):
+    flags = [*arguments, *options.values()]
+    if len(flags) > 1 or not options.keys() <= {"inplace"} or any(type(value) is not bool for value in flags):
         return None
     return known.row
 
@@ -277,11 +277,11 @@ def row_of_call(known: Operation, arguments: tuple[Any, ...], options: Mapping[s
 @functools.cache
 def torch_functions() -> frozenset[int]:
     """Return the ids of the functions that a straight-line forward may call: torch's, on tensors."""
-    found = [value for table in (torch._C._VariableFunctions, torch._C._nn) for value in _public(table)]
-    found += [value for value in _public(F) if _is_torchs(value) or type(value) is BuiltinFunctionType]
-    found += [getattr(torch.special, name) for name in torch.special.__all__ if hasattr(torch.special, name)]
-    found += [torch.einsum, torch.split, torch.stft, torch.norm, torch.chunk, torch.unique]
-    return frozenset(id(value) for value in found)
+    functions = [value for table in (torch._C._VariableFunctions, torch._C._nn) for value in _public(table)]
+    functions += [value for value in _public(F) if _is_torchs(value) or type(value) is BuiltinFunctionType]
+    functions += [getattr(torch.special, name) for name in torch.special.__all__ if hasattr(torch.special, name)]
+    functions += [torch.einsum, torch.split, torch.stft, torch.norm, torch.chunk, torch.unique]
+    return frozenset(id(value) for value in functions)
 
 
 def _public(table: Any) -> list[Any]:

@@ -33,8 +33,8 @@ _DEPTH = 3
 
 def own_method(module: nn.Module, name: str) -> FunctionType | None:
     """Return the plain function that a module's class has by a name; ``None`` where it is anything else."""
-    found = getattr(type(module), name, None)
-    return found if type(found) is FunctionType else None
+    method = getattr(type(module), name, None)
+    return method if type(method) is FunctionType else None
 
 
 def resolve(node: ast.expr, function: FunctionType) -> tuple[Any, tuple[Guard, ...]]:
@@ -59,8 +59,8 @@ def looks_like_activation(module: Any) -> bool:
     """Whether a report should say why this was not fused: an activation of torch's or transformers', or a formula."""
     if type(module).__module__ in ("torch.nn.modules.activation", "transformers.activations"):
         return True
-    found = _read_formula(module)
-    return found is not None and not isinstance(found[1], float) and not equal(found[1], X)
+    formula = _read_formula(module)
+    return formula is not None and not isinstance(formula[1], float) and not equal(formula[1], X)
 
 
 def _read_formula(module: Any) -> tuple[_Reader, Any] | None:
@@ -82,15 +82,15 @@ def identify(module: Any) -> Known | None:
     read = _read_formula(module)
     if read is None:
         return None
-    reader, found = read
-    if isinstance(found, tuple) and found[0] == "row":
-        return reader.known(found[1])
-    if isinstance(found, float):
+    reader, value = read
+    if isinstance(value, tuple) and value[0] == "row":
+        return reader.known(value[1])
+    if isinstance(value, float):
         return None
-    if equal(found, product([("sigmoid", X)])):
+    if equal(value, product([("sigmoid", X)])):
         return reader.known("sigmoid")
     for row, formula in FORMULAS.items():
-        if equal(found, formula):
+        if equal(value, formula):
             reader.guards += OPERATORS
             return reader.known(row, composite=True)
     return None
@@ -121,9 +121,15 @@ class _Reader:
     def call(self, function: FunctionType, arguments: list[Any], depth: int) -> Any:
         """Return what a method of the module's gives."""
         body = syntax_of(function)
-        given = body.args
-        names = [argument.arg for argument in (*given.posonlyargs, *given.args)]
-        if len(names) != 1 + len(arguments) or given.vararg or given.kwarg or given.kwonlyargs or depth > _DEPTH:
+        signature = body.args
+        names = [argument.arg for argument in (*signature.posonlyargs, *signature.args)]
+        if (
+            len(names) != 1 + len(arguments)
+            or signature.vararg
+            or signature.kwarg
+            or signature.kwonlyargs
+            or depth > _DEPTH
+        ):
             raise LookupError
         # Its class may get another; its code may be exchanged.
         self.guards.append((_Code(function), "", function.__code__))
@@ -157,9 +163,9 @@ class _Reader:
             case ast.Attribute(ast.Name(name), attribute) if name == this:
                 return self._attribute(attribute)
             case ast.Attribute() | ast.Name():
-                found, guards = resolve(node, function)
+                value, guards = resolve(node, function)
                 self.guards += guards
-                return _constant(found)
+                return _constant(value)
             case ast.Call(callee, arguments, keywords):
                 options = {keyword.arg or "**": read(keyword.value) for keyword in keywords}
                 return self._called(this, values, function, depth, callee, [read(x) for x in arguments], options)
@@ -169,9 +175,9 @@ class _Reader:
         table = self.module.__dict__
         if name not in table or hasattr(type(self.module), name):
             raise LookupError
-        found = _constant(table[name])
+        value = _constant(table[name])
         self.reads[name] = table[name]
-        return found
+        return value
 
     def _called(
         self,
@@ -180,40 +186,40 @@ class _Reader:
         function: FunctionType,
         depth: int,
         callee: ast.expr,
-        given: list[Any],
+        arguments: list[Any],
         options: Any,
     ) -> Any:
         match callee:
             case ast.Attribute(ast.Name(name), attribute) if name == this:
-                return self._own_call(attribute, given, options, depth)
+                return self._own_call(attribute, arguments, options, depth)
             case ast.Attribute(ast.expr() as inner, attribute) if not self._is_global(inner, values, function):
                 known = METHODS.get(attribute)
                 if known is None:
                     raise LookupError
                 self.guards += known.guards
-                return _run(known, [self._value(this, values, function, depth, inner), *given], options)
+                return _run(known, [self._value(this, values, function, depth, inner), *arguments], options)
         target, guards = resolve(callee, function)
         self.guards += guards
-        return self._function(target, given, options)
+        return self._function(target, arguments, options)
 
     @staticmethod
     def _is_global(node: ast.expr, values: Any, function: FunctionType) -> bool:
         first = next(links(node), None)
         return first is not None and first not in values and first in function.__globals__
 
-    def _own_call(self, name: str, given: list[Any], options: Any, depth: int) -> Any:
+    def _own_call(self, name: str, arguments: list[Any], options: Any, depth: int) -> Any:
         """Return the result of a function that is an attribute of the module."""
         table, cls = self.module.__dict__, type(self.module)
         if name in table and not hasattr(cls, name):
             value = table[name]
             if type(value) is MethodType and value.__self__ is self.module and type(value.__func__) is FunctionType:
                 self.methods[name] = value.__func__
-                return self.call(value.__func__, given, depth + 1) if not options else _refuse()
+                return self.call(value.__func__, arguments, depth + 1) if not options else _refuse()
             self.reads[name] = value
-            return self._function(value, given, options)
+            return self._function(value, arguments, options)
         raise LookupError
 
-    def _function(self, target: Any, given: list[Any], options: Any) -> Any:
+    def _function(self, target: Any, arguments: list[Any], options: Any) -> Any:
         if type(target) is functools.partial:
             if target.args or options.keys() & target.keywords.keys():
                 raise LookupError
@@ -222,7 +228,7 @@ class _Reader:
         if known is None:
             raise LookupError
         self.guards += known.guards
-        return _run(known, given, options)
+        return _run(known, arguments, options)
 
 
 class _Code(dict[str, Any]):
@@ -253,18 +259,18 @@ def _applied(formula: Any, values: list[Any]) -> Any:
     if formula is None or any(isinstance(x, (bool, str)) or (isinstance(x, tuple) and x[0] == "row") for x in values):
         raise LookupError
     try:
-        found = formula(*values)
+        value = formula(*values)
     except TypeError:  # of too many arguments
         raise LookupError from None
-    if found is None:
+    if value is None:
         raise LookupError
-    return found
+    return value
 
 
-def _run(known: Any, given: list[Any], options: Any) -> Any:
+def _run(known: Any, arguments: list[Any], options: Any) -> Any:
     if known.formula is not None and not options:
-        return _applied(known.formula, given)
-    row = row_of_call(known, tuple(given[1:]), options) if given and equal(given[0], X) else None
+        return _applied(known.formula, arguments)
+    row = row_of_call(known, tuple(arguments[1:]), options) if arguments and equal(arguments[0], X) else None
     if row is None:
         raise LookupError
     return ("row", row)

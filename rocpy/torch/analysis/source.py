@@ -43,14 +43,14 @@ def _syntax_of(code: CodeType) -> ast.FunctionDef:
         tree, compiled = _compiled("".join(lines), code.co_filename)
     except (OSError, SyntaxError, TypeError, IndexError, ValueError, RecursionError):
         raise Unread("its source cannot be read") from None
-    found = next((node for node in ast.walk(tree) if _begins_at(node, code)), None)
-    if not isinstance(found, ast.FunctionDef):
-        raise Unread("it is no plain function")
+    node = next((node for node in ast.walk(tree) if _begins_at(node, code)), None)
+    if not isinstance(node, ast.FunctionDef):
+        raise Unread("it is not a plain function")
     if code.co_freevars:
         raise Unread(f"it reads {', '.join(code.co_freevars)} of the function or class around it")
     if not any(_same(other, code) for other in _codes(compiled)):
         raise Unread("its source is not the code that runs")
-    return _bare(copy.deepcopy(found))
+    return _bare(copy.deepcopy(node))
 
 
 @functools.lru_cache(maxsize=4)
@@ -73,19 +73,19 @@ def _begins_at(node: ast.AST, code: CodeType) -> bool:
     return first == code.co_firstlineno
 
 
-def _bare(found: ast.FunctionDef) -> ast.FunctionDef:
+def _bare(node: ast.FunctionDef) -> ast.FunctionDef:
     """Return a definition without what is evaluated where it stands: decorators, defaults and annotations."""
-    arguments = found.args
+    arguments = node.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
         if argument is not None:
             argument.annotation = None
     # Defaults are the function object's; so many stand here that the syntax is one.
-    nothing = ast.copy_location(ast.Constant(None), found)
+    nothing = ast.copy_location(ast.Constant(None), node)
     arguments.defaults = [nothing for _ in arguments.defaults]
     arguments.kw_defaults = [None if value is None else nothing for value in arguments.kw_defaults]
-    found.decorator_list = []
-    found.returns = None
-    return found
+    node.decorator_list = []
+    node.returns = None
+    return node
 
 
 def _compile(definition: ast.FunctionDef, code: CodeType, names: Sequence[str]) -> CodeType:
@@ -98,10 +98,10 @@ def _compile(definition: ast.FunctionDef, code: CodeType, names: Sequence[str]) 
             inner.type_params = []
         ast.fix_missing_locations(ast.copy_location(inner, definition))
     flags = code.co_flags & __future__.annotations.compiler_flag
-    found = compile(ast.Module([inner], []), code.co_filename, "exec", flags=flags, dont_inherit=True)
+    compiled = compile(ast.Module([inner], []), code.co_filename, "exec", flags=flags, dont_inherit=True)
     for _ in range(2 if names else 1):
-        found = next(constant for constant in found.co_consts if isinstance(constant, CodeType))
-    return found
+        compiled = next(constant for constant in compiled.co_consts if isinstance(constant, CodeType))
+    return compiled
 
 
 _FIELDS = (
@@ -140,10 +140,10 @@ def compile_as(function: FunctionType, definition: ast.FunctionDef, helpers: dic
     """
     code = _compile(ast.fix_missing_locations(definition), function.__code__, list(helpers))
     cells = tuple(CellType(helpers[name]) for name in code.co_freevars)
-    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, cells)
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__qualname__ = function.__qualname__
-    return made
+    function_copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, cells)
+    function_copy.__kwdefaults__ = function.__kwdefaults__
+    function_copy.__qualname__ = function.__qualname__
+    return function_copy
 
 
 def describe(node: ast.AST, function: FunctionType) -> str:

@@ -98,7 +98,7 @@ class _Checker:
                 children: Iterable[ast.AST] = (*arguments, *(keyword.value for keyword in keywords))
             case ast.Attribute(ast.Name(name), attribute) if name == self.this:
                 if attribute not in self.module.__dict__ and attribute not in self.module._parameters:
-                    self._refuse(node, "it reads what is no attribute of its own")
+                    self._refuse(node, "it reads something that is not its own attribute")
                 children = ()
             case ast.Attribute():
                 self._global(node)
@@ -117,9 +117,9 @@ class _Checker:
         try:
             value, _ = resolve(node, self.function)
         except LookupError:
-            self._refuse(node, "it reads what is neither its own nor torch's")
+            self._refuse(node, "it reads a name that is neither its own nor torch's")
         if not isinstance(value, (int, float, str, torch.dtype)):
-            self._refuse(node, "it reads what is neither its own nor torch's")
+            self._refuse(node, "it reads a name that is neither its own nor torch's")
 
     def _callee(self, callee: ast.expr, call: ast.Call) -> None:
         module = self.module
@@ -137,7 +137,7 @@ class _Checker:
                 except LookupError:
                     known = False
         if not known:
-            self._refuse(call, "it calls what is neither a submodule nor a function of torch's")
+            self._refuse(call, "it calls something that is neither a submodule nor a function of torch's")
 
     def _is_global(self, node: ast.expr) -> bool:
         while isinstance(node, ast.Attribute):
@@ -232,14 +232,14 @@ def _first_evaluated(node: ast.AST) -> Iterator[ast.Call]:
 
 def find_calls(tree: ast.FunctionDef) -> list[Chain]:
     """Return what a method's code calls with the result of a submodule that it calls itself."""
-    found: list[Chain] = []
+    chains: list[Chain] = []
 
     def note(chain: Chain) -> bool:
-        found.append(chain)
+        chains.append(chain)
         return False
 
     _Rewriter(copy.deepcopy(tree), note, frozenset()).run()
-    return found
+    return chains
 
 
 def rewrite(
@@ -257,7 +257,7 @@ def rewrite(
         Names of layers that may be computed together with the pair before them.
     """
     rewriter = _Rewriter(copy.deepcopy(tree), wanted, seconds)
-    return rewriter.run(), rewriter.found
+    return rewriter.run(), rewriter.chains
 
 
 def _name(text: str) -> ast.Name:
@@ -276,25 +276,25 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, tree: ast.FunctionDef, wanted: Callable[[Chain], bool], seconds: frozenset[str]) -> None:
         self.tree, self.wanted, self.seconds = tree, wanted, seconds
         self.this = [*tree.args.posonlyargs, *tree.args.args][0].arg
-        self.found: list[Chain] = []
+        self.chains: list[Chain] = []
 
     def run(self) -> ast.FunctionDef:
-        body, at, made = self.tree.body, 0, []
+        body, at, rewritten = self.tree.body, 0, []
         while at < len(body):
             statements, taken = self._across(body, at)
             if not taken:
                 statements, taken = [self.visit(body[at])], 1
             for statement in statements:
                 ast.copy_location(statement, body[at])
-            made += statements
+            rewritten += statements
             at += taken
-        self.tree.body = made
+        self.tree.body = rewritten
         return self.tree
 
     def _take(self, chain: Chain) -> bool:
         if not self.wanted(chain):
             return False
-        self.found.append(chain)
+        self.chains.append(chain)
         return True
 
     # Within one expression, the order in which names are read stays by itself.
@@ -317,12 +317,12 @@ class _Rewriter(ast.NodeTransformer):
         inner = _layer_call(outer[1], self.this) if outer is not None else None
         if outer is None or inner is None:
             return None
-        at = len(self.found)
+        at = len(self.chains)
         if not self._take(Chain(inner[0], outer[0], outer[2])):
             return None
         argument = self.visit(inner[1])
         # In the order in which they are computed.
-        self.found.append(self.found.pop(at))
+        self.chains.append(self.chains.pop(at))
         return self._helper(node, outer[0], outer[1].func, argument)  # type: ignore[attr-defined]
 
     @staticmethod
@@ -384,8 +384,8 @@ class _Rewriter(ast.NodeTransformer):
 
     @staticmethod
     def _is_call_with(call: ast.Call, name: str) -> bool:
-        found = _call_of(call)
-        return found is not None and isinstance(found[1], ast.Name) and found[1].id == name
+        call_parts = _call_of(call)
+        return call_parts is not None and isinstance(call_parts[1], ast.Name) and call_parts[1].id == name
 
     def _third(self, body: list[ast.stmt], at: int, user: ast.Call) -> ast.Call | None:
         """Return the call of a second layer, by the statement behind one that is the activation's call."""
@@ -409,8 +409,8 @@ class _Rewriter(ast.NodeTransformer):
         return None
 
     def _is_second(self, call: ast.Call) -> bool:
-        found = _layer_call(call, self.this)
-        return found is not None and found[0] in self.seconds
+        call_parts = _layer_call(call, self.this)
+        return call_parts is not None and call_parts[0] in self.seconds
 
 
 def _value_of(statement: ast.stmt) -> ast.AST:
@@ -427,7 +427,7 @@ def _replaced(statement: ast.stmt, old: ast.AST, new: ast.expr) -> ast.stmt:
             return self.generic_visit(node)
 
     old._rocpy_marked = True  # type: ignore[attr-defined]
-    made = copy.deepcopy(statement)
+    copied = copy.deepcopy(statement)
     del old._rocpy_marked  # type: ignore[attr-defined]
-    changed: ast.stmt = Exchange().visit(made)
+    changed: ast.stmt = Exchange().visit(copied)
     return changed

@@ -50,7 +50,7 @@ def backend(
     chosen = dict(options or {})
     rest = chosen.pop("rest", None)
     if rest is not None and rest not in _RESTS:
-        raise InvalidOperandError(f"options: rest={rest!r}; it may be 'inductor' or 'eager'")
+        raise InvalidOperandError(f"options: got rest={rest!r}, expected 'inductor' or 'eager'")
     if rest is None:
         rest = "inductor" if _can_induct(example_inputs) else "eager"
     fuse_graph(module.graph, every_layer=True)

@@ -17,7 +17,6 @@ __all__ = ["register"]
 _RUN_AS_THEY_ARE = (
     "rocpy.blaslt.arrays",
     "rocpy.blaslt.composed",
-    "rocpy.blaslt.custom.call",
     "rocpy.blaslt.custom.launch",
     "rocpy.blaslt.custom.plan",
     "rocpy.blaslt.custom.strategies",

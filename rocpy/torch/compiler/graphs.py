@@ -60,9 +60,9 @@ def fuse_graph(graph: fx.Graph, *, every_layer: bool) -> int:
         operands = _linear_operands(node)
         if operands is None:
             continue
-        found = _activation_behind(node, composite=not casts)
-        if found is not None:
-            row, steps = found
+        activation = _activation_behind(node, composite=not casts)
+        if activation is not None:
+            row, steps = activation
             _replace(graph, node, steps, linear_layer.linear, (*operands, row))
             pairs += 1
         elif every_layer and node.target is not linear_layer.linear:
@@ -147,11 +147,11 @@ def _formula_behind(node: fx.Node) -> tuple[str, list[fx.Node]] | None:
             return None
         if following in waiting:
             waiting.discard(following)
-            found = _applied(following, formulas)
-            if found is None:
+            applied = _applied(following, formulas)
+            if applied is None:
                 return None
-            formulas[following] = found
-            row = next((row for row, formula in FORMULAS.items() if equal(found, formula)), None)
+            formulas[following] = applied
+            row = next((row for row, formula in FORMULAS.items() if equal(applied, formula)), None)
             inner = [one for one in formulas if one is not following]
             if row is not None and all(user in formulas for one in inner for user in one.users):
                 return None if _is_apart(node, following) else (row, list(formulas)[1:])
@@ -197,12 +197,12 @@ def _replace(graph: fx.Graph, first: fx.Node, steps: list[fx.Node], target: Any,
     """Put one node in place of a first one and those that follow from it."""
     last = steps[-1] if steps else first
     with graph.inserting_before(first):
-        made = graph.call_function(target, arguments)
-    made.meta = dict(last.meta)
-    last.replace_all_uses_with(made)
+        call = graph.call_function(target, arguments)
+    call.meta = dict(last.meta)
+    last.replace_all_uses_with(call)
     for node in reversed([first, *steps]):
         graph.erase_node(node)
-    return made
+    return call
 
 
 def _join_layers(graph: fx.Graph, node: fx.Node) -> None:

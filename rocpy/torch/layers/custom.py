@@ -33,10 +33,10 @@ def _arguments(epilogue: Any, bias: Tensor | None, inputs: Mapping[str, Any] | N
     """Return the epilogue and its inputs; a bias that the function does not take is added before it."""
     if bias is None:
         return {"epilogue": epilogue, "epilogue_inputs": inputs}
-    given = dict(inputs or {})
-    if "bias" in given:
+    values = dict(inputs or {})
+    if "bias" in values:
         raise InvalidProblemError(f"epilogue_inputs: 'bias' is the layer's own, and epilogue {epilogue.name!r} gets it")
-    return {"epilogue": epilogue.biased, "epilogue_inputs": {**given, "bias": bias}}
+    return {"epilogue": epilogue.biased, "epilogue_inputs": {**values, "bias": bias}}
 
 
 def custom_linear(

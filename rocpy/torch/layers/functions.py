@@ -35,14 +35,16 @@ _is_overridden = torch.overrides.has_torch_function
 
 def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a linear layer whose activation is a row already."""
-    way = 0 if _is_compiling() else route(x, weight, bias)
-    if way == 0 and not ((isinstance(x, Tensor) and isinstance(weight, Tensor)) or _is_overridden((x, weight, bias))):
+    route_taken = 0 if _is_compiling() else route(x, weight, bias)
+    if route_taken == 0 and not (
+        (isinstance(x, Tensor) and isinstance(weight, Tensor)) or _is_overridden((x, weight, bias))
+    ):
         check_layer_input(x, weight)
     if not has_layer_shapes(weight, bias):
         return _run_broadcast(x, weight, bias, activation)
-    if way == 1:
+    if route_taken == 1:
         return linear_forward(x, weight, bias, activation, False)[0]
-    if way == 2:
+    if route_taken == 2:
         result = apply_linear(x, weight, bias, activation, None)
         return result[0] if activation.saves == "input" else result
     if computes_products_itself(weight):
@@ -57,11 +59,11 @@ def run_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activ
 def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """Compute a layer of one output without an axis, or with a bias that broadcasts to the result, as torch does."""
     if weight.dim() not in (1, 2):
-        raise InvalidProblemError(f"weight: shape {tuple(weight.shape)}; a layer's weight has shape (N, K) or (K,)")
+        raise InvalidProblemError(f"weight: got shape {tuple(weight.shape)}, expected (N, K) or (K,)")
     if weight.dim() == 1:
         if bias is not None and bias.dim() != 0:
             raise InvalidProblemError(
-                f"bias: shape {tuple(bias.shape)} beside a weight of shape {tuple(weight.shape)}; it must be a scalar"
+                f"bias: got shape {tuple(bias.shape)} beside a weight of shape {tuple(weight.shape)}, expected a scalar"
             )
         return run_linear(x, weight.unsqueeze(0), None if bias is None else bias.reshape(1), activation).squeeze(-1)
     assert bias is not None
@@ -76,7 +78,7 @@ def _run_broadcast(x: Tensor, weight: Tensor, bias: Tensor | None, activation: A
         fits = False
     if not fits:
         raise InvalidProblemError(
-            f"bias: shape {tuple(bias.shape)}; it must have length N = {n}, or broadcast to the result's {shape}"
+            f"bias: got shape {tuple(bias.shape)}, expected length N = {n}, or broadcast to the result's {shape}"
         )
     if computes_products_itself(weight):
         y = run_linear(x, weight, None, ACTIVATIONS["none"]) + bias

@@ -109,8 +109,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         if epilogue_inputs:
             refuse_inputs(self.activation)
         if linear_is_patched():
-            made: Tensor = super().forward(input)
-            return self._row.function(made) if self._row.saves else made
+            before: Tensor = super().forward(input)
+            return self._row.function(before) if self._row.saves else before
         # Straight from the table, which is where attribute access ends up, slowly; a parametrized weight is not in it.
         table = self._parameters
         weight = table["weight"] if "weight" in table else self.weight  # noqa: SIM401
@@ -284,7 +284,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         self.activation, self.approximate = name_activation(activation, approximate)
         if activation is not None and not isinstance(activation, str) and is_custom(activation):
             raise InvalidProblemError(
-                "activation: an epilogue of the user's, which a gate is not computed by; give a name or torch's module "
+                "activation: a custom epilogue, which a gate cannot use; pass a name or torch's module "
                 "or function, or compute the gate with rocpy.torch.matmul"
             )
         find_activation(activation, approximate)

@@ -40,17 +40,17 @@ def unfreeze(module: torch.nn.Module) -> None:
 
 def pack(module: torch.nn.Module, weight: Tensor) -> Weight | None:
     """Return a layer's weight packed, now or before; ``None`` for one that cannot be kept."""
-    kept = module.__dict__.get(ATTRIBUTE)
+    cached = module.__dict__.get(ATTRIBUTE)
     # Writes and steps of optimizers are noticed by the Weight itself; it holds the old storage, whose address is
     # therefore no other's.
-    if kept is None or kept[0] is not weight or kept[1] != weight.data_ptr():
+    if cached is None or cached[0] is not weight or cached[1] != weight.data_ptr():
         if weight.is_inference() or weight.dim() != 2 or is_sharded(module):
             forget(module)
             return None
         # A new one each time: another thread may still compute with the old.
-        kept = (weight, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
-        module.__dict__[ATTRIBUTE] = kept
-    packed: Weight = kept[2]
+        cached = (weight, weight.data_ptr(), Weight(weight.detach(), layout="nk"))
+        module.__dict__[ATTRIBUTE] = cached
+    packed: Weight = cached[2]
     return packed
 
 

@@ -76,8 +76,8 @@ class Activation:
 
     def fused_for(self, x: Tensor) -> Fused:
         """Return the epilogues that stand for it in a product of x: none for an activation of complex numbers."""
-        found = fused(self.name)
-        return _OF_COMPLEX if self.saves and self.is_analytic and x.is_complex() else found
+        row_function = fused(self.name)
+        return _OF_COMPLEX if self.saves and self.is_analytic and x.is_complex() else row_function
 
     @property
     def has_gradient_epilogue(self) -> bool:
@@ -225,7 +225,7 @@ def name_activation(activation: Any, approximate: str = "none") -> tuple[Any, st
     if own != "none" and approximate not in ("none", own):
         raise InvalidProblemError(
             f"approximate={approximate!r}, but the activation was given as a function with approximate={own!r}; "
-            "leave approximate= away"
+            "omit approximate="
         )
     return name, approximate if own == "none" else own
 
@@ -251,7 +251,7 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
         return find_activation(*named)
     if isinstance(activation, torch.nn.Module):
         raise InvalidProblemError(
-            f"activation: a {type(activation).__name__}, which is none of {', '.join(x.__name__ for x in _MODULES)}; "
+            f"activation: got {type(activation).__name__}, which is none of {', '.join(x.__name__ for x in _MODULES)}; "
             "apply it to the layer's result, or give a function decorated with @rocpy.epilogue"
         )
     if callable(activation):
@@ -259,9 +259,9 @@ def find_activation(activation: Any, approximate: str = "none") -> Activation:
     if key[0] is not None and (key[0], "none") not in _PUBLIC:
         names = [name for name, approximate in _PUBLIC if approximate == "none"]
         raise InvalidProblemError(
-            f"activation={activation!r}; it may be one of {', '.join(map(repr, names))}"
+            f"activation: got {activation!r}, expected one of {', '.join(map(repr, names))}"
             f"{did_you_mean(activation, filter(None, names))}"
         )
     raise InvalidProblemError(
-        f"approximate={approximate!r}; it may be 'none', or 'tanh' with activation='gelu' (here: {activation!r})"
+        f"approximate: got {approximate!r}, expected 'none', or 'tanh' with activation='gelu' (here: {activation!r})"
     )

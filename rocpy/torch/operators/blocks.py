@@ -53,8 +53,8 @@ class MLPFunction(torch.autograd.Function):  # type: ignore[misc]
         below: Any,
     ) -> Any:
         """Compute, and save what the two layers by themselves would save."""
-        made = _forward(x, w1, b1, w2, b2, activation, True) if below is None else below(x, w1, b1, w2, b2)
-        y, hidden, *rest = made
+        results = _forward(x, w1, b1, w2, b2, activation, True) if below is None else below(x, w1, b1, w2, b2)
+        y, hidden, *rest = results
         ctx.activation = activation
         ctx.set_materialize_grads(False)
         needs = ctx.needs_input_grad
@@ -96,8 +96,16 @@ class MLPFunction(torch.autograd.Function):  # type: ignore[misc]
             d = grad_pre if d is None else d + grad_pre
         if d is None:
             return None, None, None, grad_w2, grad_b2, None, None
-        found = linear_backward(d, x, w1, needs[2] and grad_b1 is None)
-        return found[0], found[1], found[2] if grad_b1 is None else grad_b1, grad_w2, grad_b2, None, None
+        linear_gradients = linear_backward(d, x, w1, needs[2] and grad_b1 is None)
+        return (
+            linear_gradients[0],
+            linear_gradients[1],
+            linear_gradients[2] if grad_b1 is None else grad_b1,
+            grad_w2,
+            grad_b2,
+            None,
+            None,
+        )
 
 
 def _through_activation(
@@ -137,8 +145,8 @@ def _kernel_aux(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation:
 def _fake_aux(x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
     hidden = x.new_empty(linear_shape(x, w1, b1))
     y = x.new_empty(linear_shape(hidden, w2, b2))
-    kept = [hidden.new_empty(hidden.shape)] if ACTIVATIONS[activation].saves == "input" else []
-    return [y, hidden, *kept]
+    pre_activation = [hidden.new_empty(hidden.shape)] if ACTIVATIONS[activation].saves == "input" else []
+    return [y, hidden, *pre_activation]
 
 
 mlp = define("mlp", f"{_SCHEMA} -> Tensor", _kernel, _fake)
@@ -218,9 +226,9 @@ def _gate(both: Tensor, activation: Activation, *, in_place: bool) -> Tensor:
 def gated(both: Tensor, activation: Activation) -> Tensor:
     """Return ``activation(gate) * up`` of the halves of the last axis."""
     if not torch.compiler.is_compiling():
-        way = route(both, both)
-        if way == 1:
+        route_taken = route(both, both)
+        if route_taken == 1:
             return _gate(both, activation, in_place=True)
-        if way == 2:
+        if route_taken == 2:
             return _apply_gate(both, activation)
     return _gate(both, activation, in_place=False)

@@ -44,12 +44,13 @@ def _backward_of(text: str) -> CustomEpilogue:
     gradient = gradient_of(Expression.from_json(text))
     whole = gradient.expression
     builder = Builder((*(name for name in whole.inputs if name not in gradient.gradients), "product"))
-    turned = {"x": lambda: builder.input("product"), gradient.gradients[0]: builder.x}
-    places = builder.copy(
-        whole, lambda node: turned.get("x" if node.op == "x" else node.value, lambda: None)() if not node.args else None
+    replacements = {"x": lambda: builder.input("product"), gradient.gradients[0]: builder.x}
+    copies = builder.copy(
+        whole,
+        lambda node: replacements.get("x" if node.op == "x" else node.value, lambda: None)() if not node.args else None,
     )
-    place = places[whole.outputs[gradient.names.index("x")]]
-    return CustomEpilogue(builder.finish([place], True, (), whole.name))
+    output = copies[whole.outputs[gradient.names.index("x")]]
+    return CustomEpilogue(builder.finish([output], True, (), whole.name))
 
 
 def _inputs(b1: Tensor | None, **more: Any) -> dict[str, Any]:
@@ -102,9 +103,9 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
             lines = as_matrix(grad, w2.shape[0])
             if watched:
                 count_gradients(lines, gradients=1, fused_gradients=1)
-            given = _inputs(b1, product=as_matrix(pre, pre.shape[-1]))
+            available = _inputs(b1, product=as_matrix(pre, pre.shape[-1]))
             epilogue = _backward_of(ctx.expression)
-            wanted = {name: value for name, value in given.items() if name in epilogue.inputs}
+            wanted = {name: value for name, value in available.items() if name in epilogue.inputs}
             d = matmul(lines, w2, epilogue=epilogue, epilogue_inputs=wanted, dtype=pre.dtype).view(pre.shape)
         elif first and grad_hidden is not None:
             gradient = gradient_of(Expression.from_json(ctx.expression))
@@ -114,11 +115,18 @@ class CustomMLPFunction(torch.autograd.Function):  # type: ignore[misc]
             if d is not None and needs[3]:
                 grad_b1 = d.flatten(0, -2).sum(0) if d.dim() > 1 else d
             d = grad_pre if d is None else d + grad_pre
-        found: tuple[Any, ...] = (None, None, None)
+        linear_gradients: tuple[Any, ...] = (None, None, None)
         if d is not None:
             plain = needs[3] and grad_pre is None
-            found = linear_backward(d, x if needs[2] else None, w1 if needs[1] else None, plain)
-        return (None, *found[:2], found[2] if grad_b1 is None else grad_b1, grad_w2, grad_b2, None)
+            linear_gradients = linear_backward(d, x if needs[2] else None, w1 if needs[1] else None, plain)
+        return (
+            None,
+            *linear_gradients[:2],
+            linear_gradients[2] if grad_b1 is None else grad_b1,
+            grad_w2,
+            grad_b2,
+            None,
+        )
 
 
 _apply = super(torch.autograd.Function, CustomMLPFunction).apply
@@ -133,5 +141,5 @@ record(mlp, lambda below, *args: list(_apply(below, *args)))
 
 def custom_mlp(x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, epilogue: Any) -> Tensor:
     """Compute two layers with an epilogue of the user's between them, for a gradient."""
-    made: Tensor = mlp(x, w1, b1, w2, b2, epilogue.text if b1 is None else epilogue.biased.text)[0]
-    return made
+    result: Tensor = mlp(x, w1, b1, w2, b2, epilogue.text if b1 is None else epilogue.biased.text)[0]
+    return result

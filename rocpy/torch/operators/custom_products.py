@@ -68,7 +68,7 @@ def _fake(
     types = read.types(x, {name: (_name(value.dtype), 2 if value.dim() else 1) for name, value in named.items()})
     if read.halved:
         shape = (*shape[:-1], shape[-1] // 2)
-    return [a.new_empty(shape, dtype=getattr(torch, types[place])) for place in read.outputs]
+    return [a.new_empty(shape, dtype=getattr(torch, types[index])) for index in read.outputs]
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -107,9 +107,9 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         ctx.set_materialize_grads(False)
         ctx.expression, ctx.settings, ctx.names = expression, settings, names
         ctx.c_shape = None if c is None else c.shape
-        kept = [value if name in gradient.saved else None for name, value in zip(names, inputs, strict=True)]
+        saved = [value if name in gradient.saved else None for name, value in zip(names, inputs, strict=True)]
         ctx.likes = [(value.shape, value.dtype) for value in inputs]
-        ctx.save_for_backward(a, b, results[-1] if whole is not expression else None, *kept)
+        ctx.save_for_backward(a, b, results[-1] if whole is not expression else None, *saved)
         return tuple(results)
 
     @staticmethod
@@ -119,12 +119,12 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
         a, b, x, *inputs = ctx.saved_tensors
         alpha, beta, dtype, compute = ctx.settings
         count = len(ctx.expression.outputs)
-        made: list[Any] = [None] * (7 + len(inputs))
+        gradients: list[Any] = [None] * (7 + len(inputs))
         first = next((one for one in grads if one is not None), None)
         if first is None:
-            return tuple(made)
+            return tuple(gradients)
         needs = ctx.needs_input_grad
-        d, found = None, {}
+        d, derived = None, {}
         if any(one is not None for one in grads[:count]):
             like = x if x is not None else _like_product(a, b, first, dtype)
             named = {
@@ -134,27 +134,27 @@ class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
             wanted = [name for name, needed in zip(ctx.names, needs[7:], strict=True) if needed]
             if any(needs[1:4]):
                 wanted.append("x")
-            given = [_zeros(one, first) for one in grads[:count]]
-            found = gradient_of(ctx.expression)(like, named, given, wanted)
-            d = found.pop("x", None)
-        for place, name in enumerate(ctx.names):
-            made[7 + place] = found.get(name)
+            cotangents = [_zeros(one, first) for one in grads[:count]]
+            derived = gradient_of(ctx.expression)(like, named, cotangents, wanted)
+            d = derived.pop("x", None)
+        for index, name in enumerate(ctx.names):
+            gradients[7 + index] = derived.get(name)
         if len(grads) > count and grads[-1] is not None:
             d = grads[-1] if d is None else d + grads[-1]
         if d is None:
-            return tuple(made)
+            return tuple(gradients)
         if needs[3]:
-            made[3] = (d * beta).sum_to_size(ctx.c_shape)
+            gradients[3] = (d * beta).sum_to_size(ctx.c_shape)
         d = d.to(a.dtype)
         if not (d.stride(-1) == 1 or d.stride(-2) == 1):
             d = d.contiguous()
         if needs[1]:
-            made[1] = matmul(d, b.mH, alpha=alpha, compute=compute).sum_to_size(a.shape)
+            gradients[1] = matmul(d, b.mH, alpha=alpha, compute=compute).sum_to_size(a.shape)
         if needs[2]:
             if b.dim() == 2 and a.dim() > 2 and a.shape[:-1] == d.shape[:-1]:
                 a, d = a.flatten(0, -2), d.flatten(0, -2)
-            made[2] = matmul(a.mH, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
-        return tuple(made)
+            gradients[2] = matmul(a.mH, d, alpha=alpha, compute=compute).sum_to_size(b.shape)
+        return tuple(gradients)
 
 
 _apply = super(torch.autograd.Function, EpilogueFunction).apply
@@ -176,8 +176,8 @@ def _with_product(expression: Expression) -> Expression:
     from rocpy.epilogues._expression import Builder
 
     builder = Builder(expression.inputs)
-    places = builder.copy(expression)
-    return builder.finish([*(places[output] for output in expression.outputs), builder.x()], False, (), expression.name)
+    copies = builder.copy(expression)
+    return builder.finish([*(copies[output] for output in expression.outputs), builder.x()], False, (), expression.name)
 
 
 def _record(

@@ -62,15 +62,15 @@ def _refuse_tangents(**operands: Any) -> None:
             raise UnsupportedError(
                 f"{name}: it carries a tangent of forward mode, which the fused product does not compute; use torch's "
                 f"own product, or pass torch.autograd.forward_ad.unpack_dual({name}).primal if the tangent is not "
-                "wanted"
+                "needed"
             )
 
 
 def _sole(aux: dict[str, Any]) -> Any:
-    found = [value for key, value in aux.items() if key.endswith("_aux")]
-    if len(found) != 1:
-        raise InvalidProblemError(f"aux: a dict with keys {list(aux)}; it must have one that ends in _aux")
-    return found[0]
+    values = [value for key, value in aux.items() if key.endswith("_aux")]
+    if len(values) != 1:
+        raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux")
+    return values[0]
 
 
 def _scalar(x: Any, name: str) -> Any:
@@ -85,7 +85,7 @@ def _scalar(x: Any, name: str) -> Any:
     try:
         number = complex(x)
     except (TypeError, ValueError):
-        raise UnsupportedError(f"{name}: {x!r}; where torch records or traces it must be a number") from None
+        raise UnsupportedError(f"{name}: got {x!r}, expected a number where torch records or traces") from None
     return number if number.imag else number.real
 
 
@@ -105,7 +105,7 @@ def _dispatched_custom(
 ) -> Any:
     """Return a product with an epilogue of the user's."""
     if settings.pop("out") is not None:
-        raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; leave it away")
+        raise UnsupportedError("out: not available with a custom epilogue that torch records or traces; omit it")
     _check_tensor(a, "a")
     _check_tensor(c, "c")
     settings["dtype"] = _dtype(settings["dtype"])
@@ -155,13 +155,13 @@ def dispatched_matmul(
         b, own_bias = _source_of(b)
         bias = own_bias if bias is None and row.bias else bias
     aux = _sole(aux) if isinstance(aux, dict) else aux
-    for operand, place in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
-        _check_tensor(operand, place)
+    for operand, name in ((a, "a"), (b, "b"), (c, "c"), (bias, "bias"), (aux, "aux")):
+        _check_tensor(operand, name)
     _refuse_tangents(a=a, b=b, c=c, bias=bias, aux=aux)
     if out is not None and needs_grad(a, b, c, bias, aux, out):
-        raise UnsupportedError("out: a product that autograd records cannot write into a given tensor; leave out= away")
+        raise UnsupportedError("out: a product that autograd records cannot write to an existing tensor; omit out=")
     if c is None and beta is not None and beta != 0:
-        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or leave beta away")
+        raise InvalidProblemError(f"beta = {beta} scales c, and there is no c; pass c= or omit beta")
     dtype = _dtype(dtype)
     scalars = _scalars(alpha, beta, c)
     bounds = None if clamp is None else [float(clamp[0]), float(clamp[1])]
@@ -206,16 +206,16 @@ def dispatched_grouped(
         lefts, rights, biases, _ = aligned(a, b, bias, None, groups)
         settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype, "options": options}
         # Products that need no recording go their own way; this one does not return here.
-        made = [
+        results = [
             matmul(left, right, bias=vector, **settings)
             for left, right, vector in zip(lefts, rights, biases, strict=True)
         ]
         if not row.outputs:
-            return made
+            return results
         name = row.outputs[0]
-        return [pair[0] for pair in made], {name: [pair[1][name] for pair in made]}
-    for operand, place in ((a, "a"), (b, "b"), (bias, "bias")):
-        _check_tensor(operand, place)
+        return [pair[0] for pair in results], {name: [pair[1][name] for pair in results]}
+    for operand, name in ((a, "a"), (b, "b"), (bias, "bias")):
+        _check_tensor(operand, name)
     _refuse_tangents(a=a, b=b, bias=bias)
     operands = (a, b, offsets, groups, row.name, bias)
     settings = {"clamp": clamp, "alpha": _scalar(alpha, "alpha"), "dtype": _dtype(dtype)}
@@ -231,7 +231,7 @@ def _refuse_untraced(others: dict[str, Any]) -> None:
     for name, value in others.items():
         if value is not _DEFAULTS.get(name) and value is not None:
             raise UnsupportedError(
-                f"{name}: not available where torch records, traces or transforms the product; leave it away, or call "
+                f"{name}: not available where torch records, traces or transforms the product; omit it, or call "
                 "it under torch.no_grad() on plain tensors"
             )
 
@@ -250,8 +250,8 @@ def _write(out: Tensor, result: Tensor, options: Any) -> Tensor:
             f"out: shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}; pass out= of that shape"
         )
     if out.dtype != result.dtype:
-        given, seen = (str(x.dtype).removeprefix("torch.") for x in (result, out))
-        check_cast(given, seen)
+        result_type, seen = (str(x.dtype).removeprefix("torch.") for x in (result, out))
+        check_cast(result_type, seen)
         if not torch.compiler.is_compiling() and resolve_options(options).copies == "error":
-            raise cast_refused(seen, given)
+            raise cast_refused(seen, result_type)
     return out.copy_(result)

@@ -22,7 +22,7 @@ def linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any
     """Return a layer's result shape, or refuse its operands."""
     check_devices(x=x, weight=weight, bias=bias)
     torch._check(x.dim() >= 1, lambda: f"x: a scalar; a layer's input has shape (..., {weight.shape[-1]})")
-    torch._check(weight.dim() == 2, lambda: f"weight: shape {tuple(weight.shape)}; it must be (N, K)")
+    torch._check(weight.dim() == 2, lambda: f"weight: got shape {tuple(weight.shape)}, expected (N, K)")
     torch._check(
         x.shape[-1] == weight.shape[1],
         lambda: f"x and weight: the last axes, {x.shape[-1]} and {weight.shape[1]}, must be equal",
@@ -31,7 +31,7 @@ def linear_shape(x: Tensor, weight: Tensor, bias: Tensor | None) -> Sequence[Any
     if bias is not None:
         torch._check(
             bias.dim() == 1 and bias.shape[0] == weight.shape[0],
-            lambda: f"bias: shape {tuple(bias.shape)}; it must have length {weight.shape[0]}",
+            lambda: f"bias: got shape {tuple(bias.shape)}, expected length {weight.shape[0]}",
         )
     return (*x.shape[:-1], weight.shape[0])
 

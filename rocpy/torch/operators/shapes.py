@@ -65,7 +65,7 @@ def check_scalars(a: Tensor, alpha: Any, beta: Any) -> None:
     """Refuse complex factors of a product of real numbers."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         if isinstance(value, complex) and not a.is_complex():
-            raise InvalidOperandError(f"{name}: {value!r} (complex); it must be a real number on the host")
+            raise InvalidOperandError(f"{name}: got {value!r} (complex), expected a real number on the host")
 
 
 def check_product(

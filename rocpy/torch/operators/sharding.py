@@ -38,15 +38,15 @@ def _linear(x: Any, weight: Any, bias: Any, activation: str, *, results: int = 1
 
     whole, last = Replicate(), Shard(x.ndim - 1)
 
-    def given(one: Any) -> Any:
+    def if_present(one: Any) -> Any:
         return None if bias is None else one
 
-    found: _Strategies = [([whole] * results, [whole, whole, given(whole), None])]
-    found += [([Shard(i)] * results, [Shard(i), whole, given(whole), None]) for i in range(x.ndim - 1)]
-    found.append(([last] * results, [whole, Shard(0), given(Shard(0)), None]))
+    choices: _Strategies = [([whole] * results, [whole, whole, if_present(whole), None])]
+    choices += [([Shard(i)] * results, [Shard(i), whole, if_present(whole), None]) for i in range(x.ndim - 1)]
+    choices.append(([last] * results, [whole, Shard(0), if_present(Shard(0)), None]))
     if activation == "none":
-        found.append(([Partial()] * results, [last, Shard(1), given(Partial()), None]))
-    return found
+        choices.append(([Partial()] * results, [last, Shard(1), if_present(Partial()), None]))
+    return choices
 
 
 def _linear_aux(x: Any, weight: Any, bias: Any, activation: str) -> _Strategies:
@@ -65,11 +65,11 @@ def _mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, activation: str) -> _Strate
         one, other = biases(bias, last)
         return [rows, first, one, second, other, None]
 
-    found: _Strategies = [([whole], operands(whole, whole, whole, whole, whole))]
-    found += [([Shard(i)], operands(Shard(i), whole, whole, whole, whole)) for i in range(x.ndim - 1)]
+    choices: _Strategies = [([whole], operands(whole, whole, whole, whole, whole))]
+    choices += [([Shard(i)], operands(Shard(i), whole, whole, whole, whole)) for i in range(x.ndim - 1)]
     # The hidden layer cut over the ranks: columns of the first layer, rows of the second.
-    found.append(([Partial()], operands(whole, Shard(0), Shard(1), Shard(0), Partial())))
-    return found
+    choices.append(([Partial()], operands(whole, Shard(0), Shard(1), Shard(0), Partial())))
+    return choices
 
 
 def _product(a: Any, b: Any, c: Any, bias: Any, aux: Any, epilogue: str, *settings: Any) -> _Strategies:
@@ -79,30 +79,30 @@ def _product(a: Any, b: Any, c: Any, bias: Any, aux: Any, epilogue: str, *settin
     results = 2 if row.outputs else 1
 
     def strategy(cut: Any, extra: Any, first: Any, second: Any, bias_cut: Any = whole) -> Any:
-        made = [cut, extra] if results == 2 else [cut]
+        cuts = [cut, extra] if results == 2 else [cut]
         operands = [first, second, None if c is None else cut, None if bias is None else bias_cut]
-        return made, [*operands, None if aux is None else cut, None, *(None for _ in settings)]
+        return cuts, [*operands, None if aux is None else cut, None, *(None for _ in settings)]
 
-    found: _Strategies = [strategy(whole, whole, whole, whole)]
+    choices: _Strategies = [strategy(whole, whole, whole, whole)]
     addends = [x for x in (c, aux) if x is not None]
     simple = a.ndim == 2 and b.ndim == 2 and all(x.ndim == 2 for x in addends)
     if not simple or (bias is not None and bias.ndim != 1):
         # Batches that both operands have in full.
         shared = a.ndim == b.ndim > 2 and a.shape[:-2] == b.shape[:-2] and not addends and bias is None
         if shared and not row.gradient:
-            found += [strategy(Shard(i), Shard(i), Shard(i), Shard(i)) for i in range(a.ndim - 2)]
+            choices += [strategy(Shard(i), Shard(i), Shard(i), Shard(i)) for i in range(a.ndim - 2)]
         elif a.ndim > 2 and b.ndim == 2 and not addends and not row.gradient:
-            found += [strategy(Shard(i), Shard(i), Shard(i), whole) for i in range(a.ndim - 1)]
-        return found
+            choices += [strategy(Shard(i), Shard(i), Shard(i), whole) for i in range(a.ndim - 1)]
+        return choices
     full = all(x.shape == (a.shape[0], b.shape[1]) for x in addends)
     if full:
         of_rows = {"bgrad": Partial(), "bgrada": Shard(0), "bgradb": whole}.get(row.gradient, Shard(0))
         of_columns = {"bgrad": Shard(0), "bgrada": whole, "bgradb": Shard(0)}.get(row.gradient, Shard(1))
-        found.append(strategy(Shard(0), of_rows, Shard(0), whole))
-        found.append(strategy(Shard(1), of_columns, whole, Shard(1), Shard(0)))
+        choices.append(strategy(Shard(0), of_rows, Shard(0), whole))
+        choices.append(strategy(Shard(1), of_columns, whole, Shard(1), Shard(0)))
     if not addends and bias is None and row.name in ("default", "bgrada", "bgradb"):
-        found.append(strategy(Partial(), Partial(), Shard(1), Shard(0)))
-    return found
+        choices.append(strategy(Partial(), Partial(), Shard(1), Shard(0)))
+    return choices
 
 
 def _register() -> None:

@@ -57,8 +57,8 @@ def _mlp(aux: bool) -> Callable[..., Any]:
     def rule(info: Any, in_dims: Any, x: Tensor, w1: Tensor, b1: Any, w2: Tensor, b2: Any, activation: str) -> Any:
         keep = aux and ACTIVATIONS[activation].saves == "input"
         first = _linear(linear_layer.linear_aux if keep else linear_layer.linear, keep)
-        made, _ = first(info, in_dims[:3], x, w1, b1, activation)
-        hidden, *pre = made if keep else (made,)
+        results, _ = first(info, in_dims[:3], x, w1, b1, activation)
+        hidden, *pre = results if keep else (results,)
         y, _ = second(info, (0, *in_dims[3:5]), hidden, w2, b2, "none")
         return ([y, hidden, *pre], [0] * (2 + len(pre))) if aux else (y, 0)
 

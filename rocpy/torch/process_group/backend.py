@@ -69,14 +69,14 @@ class RocpyProcessGroup(BackendSurface):
         super().__init__(rank, size)
         self._store, self._own_rank, self._own_size = store, rank, size
         self._seconds = timeout.total_seconds()
-        self._main = Lane("rocpy collectives", lambda: self._meet("all/", rank, size))
+        self._main = Lane("rocpy collectives", lambda: self._connect("all/", rank, size))
         self._transfers: dict[tuple[int, int, int], Lane] = {}
         self._group_name = self._group_desc = ""
         self._sequence = 0
         self._main.join()
         _alive.add(self)
 
-    def _meet(self, prefix: str, rank: int, size: int) -> Communicator:
+    def _connect(self, prefix: str, rank: int, size: int) -> Communicator:
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         return Communicator.from_store(
             self._store, rank, size, prefix=prefix, device=device, timeout_s=self._seconds, name=f"torch {prefix[:-1]}"
@@ -131,8 +131,8 @@ class RocpyProcessGroup(BackendSurface):
         for tensor in () if may_be_sparse else tensors:
             dense(tensor)
         self._sequence += 1
-        given = getattr(opts, "timeout", None)
-        seconds = given.total_seconds() if given is not None else -1.0
+        timeout = getattr(opts, "timeout", None)
+        seconds = timeout.total_seconds() if timeout is not None else -1.0
         limit = seconds if seconds > 0 else self._seconds
         # A call on device memory is in its stream, the caller's own, when it returns.
         on_device = any(tensor.is_cuda for tensor in tensors)
@@ -211,20 +211,20 @@ class RocpyProcessGroup(BackendSurface):
         """Combine several tensors; each rank gets its part of each."""
         opts = distributed.ReduceScatterOptions() if opts is None else opts
         operator = operator_of(opts.reduceOp)
-        for output, given in zip(outputs, inputs, strict=True):
-            if given.numel() != output.numel() * self._own_size or given.dtype != output.dtype:
+        for output, source in zip(outputs, inputs, strict=True):
+            if source.numel() != output.numel() * self._own_size or source.dtype != output.dtype:
                 raise InvalidProblemError(
-                    f"input: {given.numel()} elements of {given.dtype}, expected {self._own_size} times the "
+                    f"input: {source.numel()} elements of {source.dtype}, expected {self._own_size} times the "
                     f"{output.numel()} of {output.dtype} of the output"
                 )
-            check_operator(given, operator)
+            check_operator(source, operator)
 
         def job(comm: Communicator, how: How) -> None:
-            for output, given in zip(outputs, inputs, strict=True):
+            for output, source in zip(outputs, inputs, strict=True):
                 if operator in BITWISE:
-                    spread(bitwise_reduce_scatter(comm, given, str(operator), how), output)
+                    spread(bitwise_reduce_scatter(comm, source, str(operator), how), output)
                     continue
-                row, op = reducible(given, operator)
+                row, op = reducible(source, operator)
                 part, _ = reducible(output, operator)
                 comm.reduce_scatter(row.reshape(-1), out=part.reshape(-1), op=bound(comm, op, row), **how)
                 reduced(part, output)
@@ -283,17 +283,17 @@ class RocpyProcessGroup(BackendSurface):
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> LaneWork:
         """Gather several tensors of each rank, each into one."""
-        for output, given in zip(outputs, inputs, strict=True):
-            if output.numel() != given.numel() * self._own_size or given.dtype != output.dtype:
+        for output, source in zip(outputs, inputs, strict=True):
+            if output.numel() != source.numel() * self._own_size or source.dtype != output.dtype:
                 raise InvalidProblemError(
                     f"output: {output.numel()} elements of {output.dtype}, expected {self._own_size} times the "
-                    f"{given.numel()} of {given.dtype} of the input"
+                    f"{source.numel()} of {source.dtype} of the input"
                 )
 
         def job(comm: Communicator, how: How) -> None:
-            for output, given in zip(outputs, inputs, strict=True):
+            for output, source in zip(outputs, inputs, strict=True):
                 whole = copied(output)
-                comm.all_gather(copied(given), out=whole, **how)
+                comm.all_gather(copied(source), out=whole, **how)
                 spread(whole, output)
 
         return self._run(opts, list(outputs), job)
@@ -304,16 +304,16 @@ class RocpyProcessGroup(BackendSurface):
         """Gather a tensor of each rank into a list; they may differ in size."""
 
         def job(comm: Communicator, how: How) -> None:
-            for parts, given in zip(outputs, inputs, strict=True):
-                if all(part.numel() == given.numel() for part in parts):
-                    row = copied(given)
+            for parts, source in zip(outputs, inputs, strict=True):
+                if all(part.numel() == source.numel() for part in parts):
+                    row = copied(source)
                     whole = row.new_empty(row.numel() * self._own_size)
                     comm.all_gather(row, out=whole, **how)
-                    for piece, part in zip(whole.chunk(self._own_size) if row.numel() else (), parts, strict=False):
-                        spread(piece, part)
+                    for received, part in zip(whole.chunk(self._own_size) if row.numel() else (), parts, strict=False):
+                        spread(received, part)
                     continue
                 for rank, part in enumerate(parts):
-                    row = copied(given if rank == self._own_rank else part)
+                    row = copied(source if rank == self._own_rank else part)
                     target = torch.empty_like(row) if rank == self._own_rank else row
                     comm.broadcast(row, root=rank, out=target, **how)
                     spread(target, part)
@@ -357,8 +357,8 @@ class RocpyProcessGroup(BackendSurface):
         def job(comm: Communicator, how: How) -> None:
             rows = [copied(output) for output in outputs]
             with group():
-                for rank, given in enumerate(inputs):
-                    comm.send(copied(given), rank, **how)
+                for rank, source in enumerate(inputs):
+                    comm.send(copied(source), rank, **how)
                 for rank, row in enumerate(rows):
                     comm.recv(row, rank, **how)
             for row, output in zip(rows, outputs, strict=True):
@@ -385,20 +385,20 @@ class RocpyProcessGroup(BackendSurface):
 
         # Other ranks may say their splits where this one leaves them out: all make the same call.
         def job(comm: Communicator, how: How) -> None:
-            row, given = copied(output), copied(input)
+            row, source = copied(output), copied(input)
             # Elements of a row, or bytes where RCCL lacks the type.
-            width = math.prod(input.shape[1:]) * (input.element_size() // given.element_size())
+            width = math.prod(input.shape[1:]) * (input.element_size() // source.element_size())
             counts = [[count * width for count in rows] for rows in (sends, takes)]
-            comm.all_to_all_v(given, *counts, out=row, **how)
+            comm.all_to_all_v(source, *counts, out=row, **how)
             spread(row, output)
 
         return self._run(opts, [output, input], job)
 
-    def _splits(self, name: str, tensor: Tensor, given: Sequence[int] | None) -> list[int]:
+    def _splits(self, name: str, tensor: Tensor, sizes: Sequence[int] | None) -> list[int]:
         size, rows = self._own_size, tensor.shape[0]
-        splits = list(given) if given else [rows // size] * size
+        splits = list(sizes) if sizes else [rows // size] * size
         if len(splits) != size or sum(splits) != rows or any(count < 0 for count in splits):
-            said = f"splits {splits}" if given else f"no splits, and {size} ranks"
+            said = f"splits {splits}" if sizes else f"no splits, and {size} ranks"
             raise InvalidProblemError(
                 f"{name}: {rows} rows, {said}: each rank's number of rows is needed, together all"
             )
@@ -415,7 +415,7 @@ class RocpyProcessGroup(BackendSurface):
         if key not in self._transfers:
             meeting = "-".join(map(str, key)) + "/"
             self._transfers[key] = Lane(
-                f"rocpy transfers {meeting[:-1]}", lambda: self._meet(meeting, 0 if is_send else 1, 2)
+                f"rocpy transfers {meeting[:-1]}", lambda: self._connect(meeting, 0 if is_send else 1, 2)
             )
 
         def job(comm: Communicator, how: How) -> None:
@@ -445,7 +445,7 @@ class RocpyProcessGroup(BackendSurface):
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> LaneWork:  # noqa: ARG002
         """Refuse: RCCL has no receive from whoever comes first."""
-        raise UnsupportedError("src: RCCL has no receive from whoever comes first (recv without src); pass src=")
+        raise UnsupportedError("src: RCCL has no receive from any source (recv without src); pass src=")
 
     def barrier(self, opts: Any = None) -> LaneWork:
         """Wait until all ranks have come here."""
@@ -467,7 +467,7 @@ class RocpyProcessGroup(BackendSurface):
                 lane.close(min(self._seconds, PATIENCE_S))
             except RocpyError as error:
                 lane.abort()
-                warnings.warn(f"the process group did not end well: {error}", RocpyWarning, stacklevel=2)
+                warnings.warn(f"the process group was not shut down cleanly: {error}", RocpyWarning, stacklevel=2)
 
     def abort(self) -> None:
         """End whatever runs; the other ranks see it as a failure."""
@@ -489,7 +489,7 @@ os.register_at_fork(after_in_child=_alive.clear)
 def _abort_all() -> None:
     """Wake the threads that still wait for other ranks, and let them end: the interpreter cannot end under them."""
     groups = list(_alive)
-    for made in groups:
-        made.abort()
-    for made in groups:
-        made.await_threads(EXIT_S)
+    for each in groups:
+        each.abort()
+    for each in groups:
+        each.await_threads(EXIT_S)

@@ -86,7 +86,7 @@ class LaneWork(TorchWork):  # type: ignore[misc]
             seconds = timeout.total_seconds() if timeout is not None else 0
             if not self._ended.wait(seconds if seconds > 0 else None):
                 raise CollectiveTimeoutError(
-                    f"the operation was not done after {seconds:g} s; it goes on, and may be waited for again",
+                    f"the operation did not complete within {seconds:g} s; it continues, and can be waited for again",
                     op="wait",
                 )
         if self._error is not None:

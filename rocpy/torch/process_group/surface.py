@@ -21,7 +21,7 @@ __all__ = ["BackendSurface", "joint_work"]
 
 def joint_work(works: Sequence[LaneWork]) -> LaneWork:
     """Return a Work that ends when all of some have, with the first error."""
-    made = LaneWork([tensor for work in works for tensor in work.result()])
+    combined = LaneWork([tensor for work in works for tensor in work.result()])
     lock = threading.Lock()
     left = len(works)
 
@@ -31,13 +31,13 @@ def joint_work(works: Sequence[LaneWork]) -> LaneWork:
             left -= 1
             is_last = left == 0
         if is_last:
-            made.finish(next((error for work in works if (error := work.exception()) is not None), None))
+            combined.finish(next((error for work in works if (error := work.exception()) is not None), None))
 
     if not works:
-        made.finish()
+        combined.finish()
     for work in works:
         work.get_future().add_done_callback(one_is_through)
-    return made
+    return combined
 
 
 class BackendSurface(distributed.ProcessGroup):  # type: ignore[misc]
@@ -102,5 +102,5 @@ class BackendSurface(distributed.ProcessGroup):  # type: ignore[misc]
         try:
             self.barrier(opts).wait()
         except CollectiveTimeoutError as error:
-            error.add_note(f"monitored_barrier: ranks {list(error.waiting_for)} did not come to it")
+            error.add_note(f"monitored_barrier: ranks {list(error.waiting_for)} did not reach it")
             raise

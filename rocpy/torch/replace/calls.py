@@ -124,11 +124,11 @@ def _known_module(module: nn.Module) -> Known | None:
     if _tried.get(cls, 0) >= _TRIES:
         return None
     _tried[cls] = _tried.get(cls, 0) + 1
-    found = identify(module)
-    if found is None or own_method(module, "forward") is None:
+    activation = identify(module)
+    if activation is None or own_method(module, "forward") is None:
         return None
-    _variants[cls] = (*_variants.get(cls, ()), found)
-    return found
+    _variants[cls] = (*_variants.get(cls, ()), activation)
+    return activation
 
 
 def _matches(module: nn.Module, known: Known) -> bool:
@@ -174,8 +174,8 @@ def _row(activation: Any, arguments: tuple[Any, ...], options: Any) -> Activatio
 
 def row_of(activation: Any, arguments: tuple[Any, ...] = (), options: Any = None) -> str | None:
     """Return the name of the activation that a call computes; ``None`` where that is not known."""
-    found = _row(activation, arguments, options)
-    return None if found is None else found.name
+    matched = _row(activation, arguments, options)
+    return None if matched is None else matched.name
 
 
 def is_quiet_activation(activation: Any, *arguments: Any, **options: Any) -> bool:

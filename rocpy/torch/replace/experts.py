@@ -50,13 +50,13 @@ CHOSEN = "_rocpy_experts_implementation"
 @functools.cache
 def _dispatching_code(module: Any) -> frozenset[CodeType]:
     """Return the code of the function that transformers puts in place of a class' forward."""
-    found: set[CodeType] = set()
+    codes: set[CodeType] = set()
     pending = [module.use_experts_implementation.__code__]
     while pending:
         inner = [x for x in pending.pop().co_consts if isinstance(x, CodeType)]
-        found.update(x for x in inner if x.co_name == "forward")
+        codes.update(x for x in inner if x.co_name == "forward")
         pending += inner
-    return frozenset(found)
+    return frozenset(codes)
 
 
 def judge_experts(module: nn.Module) -> str | None:
@@ -66,7 +66,7 @@ def judge_experts(module: nn.Module) -> str | None:
     if moe is None or getattr(forward, "__code__", None) not in _dispatching_code(moe):
         return None
     if set(inspect.signature(moe.use_experts_implementation).parameters) - _KNOWN:
-        return "this release of transformers describes experts by more than rocpy knows"
+        return "this release of transformers describes experts in a way that rocpy does not support"
     if inspect.getclosurevars(forward).nonlocals.get("experts_interface") is not moe.ALL_EXPERTS_FUNCTIONS:
         return "its class chooses its implementation among others than transformers' own"
     chosen = getattr(getattr(module, "config", None), "_experts_implementation", None)
@@ -122,16 +122,16 @@ def describe_experts(module: Any) -> tuple[int, int, int, bool, str, int]:
 
 def experts_class(base: type) -> type:
     """Return the subclass of a class of experts that rocpy computes; it has the same name."""
-    return _made_class(base, base.forward)  # type: ignore[attr-defined]
+    return _subclass(base, base.forward)  # type: ignore[attr-defined]
 
 
 def _rebuild(base: type) -> nn.Module:
-    made: nn.Module = object.__new__(experts_class(base))
-    return made
+    result: nn.Module = object.__new__(experts_class(base))
+    return result
 
 
 @functools.cache
-def _made_class(base: type, original: Any) -> type:
+def _subclass(base: type, original: Any) -> type:
     moe = sys.modules[_MODULE]
     interface = moe.ALL_EXPERTS_FUNCTIONS
     own = {name: interface.get(name) for name in _SERVED if name is not None and name != "eager"}
@@ -147,11 +147,11 @@ def _made_class(base: type, original: Any) -> type:
             and _are_served(self, args)
         ):
             return compute_experts(self, *args)
-        return super(found[0], self).forward(*args, **kwargs)
+        return super(created[0], self).forward(*args, **kwargs)
 
-    found: list[Any] = [subclass_of(base, (_rebuild, (base,)), {"forward": forward})]
-    made: type = found[0]
-    return made
+    created: list[Any] = [subclass_of(base, (_rebuild, (base,)), {"forward": forward})]
+    result: type = created[0]
+    return result
 
 
 def _are_served(module: Any, args: tuple[Any, ...]) -> bool:

@@ -63,10 +63,10 @@ def _fused_method(base: type, method: Method) -> Callable[..., Any] | None:
     if type(original) is not FunctionType:
         return None
     try:
-        tree, found = rewrite(syntax_of(original), frozenset(chains).__contains__, frozenset(seconds))
+        tree, rewritten = rewrite(syntax_of(original), frozenset(chains).__contains__, frozenset(seconds))
     except Unread:
         return None
-    if set(found) != set(chains):
+    if set(rewritten) != set(chains):
         return None
     return _checked(base, name, original, compile_as(original, tree, HELPERS))
 
@@ -79,7 +79,7 @@ def _checked(base: type, name: str, original: Any, fused: Callable[..., Any]) ->
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         # torch's compiler reads the block's own code, for which it has guards of its own.
         if _is_dynamo():
-            return getattr(super(made[0], self), name)(*args, **kwargs)
+            return getattr(super(classes[0], self), name)(*args, **kwargs)
         if (
             getattr(base, name) is original
             and original.__code__ is code
@@ -87,10 +87,10 @@ def _checked(base: type, name: str, original: Any, fused: Callable[..., Any]) ->
             and original.__kwdefaults__ is options
         ):
             return fused(self, *args, **kwargs)
-        return getattr(super(made[0], self), name)(*args, **kwargs)
+        return getattr(super(classes[0], self), name)(*args, **kwargs)
 
-    made: list[type] = []
-    run._rocpy_made = made  # type: ignore[attr-defined]
+    classes: list[type] = []
+    run._rocpy_classes = classes  # type: ignore[attr-defined]
     return run
 
 
@@ -98,8 +98,8 @@ def _checked(base: type, name: str, original: Any, fused: Callable[..., Any]) ->
 
 
 def _rebuild(base: type, methods: tuple[Method, ...]) -> nn.Module:
-    made: nn.Module = object.__new__(fused_class(base, methods))
-    return made
+    instance: nn.Module = object.__new__(fused_class(base, methods))
+    return instance
 
 
 def fused_class(base: type, methods: tuple[Method, ...]) -> type:
@@ -114,7 +114,7 @@ def fused_class(base: type, methods: tuple[Method, ...]) -> type:
     methods
         The methods; one whose source is another than it was stays as it is.
     """
-    return _made_class(base, methods, tuple(getattr(base, name, None) for name, *_ in methods))
+    return _subclass(base, methods, tuple(getattr(base, name, None) for name, *_ in methods))
 
 
 def subclass_of(base: type, rebuild: tuple[Callable[..., Any], tuple[Any, ...]], body: dict[str, Any]) -> type:
@@ -134,7 +134,7 @@ def subclass_of(base: type, rebuild: tuple[Callable[..., Any], tuple[Any, ...]],
 
 
 @functools.cache
-def _made_class(base: type, methods: tuple[Method, ...], originals: tuple[Any, ...]) -> type:  # noqa: ARG001
+def _subclass(base: type, methods: tuple[Method, ...], originals: tuple[Any, ...]) -> type:  # noqa: ARG001
     def extra_repr(self: Any) -> str:
         plain = base.extra_repr(self)  # type: ignore[attr-defined]
         pairs = self.__dict__.get(PAIRS, ())
@@ -142,8 +142,8 @@ def _made_class(base: type, methods: tuple[Method, ...], originals: tuple[Any, .
 
     fused = {method[0]: _fused_method(base, method) for method in methods}
     body: dict[str, Any] = {name: function for name, function in fused.items() if function is not None}
-    made = subclass_of(base, (_rebuild, (base, methods)), body | {"extra_repr": extra_repr})
+    instance = subclass_of(base, (_rebuild, (base, methods)), body | {"extra_repr": extra_repr})
     for function in fused.values():
         if function is not None:
-            function._rocpy_made.append(made)  # type: ignore[attr-defined]
-    return made
+            function._rocpy_classes.append(instance)  # type: ignore[attr-defined]
+    return instance

@@ -70,7 +70,7 @@ def read_block(block: nn.Module) -> tuple[list[FusedMethod], Reasons]:
     if type(block).forward is nn.Sequential.forward and isinstance(block, nn.Sequential):
         return _read_sequence(block)
     linear = frozenset(name for name, child in block._modules.items() if isinstance(child, nn.Linear))
-    found: list[FusedMethod] = []
+    methods: list[FusedMethod] = []
     reasons: list[str] = []
     for name, function in _methods(block, linear):
         try:
@@ -79,18 +79,18 @@ def read_block(block: nn.Module) -> tuple[list[FusedMethod], Reasons]:
             reasons.append(f"its {name} is not fused: {why}")
             continue
         if method is not None:
-            found.append(method)
+            methods.append(method)
         reasons += obstacles
-    if found or not _promises_activation(block):
-        return found, []
+    if methods or not _promises_activation(block):
+        return methods, []
     if not reasons:
-        reasons = ["none of its methods calls an activation with the result of a layer"]
+        reasons = ["none of its methods passes the result of a layer to an activation"]
     return [], [("", reasons[0])]
 
 
 def _methods(block: nn.Module, linear: frozenset[str]) -> Iterator[tuple[str, FunctionType]]:
     """Yield the methods that call a layer of the block's, those with its activations first."""
-    cls, found = type(block), []
+    cls, methods = type(block), []
     acts = {name for name, child in _children(block) if looks_like_activation(child) or row_of(child) is not None}
     for name in dict.fromkeys(name for base in cls.__mro__ if base not in (nn.Module, object) for name in vars(base)):
         function = own_method(block, name)
@@ -98,8 +98,8 @@ def _methods(block: nn.Module, linear: frozenset[str]) -> Iterator[tuple[str, Fu
             continue
         names = frozenset(function.__code__.co_names)
         if names & linear:
-            found.append((not names & acts, name != "forward", name, function))
-    for *_, name, function in sorted(found, key=lambda entry: entry[:3]):
+            methods.append((not names & acts, name != "forward", name, function))
+    for *_, name, function in sorted(methods, key=lambda entry: entry[:3]):
         yield name, function
 
 
@@ -203,9 +203,9 @@ def followed(layer: str, name: str, value: Any, arguments: str = "") -> str:
         kind = type(value).__name__
         if looks_like_activation(value):
             return f"{layer} is followed by {name}, a {kind}: none of {_KNOWN}"
-        return f"{layer} is followed by {name}, a {kind}, which is no activation of rocpy's"
+        return f"{layer} is followed by {name}, a {kind}, which is not one of rocpy's activations"
     options = f" with {arguments}" if arguments else ""
-    return f"{layer} is followed by {name}{options}, which is no activation of rocpy's"
+    return f"{layer} is followed by {name}{options}, which is not one of rocpy's activations"
 
 
 # ---- nn.Sequential ----
@@ -223,8 +223,8 @@ def _read_sequence(block: nn.Module) -> tuple[list[FusedMethod], Reasons]:
             pairs.append(Pair(name, following, row))
         elif looks_like_activation(behind) or _is_before_activation(block, following):
             reasons.append((name, followed(name, following, behind)))
-    found = [FusedMethod("forward", tuple(pairs), ("forward", (), ()))] if pairs else []
-    return found, reasons
+    methods = [FusedMethod("forward", tuple(pairs), ("forward", (), ()))] if pairs else []
+    return methods, reasons
 
 
 def _is_before_activation(block: nn.Module, name: str) -> bool:

@@ -100,7 +100,7 @@ def replace_linear(
         if kind is None:
             continue
         if kind == "" and reason is None and skipped(name, module):
-            reason = "left away by skip="
+            reason = "excluded by skip="
         reason = reason or kind
         if reason:
             report.not_replaced.append(Left(name, type(module).__name__, reason))
@@ -174,11 +174,13 @@ def _judge_own_weights(module: nn.Module, size: int, obstacle: str) -> str | Non
     forward = getattr(getattr(type(module), "forward", None), "__code__", None)
     multiplies = forward is not None and not _PRODUCTS.isdisjoint(forward.co_names)
     # Matrices one above the other, as experts have them; or one that its own code multiplies by.
-    found = {name: x for name, x in own.items() if (x.dim() == 3 and x.shape[0] > 1) or (x.dim() == 2 and multiplies)}
-    if not found:
+    expert_weights = {
+        name: x for name, x in own.items() if (x.dim() == 3 and x.shape[0] > 1) or (x.dim() == 2 and multiplies)
+    }
+    if not expert_weights:
         return obstacle or None
-    share = 100 * sum(x.numel() for x in found.values()) / max(size, 1)
-    weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in found.items())
+    share = 100 * sum(x.numel() for x in expert_weights.values()) / max(size, 1)
+    weights = ", ".join(f"{name} of {tuple(x.shape)}" for name, x in expert_weights.items())
     part = f"{share:.0f} %" if share >= 1 else "less than 1 %"
     why = f"; {obstacle}" if obstacle else ""
     return f"its weights are no nn.Linear: {weights}, {part} of the model's parameters{why}"
@@ -279,7 +281,7 @@ def _leave_fast_path(module: nn.Module, report: ReplaceReport) -> None:
     before = module.__dict__[_FAST_PATH]
     if before:
         module.__dict__[_FAST_PATH] = 0
-        note = "encoder layers take no fast path of torch's in inference, which would pass replaced layers by"
+        note = "encoder layers take no fast path of torch's in inference, which would bypass replaced layers"
         if note not in report.notes:
             report.notes.append(note)
         report._restore.append(lambda: module.__dict__.__setitem__(_FAST_PATH, before))
@@ -292,19 +294,23 @@ def _fuse(name: str, module: nn.Module, report: ReplaceReport) -> None:
     cls, kind = type(module), type(module).__name__
     if is_fused_class(cls):
         return
-    found, reasons = read_block(module)
+    methods, reasons = read_block(module)
     report.not_fused += [Left(_join(name, layer), kind, reason) for layer, reason in reasons]
-    if not found:
+    if not methods:
         return
     why = refusal(cls) or next(
-        (f"its {x} was set on the object" for x in (*(m.name for m in found), "__reduce_ex__") if x in module.__dict__),
+        (
+            f"its {x} was set on the object"
+            for x in (*(m.name for m in methods), "__reduce_ex__")
+            if x in module.__dict__
+        ),
         None,
     )
     if why is not None:
         report.not_fused.append(Left(name, kind, why))
         return
-    pairs = [pair for method in found for pair in method.pairs]
-    report._restore.append(_dress(module, found, pairs))
+    pairs = [pair for method in methods for pair in method.pairs]
+    report._restore.append(_dress(module, methods, pairs))
     for pair in pairs:
         row = ACTIVATIONS[pair.row]
         inside = (row.fused.plain or row.fused.bias) is not None
