@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Count words that say too little in identifiers, and turns of phrase that must be read twice in docs and messages.
 
-`banned_words.py` lists what public identifiers, docs and messages have of them, and fails if there is any; `--private`
-counts the package's other identifiers with such a word, folder by folder, and never fails.
+`banned_words.py` lists those in public identifiers, docs and messages, and fails if there are any. Other identifiers
+with such a word, locals included, are counted for each part of the tree, and a part may not have more than
+`private_identifiers.txt` allows. `--private` prints these counts, and `--write` lowers the limits to them.
 """
 
 import ast
@@ -11,7 +12,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -34,6 +35,17 @@ PHRASES = {
     r"(?:^|[.!?:] )What is (?:none|no)\b": "anything that is not",
 }
 PHRASE = re.compile("|".join(f"({pattern})" for pattern in PHRASES), re.MULTILINE)
+# Where private identifiers are counted, and what is not code in these files.
+PRIVATE = ("rocpy", "csrc", "tests/support")
+LIMITS = Path(__file__).with_name("private_identifiers.txt")
+_LITERALS = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\''
+_PYTHON = re.compile(r'("""|\'\'\')[\s\S]*?\1|' + _LITERALS + r"|#[^\n]*")
+_NATIVE = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/|#include[^\n]*|" + _LITERALS)
+CODE = {
+    **dict.fromkeys((".py", ".pyx", ".pxd"), _PYTHON),
+    **dict.fromkeys((".cpp", ".hpp", ".h", ".inc", ".def"), _NATIVE),
+}
+FOREIGN = re.compile(r"NotFound(?:Error)?$")  # Python's and HIP's own names
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -148,30 +160,57 @@ def public_findings() -> Iterator[str]:
 
 
 def private_counts() -> Counter[str]:
-    """Return how many different identifiers of each folder's files have one of the words."""
+    """Return how many identifiers with one of the words each part of the tree has: each name once for each file."""
     counts: Counter[str] = Counter()
-    for path in sorted((ROOT / "rocpy").rglob("*.py*")):
-        if path.suffix in (".py", ".pyx", ".pxd"):
-            code = re.sub(
-                r'("""|\'\'\')[\s\S]*?\1|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*',
-                " ",
-                path.read_text(encoding="utf-8"),
-            )
-            names = set(re.findall(r"\b[A-Za-z_]\w*", code))
-            counts[str(path.parent.relative_to(ROOT))] += sum(map(banned, names))
+    for folder in PRIVATE:
+        for path in sorted((ROOT / folder).rglob("*")):
+            code = CODE.get(path.suffix)
+            if code is None or "third_party" in path.parts:
+                continue
+            names = set(re.findall(r"\b[A-Za-z_]\w*", code.sub(" ", path.read_text(encoding="utf-8"))))
+            counts[part_of(path)] += sum(banned(name) and not FOREIGN.search(name) for name in names)
     return counts
+
+
+def part_of(path: Path) -> str:
+    """Return the part of the tree that a file is counted under: a package, or a library of the native code."""
+    parts = path.relative_to(ROOT).parent.parts
+    return "/".join(parts[: 4 if parts[:3] == ("csrc", "platforms", "host") else 2])
+
+
+def private_limits() -> dict[str, int]:
+    """Return the most that each part may have."""
+    rows = (line.split() for line in LIMITS.read_text(encoding="utf-8").splitlines())
+    return {row[1]: int(row[0]) for row in rows if row and row[0] != "#"}
+
+
+def private_problems(counts: Mapping[str, int], limits: Mapping[str, int]) -> list[str]:
+    """Return a line for each part that has more than it may have."""
+    return [
+        f"{part}: {count} private identifiers with a banned word, at most {limits.get(part, 0)} allowed; rename some"
+        for part, count in sorted(counts.items())
+        if count > limits.get(part, 0)
+    ]
 
 
 def main(arguments: list[str]) -> int:
     """Print the findings; return 1 if there is one."""
-    if arguments == ["--private"]:
-        for folder, count in sorted(private_counts().items()):
-            print(f"{count:5} {folder}")
-        return 0
-    if arguments:
-        print("usage: banned_words.py [--private]", file=sys.stderr)
+    if arguments not in ([], ["--private"], ["--private", "--write"]):
+        print("usage: banned_words.py [--private [--write]]", file=sys.stderr)
         return 2
-    problems = list(public_findings())
+    counts = private_counts()
+    limits = private_limits()
+    problems = private_problems(counts, limits)
+    if arguments:
+        for part, count in sorted(counts.items()):
+            print(f"{count:5} {part}")
+        if arguments[1:]:
+            head = [line for line in LIMITS.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+            lower = {part: min(count, limits.get(part, 0)) for part, count in counts.items()}
+            LIMITS.write_text("\n".join([*head, *(f"{n} {part}" for part, n in sorted(lower.items()) if n), ""]))
+    else:
+        problems += public_findings()
+        print(f"private identifiers with a banned word: {counts.total()}, {sum(limits.values())} allowed")
     print("\n".join([*problems, f"banned words: {len(problems)} in public identifiers, docs and messages"]))
     return int(bool(problems))
 
