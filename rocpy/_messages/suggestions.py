@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
+from rocpy._messages.distribution import install_command
+
 __all__ = ["did_you_mean", "nearest", "require", "tell_of_keyword", "with_suggestions"]
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
@@ -127,6 +129,6 @@ def require(package: str) -> None:
         importlib.import_module(package)
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"rocpy.{package}: {package} is not installed ({error}): pip install 'rocpy[{package}]'",
+            f"rocpy.{package}: {package} is not installed ({error}): {install_command(package)}",
             name=package,
         ) from None

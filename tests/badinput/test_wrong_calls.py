@@ -10,6 +10,7 @@ import pytest
 
 import rocpy
 from rocpy import rccl
+from rocpy._messages.distribution import install_command
 from rocpy.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -314,8 +315,8 @@ def test_there_are_at_least_120_calls():
 @pytest.mark.parametrize(
     ("package", "module", "parts"),
     [
-        ("torch", "rocpy.torch", ["torch is not installed", "pip install 'rocpy[torch]'"]),
-        ("jax", "rocpy.jax", ["jax is not installed", "pip install 'rocpy[jax]'"]),
+        ("torch", "rocpy.torch", ["torch is not installed", install_command("torch")]),
+        ("jax", "rocpy.jax", ["jax is not installed", install_command("jax")]),
     ],
 )
 def test_a_framework_that_is_missing_says_how_to_install_it(run_python, package, module, parts):
