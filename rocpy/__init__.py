@@ -12,8 +12,9 @@ from rocpy import _interpreter as _interpreter  # first: it refuses the import w
 from rocpy import _torch_hook, errors, platform
 from rocpy._messages import distribution as _distribution
 from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
+from rocpy._messages.suggestions import missing_attribute as _missing_attribute
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
-from rocpy.blaslt.front import _plan_cache as plan_cache
+from rocpy.blaslt.front import plan_cache
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import (
     ClosedError,
@@ -108,7 +109,7 @@ def __getattr__(name: str) -> object:
         return value
     if name == "__version__":
         return _distribution.version()
-    raise AttributeError(f"module 'rocpy' has no attribute {name!r}")
+    raise _missing_attribute("rocpy", name, __dir__())
 
 
 def __dir__() -> list[str]:
