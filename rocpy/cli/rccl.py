@@ -40,18 +40,34 @@ def configure(parser: Parser) -> None:
     """Add the commands below `rocpy rccl`."""
     below = add_commands(parser, COMMANDS.items(), dest="rccl_command")
     for name in ("status", "trace"):
-        below[name].add_argument("--address", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR")
         below[name].add_argument(
-            "--timeout-s", type=number_from(float, 0), default=10.0, help="how long to wait for an answer (default: 10)"
+            "--address", metavar="HOST:PORT", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR"
+        )
+        below[name].add_argument(
+            "--timeout-s",
+            type=number_from(float, 0),
+            default=10.0,
+            metavar="S",
+            help="how long to wait for an answer (default: 10)",
         )
     below["trace"].add_argument(
-        "--seconds", type=number_from(float, 0), default=2.0, help="how long to watch (default: 2)"
+        "--seconds", type=number_from(float, 0), default=2.0, metavar="S", help="how long to watch (default: 2)"
     )
     below["trace"].add_argument(
-        "--interval-s", type=number_from(float, 0.01), default=0.5, help="time between two samples (default: 0.5)"
+        "--interval-s",
+        type=number_from(float, 0.01),
+        default=0.5,
+        metavar="S",
+        help="time between two samples (default: 0.5)",
     )
     below["check"].add_argument(
-        "-r", "--run-level", dest="level", type=number_from(int, 1, 3), default=2, help="as for `rocpy doctor`"
+        "-r",
+        "--run-level",
+        dest="level",
+        metavar="1|2|3",
+        type=number_from(int, 1, 3),
+        default=2,
+        help="as for `rocpy doctor`",
     )
     for name, function in (("status", status), ("trace", trace), ("check", check)):
         add_json(below[name])

@@ -44,7 +44,9 @@ def figure_of(documents: Sequence[dict[str, Any]]) -> Any:
         axis.set_title(f"{benchmark}: {case}, {threads} thread{'s' if threads != 1 else ''}", fontsize=9)
     first = documents[0]["rows"][0]
     versions = " ".join(f"{package} {version}" for package, version in first["versions"].items())
-    figure.suptitle(f"{first['platform']} | {first['device']} | {versions} | commit {first['commit']}", fontsize=7)
+    # Results of before rows had it name no instruction set.
+    facts = (first["platform"], first["device"], first.get("isa"), versions, f"commit {first['commit']}")
+    figure.suptitle(" | ".join(filter(None, facts)), fontsize=7)
     return figure
 
 
