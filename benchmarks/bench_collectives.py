@@ -26,6 +26,7 @@ from peers import optional
 import rocpy
 from rocpy import distributed, rccl
 from rocpy._messages.distribution import install_command
+from rocpy.cli._output import say_folded
 
 # Elements -> calls in a sample.
 SIZES = {1 << 10: 200, 1 << 18: 20, 1 << 24: 2}
@@ -258,7 +259,7 @@ def main() -> int:
     if optional("mpi4py") is None or not starters:
         starters = [None]
         notes.append(f"mpi4py or mpiexec is not installed: MPI is not compared ({install_command('mpi')})")
-        print(f"note: {notes[-1]}")
+        say_folded(f"note: {notes[-1]}")
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:
             if not any(arguments.only in case_of(name, ranks) for name in NAMES.values()):

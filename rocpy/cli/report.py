@@ -58,13 +58,13 @@ def _render(arguments: Arguments) -> int:
     documents = [_load(path) for path in arguments.files]
     rows = [_row(path, document) for path, document in zip(arguments.files, documents, strict=True)]
     wrong = [_wrong_cases(document) for document in documents]
+    if arguments.output is not None:
+        text = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
+        arguments.output.write_text(text, encoding="utf-8")
     if arguments.as_json:
         print_json([{**row, "wrong_cases": cases} for row, cases in zip(rows, wrong, strict=True)])
     elif arguments.output is None:
         _show(rows, wrong)
-    else:
-        text = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
-        arguments.output.write_text(text, encoding="utf-8")
     return EXIT_PROBLEM if any(wrong) else 0
 
 

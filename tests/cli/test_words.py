@@ -273,6 +273,24 @@ def test_report_renders_many(run, tmp_path, form):
     assert run("report", "good.json")[0] == 0
 
 
+def test_a_page_and_a_document_at_once(run, tmp_path):
+    (tmp_path / "good.json").write_text(json.dumps(outcome("ok", **FACTS)))
+    code, text, _ = run("report", "good.json", "--output", "page.md", "--json")
+    assert (code, json.loads(text)[0]["file"]) == (0, "good.json")
+    assert "good.json" in (tmp_path / "page.md").read_text()
+
+
+def test_every_command_but_completion_takes_json():
+    names = {name for name, *_ in filter(None, commands()) if name not in ("completion", "tune", "rccl")}
+    below = [words for words in commands() if len(words) == 2]
+    assert len(below) == 9
+    for words in [*([name] for name in names), *below]:
+        parser = _application.parser_for(words)
+        for word in words:
+            (parser,) = (action.choices[word] for action in parser.actions() if action.nargs == "A...")
+        assert any("--json" in action.option_strings for action in parser.actions()), words
+
+
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", '{"cases": 3}', '{"cases": [1]}', "\0"])
 def test_what_is_no_report_is_usage(run, tmp_path, text):
     (tmp_path / "other.json").write_text(text)
