@@ -305,9 +305,11 @@ def _use(path: Path | None) -> Database:
 @contextmanager
 def _database(path: Path | None, command: str) -> Iterator[Database]:
     """Use a database that records are written to; a file named by ``--database`` is tried first."""
-    base = _use(path)
-    with writable(None if path is None else base.path, command, "--database", parents=True):
-        yield base
+    from rocpy.tuning import Database
+
+    file = None if path is None else Database([path]).path
+    with writable(file, command, "--database", parents=True):
+        yield _use(path)
 
 
 def _records(base: Database, all_environments: bool) -> list[Record]:
