@@ -34,7 +34,15 @@ from rocpy.runtime.memory import Buffer
 from rocpy.runtime.stream import Stream
 
 if TYPE_CHECKING:
+    from rocpy import blaslt as blaslt
+    from rocpy import cooperative as cooperative
+    from rocpy import distributed as distributed
+    from rocpy import dtypes as dtypes
     from rocpy import epilogues, tuning
+    from rocpy import jax as jax
+    from rocpy import rccl as rccl
+    from rocpy import runtime as runtime
+    from rocpy import torch as torch
     from rocpy.blaslt import dequantize, dequantize_mx, grouped_matmul, quantize, quantize_mx
     from rocpy.epilogues import epilogue
 

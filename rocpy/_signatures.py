@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Signatures of classes that are written in C, from which Python reads none."""
+"""What Python's own tools read of rocpy: signatures of classes that are written in C, and ``dir()`` of a module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MADE_BY_METHODS", "signature_like"]
+__all__ = ["MADE_BY_METHODS", "public_names", "signature_like"]
 
 
 def signature_like(function: Callable[..., Any]) -> inspect.Signature:
@@ -17,3 +17,21 @@ def signature_like(function: Callable[..., Any]) -> inspect.Signature:
 
 # Of a class that is made by class methods, or by methods of another class, alone.
 MADE_BY_METHODS = inspect.Signature()
+
+
+def public_names(namespace: dict[str, Any], *others: str) -> Callable[[], list[str]]:
+    """Return the ``__dir__`` of a module, which lists what is public: no import of its own.
+
+    Parameters
+    ----------
+    namespace
+        The module's ``globals()``.
+    *others
+        Public names that are not in ``__all__``.
+    """
+
+    def listed() -> list[str]:
+        special = (name for name in namespace if name.startswith("__"))
+        return sorted({*namespace.get("__all__", ()), *others, *special})
+
+    return listed

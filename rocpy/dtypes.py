@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocpy._messages.suggestions import did_you_mean
+from rocpy._signatures import public_names
 from rocpy.errors import InvalidOperandError
 
 __all__ = ["DTYPES", "DType", "from_dlpack", "from_hip", "lookup"]
@@ -99,6 +100,8 @@ complex128 = _row("complex128", 128, "complex", 5, 5, "complex128")
 
 DTYPES = MappingProxyType({row.name: row for row in tuple(globals().values()) if isinstance(row, DType)})
 """Every dtype, by name."""
+
+__dir__ = public_names(globals(), *DTYPES)
 
 _BY_HIP = {row.hip: row for row in DTYPES.values()}
 _BY_DLPACK = {row.dlpack: row for row in DTYPES.values()}

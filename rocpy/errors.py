@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rocpy._signatures import public_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -34,6 +36,8 @@ __all__ = [
     "UninitializedResultError",
     "UnsupportedError",
 ]
+
+__dir__ = public_names(globals())
 
 
 class RocpyError(Exception):

@@ -8,10 +8,11 @@ import os
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from rocpy import _core
 from rocpy._messages.suggestions import did_you_mean
+from rocpy._signatures import public_names
 from rocpy._variables import fault_of_variable, rows
 from rocpy.errors import InvalidProblemError, LibraryError, RocpyWarning
 
@@ -35,7 +36,10 @@ __all__ = [
     "variables",
 ]
 
-CHOICES = ("auto", "amd", "host")
+__dir__ = public_names(globals())
+
+Choice: TypeAlias = Literal["auto", "amd", "host"]
+CHOICES = get_args(Choice)
 # An AMD device of this machine shows as one of these: the kernel driver's node on Linux, the paravirtual GPU under WSL.
 DEVICE_NODES = ("/dev/kfd", "/dev/dxg")
 
@@ -231,6 +235,9 @@ class Platform:
     info: Mapping[str, Any]
     hip_python: str
 
+    def __repr__(self) -> str:
+        return f"<Platform {self.name}, from {self.origin}>"
+
     @property
     def is_emulated(self) -> bool:
         """Whether a CPU stands in for the GPU."""
@@ -382,7 +389,7 @@ def current() -> Platform:
     return _current if _current is not None else _select()
 
 
-def use(name: str) -> None:
+def use(name: Choice) -> None:
     """Ask for a platform in place of ``ROCPY_PLATFORM``, before the first call that needs one.
 
     Parameters

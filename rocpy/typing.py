@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from rocpy._signatures import public_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from rocpy.dtypes import DType
 
 __all__ = [
+    "ArrayDType",
+    "ArrayDTypeName",
     "ArrayLike",
     "ComputeName",
     "DTypeLike",
@@ -23,10 +27,14 @@ __all__ = [
     "SupportsCudaArrayInterface",
     "SupportsCudaStream",
     "SupportsDLPack",
+    "SupportsDetach",
     "SupportsHandle",
     "SupportsInt",
     "TorchDType",
 ]
+
+_Detached_co = TypeVar("_Detached_co", covariant=True)
+__dir__ = public_names(globals())
 
 
 @runtime_checkable
@@ -63,6 +71,17 @@ ArrayLike: TypeAlias = SupportsDLPack | SupportsArrayInterface | SupportsCudaArr
 
 
 @runtime_checkable
+class SupportsDetach(SupportsDLPack, Protocol[_Detached_co]):
+    """An array that autograd may record: torch's.
+
+    A result has the type of what ``detach`` returns: that of a ``torch.nn.Parameter`` is a ``torch.Tensor``.
+    """
+
+    def detach(self) -> _Detached_co:
+        """Return the array without its history."""
+
+
+@runtime_checkable
 class SupportsCudaStream(Protocol):
     """A stream that names itself by the ``__cuda_stream__`` protocol: rocpy's own and those of cuda.core's kind."""
 
@@ -96,6 +115,13 @@ DTypeName: TypeAlias = Literal[
 ]  # fmt: skip
 """The names of rocpy's dtypes."""
 
+ArrayDTypeName: TypeAlias = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int8", "int16", "int32", "int64", "uint8",
+    "uint16", "uint32", "uint64", "complex64", "complex128",
+]  # fmt: skip
+"""The names of the element types of a Buffer, those that products do not take among them."""
+
 
 class TorchDType(Protocol):
     """A dtype of torch's."""
@@ -109,7 +135,10 @@ DTypeLike: TypeAlias = "DType | str | type | Any"
 """A dtype: rocpy's, its name, numpy's, ml_dtypes', torch's."""
 
 ResultDType: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[Any] | TorchDType"
-"""The dtype of a product's result: as `DTypeLike`, with the names spelt out, so that type checkers know a wrong one."""
+"""The dtype of a product's operand or result: `DTypeLike` with the names spelt out, so that a wrong one is reported."""
+
+ArrayDType: TypeAlias = "DType | ArrayDTypeName | np.dtype[Any] | type[Any] | TorchDType"
+"""The dtype of a Buffer's elements, with the names spelt out."""
 
 ComputeName: TypeAlias = Literal["float32", "tf32", "float64", "int32"]
 """The arithmetic inside a product."""

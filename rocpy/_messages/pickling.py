@@ -19,5 +19,5 @@ def refuse_pickling(value: object, instead: str) -> NoReturn:
         What to do, as the end of a sentence.
     """
     name = type(value).__name__
-    article = "an" if name[0] in "AEIOU" else "a"
+    article = "an" if name[0] in "AEIOUaeiou" else "a"
     raise TypeError(f"{article} {name} belongs to this process and cannot be pickled or copied; {instead}")

@@ -2,10 +2,11 @@
 """Matrix products with fused epilogues over hipBLASLt."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rocpy._messages.keywords import suggest_keywords, suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute
+from rocpy._signatures import public_names
 from rocpy.blaslt._explain import explain
 from rocpy.blaslt.front.call import matmul as matmul
 from rocpy.blaslt.front.stateful import Matmul
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 suggest_keywords_in(globals(), __all__)
+__dir__ = public_names(globals())
 
 # A plain product needs none of these: their modules are imported when they are first named.
 _LATE = {
@@ -58,12 +60,8 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise missing_attribute("rocpy.blaslt", name, __all__)
     found = globals()[name] = suggest_keywords(getattr(importlib.import_module(f"rocpy.blaslt.{_LATE[name]}"), name))
     return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

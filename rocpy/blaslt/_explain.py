@@ -3,16 +3,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from rocpy._messages.suggestions import check_keywords, keywords_of
 from rocpy.blaslt.front.explain_product import explain_product
 from rocpy.blaslt.front.stateful import Matmul
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias, Unpack
+
+    from rocpy.blaslt.model.call_arguments import ExplainedArguments, GroupedArguments
+    from rocpy.blaslt.model.explanation import Explanation, GroupedExplanation
+    from rocpy.blaslt.operands.weight import Weight
+    from rocpy.typing import ArrayLike
+
+    _Right: TypeAlias = ArrayLike | Weight
+
 __all__ = ["explain"]
 
 
-def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
+@overload
+def explain(
+    a: ArrayLike, b: _Right, /, c: ArrayLike | None = None, **arguments: Unpack[ExplainedArguments]
+) -> Explanation: ...
+@overload
+def explain(
+    a: ArrayLike, b: ArrayLike, /, *, offsets: ArrayLike | Sequence[int], **arguments: Unpack[GroupedArguments]
+) -> GroupedExplanation: ...
+@overload
+def explain(
+    a: Sequence[ArrayLike], b: _Right | Sequence[_Right], /, **arguments: Unpack[GroupedArguments]
+) -> GroupedExplanation: ...
+@overload
+def explain(a: ArrayLike, b: Sequence[_Right], /, **arguments: Unpack[GroupedArguments]) -> GroupedExplanation: ...
+def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Explanation | GroupedExplanation:
     """Return how ``rocpy.matmul`` or ``rocpy.grouped_matmul`` would compute these arguments, without computing it.
 
     Parameters

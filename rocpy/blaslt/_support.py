@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from rocpy.blaslt.custom.support import custom_answer, input_infos
 from rocpy.blaslt.engine import build as _build
 from rocpy.blaslt.model.epilogues import EpilogueRow, find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.model.lowering import with_copies
-from rocpy.blaslt.model.options import Options, options, resolve_options
+from rocpy.blaslt.model.options import Options, resolve_options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
 from rocpy.blaslt.model.product_types import bias_types, find_family
 from rocpy.blaslt.model.refusals import copy_refused
@@ -23,17 +23,18 @@ from rocpy.blaslt.model.settings import COPY_BITS, clamp_bounds
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import recipes as _recipes
 from rocpy.errors import InvalidProblemError, UnsupportedError
-from rocpy.typing import DTypeLike
 
 if TYPE_CHECKING:
-    from rocpy.epilogues import CustomEpilogue
+    from rocpy.blaslt.model.call_arguments import AnyEpilogue, AnyOptions
+    from rocpy.typing import ComputeName, ResultDType
 
 __all__ = ["Support", "supported"]
 
 # As many as a plan asks for; hipBLASLt walks its whole library when asked for more than it ranked.
 _REQUESTED = 32
-_LAYOUTS = ("nn", "nt", "tn", "tt")
-_SCALE_KINDS = ("scalar", "vector", "block32")
+Layout: TypeAlias = Literal["nn", "nt", "tn", "tt"]
+ScaleKind: TypeAlias = Literal["scalar", "vector", "block32"]
+_LAYOUTS, _SCALE_KINDS = get_args(Layout), get_args(ScaleKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +92,28 @@ class Support:
 
 
 def supported(
-    a: Problem | DTypeLike,
-    b: DTypeLike | None = None,
+    a: Problem | ResultDType,
+    b: ResultDType | None = None,
     /,
     *,
-    dtype: DTypeLike | None = None,
-    epilogue: str | CustomEpilogue | None = None,
+    dtype: ResultDType | None = None,
+    epilogue: AnyEpilogue | None = None,
     epilogue_inputs: Mapping[str, Any] | None = None,
-    layout: str = "nn",
+    layout: Layout = "nn",
     m: int = 256,
     n: int = 256,
     k: int = 256,
     batch: int | Sequence[int] = (),
-    compute: str | None = None,
+    compute: ComputeName | None = None,
     c: bool = False,
-    bias: str | DTypeLike | None = None,
-    scale_a: str | None = None,
-    scale_b: str | None = None,
+    bias: Literal["column"] | ResultDType | None = None,
+    scale_a: ScaleKind | None = None,
+    scale_b: ScaleKind | None = None,
     scale_c: bool = False,
     scale_d: bool = False,
     amax: bool = False,
     packed: bool = False,
-    options: Options | options | dict[str, Any] | None = None,
+    options: AnyOptions | None = None,
     device: int | None = None,
     extensions: bool = True,
 ) -> Support:
@@ -277,7 +278,7 @@ def _inputs(
 def _problem(
     row: EpilogueRow,
     operands: tuple[OperandInfo, OperandInfo],
-    bias: str | DTypeLike | None,
+    bias: Any,
     has_c: bool,
     **settings: Any,
 ) -> Problem:

@@ -3,6 +3,7 @@
 
 from rocpy._import_hook import when_imported
 from rocpy._messages.keywords import suggest_keywords_in
+from rocpy._signatures import public_names
 from rocpy.cooperative.amdgpu import launch as _on_device
 from rocpy.cooperative.amdgpu.code_object import (
     CodeObject,
@@ -133,8 +134,8 @@ __all__ = [
     "topk_min_pairs",
 ]
 
-
 suggest_keywords_in(globals(), ("compile", "jit"))
+__dir__ = public_names(globals())
 _backends.register(cpu=_launcher, amdgpu=_on_device)
 
 

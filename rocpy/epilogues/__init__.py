@@ -2,6 +2,7 @@
 """Epilogues that the user writes: a function of the product and of named inputs, traced once into an expression."""
 
 from rocpy._messages.keywords import suggest_keywords_in
+from rocpy._signatures import public_names
 from rocpy.epilogues._custom import CustomEpilogue, epilogue
 from rocpy.epilogues._expression import Expression
 from rocpy.epilogues._gradient import Gradient
@@ -36,3 +37,4 @@ __all__ = [
 ]
 
 suggest_keywords_in(globals(), __all__)
+__dir__ = public_names(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,10 @@ from rocpy.blaslt.model.settings import clamp_bounds
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.jax._call import OPERANDS, Spec, options_text, problem_of
 from rocpy.jax._gradients import product
+
+if TYPE_CHECKING:
+    from rocpy.blaslt.model.call_arguments import AnyOptions
+    from rocpy.typing import ComputeName, ResultDType
 
 __all__ = ["matmul"]
 
@@ -66,9 +70,9 @@ def matmul(
     clamp: tuple[float, float] | None = None,
     scale_a: float | None = None,
     scale_b: float | None = None,
-    dtype: Any = None,
-    compute: str | None = None,
-    options: Any = None,
+    dtype: ResultDType | None = None,
+    compute: ComputeName | None = None,
+    options: AnyOptions | None = None,
 ) -> jax.Array: ...
 @overload
 def matmul(
@@ -85,9 +89,9 @@ def matmul(
     clamp: tuple[float, float] | None = None,
     scale_a: float | None = None,
     scale_b: float | None = None,
-    dtype: Any = None,
-    compute: str | None = None,
-    options: Any = None,
+    dtype: ResultDType | None = None,
+    compute: ComputeName | None = None,
+    options: AnyOptions | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]: ...
 @overload
 def matmul(
@@ -104,9 +108,9 @@ def matmul(
     clamp: tuple[float, float] | None = None,
     scale_a: float | None = None,
     scale_b: float | None = None,
-    dtype: Any = None,
-    compute: str | None = None,
-    options: Any = None,
+    dtype: ResultDType | None = None,
+    compute: ComputeName | None = None,
+    options: AnyOptions | None = None,
 ) -> Any: ...
 def matmul(
     a: ArrayLike,
@@ -122,9 +126,9 @@ def matmul(
     clamp: tuple[float, float] | None = None,
     scale_a: float | None = None,
     scale_b: float | None = None,
-    dtype: Any = None,
-    compute: str | None = None,
-    options: Any = None,
+    dtype: ResultDType | None = None,
+    compute: ComputeName | None = None,
+    options: AnyOptions | None = None,
 ) -> Any:
     """Return ``epilogue(alpha * a @ b + beta * c + bias)`` inside and outside ``jax.jit``, with gradients.
 

@@ -5,6 +5,7 @@ Every wait has a deadline, and every error says which rank is missing, gone or o
 """
 
 from rocpy._messages.keywords import suggest_keywords_in
+from rocpy._signatures import public_names
 from rocpy.errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -53,3 +54,4 @@ __all__ = [
 ]
 
 suggest_keywords_in(globals(), __all__)
+__dir__ = public_names(globals())

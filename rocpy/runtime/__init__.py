@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Device, stream, event, graph, code and buffer: thin owners of HIP's objects on the chosen platform."""
 
+from rocpy._signatures import public_names
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
 from rocpy.runtime.graph import Graph
@@ -9,3 +10,5 @@ from rocpy.runtime.memory import Buffer
 from rocpy.runtime.stream import Stream
 
 __all__ = ["Buffer", "Device", "Event", "Graph", "Kernel", "Module", "Stream"]
+
+__dir__ = public_names(globals())

@@ -2,24 +2,24 @@
 # Types of the buffer; memory.pyx has the documentation.
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from rocpy.runtime.device import Device
-from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+from rocpy.typing import ArrayDType, ArrayLike, StreamLike
 
 @disjoint_base
 class Buffer:
     def __init__(
         self,
         shape: int | Sequence[int],
-        dtype: DTypeLike = "uint8",
+        dtype: ArrayDType = "uint8",
         *,
         device: Device | int = 0,
-        location: str = "device",
+        location: Literal["device", "host", "managed"] = "device",
     ) -> None: ...
     @staticmethod
     def from_dlpack(array: ArrayLike) -> Buffer: ...
@@ -57,6 +57,7 @@ class Buffer:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any: ...
+    def __reduce__(self) -> NoReturn: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /

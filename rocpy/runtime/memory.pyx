@@ -3,6 +3,7 @@
 
 import numpy
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import signature_like
 from rocpy.errors import ClosedError, InvalidOperandError, InvalidProblemError
 from rocpy.platform import current as current_platform
@@ -80,8 +81,7 @@ cdef size_t size_of(int32_t type, int ndim, const int64_t* extents) except? 0:
 
 cdef size_t bytes_of(int32_t type, object shape) except? 0:
     cdef int64_t extents[32]
-    cdef int ndim = fill_extents(shape, extents)
-    return size_of(type, ndim, extents)
+    return size_of(type, fill_extents(shape, extents), extents)
 
 
 cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object source):
@@ -114,8 +114,7 @@ cdef int fill_buffer(Buffer made, int32_t type, int ndim, const int64_t* extents
     made.device_index = device
     made.location = location
     cdef Allocation memory = allocate(made.nbytes, device, location)
-    made.data = memory.data
-    made.source = memory
+    made.data, made.source = memory.data, memory
     made.closed = False
     made.generation = _device.generation_of(made.device_index)
     return 0
@@ -455,8 +454,7 @@ cdef class Buffer:
             exported.shape[i] = self.extents[i]
         if stream != -1:
             self.drain()
-        flags = DLPACK_FLAG_BITMASK_READ_ONLY if self.read_only_ else 0
-        return export_capsule(source, &exported, versioned, flags)
+        return export_capsule(source, &exported, versioned, DLPACK_FLAG_BITMASK_READ_ONLY if self.read_only_ else 0)
 
     @property
     def __array_interface__(self):
@@ -487,6 +485,9 @@ cdef class Buffer:
         if isinstance(source, Allocation) and Py_REFCNT(source) == 1:
             (<Allocation>source).free()
 
+    def __reduce__(self):
+        refuse_pickling(self, "pickle the array that to_numpy() returns")
+
     def __enter__(self):
         self.check()
         return self
@@ -495,6 +496,5 @@ cdef class Buffer:
         self.close()
 
     def __repr__(self):
-        state = ", closed" if self.closed else ""
-        name = array_type_of_hip(self.type).name.decode()
-        return f"rocpy.Buffer({self.shape}, {name!r}, device={self.device_index}, location={self.location!r}{state})"
+        kind = f"{array_type_of_hip(self.type).name.decode()!r}, device={self.device_index}, location={self.location!r}"
+        return f"rocpy.Buffer({self.shape}, {kind}{', closed' if self.closed else ''})"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Oracles, error bounds and the case list that rocpy's tests, self-test and benchmarks share; open to users."""
 
-from __future__ import annotations
-
 from .cases import Case, select, to_json
 from .oracles import ORACLES, Expected, Oracle, evaluate
 from .runner import CaseResult, make_operands, run_case

@@ -3,6 +3,7 @@
 
 from rocpy._messages.keywords import suggest_keywords_in
 from rocpy._operand import set_torch_dispatcher
+from rocpy._signatures import public_names
 from rocpy.torch import _required as _required
 from rocpy.torch.compiler.backend import inductor_pass
 from rocpy.torch.layers.functions import linear, matmul
@@ -29,6 +30,7 @@ __all__ = [
     "replace_linear",
 ]
 
+__dir__ = public_names(globals())
 # Not the functions: torch.compile would trace what stands for them.
 suggest_keywords_in(globals(), ("MLP", "GatedMLP", "Linear"))
 _register_vmap()

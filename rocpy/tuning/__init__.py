@@ -2,6 +2,7 @@
 """Measured choice of algorithms: tuning of products, the database that remembers it, the recorder of shapes."""
 
 from rocpy._messages.keywords import suggest_keywords_in
+from rocpy._signatures import public_names
 from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.tuning._exchange import export_hipblaslt, export_json, export_tunableop, import_json
 from rocpy.tuning._keys import problem_key, scope
@@ -27,3 +28,4 @@ __all__ = [
 ]
 
 suggest_keywords_in(globals(), __all__)
+__dir__ = public_names(globals())

@@ -10,8 +10,10 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
+from rocpy._messages.html import table
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.errors import InvalidProblemError
@@ -43,6 +45,12 @@ class _Switch:
             self._previous = _choice.process_mode()
             _choice.set_process_mode(self._mode)
             _registered.append(weakref.ref(self))
+
+    def __repr__(self) -> str:
+        return f"rocpy.tuning.{type(self).__name__}()"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "switch tuning on or off in the other process itself")
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +109,10 @@ class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable
 
     def __init__(self, *, budget_ms: float = 200.0) -> None:
         super().__init__(budget_ms)
+        self._budget_ms = budget_ms
+
+    def __repr__(self) -> str:
+        return f"rocpy.tuning.enable(budget_ms={self._budget_ms!r})"
 
 
 class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disable()`)
@@ -129,6 +141,9 @@ class Shapes(list[Problem]):
     >>> rocpy.tuning.Shapes.from_json(rocpy.tuning.Shapes().to_json())
     []
     """
+
+    def _repr_html_(self) -> str:
+        return table("problems", (), [(problem,) for problem in self])
 
     def to_json(self) -> str:
         """Return the problems as a JSON document, which ``rocpy tune run`` takes."""
@@ -190,6 +205,12 @@ class record:  # noqa: N801 (used like a function: `with rocpy.tuning.record() a
             if problem not in self._seen:
                 self._seen.add(problem)
                 self._shapes.append(problem)
+
+    def __repr__(self) -> str:
+        return f"<rocpy.tuning.record of {len(self._shapes)} problems>"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "pickle the Shapes that `with` returns")
 
     def __enter__(self) -> Shapes:
         _choice.add_recorder(self._add)

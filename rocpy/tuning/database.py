@@ -11,8 +11,10 @@ import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from rocpy import platform
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import RocpyWarning
 from rocpy.tuning._files import SCHEMA, Record, RecordFile, is_network, try_read, try_write
 
@@ -54,6 +56,12 @@ class Database:
     def _make_locks(self) -> None:
         self._lock = threading.Lock()  # of what is known
         self._writing = threading.Lock()  # so that file and memory change in one order; taken before the other
+
+    def __repr__(self) -> str:
+        return f"<rocpy.tuning.Database in {'memory' if self.path is None else self.path}>"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "open its files in the other process: Database([path])")
 
     @property
     def path(self) -> Path | None:

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 import rocpy
-from rocpy.blaslt import Algorithm, Problem
+from rocpy import cooperative, rccl
+from rocpy.blaslt import Algorithm, Explanation, GroupedExplanation, Problem, supported
 
 x: npt.NDArray[np.float32] = np.ones((2, 3), dtype=np.float32)
 bias: npt.NDArray[np.float32] = np.ones(2, dtype=np.float32)
@@ -59,6 +60,76 @@ assert_type(rocpy.Matmul(x, x.T, epilogue="gelu_aux", bias=None).execute(), tupl
 assert_type(rocpy.Matmul(Foreign(), x, beta=0.5).execute(), Foreign)
 assert_type(rocpy.Matmul(Foreign(), x, epilogue="relu_aux").execute(), tuple[Foreign, dict[str, Foreign]])
 planned: rocpy.Matmul[Array] = rocpy.Matmul(x, weight)
+for algorithm in (0, "direct", {"id": 1}, planned.plan()[0]):
+    assert_type(planned.execute(algorithm=algorithm), Array)
+
+# Members are as good as names; amax gives a pair; an epilogue of the user's may give several results.
+Pair: TypeAlias = tuple[Array, dict[str, Array]]
+assert_type(rocpy.matmul(x, x.T, epilogue=rocpy.Epilogue.RELU), Array)
+assert_type(rocpy.matmul(x, x.T, epilogue=rocpy.Epilogue.GELU_AUX), Pair)
+assert_type(rocpy.Matmul(x, x.T, epilogue=rocpy.Epilogue.GELU_AUX).execute(), Pair)
+assert_type(rocpy.matmul(x, x.T, amax=True), Pair)
+assert_type(rocpy.Matmul(x, x.T, epilogue="relu", amax=True).execute(), Pair)
+
+
+@rocpy.epilogue
+def shifted(y: Any, shift: Any) -> Any:
+    """Add an array to the product."""
+    return y + shift
+
+
+assert_type(rocpy.matmul(x, x.T, epilogue=shifted, epilogue_inputs={"shift": x}), Array | Any)
+assert_type(rocpy.Matmul(x, x.T, epilogue=shifted, epilogue_inputs={"shift": x}).execute(), Array | Any)
+
+
+def with_variables(epilogue: rocpy.Epilogue, amax: bool) -> None:
+    """Say what is known of a product whose epilogue is known only when it runs."""
+    assert_type(rocpy.matmul(x, x.T, epilogue=epilogue, amax=amax), Array | Any)
+    assert_type(rocpy.matmul(Foreign(), x, epilogue=epilogue), Foreign | Any)
+
+
+assert_type(rocpy.grouped_matmul([x, x], [x.T, x.T]), list[Array])
+assert_type(rocpy.grouped_matmul([x], x.T), list[Array])
+assert_type(rocpy.grouped_matmul(x, [x.T, weight]), list[Array])
+assert_type(rocpy.grouped_matmul([x], [x.T], epilogue="gelu_aux"), tuple[list[Array], dict[str, list[Array]]])
+assert_type(rocpy.grouped_matmul(x, x, offsets=[1, 2], epilogue=rocpy.Epilogue.RELU), Array)
+assert_type(rocpy.grouped_matmul(x, x, offsets=[1, 2], epilogue="silu_aux"), Pair)
+
+assert_type(rocpy.explain(x, x.T, epilogue="relu", algorithm=0), Explanation)
+assert_type(rocpy.explain([x], [x.T]), GroupedExplanation)
+assert_type(rocpy.explain(x, x, offsets=[1, 2]), GroupedExplanation)
+print(supported("float32", dtype=np.dtype("float32"), epilogue="relu", layout="nt", scale_a="vector").reasons)
+print(rocpy.Buffer((2, 3), "uint16", location="managed").dtype, rocpy.Buffer(16, np.int8), cooperative.jit)
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+def exchange(comm: rccl.Communicator, parts: rocpy.Buffer, block: bool) -> None:
+    """Collectives return arrays of the kind that they get, or a Work of one."""
+    assert_type(comm.all_reduce(x, op="max"), Floats)
+    assert_type(comm.all_reduce(x, op=comm.premul_sum(0.5, "float32"), out=x), Floats)
+    assert_type(comm.all_reduce(parts, block=False), rccl.Work[rocpy.Buffer])
+    assert_type(comm.all_reduce(parts, block=False).wait(), rocpy.Buffer)
+    assert_type(comm.all_gather(Foreign(), block=block), Foreign | rccl.Work[Foreign])
+    assert_type(comm.reduce(x, root=1), Floats | None)
+    assert_type(comm.gather(x), Floats | None)
+    assert_type(comm.scatter(out=parts), rocpy.Buffer)
+    assert_type(comm.broadcast(x), Floats)
+    assert_type(comm.reduce_scatter(x), Floats)
+    assert_type(comm.all_to_all(x), Floats)
+    assert_type(comm.all_to_all_v(x, [1, 1]), Floats)
+    assert_type(comm.recv(x, 0), Floats)
+    comm.send(x, 0)
+    work = comm.send(x, 0, block=False)
+    assert_type(work, rccl.Work[None])
+    assert_type(comm.trace()[-1], dict[str, Any])
+
+
+def carry(comm: rccl.CarriedCommunicator) -> None:
+    """So do those that another transport carries."""
+    assert_type(comm.all_reduce(Foreign()), Foreign)
+    assert_type(comm.gather(Foreign()), Foreign | None)
+
 
 error: Exception = rocpy.InvalidProblemError("message")
 
@@ -82,3 +153,32 @@ rocpy.Weight(x, layout="nt")  # type: ignore[arg-type]
 rocpy.Matmul(x, x, epilogue="rellu")  # type: ignore[call-overload]
 rocpy.Matmul(x, x).execute(x)  # type: ignore[call-arg]
 rocpy.Matmul(x, x).autotune(iterations=5)  # type: ignore[call-arg]
+rocpy.Matmul(x, x).execute(algorithm=1.5)  # type: ignore[arg-type]
+rocpy.Matmul(x, x).plan(algorithms=[1.5])  # type: ignore[list-item]
+rocpy.Matmul(x, x).pin(1.5)  # type: ignore[arg-type]
+rocpy.grouped_matmul([x], [x], epilogue="gelu_bais")  # type: ignore[call-overload]
+rocpy.grouped_matmul([x], [x], epilogue="drelu")  # type: ignore[call-overload]
+rocpy.grouped_matmul([x], [x], epilogue="gelu_aux").append(x)  # type: ignore[attr-defined]
+rocpy.explain(x, x, epilogue="relo")  # type: ignore[call-overload]
+rocpy.explain(x, x, dtype="flaot32")  # type: ignore[call-overload]
+print(rocpy.explain(x, x).algorithms)  # type: ignore[attr-defined]
+rocpy.quantize(x, dtype="float8_e4m3")  # type: ignore[arg-type]
+rocpy.quantize_mx(x, "int8")  # type: ignore[arg-type]
+rocpy.dequantize(x, x, dtype="flaot32")  # type: ignore[arg-type]
+rocpy.Buffer(16, dtype="flot")  # type: ignore[arg-type]
+rocpy.Buffer(16, location="hots")  # type: ignore[arg-type]
+rocpy.platform.use("cuda")  # type: ignore[arg-type]
+supported("float31")  # type: ignore[arg-type]
+supported("float32", epilogue="relo")  # type: ignore[arg-type]
+supported("float32", layout="mm")  # type: ignore[arg-type]
+rocpy.blaslt.suported("float32")  # type: ignore[operator]
+
+
+def exchange_wrongly(comm: rccl.Communicator) -> None:
+    """Mistakes with collectives."""
+    comm.all_reduce(x, op="sun")  # type: ignore[call-overload]
+    comm.reduce_scatter(x, operation="sum")  # type: ignore[call-overload]
+    comm.all_reduce("text")  # type: ignore[call-overload]
+    comm.all_reduce(x, block=False).sum()  # type: ignore[attr-defined]
+    comm.window(x, flags="symetric")  # type: ignore[arg-type]
+    comm.empty(3, "flot")  # type: ignore[arg-type]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import operator
 from pathlib import Path
@@ -104,3 +105,22 @@ def test_a_missing_framework_is_a_missing_attribute(run_python):
 def test_dir_shows_the_public_names_alone():
     public = {name for name in dir(rocpy) if not name.startswith("_")}
     assert public == {*rocpy.__all__, *SUBPACKAGES, "jax", "torch"}
+
+
+MODULES = (*PACKAGES[1:], ".dtypes", ".typing")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != ".plan_cache"])
+def test_dir_of_a_module_shows_its_public_names_alone(name):
+    module = importlib.import_module(f"rocpy{name}")
+    extra = set(module.DTYPES) if name == ".dtypes" else set()
+    assert {one for one in dir(module) if not one.startswith("_")} == {*module.__all__, *extra}
+    assert all(hasattr(module, one) for one in dir(module))
+
+
+@pytest.mark.torch
+@pytest.mark.jax
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_dir_of_a_layer_shows_its_public_names_alone(name):
+    module = importlib.import_module(f"rocpy.{name}")
+    assert {one for one in dir(module) if not one.startswith("_")} == set(module.__all__)

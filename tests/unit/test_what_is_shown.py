@@ -5,13 +5,14 @@ import copy
 import importlib
 import logging
 import pickle
+from contextlib import nullcontext
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 import rocpy
-from rocpy import rccl
+from rocpy import cooperative, rccl
 from rocpy._messages.html import table
 
 A, B = np.ones((4, 6), np.float32), np.ones((6, 8), np.float32)
@@ -59,6 +60,82 @@ def test_reprs_are_short_and_tables_are_whole(name):
     texts = " ".join(Cells(value._repr_html_()).texts)
     for word in words:
         assert word in texts
+
+
+def planned():
+    with rocpy.Matmul(A, B) as product:
+        return product.plan()
+
+
+def remembered():
+    with rocpy.Matmul(A, B) as product:
+        product.plan()
+        return product.algorithms
+
+
+def planned_with_own_epilogue():
+    with rocpy.Matmul(A, B, epilogue=rocpy.epilogue(lambda x: x + 1)) as product:
+        assert product.algorithms == []
+        assert product.plan() == product.algorithms
+        return product.algorithms
+
+
+def traced():
+    with communicator() as comm:
+        comm.all_reduce(A)
+        return comm.trace()
+
+
+def recorded():
+    with rocpy.tuning.record() as shapes:
+        rocpy.matmul(A, B)
+    return shapes
+
+
+LISTS = {
+    "plan": (planned, ["workspace bytes", "lowering", "heuristic"]),
+    "algorithms": (remembered, ["workspace bytes", "lowering", "heuristic"]),
+    "own epilogue": (planned_with_own_epilogue, ["workspace bytes", "lowering"]),
+    "trace": (traced, ["all_reduce", "float32", "24"]),
+    "shapes": (recorded, ["(4 x 6) @ (6 x 8)"]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_are_lists_with_a_table(name):
+    make, words = LISTS[name]
+    value = make()
+    assert isinstance(value, list)
+    assert value
+    texts = " ".join(Cells(value._repr_html_()).texts)
+    for word in words:
+        assert word in texts
+    assert repr(value) == repr(list(value))
+    for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+        assert again == value == list(value)
+        assert again._repr_html_() == value._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: rocpy.explain(A, B).problem, "<Problem (4 x 6) @ (6 x 8), float32 -> float32, epilogue default>"),
+        (rocpy.platform.current, f"<Platform {rocpy.platform.current().name}, from "),
+        (lambda: rocpy.options(copies="error", dynamic="m"), "rocpy.options(copies='error', dynamic='m')"),
+        (rocpy.tuning.record, "<rocpy.tuning.record of 0 problems>"),
+        (lambda: rocpy.tuning.Database([]), "<rocpy.tuning.Database in memory>"),
+    ],
+)
+def test_reprs_say_what_it_is_on_a_short_line(make, words):
+    text = repr(make())
+    assert text.startswith(words)
+    assert "\n" not in text
+    assert len(text) < 120
+
+
+def test_reprs_of_switches():
+    with rocpy.tuning.enable(budget_ms=5) as on, rocpy.tuning.disable() as off:
+        assert (repr(on), repr(off)) == ("rocpy.tuning.enable(budget_ms=5)", "rocpy.tuning.disable()")
 
 
 def test_cells_are_escaped():
@@ -113,6 +190,9 @@ def test_logging_is_imported_by_products_alone(run_python):
     run_python("import sys, numpy, rocpy; assert 'logging' not in sys.modules")
 
 
+COPIES = [pickle.dumps, copy.copy, copy.deepcopy]
+
+
 def communicator():
     return rccl.Communicator.init(1, 0, rccl.UniqueId.make())
 
@@ -124,9 +204,15 @@ def communicator():
         (rocpy.Stream, "make one in the process"),
         (rocpy.Event, "make one in the process"),
         (communicator, "UniqueId"),
+        (lambda: rocpy.Buffer(16), "to_numpy()"),
+        (lambda: rccl.empty(16), "to_numpy()"),
+        (lambda: nullcontext(rocpy.tuning.record()), "Shapes"),
+        (rocpy.tuning.disable, "in the other process"),
+        (lambda: nullcontext(rocpy.tuning.Database([])), "Database("),
+        (lambda: nullcontext(cooperative.jit(lambda x: None)[1, 1]), "kernel[grid, block]"),
     ],
 )
-@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("way", COPIES)
 def test_what_belongs_to_a_process_is_not_pickled(make, advice, way):
     with (
         make() as value,
@@ -134,6 +220,28 @@ def test_what_belongs_to_a_process_is_not_pickled(make, advice, way):
     ):
         way(value)
     assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_parts_of_a_communicator_are_not_pickled(way):
+    with communicator() as comm:
+        memory = comm.empty(4, window=True)
+        parts = [comm.empty(4), memory, comm.window(memory), comm.premul_sum(2.0), comm.register_buffer(memory)]
+        for part in parts:
+            with pytest.raises(TypeError, match=f"a {type(part).__name__} belongs to this process"):
+                way(part)
+
+
+def test_kernels_are_not_pickled_and_are_their_own_copies():
+    @cooperative.jit
+    def filled(x):
+        x[0] = 1
+
+    with pytest.raises(
+        TypeError, match="kernel filled belongs to this process and cannot be pickled; import its module"
+    ):
+        pickle.dumps(filled)
+    assert copy.copy(filled) is copy.deepcopy([filled])[0] is filled
 
 
 def test_weights_are_pickled_as_arrays():
@@ -144,13 +252,33 @@ def test_weights_are_pickled_as_arrays():
 def test_names_for_type_checkers_are_those_that_there_are():
     from typing import get_args
 
-    from rocpy import dtypes
+    from rocpy import _operand, dtypes
     from rocpy.blaslt.model import epilogues, options, settings
-    from rocpy.typing import ComputeName, DTypeName
+    from rocpy.typing import ArrayDTypeName, ComputeName, DTypeName
 
     plain = {row.name for row in epilogues.EPILOGUES.values() if not row.outputs}
-    assert set(get_args(epilogues.PlainEpilogue)) == plain | set(epilogues._ALIASES)
-    assert set(get_args(epilogues.PairEpilogue)) == set(epilogues.EPILOGUES) - plain
+    pairs = set(epilogues.EPILOGUES) - plain
+    grouped = {row.name for row in epilogues.EPILOGUES.values() if row.aux != "load" and not row.gradient}
+    for names, expected in (
+        (epilogues.PlainEpilogue, plain | set(epilogues._ALIASES)),
+        (epilogues.PairEpilogue, pairs),
+        (epilogues.GroupedPlainEpilogue, plain & grouped | set(epilogues._ALIASES)),
+        (epilogues.GroupedPairEpilogue, pairs & grouped),
+    ):
+        members = [each for each in get_args(names) if isinstance(each, epilogues.Epilogue)]
+        strings = [each for each in get_args(names) if not isinstance(each, epilogues.Epilogue)]
+        assert (set(strings), set(members)) == (expected, expected - set(epilogues._ALIASES))
     assert set(get_args(DTypeName)) == set(dtypes.DTYPES)
+    assert set(get_args(ArrayDTypeName)) == set(_operand.array_types())
     assert set(get_args(ComputeName)) == set(settings._COMPUTE_CODES)
     assert set(options.OptionsDict.__annotations__) == set(options.Options.__dataclass_fields__)
+
+
+@pytest.mark.torch
+def test_names_of_activations_for_type_checkers_are_those_that_there_are():
+    from typing import get_args
+
+    activations = importlib.import_module("rocpy.torch.operators.activations")
+    names = {name for name, _ in activations._PUBLIC if name is not None}
+    assert set(get_args(activations.ActivationName)) == names | set(activations._ALIASES)
+    assert set(get_args(activations.Approximation)) == {approximate for _, approximate in activations._PUBLIC}

@@ -68,7 +68,7 @@ TESTS = ("tests/rccl/test_communicator.py::test_collectives_of_threads",)
 def change(texts: dict[str, str]) -> dict[str, str]:
     """Return the files with the collective."""
     return {
-        METHODS: insert_before(texts, METHODS, "    def all_to_all_v(\n", METHOD),
+        METHODS: insert_before(texts, METHODS, "    def _counts(", METHOD),
         ORACLE: insert_before(texts, ORACLE, '    if case.collective in ("all_gather", "gather"):\n', COMPUTED),
         GUIDE: texts[GUIDE].rstrip("\n")
         + "\n\n`all_gather_v(x, counts)` gathers another number of rows from each rank.\n",

@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryEr
 if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
+
+    from rocpy.typing import TorchDType
+
+    _OtherDType: TypeAlias = DType | np.dtype[Any] | type[Any] | TorchDType
 
 __all__ = ["dequantize", "dequantize_mx", "quantize", "quantize_mx"]
 
@@ -52,9 +56,10 @@ _FORMATS = {
     "float6_e3m2fn": _Format(4, -2, 2, 28.0),
     "float4_e2m1fn": _Format(2, 0, 1, 6.0),
 }
-_MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
-_SCALED = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int8")
-_SOURCES = ("float64", "float32", "float16", "bfloat16")
+MxName: TypeAlias = Literal["float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"]
+ScaledName: TypeAlias = Literal["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int8"]
+WideName: TypeAlias = Literal["float64", "float32", "float16", "bfloat16"]
+_MX, _SCALED, _SOURCES = get_args(MxName), get_args(ScaledName), get_args(WideName)
 # Byte of an e8m0 scale: exponent + 127; 255 is NaN.
 _BIAS, _NAN_BYTE = 127, 255
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -137,7 +142,7 @@ def widened(values: Any) -> Any:
 
 
 @_conversion
-def quantize_mx(x: _Array, dtype: Any = "float8_e4m3fn", axis: int = -1) -> tuple[_Array, _Array]:
+def quantize_mx(x: _Array, dtype: MxName | _OtherDType = "float8_e4m3fn", axis: int = -1) -> tuple[_Array, _Array]:
     """Return an array in an MX format: narrow values, and a power of two per 32 consecutive elements along an axis.
 
     Parameters
@@ -231,7 +236,7 @@ def _joined(x: Any) -> Any:
 
 
 @_conversion
-def dequantize_mx(values: _Array, scales: _Array, dtype: Any = "float32", axis: int = -1) -> _Array:
+def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "float32", axis: int = -1) -> _Array:
     """Return what an array in an MX format stands for.
 
     Parameters
@@ -284,7 +289,9 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: Any = "float32", axis: 
 
 
 @_conversion
-def quantize(x: _Array, dtype: Any = "float8_e4m3fn", axis: int | None = None) -> tuple[_Array, _Array]:
+def quantize(
+    x: _Array, dtype: ScaledName | _OtherDType = "float8_e4m3fn", axis: int | None = None
+) -> tuple[_Array, _Array]:
     """Return an array in FP8 or int8, and the float32 scales that it is to be multiplied by.
 
     Parameters
@@ -347,7 +354,7 @@ def quantize(x: _Array, dtype: Any = "float8_e4m3fn", axis: int | None = None) -
 
 
 @_conversion
-def dequantize(values: _Array, scales: _Array, dtype: Any = "float32") -> _Array:
+def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "float32") -> _Array:
     """Return what an array in FP8 or int8 stands for: values times scales.
 
     Parameters

@@ -18,7 +18,7 @@ from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.strategies import STRATEGIES, Strategy
 from rocpy.blaslt.engine.streams import device_and_stream
 from rocpy.blaslt.model import algorithms as _algorithms
-from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.algorithms import Algorithm, Algorithms
 from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.options import Options, resolve_options
@@ -172,7 +172,7 @@ class CustomProduct(ComposingMatmul):
             chosen = [self._find(one) for one in algorithms]
             self.found = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
         self.chosen = self.found[0].rank if self.found else 0
-        return list(self.found)
+        return Algorithms(self.found)
 
     def _tuned(self, found: list[Algorithm]) -> list[Algorithm]:
         """Put what was measured to be the fastest first."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, Unpack, overload
 
 from rocpy._messages.keywords import suggest_keywords
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.composed.plan import ComposingMatmul
-from rocpy.blaslt.model.algorithms import FORMAT, Algorithm
+from rocpy.blaslt.model.algorithms import FORMAT, Algorithm, Algorithms
 from rocpy.blaslt.model.epilogues import is_custom
 from rocpy.blaslt.model.problem import check_record
 from rocpy.blaslt.operands.weight import Weight
@@ -24,33 +24,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import TypeVar
 
-    from rocpy.blaslt.model import options as _options
-    from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue
+    from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, ProductArguments
+    from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
     from rocpy.blaslt.model.tuning_report import TuningReport
-    from rocpy.epilogues import CustomEpilogue
-    from rocpy.typing import ComputeName, ResultDType, StreamLike
+    from rocpy.typing import StreamLike, SupportsDetach
 
-    # numpy's arrays carry their dtype in their type, and a result may have another.
+    # The kinds of arrays and of results are those of call.pyi.
     _Numpy: TypeAlias = npt.NDArray[Any]
     _Array = TypeVar("_Array", bound=ArrayLike)
-
-    class _Arguments(TypedDict, total=False):
-        """Keyword arguments that do not decide what ``execute`` returns."""
-
-        alpha: complex
-        beta: complex | None
-        bias: ArrayLike | None
-        aux: ArrayLike | dict[str, Any] | None
-        clamp: tuple[float, float] | None
-        epilogue_inputs: Any
-        scale_a: Any
-        scale_b: Any
-        scale_c: Any
-        scale_d: Any
-        dtype: ResultDType | None
-        compute: ComputeName | None
-        options: _options.Options | _options.options | _options.OptionsDict | None
-        stream: StreamLike | None
+    _Detached = TypeVar("_Detached")
 
     # What execute() returns: an array of a's framework, or a pair of it and a dict.
     _Result = TypeVar("_Result", default=Any)
@@ -103,71 +85,76 @@ class Matmul(ComposingMatmul, Generic[_Result]):
     __slots__ = ()
 
     if TYPE_CHECKING:
-
+        # fmt: off
         @overload
         def __init__(
-            self: Matmul[_Numpy],
-            a: _Numpy,
-            b: ArrayLike | Weight,
-            /,
-            c: ArrayLike | None = None,
-            *,
-            epilogue: PlainEpilogue | None = None,
-            amax: Literal[False] = False,
-            **arguments: Unpack[_Arguments],
+            self: Matmul[_Numpy], a: _Numpy,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
         ) -> None: ...
         @overload
         def __init__(
-            self: Matmul[tuple[_Numpy, dict[str, _Numpy]]],
-            a: _Numpy,
-            b: ArrayLike | Weight,
-            /,
-            c: ArrayLike | None = None,
-            *,
-            epilogue: PairEpilogue,
-            amax: bool = False,
-            **arguments: Unpack[_Arguments],
+            self: Matmul[_Detached], a: SupportsDetach[_Detached],
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
         ) -> None: ...
         @overload
         def __init__(
-            self: Matmul[_Array],
-            a: _Array,
-            b: ArrayLike | Weight,
-            /,
-            c: ArrayLike | None = None,
-            *,
-            epilogue: PlainEpilogue | None = None,
-            amax: Literal[False] = False,
-            **arguments: Unpack[_Arguments],
+            self: Matmul[_Array], a: _Array,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PlainEpilogue | None = None, amax: Literal[False] = False, **arguments: Unpack[ProductArguments],
         ) -> None: ...
         @overload
         def __init__(
-            self: Matmul[tuple[_Array, dict[str, _Array]]],
-            a: _Array,
-            b: ArrayLike | Weight,
-            /,
-            c: ArrayLike | None = None,
-            *,
-            epilogue: PairEpilogue,
-            amax: bool = False,
-            **arguments: Unpack[_Arguments],
+            self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Numpy,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
         ) -> None: ...
         @overload
         def __init__(
-            self: Matmul[Any],
-            a: ArrayLike,
-            b: ArrayLike | Weight,
-            /,
-            c: ArrayLike | None = None,
-            *,
-            epilogue: PlainEpilogue | PairEpilogue | Epilogue | CustomEpilogue | None = None,
-            amax: bool = False,
-            **arguments: Unpack[_Arguments],
+            self: Matmul[tuple[_Detached, dict[str, _Detached]]], a: SupportsDetach[_Detached],
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
         ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[tuple[_Array, dict[str, _Array]]], a: _Array,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PairEpilogue, amax: bool = False, **arguments: Unpack[ProductArguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[tuple[_Numpy, dict[str, _Numpy]]], a: _Numpy,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PlainEpilogue | None = None, amax: Literal[True], **arguments: Unpack[ProductArguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[tuple[_Array, dict[str, _Array]]], a: _Array,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: PlainEpilogue | None = None, amax: Literal[True], **arguments: Unpack[ProductArguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[_Numpy | Any], a: _Numpy,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: AnyEpilogue | None = None, amax: bool = False, **arguments: Unpack[ProductArguments],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Matmul[_Array | Any], a: _Array,
+            b: ArrayLike | Weight, /, c: ArrayLike | None = None, *,
+            epilogue: AnyEpilogue | None = None, amax: bool = False, **arguments: Unpack[ProductArguments],
+        ) -> None: ...
+        # fmt: on
         def __init__(self, a: Any, b: Any, /, c: Any = None, **arguments: Any) -> None: ...
 
         def execute(  # noqa: D102 - native/plan.pyx has the documentation
-            self, *, out: ArrayLike | None = None, algorithm: Any = None, stream: StreamLike | None = None
+            self,
+            *,
+            out: ArrayLike | None = None,
+            algorithm: AnyAlgorithm | None = None,
+            stream: StreamLike | None = None,
         ) -> _Result: ...
 
     else:  # type checkers read the arguments from __init__
@@ -180,6 +167,11 @@ class Matmul(ComposingMatmul, Generic[_Result]):
 
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self, "pickle what export() gives, and pin() it on a Matmul of the other process")
+
+    @property
+    def algorithms(self) -> list[Algorithm]:
+        """The algorithms of the last plan(), best first; empty before."""
+        return Algorithms(super().algorithms)
 
     @suggest_keywords
     def plan(
@@ -201,7 +193,8 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         Returns
         -------
         list of Algorithm
-            Best first, as predicted; empty when the result has no elements. Planning again starts from nothing.
+            Best first, as predicted; empty when the result has no elements. A notebook shows the list as a table.
+            Planning again starts from nothing.
 
         Raises
         ------
@@ -228,12 +221,12 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         if not isinstance(max_algorithms, int) or max_algorithms < 1:
             raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
         if algorithms is None:
-            return super().plan(max_algorithms=max_algorithms)
+            return Algorithms(super().plan(max_algorithms=max_algorithms))
         if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
             raise InvalidProblemError(f"algorithms: got {type(algorithms).__name__}, expected a list of algorithms")
         if not algorithms:
             raise InvalidProblemError("algorithms: got an empty list; omit it to use the platform's algorithms")
-        return super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms)
+        return Algorithms(super().plan(algorithms=list(algorithms), max_algorithms=max_algorithms))
 
     @suggest_keywords
     def autotune(self, budget_ms: float = 200.0, *, max_algorithms: int = LISTED) -> TuningReport:

@@ -5,90 +5,108 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy.typing as npt
 
-from rocpy.blaslt.model import options as _options
-from rocpy.blaslt.model.epilogues import Epilogue
+from rocpy.blaslt.model.call_arguments import AnyOptions
+from rocpy.blaslt.model.epilogues import Epilogue, GroupedPairEpilogue, GroupedPlainEpilogue
 from rocpy.blaslt.operands.weight import Weight
-from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+from rocpy.typing import ArrayLike, ResultDType, StreamLike
 
+# As for matmul. With offsets the groups lie in one array and so does the result; else at least one of a and b is a
+# sequence, and the results are a list.
 _Numpy: TypeAlias = npt.NDArray[Any]
 _Array = TypeVar("_Array", bound=ArrayLike)
+_Right: TypeAlias = ArrayLike | Weight
+_Offsets: TypeAlias = ArrayLike | Sequence[int]
 
-# Rows of all groups in one array, or a list of them: numpy's arrays carry their dtype in their type, and a result may
-# have another.
+# fmt: off
 @overload
 def grouped_matmul(
-    a: _Numpy,
-    b: ArrayLike | Weight | Sequence[ArrayLike | Weight],
-    /,
-    *,
-    offsets: ArrayLike | Sequence[int] | None = None,
-    groups: int | None = None,
-    epilogue: str | Epilogue | None = None,
-    bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    clamp: tuple[float, float] | None = None,
-    alpha: float = 1.0,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    dtype: DTypeLike | None = None,
-    out: ArrayLike | Sequence[ArrayLike] | None = None,
-    options: _options.Options | _options.options | dict[str, Any] | None = None,
+    a: _Numpy, b: ArrayLike, /, *, offsets: _Offsets, groups: int | None = None,
+    epilogue: GroupedPlainEpilogue | None = None, bias: ArrayLike | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
     stream: StreamLike | None = None,
 ) -> _Numpy: ...
 @overload
 def grouped_matmul(
-    a: _Array,
-    b: ArrayLike | Weight | Sequence[ArrayLike | Weight],
-    /,
-    *,
-    offsets: ArrayLike | Sequence[int] | None = None,
-    groups: int | None = None,
-    epilogue: str | Epilogue | None = None,
-    bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    clamp: tuple[float, float] | None = None,
-    alpha: float = 1.0,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    dtype: DTypeLike | None = None,
-    out: ArrayLike | Sequence[ArrayLike] | None = None,
-    options: _options.Options | _options.options | dict[str, Any] | None = None,
+    a: _Array, b: ArrayLike, /, *, offsets: _Offsets, groups: int | None = None,
+    epilogue: GroupedPlainEpilogue | None = None, bias: ArrayLike | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
     stream: StreamLike | None = None,
 ) -> _Array: ...
 @overload
 def grouped_matmul(
-    a: Sequence[_Numpy],
-    b: Sequence[ArrayLike | Weight],
-    /,
-    *,
-    offsets: ArrayLike | Sequence[int] | None = None,
-    groups: int | None = None,
-    epilogue: str | Epilogue | None = None,
-    bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    clamp: tuple[float, float] | None = None,
-    alpha: float = 1.0,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    dtype: DTypeLike | None = None,
-    out: ArrayLike | Sequence[ArrayLike] | None = None,
-    options: _options.Options | _options.options | dict[str, Any] | None = None,
+    a: _Numpy, b: ArrayLike, /, *, offsets: _Offsets, groups: int | None = None,
+    epilogue: GroupedPairEpilogue, bias: ArrayLike | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> tuple[_Numpy, dict[str, _Numpy]]: ...
+@overload
+def grouped_matmul(
+    a: _Array, b: ArrayLike, /, *, offsets: _Offsets, groups: int | None = None,
+    epilogue: GroupedPairEpilogue, bias: ArrayLike | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: ArrayLike | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> tuple[_Array, dict[str, _Array]]: ...
+@overload
+def grouped_matmul(
+    a: Sequence[_Numpy], b: _Right | Sequence[_Right], /, *, offsets: None = None, groups: int | None = None,
+    epilogue: GroupedPlainEpilogue | None = None, bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
     stream: StreamLike | None = None,
 ) -> list[_Numpy]: ...
 @overload
 def grouped_matmul(
-    a: Sequence[_Array],
-    b: Sequence[ArrayLike | Weight],
-    /,
-    *,
-    offsets: ArrayLike | Sequence[int] | None = None,
-    groups: int | None = None,
-    epilogue: str | Epilogue | None = None,
-    bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    clamp: tuple[float, float] | None = None,
-    alpha: float = 1.0,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    dtype: DTypeLike | None = None,
-    out: ArrayLike | Sequence[ArrayLike] | None = None,
-    options: _options.Options | _options.options | dict[str, Any] | None = None,
+    a: Sequence[_Array], b: _Right | Sequence[_Right], /, *, offsets: None = None, groups: int | None = None,
+    epilogue: GroupedPlainEpilogue | None = None, bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
     stream: StreamLike | None = None,
 ) -> list[_Array]: ...
+@overload
+def grouped_matmul(
+    a: Sequence[_Numpy], b: _Right | Sequence[_Right], /, *, offsets: None = None, groups: int | None = None,
+    epilogue: GroupedPairEpilogue, bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> tuple[list[_Numpy], dict[str, list[_Numpy]]]: ...
+@overload
+def grouped_matmul(
+    a: Sequence[_Array], b: _Right | Sequence[_Right], /, *, offsets: None = None, groups: int | None = None,
+    epilogue: GroupedPairEpilogue, bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> tuple[list[_Array], dict[str, list[_Array]]]: ...
+@overload
+def grouped_matmul(
+    a: _Numpy, b: Sequence[_Right], /, *, offsets: None = None, groups: int | None = None,
+    epilogue: GroupedPlainEpilogue | None = None, bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> list[_Numpy]: ...
+@overload
+def grouped_matmul(
+    a: _Array, b: Sequence[_Right], /, *, offsets: None = None, groups: int | None = None,
+    epilogue: GroupedPlainEpilogue | None = None, bias: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    clamp: tuple[float, float] | None = None, alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None,
+    dtype: ResultDType | None = None, out: Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> list[_Array]: ...
+@overload
+def grouped_matmul(
+    a: ArrayLike | Sequence[ArrayLike], b: _Right | Sequence[_Right], /, *, offsets: _Offsets | None = None,
+    groups: int | None = None, epilogue: GroupedPlainEpilogue | GroupedPairEpilogue | Epilogue | None = None,
+    bias: ArrayLike | Sequence[ArrayLike | None] | None = None, clamp: tuple[float, float] | None = None,
+    alpha: float = 1.0, scale_a: Any = None, scale_b: Any = None, dtype: ResultDType | None = None,
+    out: ArrayLike | Sequence[ArrayLike] | None = None, options: AnyOptions | None = None,
+    stream: StreamLike | None = None,
+) -> Any: ...
+# fmt: on
+
 def explain_packed(a: ArrayLike, b: ArrayLike, **arguments: Any) -> list[Any]: ...

@@ -15,7 +15,7 @@ from rocpy._messages.html import table
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["Algorithm"]
+__all__ = ["Algorithm", "Algorithms"]
 
 FORMAT = 1
 
@@ -133,6 +133,28 @@ class Algorithm:
     def is_same(self, other: Algorithm) -> bool:
         """Whether another one is the same algorithm, whatever was measured or predicted of it."""
         return self.id == other.id and self.name == other.name
+
+
+class Algorithms(list[Algorithm]):
+    """Algorithms, best first: a list, which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        columns = ("index", "name", "id", "workspace bytes", "lowering", "source", "ms")
+        rows = (
+            (
+                index,
+                x.name,
+                x.id,
+                x.workspace_bytes,
+                x.lowering,
+                x.source,
+                None if x.elapsed_ms is None else f"{x.elapsed_ms:.4g}",
+            )
+            for index, x in enumerate(self)
+        )
+        return table("algorithms", columns, rows)
 
 
 _FIELDS: dict[str, tuple[tuple[type, ...], bool]] = {

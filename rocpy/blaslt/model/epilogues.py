@@ -10,7 +10,16 @@ from typing import Literal, TypeAlias
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["EPILOGUES", "Epilogue", "EpilogueRow", "PairEpilogue", "PlainEpilogue", "find_epilogue"]
+__all__ = [
+    "EPILOGUES",
+    "Epilogue",
+    "EpilogueRow",
+    "GroupedPairEpilogue",
+    "GroupedPlainEpilogue",
+    "PairEpilogue",
+    "PlainEpilogue",
+    "find_epilogue",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +202,29 @@ class Epilogue(enum.StrEnum):
     BGRADB = "bgradb"
 
 
-# What type checkers know of the names: an epilogue of the first kind gives the result, one of the second a pair of it
-# and a dict. Written out, since they read nothing else.
-PlainEpilogue: TypeAlias = Literal[
+# What type checkers know of names and members: an epilogue of the first kind gives the result, one of the second a pair
+# of it and a dict; grouped products take fewer. Written out, since they read nothing else.
+GroupedPlainEpilogue: TypeAlias = Literal[
     "default", "bias", "relu", "relu_bias", "gelu", "gelu_bias", "silu", "silu_bias", "sigmoid", "sigmoid_bias",
-    "gelu_erf", "gelu_erf_bias", "clamp", "clamp_bias", "drelu", "dgelu", "dgelu_erf", "dsilu", "swish",
-    "swish_bias", "none", "identity",
+    "gelu_erf", "gelu_erf_bias", "clamp", "clamp_bias", "swish", "swish_bias", "none", "identity",
+    Epilogue.DEFAULT, Epilogue.BIAS, Epilogue.RELU, Epilogue.RELU_BIAS, Epilogue.GELU, Epilogue.GELU_BIAS,
+    Epilogue.SILU, Epilogue.SILU_BIAS, Epilogue.SIGMOID, Epilogue.SIGMOID_BIAS, Epilogue.GELU_ERF,
+    Epilogue.GELU_ERF_BIAS, Epilogue.CLAMP, Epilogue.CLAMP_BIAS,
+]  # fmt: skip
+GroupedPairEpilogue: TypeAlias = Literal[
+    "relu_aux", "relu_aux_bias", "gelu_aux", "gelu_aux_bias", "gelu_erf_aux", "gelu_erf_aux_bias", "silu_aux",
+    "silu_aux_bias", "clamp_aux", "clamp_aux_bias",
+    Epilogue.RELU_AUX, Epilogue.RELU_AUX_BIAS, Epilogue.GELU_AUX, Epilogue.GELU_AUX_BIAS, Epilogue.GELU_ERF_AUX,
+    Epilogue.GELU_ERF_AUX_BIAS, Epilogue.SILU_AUX, Epilogue.SILU_AUX_BIAS, Epilogue.CLAMP_AUX, Epilogue.CLAMP_AUX_BIAS,
+]  # fmt: skip
+PlainEpilogue: TypeAlias = Literal[
+    GroupedPlainEpilogue, "drelu", "dgelu", "dgelu_erf", "dsilu",
+    Epilogue.DRELU, Epilogue.DGELU, Epilogue.DGELU_ERF, Epilogue.DSILU,
 ]  # fmt: skip
 PairEpilogue: TypeAlias = Literal[
-    "relu_aux", "relu_aux_bias", "gelu_aux", "gelu_aux_bias", "gelu_erf_aux", "gelu_erf_aux_bias", "silu_aux",
-    "silu_aux_bias", "clamp_aux", "clamp_aux_bias", "drelu_bgrad", "dgelu_bgrad", "dgelu_erf_bgrad", "dsilu_bgrad",
-    "bgrada", "bgradb",
+    GroupedPairEpilogue, "drelu_bgrad", "dgelu_bgrad", "dgelu_erf_bgrad", "dsilu_bgrad", "bgrada", "bgradb",
+    Epilogue.DRELU_BGRAD, Epilogue.DGELU_BGRAD, Epilogue.DGELU_ERF_BGRAD, Epilogue.DSILU_BGRAD, Epilogue.BGRADA,
+    Epilogue.BGRADB,
 ]  # fmt: skip
 
 

@@ -171,6 +171,9 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
         _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
 
+    def __repr__(self) -> str:
+        return f"rocpy.options({', '.join(f'{name}={value!r}' for name, value in self._changes.items())})"
+
     @property
     def value(self) -> Options:
         """The options that hold here, with the changes."""

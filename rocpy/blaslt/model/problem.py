@@ -297,6 +297,9 @@ class Problem:
             else made
         )
 
+    def __repr__(self) -> str:
+        return f"<Problem {self}>"
+
     def __str__(self) -> str:
         """Return one readable line."""
         batch = "x".join(map(str, self.batch_shape))

@@ -8,10 +8,9 @@ from typing_extensions import disjoint_base
 
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model.algorithms import Algorithm
-from rocpy.blaslt.model.epilogues import Epilogue, PairEpilogue, PlainEpilogue
+from rocpy.blaslt.model.call_arguments import AnyAlgorithm, AnyEpilogue, AnyOptions
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.operands.weight import Weight
-from rocpy.epilogues import CustomEpilogue
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
 @disjoint_base
@@ -25,11 +24,11 @@ class Matmul:
         *,
         alpha: complex = 1.0,
         beta: complex | None = None,
-        epilogue: PlainEpilogue | PairEpilogue | Epilogue | CustomEpilogue | None = None,
+        epilogue: AnyEpilogue | None = None,
         bias: ArrayLike | None = None,
         aux: ArrayLike | dict[str, Any] | None = None,
         clamp: tuple[float, float] | None = None,
-        epilogue_inputs: Any = None,
+        epilogue_inputs: Mapping[str, Any] | None = None,
         scale_a: Any = None,
         scale_b: Any = None,
         scale_c: Any = None,
@@ -37,7 +36,7 @@ class Matmul:
         amax: bool = False,
         dtype: ResultDType | None = None,
         compute: ComputeName | None = None,
-        options: _options.Options | _options.options | _options.OptionsDict | None = None,
+        options: AnyOptions | None = None,
         stream: StreamLike | None = None,
     ) -> None: ...
     found: list[Algorithm] | None
@@ -85,9 +84,9 @@ class Matmul:
         algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
         max_algorithms: int = ...,
     ) -> list[Algorithm]: ...
-    def pin(self, algorithm: Any) -> Algorithm: ...
+    def pin(self, algorithm: AnyAlgorithm) -> Algorithm: ...
     def execute(
-        self, *, out: ArrayLike | None = None, algorithm: Any = None, stream: StreamLike | None = None
+        self, *, out: ArrayLike | None = None, algorithm: AnyAlgorithm | None = None, stream: StreamLike | None = None
     ) -> Any: ...
     def reset_operands(
         self,

@@ -31,10 +31,11 @@ from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
     from rocpy.compat.nccl._records import NCCLDevCommRequirements
+    from rocpy.rccl.public.remote import WindowFlags
 
 __all__ = ["Communicator"]
 
-_WINDOW_FLAGS = {0: "default", 1: "symmetric", 2: "strict", 3: "symmetric_strict"}
+_WINDOW_FLAGS: dict[int, WindowFlags] = {0: "default", 1: "symmetric", 2: "strict", 3: "symmetric_strict"}
 
 
 class Communicator(Collectives):

@@ -13,7 +13,7 @@ from rocpy.errors import InvalidOperandError
 from rocpy.rccl.model import dtypes
 from rocpy.runtime.device import Device
 from rocpy.runtime.event import Event
-from rocpy.typing import ArrayLike, StreamLike
+from rocpy.typing import ArrayDTypeName, ArrayLike, StreamLike
 
 NcclBufferSpec: TypeAlias = ArrayLike
 NcclScalarSpec: TypeAlias = "int | float | np.ndarray[Any, Any] | ArrayLike"
@@ -78,7 +78,7 @@ class NcclDataType(IntEnum):
             raise NcclInvalid(str(error)) from None
 
     @property
-    def name_of_dtype(self) -> str:
+    def name_of_dtype(self) -> ArrayDTypeName:
         """The name that numpy, ml_dtypes and torch share."""
         return dtypes.NAMES[self.value]
 

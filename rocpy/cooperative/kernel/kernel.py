@@ -12,6 +12,7 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from rocpy import platform
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.cooperative.kernel import backends
 from rocpy.cooperative.kernel.arguments import narrowed, value_of
 from rocpy.cooperative.kernel.limits import MOST_BLOCKS, MOST_THREADS, SHARED_LIMIT_BYTES
@@ -77,6 +78,21 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: what it stands for is compiled code of this process."""
+        raise TypeError(
+            f"kernel {self.name} belongs to this process and cannot be pickled; import its module in the other "
+            "process, or apply coop.jit to its .function there"
+        )
+
+    def __copy__(self) -> Kernel:
+        """Return itself, as of a function."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernel:
+        """Return itself, as of a function."""
+        return self
 
     def __call__(self, *_arguments: Any) -> NoReturn:
         """Refuse: a kernel needs a grid."""
@@ -153,6 +169,12 @@ class Launch:
         self._config = backends.cpu().Config(
             grid=grid, block=block, dynamic_shared_bytes=int(shared), **kernel._settings
         )
+
+    def __repr__(self) -> str:
+        return f"<kernel {self._kernel.name}[{self.grid}, {self.block}]>"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "take kernel[grid, block] in the other process")
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Run the grid on the arguments, to its end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
@@ -19,17 +19,20 @@ from rocpy.errors import (
     UnsupportedError,
 )
 from rocpy.rccl.carriers.tensors import numpy_of, tensor_of
+from rocpy.rccl.model.operators import OPERATORS
 from rocpy.rccl.model.shapes import result_shape
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import TypeVar
 
     from rocpy.rccl.carriers.carrier import Carrier
+    from rocpy.rccl.model.operators import ReduceOp
     from rocpy.typing import ArrayLike
 
-__all__ = ["CarriedCommunicator", "carried_communicator"]
+    _Array = TypeVar("_Array", bound=ArrayLike)
 
-OPERATORS = ("sum", "prod", "max", "min", "avg")
+__all__ = ["CarriedCommunicator", "carried_communicator"]
 
 
 class CarriedCommunicator:
@@ -107,49 +110,62 @@ class CarriedCommunicator:
             sleep(0 if turn < 200 else 0.0002)
 
     def all_reduce(
-        self, x: ArrayLike, *, op: str = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
-    ) -> Any:
+        self, x: _Array, *, op: ReduceOp = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> _Array:
         """Combine the inputs of all ranks; all of them get the result."""
-        return self._run("all_reduce", x, out, op, None, timeout_s)
+        result: _Array = self._run("all_reduce", x, out, op, None, timeout_s)
+        return result
 
     def reduce(
         self,
-        x: ArrayLike,
+        x: _Array,
         *,
         root: int = 0,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         out: ArrayLike | None = None,
         timeout_s: float | None = None,
-    ) -> Any:
+    ) -> _Array | None:
         """Combine the inputs of all ranks at one of them."""
-        return self._run("reduce", x, out, op, root, timeout_s)
+        result: _Array | None = self._run("reduce", x, out, op, root, timeout_s)
+        return result
 
     def reduce_scatter(
-        self, x: ArrayLike, *, op: str = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
-    ) -> Any:
+        self, x: _Array, *, op: ReduceOp = "sum", out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> _Array:
         """Combine the inputs of all ranks; each gets a part, cut along the first axis."""
-        return self._run("reduce_scatter", x, out, op, None, timeout_s)
+        result: _Array = self._run("reduce_scatter", x, out, op, None, timeout_s)
+        return result
 
     def broadcast(
-        self, x: ArrayLike, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
-    ) -> Any:
+        self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> _Array:
         """Give one rank's array to all."""
-        return self._run("broadcast", x, out, "sum", root, timeout_s)
+        result: _Array = self._run("broadcast", x, out, "sum", root, timeout_s)
+        return result
 
-    def all_gather(self, x: ArrayLike, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> Any:
+    def all_gather(self, x: _Array, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> _Array:
         """Stack the arrays of all ranks along the first axis."""
-        return self._run("all_gather", x, out, "sum", None, timeout_s)
+        result: _Array = self._run("all_gather", x, out, "sum", None, timeout_s)
+        return result
 
-    def all_to_all(self, x: ArrayLike, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> Any:
+    def all_to_all(self, x: _Array, *, out: ArrayLike | None = None, timeout_s: float | None = None) -> _Array:
         """Trade parts: rank r gets the r-th part of every rank."""
-        return self._run("all_to_all", x, out, "sum", None, timeout_s)
+        result: _Array = self._run("all_to_all", x, out, "sum", None, timeout_s)
+        return result
 
     def gather(
-        self, x: ArrayLike, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
-    ) -> Any:
+        self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> _Array | None:
         """Stack the arrays of all ranks at one of them."""
-        return self._run("gather", x, out, "sum", root, timeout_s)
+        result: _Array | None = self._run("gather", x, out, "sum", root, timeout_s)
+        return result
 
+    @overload
+    def scatter(
+        self, x: _Array, *, root: int = 0, out: ArrayLike | None = None, timeout_s: float | None = None
+    ) -> _Array: ...
+    @overload
+    def scatter(self, x: None = None, *, root: int = 0, out: _Array, timeout_s: float | None = None) -> _Array: ...
     def scatter(
         self,
         x: ArrayLike | None = None,
@@ -165,9 +181,10 @@ class CarriedCommunicator:
         """Send an array to another rank."""
         self._run("send", x, None, "sum", peer, timeout_s)
 
-    def recv(self, x: ArrayLike, peer: int, *, timeout_s: float | None = None) -> Any:
+    def recv(self, x: _Array, peer: int, *, timeout_s: float | None = None) -> _Array:
         """Receive an array from another rank."""
-        return self._run("recv", x, None, "sum", peer, timeout_s)
+        result: _Array = self._run("recv", x, None, "sum", peer, timeout_s)
+        return result
 
     def barrier(self, *, timeout_s: float | None = None) -> None:
         """Wait until every rank has come here."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Types of a communicator's handle; communicator.pyx has the documentation.
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from typing_extensions import disjoint_base
 
 from rocpy.rccl.engine.call import Call
+from rocpy.rccl.model.operators import ReduceOp
 from rocpy.runtime.device import Device
 from rocpy.typing import ArrayLike, StreamLike
 
@@ -14,6 +15,7 @@ class PreMulSum:
     @property
     def handle(self) -> int: ...
     def close(self) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
 
 @disjoint_base
 class Handle:
@@ -55,7 +57,7 @@ class Handle:
         kind: int,
         x: ArrayLike | None,
         out: ArrayLike | None,
-        op: str | PreMulSum | None,
+        op: ReduceOp | PreMulSum | None,
         root: int | None,
         bias: ArrayLike | None,
         *,

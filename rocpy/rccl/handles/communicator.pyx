@@ -4,6 +4,7 @@
 import json
 from time import monotonic, sleep
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import MADE_BY_METHODS
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
@@ -48,6 +49,9 @@ cdef class PreMulSum:
         if self.is_open and not self.owner.closed and self.owner.generation == _device.forks:
             abi.slot_ncclRedOpDestroy(<abi.ncclRedOp_t>self.number, self.owner.comm)
         self.is_open = False
+
+    def __reduce__(self):
+        refuse_pickling(self, "call premul_sum() of the other process's communicator")
 
     def __del__(self):
         self.close()

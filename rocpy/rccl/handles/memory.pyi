@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: MIT
 # Types of RCCL's memory, windows and the calls that need them.
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from typing_extensions import disjoint_base
 
 from rocpy.rccl.handles.communicator import Handle
 from rocpy.runtime.device import Device
 from rocpy.runtime.memory import Buffer
-from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+from rocpy.typing import ArrayDType, ArrayLike, StreamLike
 
 @disjoint_base
 class Registration:
     @property
     def number(self) -> int: ...
     def close(self) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
 
 @disjoint_base
 class WindowHandle:
@@ -35,7 +36,7 @@ class WindowHandle:
     def close(self) -> None: ...
 
 def empty(
-    shape: int | Sequence[int], dtype: DTypeLike, device: Device | int | None, comm: Handle | None = None
+    shape: int | Sequence[int], dtype: ArrayDType, device: Device | int | None, comm: Handle | None = None
 ) -> Buffer: ...
 def register(comm: Handle, array: ArrayLike) -> Registration: ...
 def put(

@@ -3,6 +3,7 @@
 
 import warnings
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.rccl.model.failures import error_of
 from rocpy.rccl.engine.staging import stage_all_to_all_v
@@ -55,6 +56,9 @@ cdef class Registration:
         self.owners = None
         if handle != NULL and not self.comm.closed and self.comm.generation == _device.forks:
             abi.ncclCommDeregister(self.comm.comm, handle)
+
+    def __reduce__(self):
+        refuse_pickling(self, "register memory of the other process there")
 
     def __repr__(self):
         return f"rocpy.rccl.Registration({'closed' if self.handle == NULL else 'open'})"

@@ -12,14 +12,14 @@ from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidOperandError
 
 if TYPE_CHECKING:
-    from rocpy.typing import DTypeLike
+    from rocpy.typing import ArrayDType, ArrayDTypeName
 
 _ROWS = {name: (nccl, hip) for name, (hip, *_, nccl) in _operand.array_types().items() if nccl >= 0}
-NAMES = tuple(sorted(_ROWS, key=_ROWS.__getitem__))
+NAMES: tuple[ArrayDTypeName, ...] = tuple(sorted(_ROWS, key=_ROWS.__getitem__))
 """In the order of RCCL's numbers, which begin with 0."""
 
 
-def name_of(dtype: DTypeLike) -> str:
+def name_of(dtype: ArrayDType) -> ArrayDTypeName:
     """Return the name of a type of RCCL's, whoever's dtype it is.
 
     Raises
@@ -47,7 +47,7 @@ def name_of(dtype: DTypeLike) -> str:
         raise InvalidOperandError(
             f"dtype: {dtype!r} is not one of RCCL's: {', '.join(NAMES)}{did_you_mean(dtype, NAMES)}"
         )
-    return str(name)
+    return NAMES[NAMES.index(name)]
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
@@ -60,6 +60,6 @@ def numpy_type(name: str) -> np.dtype[Any]:
         return np.dtype(getattr(ml_dtypes, name))
 
 
-def hip_number(name: str) -> int:
+def hip_number(name: ArrayDTypeName) -> int:
     """Return the ``hipDataType`` of a name."""
     return _ROWS[name][1]

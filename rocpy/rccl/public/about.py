@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rocpy.runtime.device import Device
     from rocpy.runtime.memory import Buffer
-    from rocpy.typing import DTypeLike
+    from rocpy.typing import ArrayDType
 
 __all__ = ["empty", "error_string", "last_error", "parameters", "version"]
 
@@ -81,7 +81,7 @@ def parameters() -> dict[str, str]:
     return library.parameters()
 
 
-def empty(shape: int | Sequence[int], dtype: DTypeLike = "float32", *, device: Device | int | None = None) -> Buffer:
+def empty(shape: int | Sequence[int], dtype: ArrayDType = "float32", *, device: Device | int | None = None) -> Buffer:
     """Make an array in memory of RCCL's (ncclMemAlloc), for `Communicator.window` or `Communicator.register_buffer`.
 
     Parameters

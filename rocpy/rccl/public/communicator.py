@@ -24,6 +24,7 @@ from rocpy.rccl.model.failures import error_of
 from rocpy.rccl.public.family import Family
 from rocpy.rccl.public.joining import Joining
 from rocpy.rccl.public.remote import Remote
+from rocpy.rccl.public.trace import Trace
 from rocpy.rccl.rendezvous import bootstrap
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from rocpy.rccl.handles.communicator import PreMulSum
     from rocpy.rccl.public.unique_id import UniqueId
     from rocpy.runtime.device import Device
-    from rocpy.typing import DTypeLike
+    from rocpy.typing import ArrayDType
 
 __all__ = ["Communicator"]
 
@@ -204,7 +205,7 @@ class Communicator(Joining, Remote, Family):
         """
         self.all_reduce(np.zeros(1, np.uint8), op="max", timeout_s=timeout_s)
 
-    def premul_sum(self, scalar: float, dtype: DTypeLike = "float32") -> PreMulSum:
+    def premul_sum(self, scalar: float, dtype: ArrayDType = "float32") -> PreMulSum:
         """Return an operator that multiplies this rank's input by a scalar before the sum (ncclRedOpCreatePreMulSum).
 
         Parameters
@@ -244,7 +245,8 @@ class Communicator(Joining, Remote, Family):
         list of dict
             ``seq``, ``op``, ``dtype`` (ncclDataType_t), ``count``, ``root`` (or the peer, or ``None``), and ``age_s``,
             how long ago it was called; ``begin_s`` and ``end_s``, when it ran, as `time.monotonic` counts in all
-            processes of the machine, or ``None`` while it has not, or where nobody can tell: on AMD GPUs.
+            processes of the machine, or ``None`` while it has not, or where nobody can tell: on AMD GPUs. A notebook
+            shows the list as a table.
 
         Examples
         --------
@@ -257,7 +259,7 @@ class Communicator(Joining, Remote, Family):
         ('all_reduce', 3, True)
         """
         now = monotonic()
-        return [
+        return Trace(
             {
                 "seq": seq,
                 "op": NAMES[kind],
@@ -269,7 +271,7 @@ class Communicator(Joining, Remote, Family):
                 "end_s": end or None,
             }
             for seq, kind, dtype, count, _, root, when, begin, end in self.calls()
-        ]
+        )
 
     def close(self) -> None:
         """Finalize it unless it has been closed, finalized or aborted; calling it again does nothing.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
@@ -16,21 +16,28 @@ from rocpy.rccl.public.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import TypeVar, Unpack
 
     from rocpy.rccl.handles.communicator import PreMulSum
     from rocpy.rccl.handles.memory import Registration
+    from rocpy.rccl.model.operators import ReduceOp
+    from rocpy.rccl.public.call_arguments import CallArguments, CombineArguments, OutArguments
+    from rocpy.rccl.public.work import Work
     from rocpy.runtime.memory import Buffer
-    from rocpy.typing import ArrayLike, DTypeLike, StreamLike
+    from rocpy.typing import ArrayDType, ArrayLike, StreamLike
+
+    _Array = TypeVar("_Array", bound=ArrayLike)
 
 __all__ = ["Remote"]
 
-_FLAGS = {"default": 0, "symmetric": 1, "strict": 2, "symmetric_strict": 3}
+WindowFlags: TypeAlias = Literal["default", "symmetric", "strict", "symmetric_strict"]
+_FLAGS: dict[WindowFlags, int] = {name: number for number, name in enumerate(get_args(WindowFlags))}
 
 
 class Remote(Collectives):
     """What a Communicator does with memory of its own."""
 
-    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32", *, window: bool = False) -> Buffer:
+    def empty(self, shape: int | Sequence[int], dtype: ArrayDType = "float32", *, window: bool = False) -> Buffer:
         """Make an array in memory of RCCL's (ncclMemAlloc), which collectives use as it lies.
 
         Between processes of the host platform a collective whose operands are such on all ranks copies nothing twice.
@@ -61,7 +68,7 @@ class Remote(Collectives):
         buffer: Buffer = memory.empty(shape, dtype, self.device_index, None if window else self)
         return buffer
 
-    def window(self, array: ArrayLike, *, flags: str = "default", timeout_s: float | None = None) -> Window:
+    def window(self, array: ArrayLike, *, flags: WindowFlags = "default", timeout_s: float | None = None) -> Window:
         """Let every rank reach an array; every rank calls this with one of its own (ncclCommWindowRegister).
 
         Parameters
@@ -124,6 +131,39 @@ class Remote(Collectives):
         """
         return memory.register(self, array)
 
+    @overload
+    def put_signal(
+        self,
+        x: ArrayLike,
+        peer: int,
+        window: Window,
+        offset: int = 0,
+        *,
+        block: Literal[True] = True,
+        **arguments: Unpack[CallArguments],
+    ) -> None: ...
+    @overload
+    def put_signal(
+        self,
+        x: ArrayLike,
+        peer: int,
+        window: Window,
+        offset: int = 0,
+        *,
+        block: Literal[False],
+        **arguments: Unpack[CallArguments],
+    ) -> Work[None]: ...
+    @overload
+    def put_signal(
+        self,
+        x: ArrayLike,
+        peer: int,
+        window: Window,
+        offset: int = 0,
+        *,
+        block: bool,
+        **arguments: Unpack[CallArguments],
+    ) -> Work[None] | None: ...
     def put_signal(
         self,
         x: ArrayLike,
@@ -173,6 +213,12 @@ class Remote(Collectives):
         """
         return self._outcome(memory.put(self, x, peer, window, offset, timeout_s, stream, block))
 
+    @overload
+    def signal(self, peer: int, *, block: Literal[True] = True, **arguments: Unpack[CallArguments]) -> None: ...
+    @overload
+    def signal(self, peer: int, *, block: Literal[False], **arguments: Unpack[CallArguments]) -> Work[None]: ...
+    @overload
+    def signal(self, peer: int, *, block: bool, **arguments: Unpack[CallArguments]) -> Work[None] | None: ...
     def signal(
         self, peer: int, *, timeout_s: float | None = None, stream: StreamLike | None = None, block: bool = True
     ) -> Any:
@@ -196,6 +242,26 @@ class Remote(Collectives):
         """
         return self._outcome(memory.signal_peer(self, peer, timeout_s, stream, block))
 
+    @overload
+    def wait_signal(
+        self,
+        peers: int | Sequence[int] | Mapping[int, int],
+        *,
+        block: Literal[True] = True,
+        **arguments: Unpack[CallArguments],
+    ) -> None: ...
+    @overload
+    def wait_signal(
+        self,
+        peers: int | Sequence[int] | Mapping[int, int],
+        *,
+        block: Literal[False],
+        **arguments: Unpack[CallArguments],
+    ) -> Work[None]: ...
+    @overload
+    def wait_signal(
+        self, peers: int | Sequence[int] | Mapping[int, int], *, block: bool, **arguments: Unpack[CallArguments]
+    ) -> Work[None] | None: ...
     def wait_signal(
         self,
         peers: int | Sequence[int] | Mapping[int, int],
@@ -233,6 +299,36 @@ class Remote(Collectives):
             wanted = list(peers.items()) if hasattr(peers, "items") else [(peer, 1) for peer in peers]
         return self._outcome(memory.wait(self, wanted, timeout_s, stream, block))
 
+    @overload
+    def all_to_all_v(
+        self,
+        x: _Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int] | None = None,
+        *,
+        block: Literal[True] = True,
+        **arguments: Unpack[OutArguments],
+    ) -> _Array: ...
+    @overload
+    def all_to_all_v(
+        self,
+        x: _Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int] | None = None,
+        *,
+        block: Literal[False],
+        **arguments: Unpack[OutArguments],
+    ) -> Work[_Array]: ...
+    @overload
+    def all_to_all_v(
+        self,
+        x: _Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int] | None = None,
+        *,
+        block: bool,
+        **arguments: Unpack[OutArguments],
+    ) -> _Array | Work[_Array]: ...
     def all_to_all_v(
         self,
         x: ArrayLike,
@@ -301,13 +397,25 @@ class Remote(Collectives):
             )
         return counts
 
+    @overload
+    def all_reduce_with_bias(
+        self, x: _Array, bias: ArrayLike, *, block: Literal[True] = True, **arguments: Unpack[CombineArguments]
+    ) -> _Array: ...
+    @overload
+    def all_reduce_with_bias(
+        self, x: _Array, bias: ArrayLike, *, block: Literal[False], **arguments: Unpack[CombineArguments]
+    ) -> Work[_Array]: ...
+    @overload
+    def all_reduce_with_bias(
+        self, x: _Array, bias: ArrayLike, *, block: bool, **arguments: Unpack[CombineArguments]
+    ) -> _Array | Work[_Array]: ...
     def all_reduce_with_bias(
         self,
         x: ArrayLike,
         bias: ArrayLike,
         *,
         out: ArrayLike | None = None,
-        op: str | PreMulSum = "sum",
+        op: ReduceOp | PreMulSum = "sum",
         timeout_s: float | None = None,
         stream: StreamLike | None = None,
         block: bool = True,

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import MADE_BY_METHODS
 from rocpy.rccl.handles.memory import WindowHandle
 
@@ -72,5 +73,5 @@ class Window(WindowHandle):
     def __repr__(self) -> str:
         return f"rocpy.rccl.Window({'closed' if self.is_closed else repr(self.array)})"
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a Window is memory of this process and cannot be pickled")
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self, "open one in the other process, which every rank does at once")

@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from rocpy.rccl.engine.call import Call
     from rocpy.rccl.handles.communicator import Handle
+
+    _Result = TypeVar("_Result", default=Any)
+else:
+    from typing import TypeVar
+
+    _Result = TypeVar("_Result")  # no defaults before Python 3.13
 
 __all__ = ["Work"]
 
 
-class Work:
+class Work(Generic[_Result]):
     """An operation that was called with ``block=False``.
 
     Parameters
@@ -36,7 +44,7 @@ class Work:
         self._communicator = communicator
         self._call = call
 
-    def wait(self, timeout_s: float | None = None) -> Any:
+    def wait(self, timeout_s: float | None = None) -> _Result:
         """Wait until the operation is done, and return its result.
 
         Parameters
@@ -54,7 +62,8 @@ class Work:
         CollectiveTimeoutError
             It is not done: ``waiting_for`` names the ranks that have not come.
         """
-        return self._communicator.await_call(self._call, timeout_s)
+        result: _Result = self._communicator.await_call(self._call, timeout_s)
+        return result
 
     @property
     def done(self) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Types of code objects and their kernels; module.pyx has the documentation.
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from typing_extensions import disjoint_base
 
@@ -31,3 +31,4 @@ class Kernel:
         shared_bytes: int = 0,
         stream: StreamLike | None = None,
     ) -> None: ...
+    def __reduce__(self) -> NoReturn: ...

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
 
+from rocpy._messages.pickling import refuse_pickling
 from rocpy._signatures import MADE_BY_METHODS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.kernels.arguments import extents, pack
@@ -135,6 +136,9 @@ cdef class Kernel:
     cdef abi.hipFunction_t c_function
     cdef readonly Module module
     cdef readonly str name
+
+    def __reduce__(self):
+        refuse_pickling(self, "load its Module in the other process")
 
     def launch(self, grid, block, *arguments, shared_bytes=0, stream=None):
         """Queue the kernel (hipModuleLaunchKernel).

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,13 @@ from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers.custom import check_epilogue, custom_linear
 from rocpy.torch.operators import linear_layer
-from rocpy.torch.operators.activations import ACTIVATIONS, Activation, find_activation
+from rocpy.torch.operators.activations import (
+    ACTIVATIONS,
+    Activation,
+    ActivationName,
+    Approximation,
+    find_activation,
+)
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import apply_linear
 from rocpy.torch.operators.dispatch import dispatched_matmul
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["linear", "matmul", "run_linear"]
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _is_compiling = torch.compiler.is_compiling
 _is_overridden = torch.overrides.has_torch_function
 
@@ -91,9 +98,9 @@ def linear(
     input: Tensor,  # noqa: A002  (torch's name for it)
     weight: Tensor,
     bias: Tensor | None = None,
-    activation: str | Callable[..., Tensor] | CustomEpilogue | None = None,
+    activation: ActivationName | Callable[..., Tensor] | CustomEpilogue | None = None,
     *,
-    approximate: str = "none",
+    approximate: Approximation = "none",
     epilogue_inputs: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """Return ``activation(input @ weight.T + bias)``, computed as one product where the library has the activation.
@@ -159,6 +166,12 @@ def linear(
     return run_linear(input, weight, bias, find_activation(activation, approximate))
 
 
+def _typed_like(other: _Function) -> Callable[[Callable[..., Any]], _Function]:  # noqa: ARG001
+    """Tell type checkers that the function under this has the type of another; it is returned as it is."""
+    return lambda function: function  # type: ignore[return-value]
+
+
+@_typed_like(_matmul)
 def matmul(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
     """Return what :func:`rocpy.matmul` returns; torch's compiler can look into this one.
 

@@ -14,7 +14,13 @@ from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.layers.custom import check_epilogue, custom_layer
 from rocpy.torch.layers.functions import run_linear
-from rocpy.torch.operators.activations import Activation, find_activation, name_activation
+from rocpy.torch.operators.activations import (
+    Activation,
+    ActivationName,
+    Approximation,
+    find_activation,
+    name_activation,
+)
 from rocpy.torch.operators.blocks import gated, run_mlp
 from rocpy.torch.operators.custom_blocks import custom_mlp, takes
 from rocpy.torch.operators.kernels import has_layer_shapes
@@ -87,19 +93,23 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         in_features: int,
         out_features: int,
         bias: bool = True,
-        activation: str | Callable[..., Tensor] | CustomEpilogue | None = None,
+        activation: ActivationName | Callable[..., Tensor] | CustomEpilogue | None = None,
         *,
-        approximate: str = "none",
+        approximate: Approximation = "none",
         pack: bool = False,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        activation, approximate = name_activation(activation, approximate)
-        self._row = _row_of(activation, approximate)
-        self.activation = activation
-        self.approximate = approximate
+        named, form = name_activation(activation, approximate)
+        self._row = _row_of(named, form)
+        self.activation = named
+        self.approximate = form
         self.pack = pack
+
+    if TYPE_CHECKING:  # torch's own is a callable of anything
+
+        def __call__(self, input: Tensor, **epilogue_inputs: Any) -> Tensor: ...  # noqa: A002, D102
 
     def forward(self, input: Tensor, **epilogue_inputs: Any) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``activation(input @ weight.T + bias)``."""
@@ -193,9 +203,9 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         in_features: int,
         hidden_features: int,
         out_features: int | None = None,
-        activation: str | Callable[..., Tensor] | CustomEpilogue | None = "gelu",
+        activation: ActivationName | Callable[..., Tensor] | CustomEpilogue | None = "gelu",
         *,
-        approximate: str = "none",
+        approximate: Approximation = "none",
         bias: bool = True,
         pack: bool = False,
         device: Any = None,
@@ -206,6 +216,10 @@ class MLP(torch.nn.Module):  # type: ignore[misc]
         common = {"pack": pack, "device": device, "dtype": dtype}
         self.fc1 = Linear(in_features, hidden_features, bias, activation, approximate=approximate, **common)
         self.fc2 = Linear(hidden_features, out_features, bias, **common)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Tensor) -> Tensor: ...  # noqa: A002, D102
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``fc2(fc1(input))``."""
@@ -270,9 +284,9 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         self,
         hidden_size: int,
         intermediate_size: int,
-        activation: str | Callable[..., Tensor] | None = "silu",
+        activation: ActivationName | Callable[..., Tensor] | None = "silu",
         *,
-        approximate: str = "none",
+        approximate: Approximation = "none",
         bias: bool = False,
         pack: bool = False,
         device: Any = None,
@@ -292,6 +306,10 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         self.down_proj = Linear(intermediate_size, hidden_size, bias, **common)
         self.register_state_dict_post_hook(_split_gate)
         self.register_load_state_dict_pre_hook(_join_gate)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Tensor) -> Tensor: ...  # noqa: A002, D102
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (torch's name for it)
         """Return ``down(activation(gate(input)) * up(input))``."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,7 +16,16 @@ from rocpy.blaslt.engine.program import available
 from rocpy.blaslt.model.epilogues import PairEpilogue, PlainEpilogue
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["ACTIVATIONS", "Activation", "Fused", "find_activation", "fused", "name_activation"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "ActivationName",
+    "Approximation",
+    "Fused",
+    "find_activation",
+    "fused",
+    "name_activation",
+]
 
 _aten = torch.ops.aten
 
@@ -175,6 +184,10 @@ ACTIVATIONS: dict[str, Activation] = {
         ),
     )
 }
+
+# What type checkers know of the names that users give, aliases among them.
+ActivationName: TypeAlias = Literal["none", "relu", "gelu", "silu", "sigmoid", "swish", "identity"]
+Approximation: TypeAlias = Literal["none", "tanh"]
 
 _PUBLIC: dict[tuple[str | None, str], str] = {(None, "none"): "none"} | {
     (name, "none"): name for name in ("none", "relu", "gelu", "silu", "sigmoid")

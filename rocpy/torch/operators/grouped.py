@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ def _kernel(
 ) -> Tensor:
     if watched:
         count(grouped=1)
-    epilogue = "default" if bias is None else "bias"
+    epilogue: Literal["default", "bias"] = "default" if bias is None else "bias"
     result: Tensor = grouped_matmul(a, b, offsets=boundaries, epilogue=epilogue, bias=bias, alpha=alpha, dtype=dtype)
     return result
 

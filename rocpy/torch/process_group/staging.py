@@ -156,4 +156,4 @@ def reduced(row: Tensor, target: Tensor) -> None:
 
 def bound(comm: Communicator, operator: str | float, row: Tensor) -> Any:
     """Return the operator as a call on a communicator takes it."""
-    return operator if isinstance(operator, str) else comm.premul_sum(operator, str(row.dtype).removeprefix("torch."))
+    return operator if isinstance(operator, str) else comm.premul_sum(operator, row.dtype)

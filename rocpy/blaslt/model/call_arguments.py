@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Types of the keyword arguments of products; type checkers read this module, nothing imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+from rocpy.blaslt.model.algorithms import Algorithm
+from rocpy.blaslt.model.epilogues import (
+    Epilogue,
+    GroupedPairEpilogue,
+    GroupedPlainEpilogue,
+    PairEpilogue,
+    PlainEpilogue,
+)
+from rocpy.blaslt.model.options import Options, OptionsDict, options
+from rocpy.epilogues import CustomEpilogue
+from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
+
+AnyAlgorithm: TypeAlias = Algorithm | Mapping[str, Any] | int | str
+"""An algorithm, its record, its index, or its kernel's name."""
+
+AnyEpilogue: TypeAlias = PlainEpilogue | PairEpilogue | Epilogue | CustomEpilogue
+"""Whatever a product takes as ``epilogue=``."""
+
+AnyOptions: TypeAlias = Options | options | OptionsDict
+"""Options as a record, as ``rocpy.options(...)`` or as a dict."""
+
+
+class ProductArguments(TypedDict, total=False):
+    """Keyword arguments of a product that do not decide what it returns."""
+
+    alpha: complex
+    beta: complex | None
+    bias: ArrayLike | None
+    aux: ArrayLike | dict[str, Any] | None
+    clamp: tuple[float, float] | None
+    epilogue_inputs: Mapping[str, Any] | None
+    scale_a: Any
+    scale_b: Any
+    scale_c: Any
+    scale_d: Any
+    dtype: ResultDType | None
+    compute: ComputeName | None
+    options: AnyOptions | None
+    stream: StreamLike | None
+
+
+class ExplainedArguments(ProductArguments, total=False):
+    """Keyword arguments of ``explain`` for one product."""
+
+    epilogue: AnyEpilogue | None
+    amax: bool
+    algorithm: AnyAlgorithm | None
+    autotune: bool | None
+
+
+class GroupedArguments(TypedDict, total=False):
+    """Keyword arguments of ``explain`` for a grouped product, ``offsets`` apart."""
+
+    groups: int | None
+    epilogue: GroupedPlainEpilogue | GroupedPairEpilogue | Epilogue | None
+    bias: ArrayLike | Sequence[ArrayLike | None] | None
+    clamp: tuple[float, float] | None
+    alpha: float
+    scale_a: Any
+    scale_b: Any
+    dtype: ResultDType | None
+    out: ArrayLike | Sequence[ArrayLike] | None
+    options: AnyOptions | None
+    stream: StreamLike | None
