@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocpy.cli import bench, main
-from rocpy.cli.measured.drawing import figure_of
+from rocpy.cli.measured.drawing import figure_of, heading
 from rocpy.cli.measured.pages import page_of
 
 CONTEXT = {
@@ -56,6 +56,12 @@ def compare(tmp_path, old, new, *words):
 
 def verdicts(capsys):
     return [change["verdict"] for change in json.loads(capsys.readouterr().out)["changes"]]
+
+
+def test_heading_of_a_drawing_names_machine_and_instruction_set():
+    row = timed("4x4x4", "rocpy", 1.0)
+    assert heading(row, "A CPU, AVX2") == "A CPU, AVX2\nhost | CPU | instruction set avx2\nnumpy 2 | commit 0"
+    assert heading(row | {"isa": None}) == "host | CPU\nnumpy 2 | commit 0"
 
 
 @pytest.mark.parametrize(
