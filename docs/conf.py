@@ -131,10 +131,9 @@ def on_read(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001 (Sp
 
 
 def leave_out(app: Any, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:  # noqa: ARG001
-    """Leave errors to their own page, whatever other modules give them too."""
-    if isinstance(found, type) and issubclass(found, Exception | Warning) and app.env.docname != "api/errors":
-        return True
-    return None
+    """Leave rocpy's errors to their own page, whatever other modules export them too."""
+    own = isinstance(found, type) and found.__module__ == "rocpy.errors"
+    return True if own and app.env.docname != "api/errors" else None
 
 
 def measured() -> Iterator[tuple[str, str, dict[str, Any]]]:
