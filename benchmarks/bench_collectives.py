@@ -25,6 +25,7 @@ from peers import optional
 
 import rocpy
 from rocpy import distributed, rccl
+from rocpy._messages.distribution import install_command
 
 # Elements -> calls in a sample.
 SIZES = {1 << 10: 200, 1 << 18: 20, 1 << 24: 2}
@@ -249,7 +250,7 @@ def main() -> int:
     starters: list[Any] = arguments.mpiexec or find_starters()
     if optional("mpi4py") is None or not starters:
         starters = [None]
-        notes.append("mpi4py or mpiexec is not installed: MPI is not compared (pip install 'rocpy[mpi]')")
+        notes.append(f"mpi4py or mpiexec is not installed: MPI is not compared ({install_command('mpi')})")
         print(f"note: {notes[-1]}")
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:

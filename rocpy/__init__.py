@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from rocpy import _interpreter as _interpreter  # first: it refuses the import where nothing else may be loaded
 from rocpy import _torch_hook, errors, platform
+from rocpy._messages import distribution as _distribution
 from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
+from rocpy._messages.suggestions import missing_attribute as _missing_attribute
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
-from rocpy.blaslt.front import _plan_cache as plan_cache
+from rocpy.blaslt.front import plan_cache
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import (
     ClosedError,
@@ -105,15 +107,9 @@ def __getattr__(name: str) -> object:
     if name in _LATE:
         value = globals()[name] = getattr(_importlib.import_module(f"rocpy.{_LATE[name]}"), name)
         return value
-    # Reading the version takes importlib.metadata, which is a third of the time of `import rocpy`.
-    if name != "__version__":
-        raise AttributeError(f"module 'rocpy' has no attribute {name!r}")
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("rocpy")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0+unknown"
+    if name == "__version__":
+        return _distribution.version()
+    raise _missing_attribute("rocpy", name, __dir__())
 
 
 def __dir__() -> list[str]:

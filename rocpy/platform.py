@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocpy import _core
+from rocpy._messages.suggestions import did_you_mean
 from rocpy._variables import fault_of_variable, rows
 from rocpy.errors import InvalidProblemError, LibraryError, RocpyWarning
 
@@ -403,7 +404,9 @@ def use(name: str) -> None:
     """
     global _requested
     if name not in CHOICES:
-        raise InvalidProblemError(f"platform: got {name!r}, expected {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+        raise InvalidProblemError(
+            f"platform: got {name!r}, expected {', '.join(CHOICES[:-1])} or {CHOICES[-1]}{did_you_mean(name, CHOICES)}"
+        )
     with _lock:
         if _current is not None and name not in ("auto", _current.name):
             raise LibraryError(

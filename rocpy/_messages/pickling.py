@@ -18,4 +18,6 @@ def refuse_pickling(value: object, instead: str) -> NoReturn:
     instead
         What to do, as the end of a sentence.
     """
-    raise TypeError(f"a {type(value).__name__} belongs to this process and cannot be pickled or copied; {instead}")
+    name = type(value).__name__
+    article = "an" if name[0] in "AEIOU" else "a"
+    raise TypeError(f"{article} {name} belongs to this process and cannot be pickled or copied; {instead}")

@@ -4,10 +4,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar, cast
 
-__all__ = ["did_you_mean", "nearest", "require", "tell_of_keyword", "with_suggestions"]
+from rocpy._messages.distribution import install_command
+
+__all__ = [
+    "check_keywords",
+    "did_you_mean",
+    "keywords_of",
+    "missing_attribute",
+    "nearest",
+    "require",
+    "tell_of_keyword",
+    "with_suggestions",
+]
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
@@ -39,7 +50,7 @@ def nearest(word: object, choices: Iterable[str]) -> str:
     Parameters
     ----------
     word
-        What was written; nothing is like what is no string.
+        What was written; nothing is like what is no string, or has no letter.
     choices
         What could have been written.
 
@@ -50,7 +61,7 @@ def nearest(word: object, choices: Iterable[str]) -> str:
     """
     import difflib  # only calls that fail need it
 
-    if not isinstance(word, str):
+    if not isinstance(word, str) or not any(map(str.isalpha, word)):
         return ""
     written = _plain(word)
     known = {_plain(choice): choice for choice in choices}
@@ -65,6 +76,48 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """Return ``"; did you mean 'gelu'?"`` for the nearest choice, empty where none is near."""
     near = nearest(word, choices)
     return f"; did you mean {near!r}?" if near else ""
+
+
+def missing_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Return the error of a module's ``__getattr__``, with the public name that was probably meant."""
+    near = "" if name.startswith("_") else did_you_mean(name, names)
+    # With its name the error is complete: Python adds no suggestion of its own.
+    return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
+
+
+def keywords_of(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters of a function or class that a call can name."""
+    import inspect
+
+    parameters = inspect.signature(function).parameters
+    return [
+        name
+        for name, one in parameters.items()
+        if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD) and name != "self"
+    ]
+
+
+def check_keywords(function: str, keywords: Iterable[str], names: Collection[str]) -> None:
+    """Raise the TypeError of a function that passes its keywords on, for those that it does not take.
+
+    Parameters
+    ----------
+    function
+        The function's name.
+    keywords
+        The keywords of the call.
+    names
+        Those that it takes.
+    """
+    for keyword in keywords:
+        if keyword not in names:
+            raise TypeError(_unexpected(function, keyword, names))
+
+
+def _unexpected(function: str, keyword: str, names: Collection[str]) -> str:
+    near = nearest(keyword, names)
+    more = f". Did you mean {near!r}?" if near else f"; it takes {', '.join(names) or 'none'}"
+    return f"{function}() got an unexpected keyword argument '{keyword}'{more}"
 
 
 def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
@@ -84,18 +137,12 @@ def tell_of_keyword(function: Callable[..., Any], error: BaseException) -> None:
     match = re.search(r"got an unexpected keyword argument '(\w+)'$", text)
     if match is None:
         return
-    parameters = inspect.signature(function).parameters
-    names = [
-        name
-        for name, one in parameters.items()
-        if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD) and name != "self"
-    ]
     # A keyword that this function takes was refused by one below it, which said so already.
-    if match[1] in names or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    names = keywords_of(function)
+    parameters = inspect.signature(function).parameters.values()
+    if match[1] in names or any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
-    near = nearest(match[1], names)
-    more = f". Did you mean {near!r}?" if near else f"; it takes {', '.join(names) or 'none'}"
-    error.args = (f"{function.__qualname__}() {match[0]}{more}",)
+    error.args = (_unexpected(function.__qualname__, match[1], names),)
 
 
 def with_suggestions(function: _Callable) -> _Callable:
@@ -127,6 +174,6 @@ def require(package: str) -> None:
         importlib.import_module(package)
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"rocpy.{package}: {package} is not installed ({error}): pip install 'rocpy[{package}]'",
+            f"rocpy.{package}: {package} is not installed ({error}): {install_command(package)}",
             name=package,
         ) from None

@@ -5,6 +5,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rocpy._messages.keywords import suggest_keywords, suggest_keywords_in
+from rocpy._messages.suggestions import missing_attribute
 from rocpy.blaslt._explain import explain
 from rocpy.blaslt.front.call import matmul as matmul
 from rocpy.blaslt.front.stateful import Matmul
@@ -59,7 +60,7 @@ _LATE = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
-        raise AttributeError(f"module 'rocpy.blaslt' has no attribute {name!r}")
+        raise missing_attribute("rocpy.blaslt", name, __all__)
     found = globals()[name] = suggest_keywords(getattr(importlib.import_module(f"rocpy.blaslt.{_LATE[name]}"), name))
     return found
 

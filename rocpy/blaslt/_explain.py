@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rocpy._messages.suggestions import check_keywords, keywords_of
 from rocpy.blaslt.front.explain_product import explain_product
+from rocpy.blaslt.front.stateful import Matmul
 
 __all__ = ["explain"]
 
@@ -18,7 +20,7 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
     a, b, c
         Operands as for :func:`rocpy.matmul`.
     **arguments
-        Keyword arguments of :func:`rocpy.matmul`; with lists as a or b, or ``offsets=``, those of
+        Keyword arguments of :func:`rocpy.matmul` except ``out``; with lists as a or b, or ``offsets=``, those of
         :func:`rocpy.grouped_matmul`.
 
     Returns
@@ -45,6 +47,9 @@ def explain(a: Any, b: Any, /, c: Any = None, **arguments: Any) -> Any:
     """
     if "offsets" in arguments or isinstance(a, list | tuple) or isinstance(b, list | tuple):
         from rocpy.blaslt.grouped.explain import explain_groups  # a plain product needs none of it
+        from rocpy.blaslt.grouped.function import grouped_matmul
 
+        check_keywords("explain", arguments, keywords_of(grouped_matmul))
         return explain_groups(a, b, **arguments)
+    check_keywords("explain", arguments, [*keywords_of(Matmul), "algorithm", "autotune"])
     return explain_product(a, b, c, **arguments)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Sequence
-from importlib import metadata
+from typing import Any
 
+from rocpy._messages.distribution import version
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.cli._output import EXIT_USAGE, UsageError, say
 from rocpy.cli._parser import EXIT_CODES, Parser, Run, add_commands
@@ -27,6 +28,17 @@ COMMANDS = {
 }
 
 
+class ShowVersion(argparse.Action):
+    """Says the version, which only this option looks up."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        say(f"rocpy {version()}")
+        parser.exit()
+
+
 def parser_for(words: Sequence[str]) -> Parser:
     """Return the parser, with the options of the command that the words name."""
     parser = Parser(
@@ -34,7 +46,7 @@ def parser_for(words: Sequence[str]) -> Parser:
         description="Matrix products with fused epilogues, on AMD GPUs and on any CPU.",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("--version", action="version", version=f"rocpy {metadata.version('rocpy')}")
+    parser.add_argument("--version", action=ShowVersion, help="show the version and exit")
     below = add_commands(parser, COMMANDS.items(), dest="command")
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in below:

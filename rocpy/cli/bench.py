@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
+from rocpy._messages.distribution import install_command
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, say, warn
 from rocpy.cli._parser import Parser, add_json, choice_of, number_from
@@ -163,7 +164,7 @@ def _require_plot(plot: Path | None) -> None:
     if plot.suffix not in {".png", ".html"}:
         raise UsageError(f"rocpy bench: --plot {plot}: the file's name must end in .png or .html")
     if util.find_spec("matplotlib") is None:
-        raise UsageError("rocpy bench: --plot needs matplotlib: pip install 'rocpy[plot]'")
+        raise UsageError(f"rocpy bench: --plot needs matplotlib: {install_command('plot')}")
 
 
 def _confirm(count: int) -> bool:

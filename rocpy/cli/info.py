@@ -11,7 +11,7 @@ from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._output import print_json, print_table, say
 from rocpy.cli._parser import Parser, add_json
 
-PACKAGES = ("rocpy", "numpy", "ml_dtypes", "torch", "hip-python", "rocm-bindings-hip", "rocm-bindings-libraries")
+PACKAGES = ("numpy", "ml_dtypes", "torch", "hip-python", "rocm-bindings-hip", "rocm-bindings-libraries")
 
 
 def configure(parser: Parser) -> None:
@@ -91,7 +91,7 @@ def describe() -> dict[str, Any]:
         "libraries": [asdict(library) for library in current.libraries.values()],
         "extension_functions": rocpy.platform.extension_functions(),
         "environment": [asdict(variable) for variable in rocpy.platform.variables()],
-        "packages": {"python": sys.version.split()[0], **_versions()},
+        "packages": {"python": sys.version.split()[0], "rocpy": rocpy.__version__, **_versions()},
     }
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rocpy._messages.distribution import install_command
 from rocpy.epilogues._custom import CustomEpilogue
 from rocpy.epilogues._resolve import Resolved, resolve
 from rocpy.epilogues._triton_source import INPUT_KINDS, KernelText, kernel_text
@@ -303,7 +304,7 @@ def _compile(
         from triton.compiler import ASTSource
     except ImportError:
         raise UnsupportedError(
-            "a fused kernel must be compiled and Triton is not installed: pip install 'rocpy[fused]', or use another "
+            f"a fused kernel must be compiled and Triton is not installed: {install_command('fused')}, or use another "
             "lowering"
         ) from None
     function = triton.jit(python_function(kernel))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import rocpy
 from rocpy import rccl
+from rocpy._messages.distribution import install_command
 from rocpy.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -21,6 +23,7 @@ from rocpy.errors import (
 F32 = np.float32
 # What the calls are made of: a of M = 4, K = 5, b of N = 6.
 NAMES: dict[str, object] = {
+    "copy": copy,
     "np": np,
     "rocpy": rocpy,
     "rccl": rccl,
@@ -94,7 +97,10 @@ KEYWORDS = [
     ("rocpy.Matmul(A, B).execute(iterations=5)", TypeError, "execute() got", "it takes out, algorithm, stream"),
     ("rocpy.Matmul(A, B).plan(algorithm=0)", TypeError, "Did you mean 'algorithms'?"),
     ("rocpy.Matmul(A, B).reset_operands(x=A)", TypeError, "reset_operands() got", "it takes a, b"),
-    ("explain(A, B, epilog='relu')", TypeError, "Did you mean 'epilogue'?"),
+    ("explain(A, B, epilog='relu')", TypeError, "explain() got", "Did you mean 'epilogue'?"),
+    ("explain(A, B, nonsense=0)", TypeError, "explain() got", "it takes c, alpha", "algorithm"),
+    ("explain([A], [B], epilog='relu')", TypeError, "explain() got", "Did you mean 'epilogue'?"),
+    ("explain(A, B3T, offsets=[0, 2, 4], epilog='relu')", TypeError, "explain() got", "Did you mean 'epilogue'?"),
     ("grouped([A], [B], epilog='relu')", TypeError, "grouped_matmul() got", "Did you mean 'epilogue'?"),
     ("grouped([A], [B], offset=[0, 4])", TypeError, "Did you mean 'offsets'?"),
     ("Weight(B, biass=BIAS)", TypeError, "Weight() got", "Did you mean 'bias'?"),
@@ -108,10 +114,16 @@ KEYWORDS = [
     ("rccl.Communicator.init(1, 0, rccl.UniqueId.make(), timeout=3)", TypeError, "Did you mean 'timeout_s'?"),
     ("rccl.Communicator.init_all(1, timout_s=3)", TypeError, "Did you mean 'timeout_s'?"),
     ("rocpy.blaslt.supported('float32', epilog='relu')", TypeError, "Did you mean 'epilogue'?"),
+    ("rocpy.plan_cache.resize(capcity=3)", TypeError, "resize() got", "Did you mean 'capacity'?"),
+    ("rocpy.plan_cache.resize('3')", InvalidProblemError, "capacity: got '3'", "a number of plans, 0 or more"),
+    ("rocpy.plan_cache.resize(-1)", InvalidProblemError, "capacity: got -1", "0 or more"),
+    ("rocpy.plan_cache.resize(2**80)", InvalidProblemError, "capacity: got"),
 ]
 OPTIONS = [
     ("matmul(A, B, options={'fallbck': 'error'})", InvalidProblemError, "'fallbck'; did you mean 'fallback'?"),
     ("rocpy.options(reproducable=True)", InvalidProblemError, "did you mean 'reproducible'?"),
+    ("rocpy.options(3)", TypeError, "rocpy.options takes keywords", "copies='error'", "got 3"),
+    ("rocpy.options({'copies': 'error'})", TypeError, "rocpy.options takes keywords", "got {'copies': 'error'}"),
     ("rocpy.options(copies='eror')", InvalidProblemError, "copies: got 'eror'", "'allow'", "did you mean 'error'?"),
     ("rocpy.options(reproducible='bacth')", InvalidProblemError, "did you mean 'batch'?"),
     ("rocpy.options(max_workspace_bytes='1 MB')", InvalidProblemError, "max_workspace_bytes: got '1 MB'", "bytes"),
@@ -119,6 +131,7 @@ OPTIONS = [
     ("matmul(A, B, options=3)", InvalidProblemError, "options must be", "int"),
     ("matmul(A, B, options=['copies'])", InvalidProblemError, "options must be", "list"),
     ("rocpy.platform.use('cuda')", InvalidProblemError, "'cuda'", "amd or host"),
+    ("rocpy.platform.use('hots')", InvalidProblemError, "'hots'", "did you mean 'host'?"),
     ("rocpy.platform.environment('ROCPY_X')", InvalidProblemError, "ROCPY_X"),
 ]
 DTYPES = [
@@ -185,7 +198,11 @@ STREAMS_AND_ALGORITHMS = [
     ("rocpy.Matmul(A, B).reset_operands(a=B)", InvalidProblemError, "(4, 5)", "(5, 6)", "new Matmul"),
     ("matmul(A, B, autotune='yes')", InvalidProblemError, "autotune: got 'yes'", "True, False or None"),
     ("rocpy.Device(99)", InvalidProblemError, "no device 99"),
-    ("rocpy.matmull", AttributeError, "'matmull'"),
+    ("rocpy.matmull", AttributeError, "'matmull'; did you mean 'matmul'?"),
+    ("rocpy.cooprative", AttributeError, "did you mean 'cooperative'?"),
+    ("rocpy.blaslt.Explanaton", AttributeError, "'rocpy.blaslt'", "did you mean 'Explanation'?"),
+    ("copy.copy(rocpy.Event())", TypeError, "an Event belongs to this process"),
+    ("copy.copy(rocpy.Matmul(A, B))", TypeError, "a Matmul belongs to this process"),
 ]
 COLLECTIVES = [
     ("comm.all_reduce(A, op='sun')", InvalidArgumentError, "op: got 'sun'", "did you mean 'sum'?"),
@@ -314,8 +331,8 @@ def test_there_are_at_least_120_calls():
 @pytest.mark.parametrize(
     ("package", "module", "parts"),
     [
-        ("torch", "rocpy.torch", ["torch is not installed", "pip install 'rocpy[torch]'"]),
-        ("jax", "rocpy.jax", ["jax is not installed", "pip install 'rocpy[jax]'"]),
+        ("torch", "rocpy.torch", ["torch is not installed", install_command("torch")]),
+        ("jax", "rocpy.jax", ["jax is not installed", install_command("jax")]),
     ],
 )
 def test_a_framework_that_is_missing_says_how_to_install_it(run_python, package, module, parts):
@@ -359,3 +376,17 @@ def test_auto_without_a_usable_rocm_warns_once(run_python, tmp_path):
     run_python(code, ROCPY_PLATFORM="auto")
     asked_for = code.replace("(one,) = seen", "assert not seen; raise SystemExit")
     run_python(asked_for, ROCPY_PLATFORM="host")
+
+
+def test_a_suggested_attribute_is_printed_once(run_python):
+    run_python("""
+        import traceback
+        import rocpy
+        for name in ("Matmull", "errrors"):
+            try:
+                getattr(rocpy, name)
+            except AttributeError as error:
+                text = "".join(traceback.format_exception(error)).lower()
+            assert text.count("did you mean") == 1, text
+        assert not hasattr(rocpy, "__wrapped__")
+    """)

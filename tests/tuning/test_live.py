@@ -4,6 +4,7 @@
 import dataclasses
 import json
 import os
+import re
 import threading
 import warnings
 
@@ -12,6 +13,7 @@ import pytest
 from several_algorithms import candidates
 
 import rocpy
+from rocpy._messages.distribution import install_command
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.tuning import Database, _live, database
@@ -482,7 +484,7 @@ def test_the_report(tmp_path):
 def test_plot_without_matplotlib_says_what_to_install(monkeypatch):
     report = tuned(*operands(), 0)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'rocpy\[plot\]'"):
+    with pytest.raises(UnsupportedError, match=re.escape(install_command("plot"))):
         report.plot()
 
 

@@ -86,14 +86,15 @@ def test_workflows_name_what_exists():
 
 
 def test_the_distributions_name_is_the_same_everywhere():
-    """A rename in pyproject.toml fails here, and says where else the name stands."""
+    """A rename in pyproject.toml fails here until the pages follow; sources look the name up."""
     name = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
-    said = re.compile(r"""(?:pip install ["'`]*|\bversion\(["'])(rocpy[\w.-]*)""")
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "rocpy").rglob("*.py")]
+    words = rf"(rocpy[\w.-]*|{re.escape(name)})"
+    said = re.compile(rf"pip install [\"'`]*{words}|\b{words}\[[a-z]")
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
     found = {
-        (str(path.relative_to(ROOT)), other)
+        (str(path.relative_to(ROOT)), match[1] or match[2])
         for path in pages
-        for other in said.findall(path.read_text(encoding="utf-8"))
+        for match in said.finditer(path.read_text(encoding="utf-8"))
     }
     assert found
     assert {(path, other) for path, other in found if other != name} == set()

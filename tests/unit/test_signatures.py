@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
+import operator
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,26 @@ import pytest
 import rocpy
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is not written in C
-PACKAGES = ("", ".blaslt", ".cooperative", ".distributed", ".epilogues", ".rccl", ".runtime", ".tuning")
+PACKAGES = (
+    "",
+    ".blaslt",
+    ".cooperative",
+    ".distributed",
+    ".epilogues",
+    ".errors",
+    ".plan_cache",
+    ".platform",
+    ".rccl",
+    ".runtime",
+    ".tuning",
+)
 SUBPACKAGES = ("compat", "cooperative", "distributed", "epilogues", "rccl", "testing", "tuning")
 
 
 def public_callables():
     """Yield the public classes and functions of the packages that need no framework."""
     for package in PACKAGES:
-        module = importlib.import_module(f"rocpy{package}")
+        module = operator.attrgetter(package[1:])(rocpy) if package else rocpy
         for name in module.__all__:
             if callable(getattr(module, name)):
                 yield pytest.param(getattr(module, name), id=f"rocpy{package}.{name}")

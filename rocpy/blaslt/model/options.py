@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Never, TypedDict, TypeVar, Unpack
 
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import InvalidProblemError
@@ -165,7 +165,9 @@ class options:  # noqa: N801 (used like a function: `with rocpy.options(...)`)
     2.0
     """
 
-    def __init__(self, **changes: Unpack[OptionsDict]) -> None:
+    def __init__(self, *values: Never, **changes: Unpack[OptionsDict]) -> None:
+        if values:
+            raise TypeError(f"rocpy.options takes keywords, as in rocpy.options(copies='error'); got {values[0]!r}")
         _changed(DEFAULT, changes)  # a wrong name or value is told where it is written
         self._changes = changes
 

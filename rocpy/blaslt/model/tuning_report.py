@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocpy._messages.distribution import install_command
 from rocpy._messages.html import table
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.problem import Problem
@@ -157,7 +158,7 @@ class TuningReport:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise UnsupportedError("plot() needs matplotlib: pip install 'rocpy[plot]'") from None
+            raise UnsupportedError(f"plot() needs matplotlib: {install_command('plot')}") from None
         shown = [trial for trial in self.trials if trial.algorithm.elapsed_ms is not None]
         figure = Figure(figsize=(8, 1.2 + 0.3 * len(shown)), layout="constrained")
         axes = figure.subplots()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocpy._fp_environment import default_arithmetic
+from rocpy._messages.distribution import install_command
 from rocpy.cooperative.amdgpu import device_library
 from rocpy.cooperative.kernel.faults import warn_of_float64
 from rocpy.cooperative.kernel.kernel import Kernel
@@ -132,7 +133,7 @@ def compile(  # noqa: A001 - read as coop.compile
     InvalidProblemError
         Signature, architecture or number of threads cannot be meant.
     UnsupportedError
-        Numba or ziglang is not installed: ``pip install 'rocpy[cooperative]'``.
+        Numba or ziglang, which the extra ``cooperative`` installs, is missing.
     OutOfMemoryError
         A block needs more shared memory than there is.
 
@@ -190,7 +191,7 @@ def linker() -> Any:
         raise UnsupportedError(
             f"kernels are compiled for AMD GPUs by LLVM {device_library.LLVM_VERSION} or newer, which llvmlite 0.50 "
             f"brings with Numba 0.68; this is llvmlite {llvmlite.__version__}: "
-            "pip install 'rocpy[cooperative]' 'numba>=0.68'"
+            f"{install_command('cooperative')} 'numba>=0.68'"
         )
     with importing_numba():
         from rocpy.cooperative.amdgpu import link
@@ -202,7 +203,7 @@ def _msgpack() -> Any:
     try:
         import msgpack
     except ModuleNotFoundError as error:
-        raise UnsupportedError(f"code objects need msgpack ({error}): pip install 'rocpy[cooperative]'") from None
+        raise UnsupportedError(f"code objects need msgpack ({error}): {install_command('cooperative')}") from None
     return msgpack
 
 
@@ -220,7 +221,7 @@ def metadata(code: bytes) -> dict[str, Any]:
         from elftools.elf.sections import NoteSection
     except ModuleNotFoundError as error:
         raise UnsupportedError(
-            f"code objects are read by pyelftools ({error}): pip install 'rocpy[cooperative]'"
+            f"code objects are read by pyelftools ({error}): {install_command('cooperative')}"
         ) from None
     try:
         for section in ELFFile(io.BytesIO(code)).iter_sections():

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from rocpy._messages.distribution import install_command
 from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
 from rocpy.runtime import _kept
 
@@ -146,7 +147,7 @@ def zig() -> str:
     if specification is None or not specification.submodule_search_locations:
         raise UnsupportedError(
             "code for AMD GPUs is compiled and linked by ziglang, which is not installed: "
-            "pip install 'rocpy[cooperative]'"
+            f"{install_command('cooperative')}"
         )
     return str(Path(next(iter(specification.submodule_search_locations))) / "zig")
 

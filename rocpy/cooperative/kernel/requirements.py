@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from rocpy._messages.distribution import install_command
 from rocpy.errors import UnsupportedError
 
 
@@ -18,5 +19,5 @@ def importing_numba() -> Iterator[None]:
         if error.name not in {"numba", "llvmlite"}:
             raise
         raise UnsupportedError(
-            f"kernels are compiled by Numba, which is not installed ({error}): pip install 'rocpy[cooperative]'"
+            f"kernels are compiled by Numba, which is not installed ({error}): {install_command('cooperative')}"
         ) from None

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""rocpy.plan_cache: the plans that ``rocpy.matmul`` keeps for its next calls."""
+
+from __future__ import annotations
+
+from rocpy._messages.keywords import suggest_keywords_in
+from rocpy.blaslt.front import _plan_cache
+from rocpy.errors import InvalidProblemError
+
+__all__ = ["clear", "handles", "info", "live_plans", "resize"]
+
+
+def info() -> dict[str, int]:
+    """Return the ``hits`` and ``misses`` since the last :func:`clear`, and the cache's ``size`` and ``capacity``.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> sorted(rocpy.plan_cache.info())
+    ['capacity', 'hits', 'misses', 'size']
+    """
+    return _plan_cache.info()
+
+
+def clear() -> None:
+    """Drop every plan, and the handles and workspaces that no call uses now; the counters start again at 0.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.plan_cache.clear()
+    >>> rocpy.plan_cache.info()["size"]
+    0
+    """
+    _plan_cache.clear()
+
+
+def resize(capacity: int) -> None:
+    """Set how many plans are kept.
+
+    Parameters
+    ----------
+    capacity
+        Number of plans; 0 keeps none. The default is ``ROCPY_PLAN_CACHE``.
+
+    Raises
+    ------
+    InvalidProblemError
+        If `capacity` is not a number of plans.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.plan_cache.resize(rocpy.plan_cache.info()["capacity"])
+    """
+    if not isinstance(capacity, int) or isinstance(capacity, bool) or not 0 <= capacity < 2**63:
+        raise InvalidProblemError(f"capacity: got {capacity!r}, expected a number of plans, 0 or more")
+    _plan_cache.resize(capacity)
+
+
+def handles() -> int:
+    """Return how many hipBLASLt handles are kept, each with its workspace.
+
+    There is one for each device and stream in use, and at most 64 are kept where all are idle; :func:`clear` frees
+    those.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.plan_cache.clear()
+    >>> rocpy.plan_cache.handles()
+    0
+    """
+    return _plan_cache.handles()
+
+
+def live_plans() -> int:
+    """Return how many plans exist, in the cache and outside it.
+
+    Examples
+    --------
+    >>> import rocpy
+    >>> rocpy.plan_cache.live_plans() >= rocpy.plan_cache.info()["size"]
+    True
+    """
+    return _plan_cache.live_plans()
+
+
+suggest_keywords_in(globals(), __all__)
