@@ -40,7 +40,10 @@ def configure(parser: Parser) -> None:
     """Add the commands below `rocpy rccl`."""
     below = add_commands(parser, COMMANDS.items(), dest="rccl_command")
     for name in ("status", "trace"):
-        below[name].add_argument("--address", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR")
+        below[name].add_argument(
+            "--address",
+            help="host:port of RCCL's RAS server (default: the value of NCCL_RAS_ADDR, else localhost:28028)",
+        )
         below[name].add_argument(
             "--timeout-s", type=number_from(float, 0), default=10.0, help="how long to wait for an answer (default: 10)"
         )
@@ -51,7 +54,13 @@ def configure(parser: Parser) -> None:
         "--interval-s", type=number_from(float, 0.01), default=0.5, help="time between two samples (default: 0.5)"
     )
     below["check"].add_argument(
-        "-r", "--run-level", dest="level", type=number_from(int, 1, 3), default=2, help="as for `rocpy doctor`"
+        "-r",
+        "--run-level",
+        dest="level",
+        metavar="LEVEL",
+        type=number_from(int, 1, 3),
+        default=2,
+        help="1: files and variables only; 2: load the platform (default); 3: compute",
     )
     for name, function in (("status", status), ("trace", trace), ("check", check)):
         add_json(below[name])
