@@ -180,9 +180,12 @@ counts: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch)
 	$(PY) benchmarks/counts.py --json build/counts.json $(ARGS)
 
 .PHONY: site notebooks
+# The tests of what matplotlib draws, which is installed for the site: `make test` skips them.
+DRAWING_TESTS := tests/cli/test_bench_results.py tests/tuning/test_live.py tests/test_examples.py
 site: $(STAMPS)/package $(STAMPS)/site $(FRAMEWORKS) ## Build the documentation's site into build/site/html, with no network and no warning
 	@mkdir -p build/site/plots
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -b html -d build/site/doctrees docs build/site/html $(ARGS)
+	$(PY) -m pytest -q $(DRAWING_TESTS) -k "draw or plot or page"
 	@echo "build/site/html/index.html"
 
 notebooks: $(STAMPS)/package $(STAMPS)/site $(FRAMEWORKS) ## Run the notebooks of the documentation from top to bottom

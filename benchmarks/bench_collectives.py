@@ -20,12 +20,13 @@ from typing import Any
 
 import machine
 import numpy as np
-from harness import Row, show, speed, summary
+from harness import Row, finish, show, speed, summary
 from peers import optional
 
 import rocpy
 from rocpy import distributed, rccl
 from rocpy._messages.distribution import install_command
+from rocpy.cli._output import say_folded
 
 # Elements -> calls in a sample.
 SIZES = {1 << 10: 200, 1 << 18: 20, 1 << 24: 2}
@@ -231,12 +232,19 @@ def make_rows(
     return rows
 
 
+def case_of(name: str, ranks: int) -> str:
+    """Return the name of a group."""
+    return f"all-reduce of {name}, {ranks} ranks"
+
+
 def main() -> int:
     """Run all groups, print them, and write the rows."""
     parser = argparse.ArgumentParser(prog="benchmarks/bench_collectives.py")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
     parser.add_argument("--quick", action="store_true", help="small and short: shows that it runs, not how fast it is")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="ignored: a rank has one")
+    for ignored in ("--seconds", "--isa"):
+        parser.add_argument(ignored, help="ignored: ranks wait for one another, and compute next to nothing")
     parser.add_argument("--only", default="", help="only groups whose name contains this")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--mpiexec", nargs="+", default=None, help="what starts MPI; by default all that are here")
@@ -245,19 +253,21 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.child is not None:
         return child(arguments)
-    context = machine.context("collectives", " ".join(["python", "benchmarks/bench_collectives.py", *sys.argv[1:]]))
+    context = machine.context("collectives", machine.command("bench_collectives.py"))
     rows, notes = [], []
     starters: list[Any] = arguments.mpiexec or find_starters()
     if optional("mpi4py") is None or not starters:
         starters = [None]
         notes.append(f"mpi4py or mpiexec is not installed: MPI is not compared ({install_command('mpi')})")
-        print(f"note: {notes[-1]}")
+        say_folded(f"note: {notes[-1]}")
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:
+            if not any(arguments.only in case_of(name, ranks) for name in NAMES.values()):
+                continue
             for index, starter in enumerate(starters):
                 found = run_ranks(ranks, starter, arguments, Path(folder, f"{ranks}-{index}"))
                 for count, (samples, calls) in found.items():
-                    case = f"all-reduce of {NAMES[int(count)]}, {ranks} ranks"
+                    case = case_of(NAMES[int(count)], ranks)
                     if arguments.only in case:
                         rows += make_rows(case, samples, calls, context, ranks=ranks)
     if arguments.only in "64 bytes, 1 rank":
@@ -269,12 +279,8 @@ def main() -> int:
         print(f"{calls} operations of {SMALL_RANKS} ranks: {min(taken):.2f} s")
         samples = {"rocpy": [seconds / calls * 1e6 for seconds in taken]}
         rows += make_rows(case, samples, calls, context, ranks=SMALL_RANKS)
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        document = {"benchmark": "collectives", "quick": arguments.quick, "peak_gflops": {}, "notes": notes}
-        document["rows"] = rows
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 0
+    result = {"benchmark": "collectives", "quick": arguments.quick, "peak_gflops": {}, "notes": notes, "rows": rows}
+    return finish(result, arguments)
 
 
 if __name__ == "__main__":

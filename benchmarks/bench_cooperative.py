@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def compile_ms() -> float:
     return best * 1e3
 
 
-def layer_norm_of(session: Session) -> None:
+def layer_norm_of(session: Session, case: str, rows: int) -> None:
     """Layer norm of the examples against torch's, with 64 threads a row."""
     try:
         import torch
@@ -83,13 +84,13 @@ def layer_norm_of(session: Session) -> None:
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
     import kernels
 
-    rows, columns = (64, 1024) if session.quick else (4096, 1024)
+    columns = 1024
     x = torch.randn(rows, columns)
     names = {"x": x, "out": torch.empty_like(x), "weight": torch.ones(columns), "bias": torch.zeros(columns)}
     names |= {"kernel": coop.jit(threads=1)(kernels.layer_norm.function), "rows": rows, "columns": columns}
     names |= {"torch_norm": torch.nn.functional.layer_norm}
     session.compare(
-        f"layer norm of ({rows}, {columns}) float32",
+        case,
         [
             Entry("torch", "torch_norm(x, (columns,), weight, bias)", names),
             Entry("64 threads a row", "kernel[rows, 64](x, weight, bias, 1e-5, out)", names),
@@ -177,42 +178,65 @@ def first_call(session: Session) -> None:
     )
 
 
-def run(session: Session, _arguments: argparse.Namespace) -> None:
+KERNELS = {"threads": THREADS, "empty": empty, "striped": sum_striped, "single": sum_single, "tree": sum_tree}
+
+
+def sum_of_many(session: Session, case: str, x: np.ndarray) -> None:
+    """Sum with 16 numbers a thread."""
+    blocks = -(-len(x) // (THREADS * ITEMS))
+    names = KERNELS | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
+    session.compare(
+        case,
+        [
+            Entry("numpy", "x.sum()", names),
+            Entry("16 striped items a thread", "striped[blocks, threads](x, out)", names),
+        ],
+        against="numpy",
+        gpu_threads=blocks * THREADS,
+    )
+
+
+def sum_of_few(session: Session, case: str, x: np.ndarray) -> None:
+    """Sums with one number a thread, and a launch of nothing."""
+    blocks = -(-len(x) // THREADS)
+    names = KERNELS | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
+    session.compare(
+        case,
+        [
+            Entry("numpy", "x.sum()", names),
+            Entry("coop.sum", "single[blocks, threads](x, out)", names),
+            Entry("tree in shared memory", "tree[blocks, threads](x, out)", names),
+            Entry("nothing", "empty[blocks, threads](out)", names),
+        ],
+        against="numpy",
+        gpu_threads=blocks * THREADS,
+    )
+
+
+def run(session: Session, arguments: argparse.Namespace) -> None:
+    size, rows = (100_000, 64) if session.quick else (10_000_000, 4096)
+    x = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
+    groups: dict[str, Callable[[str], None]] = {
+        f"sum of {size} float32": lambda case: sum_of_many(session, case, x),
+        f"sum of {size // 50} float32, one a thread": lambda case: sum_of_few(session, case, x[: size // 50]),
+        f"layer norm of ({rows}, 1024) float32": lambda case: layer_norm_of(session, case, rows),
+    }
+    for case, measure in groups.items():
+        if arguments.only in case:
+            measure(case)
+    if not arguments.only:
+        notes(session)
+
+
+def notes(session: Session) -> None:
+    """Measure what no library of Python's has: switches of fibers, compilation, Numba's simulator, the first launch."""
     for fibers in (2, 64, 256):
         best = min(_simt.measure_switch_ns(fibers, 20000) for _ in range(5))
         session.note(f"switch between two of {fibers} fibers: {best:.1f} ns (best of 5)")
     if importlib.util.find_spec("ziglang"):
         session.note(f"coop.compile of a block sum for gfx942: {compile_ms():.0f} ms (best of 6)")
-    names = {"threads": THREADS, "empty": empty, "striped": sum_striped, "single": sum_single, "tree": sum_tree}
-    size = 100_000 if session.quick else 10_000_000
-    x = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
-    blocks = -(-size // (THREADS * ITEMS))
-    many = names | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
-    session.compare(
-        f"sum of {size} float32",
-        [
-            Entry("numpy", "x.sum()", many),
-            Entry("16 striped items a thread", "striped[blocks, threads](x, out)", many),
-        ],
-        against="numpy",
-        gpu_threads=blocks * THREADS,
-    )
-    x = x[: size // 50]
-    blocks = -(-len(x) // THREADS)
-    few = names | {"x": x, "blocks": blocks, "out": np.zeros(blocks, np.float32)}
-    rows = session.compare(
-        f"sum of {len(x)} float32, one a thread",
-        [
-            Entry("numpy", "x.sum()", few),
-            Entry("coop.sum", "single[blocks, threads](x, out)", few),
-            Entry("tree in shared memory", "tree[blocks, threads](x, out)", few),
-            Entry("nothing", "empty[blocks, threads](out)", few),
-        ],
-        against="numpy",
-        gpu_threads=blocks * THREADS,
-    )
-    layer_norm_of(session)
-    simulator(session, next(row["best_us"] for row in rows if row["label"].startswith("tree")) / (blocks * THREADS))
+    tree = next(row for row in session.rows if row["label"].startswith("tree"))
+    simulator(session, tree["best_us"] / tree["gpu_threads"])
     first_call(session)
 
 

@@ -3,7 +3,8 @@
 
 A forked process runs the statement step by step (ptrace), on one thread. A step whose address is that of a function of
 the platform's libraries, entered from outside of them, is a library call; one at malloc and its relatives is an
-allocation. The counts are compared with the last ones in the history that were made with the same versions.
+allocation. The counts are compared with the last ones in the history that were made with the same versions; without
+such, library calls and allocations with the last of the same packages.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ NAMES = (
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
     "fs_base gs_base ds es fs gs"
 )
+
+PACKAGES = ("python", "numpy", "torch")
 
 Row = dict[str, Any]
 
@@ -221,27 +224,35 @@ def counted() -> list[Row]:
 
 
 def versions(row: Row) -> dict[str, str]:
-    """Return what a count depends on: two with the same versions can be compared."""
-    minor = {name: ".".join(row["versions"].get(name, "none").split(".")[:2]) for name in ("python", "numpy", "torch")}
+    """Return what a count depends on: all counts of two with the same versions can be compared."""
+    minor = {name: ".".join(row["versions"].get(name, "none").split(".")[:2]) for name in PACKAGES}
     return minor | {"processor": platform.machine(), "isa": row["isa"], "libc": " ".join(platform.libc_ver())}
 
 
-def grown(rows: list[Row], history: list[Row]) -> tuple[list[str], bool]:
-    """Return the labels that grew since the last record of the same versions, and whether there is such a record.
+def comparable(now: Mapping[str, str], before: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the counts that can be compared between two machines.
 
-    Where there is none, the library calls alone are compared, with the newest record: no compiler changes them.
+    No compiler or package changes how often the library is called, and no machine how often memory is allocated.
     """
+    same = [name for name in now if now[name] == before.get(name)]
+    if not set(PACKAGES) <= set(same):
+        return ("library calls",)
+    return ("library calls", "allocations", *(["instructions"] if len(same) == len(now) else []))
+
+
+def grown(rows: list[Row], history: list[Row]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the labels that grew since the newest record of the nearest versions, and which counts were compared."""
     from rocpy.cli.measured.comparison import count_verdict
 
-    like = [one for one in history if one["versions"] == versions(rows[0])]
-    before = {row["label"]: row for row in (like or history)[-1]["rows"]} if history else {}
-    worse = []
-    for row in rows:
-        old = before.get(row["label"])
-        if old is not None and row["label"].startswith("rocpy"):
-            seen = row if like else {**old, "library calls": row["library calls"]}
-            worse += [row["label"]] if count_verdict(old, seen) == "grown" else []
-    return worse, bool(like)
+    if not history:
+        return [], ()
+    now = versions(rows[0])
+    last = max(reversed(history), key=lambda one: len(comparable(now, one["versions"])))
+    judged = comparable(now, last["versions"])
+    before = {row["label"]: row for row in last["rows"] if row["label"].startswith("rocpy")}
+    seen = {row["label"]: {name: row[name] for name in judged} for row in rows if row["label"] in before}
+    worse = [label for label in seen if count_verdict(before[label], before[label] | seen[label]) == "grown"]
+    return worse, judged
 
 
 def record(rows: list[Row]) -> Row:
@@ -273,8 +284,7 @@ def main() -> int:
     else:
         rows = counted()
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"benchmark": "counts", "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        machine.write_result(arguments.json, {"benchmark": "counts", "rows": rows})
     if not rows:
         return 0
     columns = ("who", "instructions", "library calls", "allocations", "which calls")
@@ -298,8 +308,9 @@ def main() -> int:
         print(
             f"grown since the last record: {label} (`python benchmarks/counts.py --update` records it, with a reason)"
         )
-    if not judged:
-        print("the history has no record with these versions: library calls alone were judged")
+    if "instructions" not in judged:
+        compared = " and ".join(judged) or "nothing"
+        print(f"the history has no record with these versions: {compared} could be compared")
     return 1 if worse else 0
 
 

@@ -201,21 +201,17 @@ def main() -> int:
         results.rows.extend(json.loads(path.read_text(encoding="utf-8"))["rows"])
     rows = [goal.row() for part in PARTS for goal in part(results)]
     rows += [goal.row() for goal in small(20 if arguments.quick else 2000)]
-    context = machine.context("goals", " ".join(["python", "benchmarks/goals.py", *sys.argv[1:]]))
+    context = machine.context("goals", machine.command("goals.py"))
     rows = [row | context for row in rows]
     show(rows)
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(
-            json.dumps({"benchmark": "goals", "quick": arguments.quick, "rows": rows}, indent=1) + "\n",
-            encoding="utf-8",
-        )
+        machine.write_result(arguments.json, {"benchmark": "goals", "quick": arguments.quick, "rows": rows})
     return 0
 
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    from rocpy.cli._output import print_table, say
+    from rocpy.cli._output import print_table, say, say_folded
 
     cells = []
     for row in rows:
@@ -224,7 +220,7 @@ def show(rows: list[Row]) -> None:
     print_table("goals", ("item", "wanted", "best", "median", ""), cells, numbers=("best", "median"))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("ok", "short", "not measured")}
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    say(ran_on(rows[0]))
+    say_folded(ran_on(rows[0]))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from typing import Any
 
 import machine
 
+from rocpy.cli._output import print_table, say_folded
+
 Row = dict[str, Any]
 
 
@@ -65,14 +67,14 @@ class Session:
         """Say once why something is not measured."""
         if text not in self.notes:
             self.notes.append(text)
-            print(f"note: {text}", flush=True)
+            say_folded(f"note: {text}")
 
     def name_kernels(self) -> None:
         """Put into every row which kernels rocpy and its peers have run, and print it."""
         kernels = {"rocpy": self.context["isa"], **machine.kernels_of_peers()}
         for row in self.rows:
             row["kernels"] = kernels
-        print("kernels: " + "; ".join(f"{label}: {kernel}" for label, kernel in kernels.items()), flush=True)
+        say_folded("kernels: " + "; ".join(f"{label}: {kernel}" for label, kernel in kernels.items()))
 
     def compare(
         self,
@@ -152,8 +154,6 @@ def speed(values: Sequence[float], reference: Sequence[float]) -> Row:
 
 def show(case: str, rows: Sequence[Row]) -> None:
     """Print one group. The line above it says on what it ran: it belongs to each row."""
-    from rocpy.cli._output import print_table, say
-
     if not rows:
         return
     first = rows[0]
@@ -180,8 +180,7 @@ def show(case: str, rows: Sequence[Row]) -> None:
     ]
     title = f"{first['benchmark']}: {case}, {threads}, {first['clock']} time"
     print_table(title, ("who", *figures), cells, numbers=figures)
-    say(f"{ran_on(first)}\n")
-    sys.stdout.flush()
+    say_folded(f"{ran_on(first)}\n")
 
 
 def ran_on(row: Row) -> str:
@@ -241,11 +240,12 @@ def main(
     if arguments.child_output is not None:
         session = Session(name, arguments)
         run(session, arguments)
-        session.name_kernels()
+        if session.rows:
+            session.name_kernels()
         document = {"rows": session.rows, "notes": session.notes}
         Path(arguments.child_output).write_text(json.dumps(document), encoding="utf-8")
         return 0
-    command = " ".join(["python", f"benchmarks/bench_{name}.py", *sys.argv[1:]])
+    command = machine.command(f"bench_{name}.py")
     rows, notes, peaks = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
         for count in arguments.threads:
@@ -268,8 +268,16 @@ def main(
             document = json.loads(output.read_text(encoding="utf-8"))
             rows += document["rows"]
             notes += [note for note in document["notes"] if note not in notes]
+    result = {"benchmark": name, "quick": arguments.quick, "peak_gflops": peaks, "notes": notes, "rows": rows}
+    return finish(result, arguments)
+
+
+def finish(result: Row, arguments: argparse.Namespace) -> int:
+    """Write the result where it is asked for; exit code 2 if ``--only`` left no group."""
+    nothing = bool(arguments.only) and not result["rows"]
+    if nothing:
+        result["notes"].append(f"no group's name contains {arguments.only!r}")
+        say_folded(f"note: {result['notes'][-1]}")
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        result = {"benchmark": name, "quick": arguments.quick, "peak_gflops": peaks, "notes": notes, "rows": rows}
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return 0
+        machine.write_result(arguments.json, result)
+    return 2 if nothing else 0

@@ -21,7 +21,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 MAPS = Path("/proc/self/maps")
-PACKAGES = ("rocpy", "numpy", "scipy", "torch", "jax", "nvmath-python", "mkl")
+PACKAGES = ("numpy", "scipy", "torch", "jax", "nvmath-python", "mkl")
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,30 @@ def environment(threads: int, isa: str = "native") -> dict[str, str]:
     )
 
 
+def command(script: str) -> str:
+    """Return the command that repeats this run; the file of its results is no part of it."""
+    words = sys.argv[1:]
+    if "--json" in words:
+        first = words.index("--json")
+        del words[first : first + 2]
+    return " ".join(["python", f"benchmarks/{script}", *words])
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a benchmark's result as JSON, in one step; one without rows does not replace another."""
+    if not result["rows"] and path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that are compared."""
-    found = {"python": python_platform.python_version()}
+    import rocpy
+
+    found = {"python": python_platform.python_version(), "rocpy": rocpy.__version__}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)

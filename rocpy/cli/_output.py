@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -37,6 +38,53 @@ def say(text: str = "") -> None:
 def warn(text: str) -> None:
     """Print a line on standard error, as it is."""
     print(text, file=sys.stderr)
+
+
+def say_folded(text: str) -> None:
+    """Print a line on standard output at once, folded to the terminal's width."""
+    print("\n".join(_fold(text, shutil.get_terminal_size((80, 24)).columns)), flush=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def writable(path: Path | None, command: str, option: str = "", *, parents: bool = False) -> Iterator[None]:
+    """Try a file before the work whose result is written to it; a block that does not write it leaves no empty file.
+
+    Parameters
+    ----------
+    path
+        The file; nothing is tried if None.
+    command, option
+        The command, and its option that names the file; no option if an argument does.
+    parents
+        Create the folders that the path lacks.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    existed = path.exists()
+    try:
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        by = f" by {option}" if option else ""
+        raise UsageError(f"{command}: cannot write {path} ({error.strerror}); name another file{by}") from None
+    try:
+        yield
+    finally:
+        if not existed and path.is_file() and path.stat().st_size == 0:
+            path.unlink()
 
 
 def print_json(document: Any) -> None:

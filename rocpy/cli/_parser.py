@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.cli._output import UsageError
@@ -16,11 +17,20 @@ EXIT_CODES = "Exit codes: 0 success, 1 a problem was found, 2 wrong usage, 3 no 
 Run = Callable[[argparse.Namespace], int]
 
 
+class _Help(argparse.HelpFormatter):
+    """Begins the lines of a usage near the left where they would not fit below the options of the first."""
+
+    def _format_usage(self, *arguments: Any) -> str:
+        text = super()._format_usage(*arguments)
+        fits = all(len(line) <= self._width for line in text.splitlines())
+        return text if fits else re.sub(r"\n +(?=\S)", "\n  ", text)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises :class:`UsageError`, suggests what was meant, and takes no abbreviations."""
 
     def __init__(self, **options: object) -> None:
-        super().__init__(allow_abbrev=False, **options)  # type: ignore[arg-type]
+        super().__init__(allow_abbrev=False, formatter_class=_Help, **options)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a UsageError."""

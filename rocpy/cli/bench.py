@@ -8,14 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from rocpy._messages.distribution import install_command
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, say, warn
+from rocpy.cli._output import EXIT_PROBLEM, EXIT_USAGE, UsageError, print_json, print_table, say, warn, writable
 from rocpy.cli._parser import Parser, add_json, choice_of, number_from
 from rocpy.cli.measured.comparison import COLUMNS, NUMBERS, changes, left_out, machines, read
 from rocpy.cli.measured.drawing import draw
@@ -103,38 +105,76 @@ def configure(parser: Parser) -> None:
 
 def bench(arguments: Arguments) -> int:
     """Measure rocpy beside numpy, torch and nvmath-python; a benchmark that fails is exit code 1."""
+    names = _names(arguments)
     _require_plot(arguments.plot)
     if arguments.html is not None and arguments.html.suffix != ".html":
         raise UsageError(f"rocpy bench: --html {arguments.html}: the file's name must end in .html")
-    if arguments.compare is not None:
-        return _compare(arguments)
-    names = (*NAMES, *OTHERS) if arguments.name == "all" else (arguments.name,)
-    if len(names) > 1 and not arguments.quick and not arguments.yes and not _confirm(len(names)):
-        return EXIT_PROBLEM
+    with (
+        writable(arguments.html, "rocpy bench", "--html", parents=True),
+        writable(arguments.plot, "rocpy bench", "--plot", parents=True),
+    ):
+        return _measure_all(names, arguments) if arguments.compare is None else _compare(arguments)
+
+
+def _measure_all(names: Sequence[str], arguments: Arguments) -> int:
     documents = []
-    for number, name in enumerate(names, 1):
-        if len(names) > 1:
-            warn(f"benchmark {number} of {len(names)}: {name}")
-        document = _measure(name, arguments)
-        if document is None:
+    with _scratch(arguments.output) as scratch:
+        if len(names) > 1 and not arguments.quick and not arguments.yes and not _confirm(len(names)):
             return EXIT_PROBLEM
-        documents.append(document)
+        for number, name in enumerate(names, 1):
+            if len(names) > 1:
+                warn(f"benchmark {number} of {len(names)}: {name}")
+            document = _measure(name, arguments, scratch)
+            if document is None:
+                return EXIT_PROBLEM
+            documents.append(document)
     measured = [document for document in documents if document.get("rows")]
     timed = [document for document in measured if document["benchmark"] not in OTHERS]
     if arguments.only and not timed:
         raise UsageError(
             f"rocpy bench: no group's name contains {arguments.only!r}; run without --only to see the names"
         )
+    if arguments.plot is not None and not timed:
+        raise UsageError(f"rocpy bench: {arguments.name} timed nothing that --plot could draw; its notes say why")
     if arguments.plot is not None:
         draw(timed, arguments.plot)
     if arguments.html is not None:
-        arguments.html.parent.mkdir(parents=True, exist_ok=True)
         arguments.html.write_text(page_of(measured), encoding="utf-8")
     if arguments.as_json:
         print_json(documents if arguments.name == "all" else documents[0])
     else:
         say(", ".join(map(str, filter(None, (f"results: {arguments.output}", arguments.plot, arguments.html)))))
     return 0
+
+
+def _names(arguments: Arguments) -> tuple[str, ...]:
+    """Return the benchmarks to run: those that have no groups are left out of a choice of groups."""
+    if arguments.name == "all":
+        return NAMES if arguments.only else (*NAMES, *OTHERS)
+    if arguments.name in OTHERS and arguments.only:
+        raise UsageError(f"rocpy bench: {arguments.name} has no groups that --only could choose from")
+    if arguments.name in OTHERS and arguments.plot is not None:
+        raise UsageError(f"rocpy bench: {arguments.name} times nothing that --plot could draw")
+    return (arguments.name,)
+
+
+@contextmanager
+def _scratch(output: Path) -> Iterator[Path]:
+    """Create the folder for results, and in it one for those that are not complete."""
+    existed = output.exists()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(prefix=".rocpy-bench-", dir=output)
+    except OSError as error:
+        raise UsageError(
+            f"rocpy bench: cannot write {output} ({error.strerror}); name another folder by --output"
+        ) from None
+    try:
+        with scratch as name:
+            yield Path(name)
+    finally:
+        if not existed and not any(output.iterdir()):
+            output.rmdir()
 
 
 def _compare(arguments: Arguments) -> int:
@@ -150,7 +190,6 @@ def _compare(arguments: Arguments) -> int:
     if machines(old) != machines(new):
         notes.append("measured on different machines: judged by the speed relative to each group's peer")
     if arguments.html is not None:
-        arguments.html.parent.mkdir(parents=True, exist_ok=True)
         arguments.html.write_text(comparison_page(found, notes), encoding="utf-8")
     if arguments.as_json:
         print_json({"changes": [asdict(change) for change in found], "notes": notes})
@@ -181,9 +220,12 @@ def _confirm(count: int) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _measure(name: str, arguments: Arguments) -> dict[str, Any] | None:
-    """Run one benchmark in a process of its own and return what it wrote; None if it failed."""
-    path = arguments.output / f"{name}.json"
+def _measure(name: str, arguments: Arguments, scratch: Path) -> dict[str, Any] | None:
+    """Run one benchmark in a process of its own and return what it wrote; None if it failed.
+
+    Results without rows, as of groups that ``--only`` does not choose, replace no others.
+    """
+    path = scratch / f"{name}.json"
     words = ["--json", str(path), *["--quick"] * arguments.quick]
     if name in OTHERS:
         script = folder() / f"{name}.py"
@@ -195,10 +237,12 @@ def _measure(name: str, arguments: Arguments) -> dict[str, Any] | None:
         words += ["--seconds", str(arguments.seconds)] if arguments.seconds else []
         words += ["--isa", arguments.isa] if arguments.isa != "native" else []
     code = _run_group([sys.executable, str(script), *words], stdout=sys.stderr if arguments.as_json else None)
-    if code:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if document.get("rows"):
+        path.replace(arguments.output / path.name)
+    if code and not (arguments.only and code == EXIT_USAGE and document):
         warn(f"benchmark {name} failed with code {code}")
         return None
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,18 @@ from rocpy.cli import _checks_platform, _checks_rocm, _checks_system  # noqa: F4
 from rocpy.cli._application import Arguments, set_run
 from rocpy.cli._checks import examine
 from rocpy.cli._machine import Machine
-from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_findings, print_json, print_table, progress, say, warn
+from rocpy.cli._output import (
+    EXIT_PROBLEM,
+    UsageError,
+    counted,
+    print_findings,
+    print_json,
+    print_table,
+    progress,
+    say,
+    warn,
+    writable,
+)
 from rocpy.cli._parser import Parser, add_json, choice_of, number_from
 
 TIERS = ("quick", "full")
@@ -60,7 +69,7 @@ def doctor(arguments: Arguments) -> int:
     """Check what commonly goes wrong on ROCm; a failed check or case of the self-test is exit code 1."""
     _require_process(arguments.process)
     outcome = None
-    with _writable(arguments.report) if arguments.selftest else nullcontext():
+    with writable(arguments.report if arguments.selftest else None, "rocpy doctor", "--report"):
         findings = examine(Machine.here(arguments.process), arguments.level)
         if arguments.selftest:
             outcome = _run_selftest(arguments.tier, quiet=arguments.as_json, findings=findings)
@@ -96,24 +105,6 @@ def _require_process(process: str) -> None:
     )
 
 
-@contextmanager
-def _writable(report: Path) -> Iterator[None]:
-    """Try the report's file before the cases run, which takes minutes; an interrupted run leaves no empty file."""
-    existed = report.exists()
-    try:
-        with report.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"rocpy doctor: cannot write {report} ({error.strerror}); name another file by --report"
-        ) from None
-    try:
-        yield
-    finally:
-        if not existed and report.is_file() and report.stat().st_size == 0:
-            report.unlink()
-
-
 def _write_report(outcome: dict[str, Any], report: Path) -> Path:
     """Write the report, elsewhere if its file has become unwritable meanwhile."""
     text = json.dumps(outcome, indent=1, default=str) + "\n"
@@ -132,7 +123,7 @@ def _write_report(outcome: dict[str, Any], report: Path) -> Path:
 def _show(findings: list[dict[str, str | int]]) -> None:
     print_findings("doctor", findings)
     problems = sum(row["status"] == "problem" for row in findings)
-    say(f"{len(findings)} findings, {problems} problem{'' if problems == 1 else 's'}")
+    say(f"{counted(len(findings), 'finding')}, {counted(problems, 'problem')}")
 
 
 def _run_selftest(tier: str, *, quiet: bool, findings: list[dict[str, str | int]]) -> dict[str, Any]:
@@ -167,8 +158,8 @@ def _show_selftest(outcome: dict[str, Any]) -> None:
     wrong = sum("native" in row for row in outcome["cases"])
     if wrong:
         say(
-            f"self-test: {wrong} cases are wrong as the library computes them; their classes of products are composed "
-            f"from now on (rocpy.explain tells; {outcome['record']})"
+            f"self-test: the library's results of {counted(wrong, 'case')} are wrong; such products are composed from "
+            f"now on (rocpy.explain shows which; {outcome['record']})"
         )
     bad = [
         (row["status"], row["name"], row.get("message", ""))
@@ -177,5 +168,11 @@ def _show_selftest(outcome: dict[str, Any]) -> None:
     ]
     if bad:
         print_table("self-test: cases that failed", ("", "case", "message"), bad)
-    summary = ", ".join(f"{count} {name}" for name, count in outcome["summary"].items())
-    say(f"self-test: {summary}; report in {outcome['report']}")
+    say(f"{_summary(dict(outcome['summary']))}; report in {outcome['report']}")
+
+
+def _summary(facts: dict[str, Any]) -> str:
+    total, ratio, elapsed_s = (facts.pop(name) for name in ("total", "worst_ratio", "elapsed_s"))
+    counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in facts.items())
+    times = f"{counted(total, 'case')} in {elapsed_s:.1f} s"
+    return f"self-test: {times}: {counts}; largest error {ratio:.4g} of its bound"

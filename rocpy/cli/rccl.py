@@ -42,22 +42,31 @@ def configure(parser: Parser) -> None:
     for name in ("status", "trace"):
         below[name].add_argument(
             "--address",
+            metavar="HOST:PORT",
             help="host:port of RCCL's RAS server (default: the value of NCCL_RAS_ADDR, else localhost:28028)",
         )
         below[name].add_argument(
-            "--timeout-s", type=number_from(float, 0), default=10.0, help="how long to wait for an answer (default: 10)"
+            "--timeout-s",
+            type=number_from(float, 0),
+            default=10.0,
+            metavar="S",
+            help="how long to wait for an answer (default: 10)",
         )
     below["trace"].add_argument(
-        "--seconds", type=number_from(float, 0), default=2.0, help="how long to watch (default: 2)"
+        "--seconds", type=number_from(float, 0), default=2.0, metavar="S", help="how long to watch (default: 2)"
     )
     below["trace"].add_argument(
-        "--interval-s", type=number_from(float, 0.01), default=0.5, help="time between two samples (default: 0.5)"
+        "--interval-s",
+        type=number_from(float, 0.01),
+        default=0.5,
+        metavar="S",
+        help="time between two samples (default: 0.5)",
     )
     below["check"].add_argument(
         "-r",
         "--run-level",
         dest="level",
-        metavar="LEVEL",
+        metavar="1|2|3",
         type=number_from(int, 1, 3),
         default=2,
         help="1: files and variables only; 2: load the platform (default); 3: compute",

@@ -10,7 +10,7 @@ from typing import Any
 
 from rocpy._messages.html import page, table
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table
+from rocpy.cli._output import EXIT_PROBLEM, UsageError, print_json, print_table, writable
 from rocpy.cli._parser import Parser, add_json
 
 COLUMNS = (
@@ -50,16 +50,21 @@ def report(arguments: Arguments) -> int:
     """Render reports; one with a wrong case is exit code 1."""
     if arguments.output is not None and arguments.output.suffix not in {".md", ".html"}:
         raise UsageError(f"rocpy report: --output {arguments.output}: the file's name must end in .md or .html")
+    with writable(arguments.output, "rocpy report", "--output"):
+        return _render(arguments)
+
+
+def _render(arguments: Arguments) -> int:
     documents = [_load(path) for path in arguments.files]
     rows = [_row(path, document) for path, document in zip(arguments.files, documents, strict=True)]
     wrong = [_wrong_cases(document) for document in documents]
+    if arguments.output is not None:
+        text = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
+        arguments.output.write_text(text, encoding="utf-8")
     if arguments.as_json:
         print_json([{**row, "wrong_cases": cases} for row, cases in zip(rows, wrong, strict=True)])
     elif arguments.output is None:
         _show(rows, wrong)
-    else:
-        text = _page(rows, wrong) if arguments.output.suffix == ".html" else _markdown(rows, wrong)
-        arguments.output.write_text(text, encoding="utf-8")
     return EXIT_PROBLEM if any(wrong) else 0
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocpy.cli._application import Arguments, set_run
-from rocpy.cli._output import UsageError, say
-from rocpy.cli._parser import Parser, choice_of
+from rocpy.cli._output import UsageError, print_json, say
+from rocpy.cli._parser import Parser, add_json, choice_of
 
 RELEASES = ("6.4", "7.0", "7.2")
 DEFAULT_RELEASE = "7.2"
@@ -17,6 +17,7 @@ def configure(parser: Parser) -> None:
     """Add the command's options."""
     parser.add_argument("folder", type=Path, help="folder to lay the tree out in; created if it does not exist")
     add_release(parser)
+    add_json(parser)
     set_run(parser, rocm_tree)
 
 
@@ -37,8 +38,12 @@ def rocm_tree(arguments: Arguments) -> int:
         lay_out(tree, arguments.release)
     except OSError as error:
         raise UsageError(f"rocpy rocm-tree: cannot lay out a tree in {tree}: {error.strerror or error}") from error
+    variables = environment(tree, arguments.release)
+    if arguments.as_json:
+        print_json({"folder": str(tree), "release": arguments.release, "variables": variables})
+        return 0
     say(f"{tree}: the libraries of ROCm {arguments.release} over rocpy's host platform")
-    for name, value in environment(tree, arguments.release).items():
+    for name, value in variables.items():
         say(f"export {name}={value}")
     return 0
 

@@ -7,6 +7,8 @@ import datetime as dt
 import json
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +17,13 @@ from rocpy.cli._application import Arguments, set_help, set_run
 from rocpy.cli._output import (
     EXIT_PROBLEM,
     UsageError,
+    counted,
     print_json,
     print_table,
     progress,
     say,
     warn,
+    writable,
 )
 from rocpy.cli._parser import Parser, add_commands, add_json, choice_of, number_from
 from rocpy.errors import RocpyError
@@ -84,6 +88,7 @@ def _configure_run(parser: Parser) -> None:
         "--budget-ms",
         type=number_from(float, 0.001),
         default=1000.0,
+        metavar="MS",
         help="time for each problem in milliseconds (default: 1000)",
     )
     parser.add_argument("--again", action="store_true", help="measure problems again even if a usable record exists")
@@ -92,12 +97,17 @@ def _configure_run(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> int:
     """Measure problems and store the choices; a problem that could not be measured is exit code 1."""
+    command = "rocpy tune run"
+    with writable(arguments.save_shapes, command, "--save-shapes"), _database(arguments.database, command):
+        return _run(arguments)
+
+
+def _run(arguments: Arguments) -> int:
     problems = _problems(arguments.source, [*arguments.words, *arguments.program_arguments], arguments.as_json)
     if problems is None:
         return EXIT_PROBLEM
     if arguments.save_shapes is not None:
         problems.save(arguments.save_shapes)
-    _use(arguments.database)
     reports, failures = _tune_all(problems, arguments.budget_ms, arguments.again)
     if arguments.as_json:
         print_json({"reports": [report.to_dict() for report in reports], "failures": failures})
@@ -218,6 +228,7 @@ def export(arguments: Arguments) -> int:
 
     if arguments.path == "-" and arguments.as_json:
         raise UsageError("rocpy tune export: --json describes what was written; write to a file, not to -")
+    target = None if arguments.path == "-" else Path(arguments.path)
     records = _records(_use(arguments.database), arguments.all_environments)
     text, left_out = export_json(records), 0
     if arguments.form != "json":
@@ -226,10 +237,11 @@ def export(arguments: Arguments) -> int:
         warn(f"{left_out} of {len(records)} records cannot be expressed in this format and are omitted")
     if records and left_out == len(records):
         return EXIT_PROBLEM
-    if arguments.path == "-":
+    if target is None:
         sys.stdout.write(text)
     else:
-        Path(arguments.path).write_text(text, encoding="utf-8")
+        with writable(target, "rocpy tune export"):
+            target.write_text(text, encoding="utf-8")
     if arguments.as_json:
         print_json({"file": arguments.path, "records": len(records) - left_out, "left_out": left_out})
     return 0
@@ -239,17 +251,17 @@ def import_records(arguments: Arguments) -> int:
     """Import records from files; of two records for one problem the newer is used."""
     from rocpy.tuning import Database, import_json
 
-    base = _use(arguments.database)
     taken = {}
-    for path in arguments.paths:
-        if not path.is_file():
-            raise UsageError(f"rocpy tune import: there is no file {path}")
-        if path.suffix == ".json":
-            other = Database([])
-            other.store(*import_json(path.read_text(encoding="utf-8")))
-        else:
-            other = Database([path])
-        taken[str(path)] = base.merge(other)
+    with _database(arguments.database, "rocpy tune import") as base:
+        for path in arguments.paths:
+            if not path.is_file():
+                raise UsageError(f"rocpy tune import: there is no file {path}")
+            if path.suffix == ".json":
+                other = Database([])
+                other.store(*import_json(path.read_text(encoding="utf-8")))
+            else:
+                other = Database([path])
+            taken[str(path)] = base.merge(other)
     if arguments.as_json:
         print_json(taken)
     else:
@@ -259,9 +271,11 @@ def import_records(arguments: Arguments) -> int:
 
 def clear(arguments: Arguments) -> int:
     """Delete the records of this environment; exit code 1 if the answer is no."""
+    if arguments.as_json and not arguments.yes:
+        raise UsageError("rocpy tune clear: --json asks no question; add --yes to delete the records")
     base = _use(arguments.database)
     count = len(_records(base, arguments.all_environments))
-    if count and not arguments.yes and not _confirm(f"Delete {count} records from {base.path}?"):
+    if count and not arguments.yes and not _confirm(f"Delete {counted(count, 'record')} from {base.path}?"):
         return EXIT_PROBLEM
     from rocpy.tuning import scope
 
@@ -269,7 +283,7 @@ def clear(arguments: Arguments) -> int:
     if arguments.as_json:
         print_json({"deleted": gone})
     else:
-        say(f"deleted {gone}")
+        say(f"deleted {counted(gone, 'record')}")
     return 0
 
 
@@ -286,6 +300,16 @@ def _use(path: Path | None) -> Database:
     if path is not None:
         database.use(database.Database([path]))
     return database.current()
+
+
+@contextmanager
+def _database(path: Path | None, command: str) -> Iterator[Database]:
+    """Use a database that records are written to; a file named by ``--database`` is tried first."""
+    from rocpy.tuning import Database
+
+    file = None if path is None else Database([path]).path
+    with writable(file, command, "--database", parents=True):
+        yield _use(path)
 
 
 def _records(base: Database, all_environments: bool) -> list[Record]:

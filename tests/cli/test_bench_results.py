@@ -243,6 +243,49 @@ def test_what_cannot_be_counted_is_an_error_and_leaves_no_process(run_python):
     """)
 
 
+@pytest.fixture
+def counts(monkeypatch):
+    """The benchmark's module."""
+    monkeypatch.syspath_prepend(bench.folder())
+    import counts
+
+    yield counts
+    for name in ("counts", "machine"):
+        sys.modules.pop(name, None)
+
+
+SAME = {"python": "3.11", "numpy": "2.4", "torch": "2.13"}
+MACHINE = {"processor": platform.machine(), "isa": "avx2", "libc": " ".join(platform.libc_ver())}
+MORE = {"instructions": 9000, "library calls": 9, "allocations": 9}
+
+
+@pytest.mark.parametrize(
+    ("before", "judged"),
+    [
+        ({**SAME, **MACHINE}, ["library calls", "allocations", "instructions"]),
+        ({**SAME, **MACHINE, "isa": "avx512_vnni"}, ["library calls", "allocations"]),
+        ({**SAME, **MACHINE, "processor": "another", "libc": "another"}, ["library calls", "allocations"]),
+        ({**SAME, **MACHINE, "numpy": "1.26"}, ["library calls"]),
+        ({**SAME, **MACHINE, "python": "3.14"}, ["library calls"]),
+    ],
+)
+def test_counts_are_judged_where_nothing_else_changes_them(counts, before, judged):
+    versions = {name: f"{version}.1" for name, version in SAME.items()}
+    row = {**counted("rocpy matmul", 7800), "versions": versions}
+    other = {"versions": {**before, "numpy": "0"}, "rows": [{**counted("rocpy matmul", 0, 0), **MORE}]}
+    # A newer record of other packages is no better where this one lets more be compared.
+    history = [{"versions": before, "rows": [row]}]
+    history = [*history, other] if len(judged) > 1 else [other, *history]
+    assert counts.grown([row], history) == ([], tuple(judged))
+    for name, count in MORE.items():
+        worse, _ = counts.grown([{**row, name: count}], history)
+        assert worse == (["rocpy matmul"] if name in judged else [])
+
+
+def test_without_a_history_nothing_is_judged(counts):
+    assert counts.grown([{**counted("rocpy matmul", 7800), "versions": {}}], []) == ([], ())
+
+
 def test_the_history_is_of_counts():
     records = json.loads((Path(bench.folder()) / "results" / "history" / "counts.json").read_text())
     assert all({"date", "commit", "versions", "rows"} <= set(record) for record in records)
@@ -253,6 +296,7 @@ def test_drawings_show_dots_on_a_log_axis_one_colour_for_rocpy_and_the_winner():
     groups = [{"numpy": 10.0, "rocpy": 30.0, "torch": 20.0}, {"rocpy": 1.0, "rocpy Weight": 0.5, "numpy": 400.0}]
     rows = [timed(f"case {number}", *one) for number, group in enumerate(groups) for one in group.items()]
     figure = figure_of([{"rows": rows}])
+    assert figure.get_suptitle() == "host | CPU | instruction set avx2\nnumpy 2 | commit 0"
     assert [axis.get_xscale() for axis in figure.axes] == ["log", "log"]
     for axis, group in zip(figure.axes, groups, strict=True):
         assert len(axis.patches) == 0  # the length of a bar would say nothing on this axis

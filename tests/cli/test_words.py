@@ -48,12 +48,24 @@ def run(capsys, monkeypatch, tmp_path):
         ("doctor --selftest --report no/such/folder/report.json", ["cannot write", "--report"]),
         ("bench matmull", ["'matmull'", "did you mean 'matmul'?"]),
         ("bench matmul --threads 0", ["--threads", "at least 1"]),
+        ("bench counts --only 4x4x4", ["counts", "no groups", "--only"]),
+        ("bench goals --plot drawing.html", ["goals", "times nothing", "--plot"]),
+        ("bench import --html /proc/page.html", ["cannot write /proc/page.html", "--html"]),
+        ("bench import --output /proc/results", ["cannot write /proc/results", "--output"]),
+        ("bench --compare old.json new.json --html /proc/page.html", ["cannot write /proc/page.html", "--html"]),
+        ("rocm-tree folder --release 5.0", ["'5.0' is not one of 6.4, 7.0, 7.2;", "rocm-tree --help"]),
+        ("run --json -- true", ["--json", "--report"]),
         ("bench matmul --plot drawing.jpg", ["drawing.jpg", ".png or .html"]),
         ("tune dance", ["'dance'", "rocpy tune --help"]),
         ("tune run missing.json", ["no file missing.json"]),
         ("tune run", ["source"]),
         ("tune export --format csv out", ["'csv'", "tunableop"]),
         ("tune export - --json", ["--json", "write to a file"]),
+        ("tune export /proc/records.json", ["cannot write /proc/records.json", "another file"]),
+        ("tune run shapes.json --save-shapes /proc/shapes.json", ["cannot write /proc/shapes.json", "--save-shapes"]),
+        ("tune run shapes.json --database /proc/records", ["cannot write /proc/records", "--database"]),
+        ("tune import records.json --database /proc/records", ["cannot write /proc/records", "--database"]),
+        ("tune clear --json", ["--json", "--yes"]),
         ("tune show -1", ["-1"]),
         ("rccl trace --seconds -1", ["--seconds", "at least 0"]),
         ("rccl trace --seconds nan", ["--seconds", "at least 0"]),
@@ -61,11 +73,14 @@ def run(capsys, monkeypatch, tmp_path):
         ("rccl check -r 0", ["from 1 to 3"]),
         ("report", ["FILE"]),
         ("report missing.json", ["cannot read missing.json"]),
+        ("report report.json --output /proc/page.html", ["cannot write /proc/page.html", "--output"]),
         ("completion tcsh", ["'tcsh'", "bash, zsh, fish"]),
         ("completion", ["name the shell"]),
     ],
 )
 def test_wrong_words_are_usage(run, words, parts):
+    for name in ("report.json", "records.json", "shapes.json"):
+        Path(name).write_text('{"cases": []}')
     code, out, err = run(*words.split())
     assert code == 2
     assert out == ""
@@ -81,21 +96,25 @@ def test_no_command_shows_the_help(run, words):
     assert "usage: rocpy" in out
 
 
+def commands():
+    """Yield the words of every command, those that only have commands below them too."""
+    yield []
+    for name in _application.COMMANDS:
+        yield [name]
+        parser = _application.parser_for([name])
+        (below,) = (action.choices[name] for action in parser.actions() if action.nargs == "A...")
+        for action in below.actions():
+            yield from ([name, one] for one in action.choices or () if action.nargs == "A...")
+
+
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("command", [[], ["info"], ["doctor"], ["bench"], ["tune", "run"], ["rccl", "trace"]])
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
 def test_help_fits_a_narrow_terminal(run, monkeypatch, command, option):
     monkeypatch.setenv("COLUMNS", "40")
     code, out, _ = run(*command, option)
     assert code == 0
-    # A word that is longer than what a column leaves is not cut.
-    assert all(len(line) <= 40 or len(line.split()) <= 2 for line in out.splitlines())
-
-
-def test_every_command_has_a_module_and_help(run):
-    for name in _application.COMMANDS:
-        code, out, _ = run(name, "--help")
-        assert code == 0
-        assert f"usage: rocpy {name}" in out
+    assert " ".join(["usage: rocpy", *command]) in out
+    assert [line for line in out.splitlines() if len(line) > 40] == []
 
 
 @pytest.mark.parametrize("library", ["rich", "plain"])
@@ -111,6 +130,29 @@ def test_tables_keep_every_word_at_any_width(capsys, monkeypatch, library, width
     assert sorted(set(long.split()) - set(text.split())) == []
     assert "[bold]" in text
     assert "first" in text
+
+
+def test_long_lines_are_folded(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _output.say_folded("host | a device with a long name | numpy 2.4 torch 2.13 | commit 0123456 | command\n")
+    lines = capsys.readouterr().out.split("\n")
+    assert max(map(len, lines)) <= 40
+    assert lines[-2:] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ({"total": 1, "ok": 1, "failed": 0}, "1 case in 8.9 s: 1 ok, 0 failed; largest error 0.9998 of its bound"),
+        ({"total": 2, "ok": 0, "wrong_natively": 2}, "2 cases in 8.9 s: 0 ok, 2 wrong natively; largest error"),
+    ],
+)
+def test_the_summary_of_a_selftest(capsys, counts, text):
+    facts = {**counts, "worst_ratio": 0.9997839946159551, "elapsed_s": 8.947}
+    doctor._show_selftest({"cases": [], "summary": facts, "report": "report.json"})
+    line = capsys.readouterr().out
+    assert text in line
+    assert line.endswith("; report in report.json\n")
 
 
 def test_too_many_columns_become_lines(capsys, monkeypatch):
@@ -229,6 +271,24 @@ def test_report_renders_many(run, tmp_path, form):
         assert "<Card>" not in page
     assert ("off \\| by 2" if form == "md" else "off | by 2") in page
     assert run("report", "good.json")[0] == 0
+
+
+def test_a_page_and_a_document_at_once(run, tmp_path):
+    (tmp_path / "good.json").write_text(json.dumps(outcome("ok", **FACTS)))
+    code, text, _ = run("report", "good.json", "--output", "page.md", "--json")
+    assert (code, json.loads(text)[0]["file"]) == (0, "good.json")
+    assert "good.json" in (tmp_path / "page.md").read_text()
+
+
+def test_every_command_but_completion_takes_json():
+    names = {name for name, *_ in filter(None, commands()) if name not in ("completion", "tune", "rccl")}
+    below = [words for words in commands() if len(words) == 2]
+    assert len(below) == 9
+    for words in [*([name] for name in names), *below]:
+        parser = _application.parser_for(words)
+        for word in words:
+            (parser,) = (action.choices[word] for action in parser.actions() if action.nargs == "A...")
+        assert any("--json" in action.option_strings for action in parser.actions()), words
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", '{"cases": 3}', '{"cases": [1]}', "\0"])
@@ -353,9 +413,3 @@ print(count, *sorted(name for name in files - known if not name.startswith("_"))
     count, *packages = done.stdout.split()
     assert int(count) >= 25
     assert packages == []
-
-
-def test_bench_that_measures_nothing_is_usage(run):
-    code, _, err = run("bench", "import", "--quick", "--only", "zzz")
-    assert code == 2
-    assert "'zzz'" in err.splitlines()[-1]

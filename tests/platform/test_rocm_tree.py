@@ -3,6 +3,7 @@
 
 import ctypes
 import ctypes.util
+import json
 import os
 import shutil
 import struct
@@ -13,7 +14,7 @@ import pytest
 from amdgpu_code import compiled
 
 from rocpy.cli.rocm_tree import lay_out
-from rocpy.cli.run import render
+from rocpy.cli.run import not_supported, render
 
 cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -250,5 +251,24 @@ def test_a_programs_exit_code_is_that_of_run():
 
 
 def test_calls_of_processes_are_added():
-    text = render("1 hipfft hipfftPlan1d 1\n2 hipfft hipfftPlan1d 1\n1 hipfft hipfftPlan1d 5\n")
-    assert text.splitlines()[-1].split() == ["hipfft", "hipfftPlan1d", "6"]
+    calls = not_supported("1 hipfft hipfftPlan1d 1\n2 hipfft hipfftPlan1d 1\n1 hipfft hipfftPlan1d 5\n")
+    assert render(calls).splitlines()[-1].split() == ["hipfft", "hipfftPlan1d", "6"]
+
+
+def test_the_report_for_programs():
+    calls = "import ctypes; print('said'); ctypes.CDLL('libhipfft.so.0').hipfftPlan1d(0, 0, 0, 0); raise SystemExit(3)"
+    done = run("--report", "--json", "--", sys.executable, "-c", calls)
+    assert done.returncode == 3
+    assert json.loads(done.stdout) == {
+        "exit_code": 3,
+        "not_supported": [{"library": "hipfft", "function": "hipfftPlan1d", "calls": 1}],
+    }
+    assert done.stderr == "said\n"
+
+
+def test_a_tree_for_programs(tmp_path):
+    words = [sys.executable, "-m", "rocpy", "rocm-tree", str(tmp_path / "rocm"), "--release", "7.0", "--json"]
+    document = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert document["release"] == "7.0"
+    assert document["folder"] == document["variables"]["ROCM_PATH"] == str(tmp_path / "rocm")
+    assert (tmp_path / "rocm" / "lib" / "libamdhip64.so").is_symlink()

@@ -66,6 +66,26 @@ def test_run_list_show_export_clear_import(tune, tmp_path):
     assert json.loads(tune("import", "records.json", "--json").stdout) == {"records.json": 0}
 
 
+def test_clear_asks_and_counts(tune, tmp_path):
+    Database([tmp_path / "tuning.sqlite3"]).store(record(1))
+    done = tune("clear", "--all", expect=1)  # without an answer
+    assert "Delete 1 record from" in done.stderr
+    done = tune("clear", "--all", "--json", expect=2)
+    assert (done.stdout, "--yes" in done.stderr) == ("", True)
+    assert tune("clear", "--all", "--yes").stdout == "deleted 1 record\n"
+
+
+def test_a_database_that_cannot_be_written_is_said_first(tune, tmp_path):
+    shapes().save(tmp_path / "shapes.json")
+    (tmp_path / "records.json").write_text(export_json([record(1)]), encoding="utf-8")
+    for words in (("run", "shapes.json"), ("import", "records.json")):
+        done = tune(*words, "--database", "/proc/records", expect=2)
+        assert len(done.stderr.splitlines()) == 1
+    document = json.loads(tune("import", "records.json", "--database", "new/records", "--json").stdout)
+    assert document == {"records.json": 1}
+    assert len(Database([tmp_path / "new" / "records"]).records()) == 1
+
+
 def test_run_a_program(tune, tmp_path):
     (tmp_path / "program.py").write_text(
         "import sys, numpy as np, rocpy\n"

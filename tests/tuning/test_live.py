@@ -470,7 +470,11 @@ def test_the_report(tmp_path):
     document = json.loads(json.dumps(report.to_dict()))
     assert document["trials"][0]["algorithm"]["id"] == report.best.id
     assert document["gain"] == pytest.approx(2.0)
-    pytest.importorskip("matplotlib")
+
+
+def test_the_plot_of_a_report(tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    report = tuned(*operands(200, 300, 250), 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         report.plot(tmp_path / "times.png")

@@ -69,7 +69,7 @@ def _draw_group(axis: Any, rows: Sequence[dict[str, Any]]) -> None:
     axis.margins(y=0.2)
     axis.set_xscale("log")
     axis.grid(visible=True, which="both", axis="x", linewidth=0.3)
-    axis.tick_params(labelsize=7)
+    axis.tick_params(which="both", labelsize=7)
     axis.set_xlabel("microseconds, logarithmic; dot: median, tick: best, *: fastest median", fontsize=7)
 
 
