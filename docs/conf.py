@@ -119,11 +119,13 @@ def rewritten(text: str, folder: str, page: str) -> str:
     return LINK.sub(link, text)
 
 
-def on_read(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001 (Sphinx's signature)
+def on_read(app: Any, page: str, source: list[str]) -> None:
     """Take the text of pages that show a file of the root from there, adapt links, and insert the plots."""
     if (ROOT / "docs" / f"{page}.md").exists():
         name = FROM_ROOT.get(page)
         text = (ROOT / name).read_text(encoding="utf-8") if name else source[0]
+        if name:  # read again when that file changes
+            app.env.note_dependency(str(ROOT / name), docname=page)
         folder = "" if name else posixpath.join("docs", posixpath.dirname(page))
         source[0] = rewritten(text, folder, page)
         if page == "performance":
