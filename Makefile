@@ -84,8 +84,8 @@ test-strict: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/t
 	$(call each,ROCPY_HOST_STRICT,1,$(PRODUCT_TESTS))
 
 .PHONY: nightly
-nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress; build wheels
-	$(MAKE) --keep-going test-abi test-strict test-staging test-stress wheels
+nightly: $(STAMPS)/package $(STAMPS)/test ## Run the product's tests on each release, strictly, on a device with memory of its own, and under stress; build wheels for every Python
+	$(MAKE) --keep-going test-abi test-strict test-staging test-stress wheels ALL=1
 
 .PHONY: test-staging
 test-staging: $(STAMPS)/package $(STAMPS)/test $(if $(strip $(TORCH)),$(STAMPS)/torch) ## Run the product's tests as on a device that cannot use CPU memory
@@ -168,7 +168,7 @@ wheel: $(STAMPS)/wheels ## Build sdist and manylinux wheel; install and test the
 
 .PHONY: wheels
 ALL ?=
-wheels: $(STAMPS)/wheels ## The same for x86-64 and 64-bit Arm, into dist/ (ALL=1 for every Python that is on the path)
+wheels: $(STAMPS)/wheels ## The same for x86-64 and 64-bit Arm, into dist/ (ALL=1 for every supported Python that this machine has)
 	$(PY) tools/wheels --all-architectures $(if $(ALL),--all-pythons) --documents $(TORCH) $(JAX) numba msgpack ziglang
 
 .PHONY: bench

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools" / "metadata"))
+sys.path[:0] = [str(ROOT / "tools" / name) for name in ("metadata", "tables")]
 from project_page import LINK, file_address  # noqa: E402
+from readme_table import COLUMNS, RESULTS  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Empty until the repository has an address: links to files outside the pages are plain text until then.
@@ -68,6 +71,15 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_param = True
 
+# The benchmarks that the page of performance shows: a heading, and what the drawing shows.
+DRAWN = {
+    "overhead": ("A call", "times of one small call, beside numpy, torch and nvmath-python"),
+    "matmul": ("Products", "times of products, beside numpy, torch and nvmath-python"),
+    "epilogue": ("Fused products", "times of products with epilogues, beside torch and nvmath-python"),
+    "custom_epilogue": ("Epilogues of the user", "times of products with an epilogue of the user's, beside torch"),
+    "collectives": ("Collectives", "times of all-reduce, beside MPI"),
+}
+
 # Pages whose text is a file at the root of the tree.
 FROM_ROOT = {
     "project/changelog": "CHANGELOG.md",
@@ -107,32 +119,52 @@ def rewritten(text: str, folder: str, page: str) -> str:
     return LINK.sub(link, text)
 
 
-def on_read(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001 (Sphinx's signature)
-    """Take the text of pages that show a file of the root from there, and mend links."""
+def on_read(app: Any, page: str, source: list[str]) -> None:
+    """Take the text of pages that show a file of the root from there, adapt links, and insert the plots."""
     if (ROOT / "docs" / f"{page}.md").exists():
         name = FROM_ROOT.get(page)
         text = (ROOT / name).read_text(encoding="utf-8") if name else source[0]
+        if name:  # read again when that file changes
+            app.env.note_dependency(str(ROOT / name), docname=page)
         folder = "" if name else posixpath.join("docs", posixpath.dirname(page))
         source[0] = rewritten(text, folder, page)
+        if page == "performance":
+            source[0] = source[0].replace("<!-- plots -->", plots())
 
 
 def leave_out(app: Any, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:  # noqa: ARG001
-    """Leave errors to their own page, whatever other modules give them too."""
-    if isinstance(found, type) and issubclass(found, Exception | Warning) and app.env.docname != "api/errors":
-        return True
-    return None
+    """Leave rocpy's errors to their own page, whatever other modules export them too."""
+    own = isinstance(found, type) and found.__module__ == "rocpy.errors"
+    return True if own and app.env.docname != "api/errors" else None
+
+
+def measured() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the title of a machine and instruction set, an image's name, and the results that it shows."""
+    for title, folder in COLUMNS.items():
+        for name in DRAWN:
+            path = RESULTS / folder / f"{name}.json"
+            document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+            if document["rows"]:
+                yield title, "-".join(filter(None, (folder, name))) + ".png", document
 
 
 def draw_results(app: Any) -> None:  # noqa: ARG001 (Sphinx's signature)
     """Draw the measured results that the page of performance shows."""
-    import json
-
     from rocpy.cli.measured.drawing import draw
 
-    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["rows"]:
-            draw([document], PLOTS / f"{path.stem}.png")
+    for title, image, document in measured():
+        draw([document], PLOTS / image, title)
+
+
+def plots() -> str:
+    """Return the sections of the page of performance: one for each machine and instruction set, with its drawings."""
+    lines: list[str] = []
+    for title, image, document in measured():
+        if f"### {title}" not in lines:
+            lines.append(f"### {title}")
+        heading, words = DRAWN[document["benchmark"]]
+        lines += [f"#### {heading}: {title}", f'<img src="_static/{image}" alt="{title}: {words}">']
+    return "\n\n".join(lines)
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -34,7 +34,7 @@ class DType:
     kind
         ``"float"``, ``"int"``, ``"complex"`` or ``"scale"`` (powers of two that scale blocks).
     module
-        ``"numpy"`` or ``"ml_dtypes"``: who has the scalar type of this name.
+        ``"numpy"`` or ``"ml_dtypes"``: the package that defines the scalar type.
     dlpack
         DLPack's type code and bits.
     hip
@@ -138,7 +138,7 @@ def _as_numpy(value: Any) -> np.dtype[Any] | None:
 
 
 def lookup(value: Any) -> DType:
-    """Return the row of a dtype, whoever's it is.
+    """Return the row of a dtype of any framework.
 
     Parameters
     ----------

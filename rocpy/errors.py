@@ -83,17 +83,17 @@ class _CallError(RocpyError):
 class LibraryError(_CallError, RuntimeError):
     """A platform's library failed, or none could be loaded.
 
-    ``function``, ``library``, ``status`` and ``status_name`` tell which call returned what; they are ``None`` where no
+    ``function``, ``library``, ``status`` and ``status_name`` describe the call that failed; they are ``None`` if no
     call was made.
     """
 
 
 class OutOfMemoryError(_CallError, MemoryError):
-    """A device or its host memory has no room for an allocation."""
+    """The device or the host is out of memory."""
 
 
 class UnsupportedError(_CallError, NotImplementedError):
-    """The platform, or this version of rocpy, does not provide what was asked for."""
+    """The platform or this version of rocpy does not support the request."""
 
 
 class InvalidProblemError(RocpyError, ValueError):
@@ -109,7 +109,7 @@ class ClosedError(RocpyError, RuntimeError):
 
 
 class RcclError(_CallError):
-    """A collective, or the communicator it runs on, failed.
+    """A collective or its communicator failed.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class RcclError(_CallError):
     seq
         Its number in the order of the communicator's operations.
     rank
-        Rank that this is about: the one that called, or the one that is gone.
+        Rank that the error is about: the one that called, or the one that exited.
     **facts
         Function, library, status and its name, as other failed calls have them.
     """
@@ -177,23 +177,23 @@ class CollectiveMismatchError(RcclError):
 
 
 class RemoteError(RcclError):
-    """Another rank failed or is gone; ``rank`` is that rank."""
+    """Another rank failed or exited; ``rank`` is that rank."""
 
 
 class InvalidUsageError(RcclError):
-    """A call that the communicator's state does not allow."""
+    """The communicator's state does not allow the call."""
 
 
 class InvalidArgumentError(RcclError, ValueError):
-    """An argument that the collective does not take."""
+    """The collective does not accept an argument."""
 
 
 class RcclSystemError(RcclError):
-    """The system under the collectives failed: sockets, shared memory, a driver."""
+    """Sockets, shared memory or a driver failed under a collective."""
 
 
 class RcclInternalError(RcclError):
-    """A fault inside the collectives' library."""
+    """An internal error of the collectives' library."""
 
 
 class KernelTypeError(RocpyError, TypeError):
@@ -238,11 +238,11 @@ class DivergentBarrierError(KernelError):
 
 
 class SharedMemoryRaceError(KernelError):
-    """Two threads of a block access the same shared memory, one of them writing, with no barrier between."""
+    """Two threads of a block access the same shared memory, at least one writes, and no barrier is between them."""
 
 
 class GlobalMemoryRaceError(KernelError):
-    """Two threads access the same element of an array, one of them changing it, and nothing orders the two."""
+    """Two threads access the same element of an array, at least one writes, and nothing orders them."""
 
 
 class KernelDivisionError(KernelError, ZeroDivisionError):
@@ -250,15 +250,15 @@ class KernelDivisionError(KernelError, ZeroDivisionError):
 
 
 class KernelIndexError(KernelError, IndexError):
-    """A kernel accesses an element that its array does not have."""
+    """An index in a kernel is outside its array."""
 
 
 class UninitializedResultError(KernelError):
-    """A kernel uses what nobody has written: shared memory, or a result that is undefined in this thread."""
+    """A kernel reads uninitialized shared memory or a result that is undefined in this thread."""
 
 
 class RocpyWarning(RuntimeWarning):
-    """Something failed where nothing can be raised, as in a destructor, or works in a way that may surprise."""
+    """A failure where no exception can be raised, such as in a destructor, or behaviour that may be unexpected."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)

@@ -218,7 +218,7 @@ class Platform:
     reason
         Why it was chosen, for people.
     info
-        What it says about itself; empty on AMD's libraries.
+        Its properties; empty on AMD's libraries.
     hip_python
         How hip-python was given the same files, for people.
 
@@ -240,7 +240,7 @@ class Platform:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether a CPU stands in for the GPU."""
+        """Whether the CPU is used instead of a GPU."""
         return bool(self.info.get("emulated", False))
 
     @property
@@ -305,7 +305,7 @@ def _choose(choice: str) -> tuple[str, _search.Tree, str]:
     if choice == "auto":
         node = _device_node()
         if node is None:
-            return "host", _load_host(), f"there is no {' or '.join(DEVICE_NODES)}, so no AMD GPU"
+            return "host", _load_host(), f"there is no AMD GPU (no {' or '.join(DEVICE_NODES)})"
         wanted = f"there is {node}, and a device answers"
     tree, refusals = _load_amd()
     if tree is not None:

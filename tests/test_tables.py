@@ -57,6 +57,19 @@ def epilogues_of_the_guide(text):
     return set(names)
 
 
+def errors_of_the_page(text):
+    """Return the classes in the first column of the tables of docs/concepts/errors.md, each with its other bases."""
+    rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|", text, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", bases)) for name, bases in rows}
+
+
+def test_every_error_is_on_the_page_of_errors():
+    listed = errors_of_the_page((GUIDE.parent.parent / "concepts" / "errors.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(rocpy.errors.__all__)
+    for name, bases in listed.items():
+        assert bases <= {base.__name__ for base in getattr(rocpy.errors, name).__mro__}, name
+
+
 def test_every_epilogue_has_an_oracle():
     assert rows_without(EPILOGUES, ORACLES) == []
     assert rows_without(ORACLES, EPILOGUES) == [], "an oracle without a row"

@@ -21,7 +21,7 @@ def reasons(root: Path, tag: str | None) -> Iterator[str]:
     if not settings["tool"]["rocpy"]["repository"]:
         yield "[tool.rocpy] repository is empty: the address that the links of README and site are made from"
     elif not re.fullmatch(r"https://[^/\s]+/\S*[^/\s]", settings["tool"]["rocpy"]["repository"]):
-        yield "[tool.rocpy] repository is no address: https://HOST/PATH, without a slash at the end"
+        yield "[tool.rocpy] repository is not an address: https://HOST/PATH, without a slash at the end"
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", project["version"]):
         yield f"[project] version is {project['version']}: a release has three numbers, or a, b or rc with one more"
     if tag is not None and tag != f"v{project['version']}":

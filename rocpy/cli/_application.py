@@ -20,7 +20,7 @@ COMMANDS = {
     "demo": "Show the accuracy and speed of the fused product here, compared with numpy and torch.",
     "bench": "Compare the speed of rocpy with numpy, torch and nvmath-python, where they are installed.",
     "tune": "Measure which algorithms are fastest, and store the results.",
-    "rccl": "Show communicators: what they do, which ranks are behind, what is wrong.",
+    "rccl": "Show the state of communicators: current calls, ranks that are behind, and problems.",
     "report": "Render the reports of self-tests, of one machine or many, as one page.",
     "rocm-tree": "Lay out a stand-in ROCm tree over the host platform, for programs that link AMD's libraries.",
     "run": "Run a program that links AMD's libraries on the host platform: rocpy run -- python app.py.",

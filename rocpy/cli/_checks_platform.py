@@ -25,7 +25,7 @@ def platform(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "problem",
             "there is an AMD GPU, but rocpy runs on the CPU",
-            "ROCPY_PLATFORM=amd says why AMD's libraries are not taken",
+            "set ROCPY_PLATFORM=amd to see why AMD's libraries are not used",
         )
 
 

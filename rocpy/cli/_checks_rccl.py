@@ -84,7 +84,7 @@ def variables(machine: Machine) -> Iterator[Finding]:
             "note", "NCCL_RAS_ENABLE=0: a hanging job cannot be asked which rank is behind", "unset NCCL_RAS_ENABLE"
         )
     if known.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE"):
-        yield Finding("note", f"NCCL_DEBUG={known['NCCL_DEBUG']} writes for each call", "set NCCL_DEBUG=WARN")
+        yield Finding("note", f"NCCL_DEBUG={known['NCCL_DEBUG']} logs every call, which is slow", "set NCCL_DEBUG=WARN")
     given = known.get("NCCL_SOCKET_IFNAME", "")
     wanted = [name for name in given.lstrip("^=").split(",") if name]
     there = [path.name for path in sorted(machine.path("/sys/class/net").glob("*"))]
@@ -165,7 +165,7 @@ def locked_memory(machine: Machine) -> Iterator[Finding]:
     else:
         yield Finding(
             "problem",
-            f"InfiniBand is there, and locked memory is limited to {soft >> 10} KiB",
+            f"InfiniBand is present, but locked memory is limited to {soft >> 10} KiB",
             "`ulimit -l unlimited`; for Slurm set PropagateResourceLimitsExcept=MEMLOCK; "
             "in a container add `--ulimit memlock=-1`",
         )
@@ -206,7 +206,7 @@ def library(machine: Machine) -> Iterator[Finding]:
     if not chosen.is_emulated and 22707 <= version <= 22803:
         yield Finding(
             "note",
-            f"{text}: all-to-all of a communicator of one rank hangs (ROCm 7.1.1 to 7.11)",
+            f"{text}: all-to-all hangs on a communicator with one rank (ROCm 7.1.1 to 7.11)",
             "update ROCm, or skip the call where nranks is 1",
         )
     count = device_count()

@@ -28,7 +28,7 @@ def rocm_path(machine: Machine) -> Iterator[Finding]:
         )
     elif RocmTree(folder, "ROCM_PATH").is_host:
         yield Finding(
-            "note", f"ROCM_PATH is {named}, rocpy's host platform: a process that runs on it started this one"
+            "note", f"ROCM_PATH is {named}, rocpy's host platform: it was inherited from a parent process that uses it"
         )
     elif not any(tree.origin == "ROCM_PATH" for tree in machine.rocm_trees()):
         yield Finding(
@@ -55,7 +55,7 @@ def rocm_installs(machine: Machine) -> Iterator[Finding]:
         if major is not None and major < OLDEST_HIP:
             yield Finding(
                 "problem",
-                f"{tree.path} holds HIP {major}; rocpy takes 6.0 and newer",
+                f"{tree.path} contains HIP {major}; rocpy needs 6.0 or newer",
                 "install a newer ROCm, and set ROCM_PATH to it",
             )
             continue
@@ -70,7 +70,7 @@ def rocm_installs(machine: Machine) -> Iterator[Finding]:
                 yield Finding(
                     "note",
                     f"{tree.path} has {libraries[0].name} but no lib{stem}.so: "
-                    "rocpy takes it, hip-python by itself would not",
+                    "rocpy can load it; hip-python alone cannot",
                     f"install the -dev package of {stem} if another program needs it",
                 )
 
@@ -90,7 +90,7 @@ def hipblaslt_kernels(machine: Machine) -> Iterator[Finding]:
                 yield Finding(
                     "problem",
                     f"{library} has no kernel folder ({place / KERNEL_FOLDERS[0]})",
-                    "reinstall hipblaslt of this ROCm; a library that was moved needs its folder moved along",
+                    "reinstall hipblaslt of this ROCm; if you moved the library, move its kernel folder too",
                 )
                 continue
             files = [file.name for file in folders[0].rglob("*") if file.is_file()]
@@ -173,7 +173,7 @@ def hip_python(machine: Machine) -> Iterator[Finding]:
         if major is not None and major != bound:
             yield Finding(
                 "note",
-                f"hip-python {version} is made for HIP {bound}, {tree.path} holds HIP {major}",
+                f"hip-python {version} is made for HIP {bound}, but {tree.path} contains HIP {major}",
                 "install the hip-python of your ROCm",
             )
         return

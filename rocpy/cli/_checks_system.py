@@ -46,7 +46,7 @@ def amd_gpu(machine: Machine) -> Iterator[Finding]:
     elif machine.is_wsl():
         yield Finding("note", "Windows Subsystem for Linux lists no GPU on its PCI bus; it is reached through /dev/dxg")
     else:
-        yield Finding("note", "no AMD GPU on the PCI bus: rocpy runs on its host platform, the CPU")
+        yield Finding("note", "no AMD GPU on the PCI bus; rocpy uses its host platform (the CPU)")
 
 
 @check(level=1)
@@ -135,7 +135,7 @@ def cache_folder(machine: Machine) -> Iterator[Finding]:
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not os.access(existing, os.W_OK):
-        yield Finding("problem", f"{existing} cannot be written", "set XDG_CACHE_HOME to a folder that can")
+        yield Finding("problem", f"{existing} cannot be written", "set XDG_CACHE_HOME to a writable folder")
         return
     free = shutil.disk_usage(existing).free
     if free < LEAST_FREE_BYTES:

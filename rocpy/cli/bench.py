@@ -53,7 +53,9 @@ def configure(parser: Parser) -> None:
         "or goals, which judges the rest; or all (the default)",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="small problems and short runs: shows that it works, not how fast it is"
+        "--quick",
+        action="store_true",
+        help="small problems and short runs, to check that the benchmarks work; the timings are not meaningful",
     )
     parser.add_argument(
         "--threads",
@@ -84,7 +86,10 @@ def configure(parser: Parser) -> None:
         "--plot", type=Path, metavar="FILE", help="draw the results: FILE.png or FILE.html (needs matplotlib)"
     )
     parser.add_argument(
-        "--html", type=Path, metavar="PAGE", help="write the results to one page: tables, and drawings with matplotlib"
+        "--html",
+        type=Path,
+        metavar="PAGE",
+        help="write the results to one HTML page, with tables and, if matplotlib is installed, plots",
     )
     parser.add_argument(
         "--compare",
@@ -175,7 +180,7 @@ def _scratch(output: Path) -> Iterator[Path]:
 def _compare(arguments: Arguments) -> int:
     """Compare two results; a row of rocpy's that became slower is exit code 1."""
     if arguments.plot is not None or arguments.only:
-        raise UsageError("rocpy bench: --compare takes --html and --json, and no --plot or --only")
+        raise UsageError("rocpy bench: --compare cannot be combined with --plot or --only")
     old, new = map(read, arguments.compare)
     found = changes(old, new)
     if not found:

@@ -142,7 +142,7 @@ def _best_ms(calls: Mapping[str, Call]) -> dict[str, float]:
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    emulated = " (the CPU stands in for a GPU)" if document["is_emulated"] else ""
+    emulated = " (on the CPU)" if document["is_emulated"] else ""
     info = document["info"]
     threads = f", {info['threads']} threads" if "threads" in info else ""
     say(f"platform {document['platform']}{emulated}")

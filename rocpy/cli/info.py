@@ -32,9 +32,9 @@ def info(arguments: Arguments) -> int:
 
 def _show(described: dict[str, Any]) -> None:
     platform = described["platform"]
-    emulated = " (the CPU stands in for a GPU)" if platform["is_emulated"] else ""
+    emulated = " (on the CPU)" if platform["is_emulated"] else ""
     say(f"platform {platform['name']}{emulated}, from {platform['origin']}")
-    say(f"because {platform['reason']}")
+    say(f"chosen because {platform['reason']}")
     say(f"hip-python: {platform['hip_python']}")
     say()
     devices = [
@@ -54,7 +54,7 @@ def _show(described: dict[str, Any]) -> None:
     say(f"hipblaslt_ext: {known - len(absent)} of {known} functions found by symbol{without}")
     if platform["info"]:
         say()
-        print_table("the platform about itself", ("", ""), sorted(platform["info"].items()))
+        print_table("platform properties", ("", ""), sorted(platform["info"].items()))
     say()
     variables = [
         (row["name"], row["value"] or "(empty)", "" if row["value"] == row["default"] else "set")

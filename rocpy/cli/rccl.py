@@ -41,7 +41,9 @@ def configure(parser: Parser) -> None:
     below = add_commands(parser, COMMANDS.items(), dest="rccl_command")
     for name in ("status", "trace"):
         below[name].add_argument(
-            "--address", metavar="HOST:PORT", help="host:port of RCCL's RAS server; default NCCL_RAS_ADDR"
+            "--address",
+            metavar="HOST:PORT",
+            help="host:port of RCCL's RAS server (default: the value of NCCL_RAS_ADDR, else localhost:28028)",
         )
         below[name].add_argument(
             "--timeout-s",
@@ -67,7 +69,7 @@ def configure(parser: Parser) -> None:
         metavar="1|2|3",
         type=number_from(int, 1, 3),
         default=2,
-        help="as for `rocpy doctor`",
+        help="1: files and variables only; 2: load the platform (default); 3: compute",
     )
     for name, function in (("status", status), ("trace", trace), ("check", check)):
         add_json(below[name])

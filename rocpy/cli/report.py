@@ -85,7 +85,7 @@ def _load(path: Path) -> dict[str, Any]:
         raise UsageError(f"rocpy report: {path} is not JSON") from None
     cases = document.get("cases") if isinstance(document, dict) else None
     if not isinstance(cases, list) or not all(isinstance(row, dict) and "status" in row for row in cases):
-        raise UsageError(f"rocpy report: {path} is no report of `rocpy doctor --selftest`: it has no list of cases")
+        raise UsageError(f"rocpy report: {path} is not a report of `rocpy doctor --selftest`: it has no list of cases")
     return document
 
 

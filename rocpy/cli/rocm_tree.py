@@ -27,7 +27,7 @@ def add_release(parser: Parser) -> None:
         "--release",
         type=choice_of(RELEASES),
         default=DEFAULT_RELEASE,
-        help=f"ROCm release: {', '.join(RELEASES)} (default {DEFAULT_RELEASE})",
+        help=f"ROCm release: {', '.join(RELEASES[:-1])} or {RELEASES[-1]} (default: {DEFAULT_RELEASE})",
     )
 
 

@@ -83,7 +83,7 @@ def _configure_run(parser: Parser) -> None:
     parser.add_argument(
         "source", type=Path, help="problems (.json, as rocpy.tuning.record() saves them) or a program (.py)"
     )
-    parser.add_argument("words", nargs="*", help="arguments for the program; its options come after --")
+    parser.add_argument("words", nargs="*", metavar="ARGS", help="arguments for the program; put its options after --")
     parser.add_argument(
         "--budget-ms",
         type=number_from(float, 0.001),
@@ -91,7 +91,7 @@ def _configure_run(parser: Parser) -> None:
         metavar="MS",
         help="time for each problem in milliseconds (default: 1000)",
     )
-    parser.add_argument("--again", action="store_true", help="also measure problems that have a usable record")
+    parser.add_argument("--again", action="store_true", help="measure problems again even if a usable record exists")
     parser.add_argument("--save-shapes", type=Path, metavar="FILE", help="write the program's problems to this file")
 
 

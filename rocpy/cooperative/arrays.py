@@ -149,7 +149,7 @@ def _rows_of(name: str, x: Any) -> tuple[np.ndarray, np.ndarray]:
     if values.ndim == 0:
         raise InvalidProblemError(f"{name}: x has no dimension; give it one")
     if values.dtype.name == "bfloat16":
-        raise InvalidOperandError(f"{name}: x is bfloat16, of which arrays are not combined here; pass float32")
+        raise InvalidOperandError(f"{name}: x is bfloat16, which is not supported here; pass float32")
     count = values.size // values.shape[-1] if values.shape[-1] else int(np.prod(values.shape[:-1]))
     return values, values.reshape(count, values.shape[-1])
 

@@ -160,9 +160,7 @@ def check(x: Any, w: Any, comm: Communicator, *, cut: bool) -> tuple[int, int, i
         The shapes do not fit, or the rows cannot be cut into a part for each rank.
     """
     if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[0]:
-        raise InvalidProblemError(
-            f"x: shape {tuple(x.shape)} and w: shape {tuple(w.shape)} make no product of matrices"
-        )
+        raise InvalidProblemError(f"x and w: shapes {tuple(x.shape)} and {tuple(w.shape)} cannot be multiplied")
     if cut and x.shape[0] % comm.nranks:
         raise InvalidProblemError(f"x: {x.shape[0]} rows cannot be split into one part for each of {comm.nranks} ranks")
     return x.shape[0], x.shape[1], w.shape[1]

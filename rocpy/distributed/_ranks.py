@@ -92,7 +92,7 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
     Exception
         What a rank raised; the one that the others' failures came of, if several did.
     RcclSystemError
-        A process ended without an answer.
+        A process exited without returning a result.
     """
     context = multiprocessing.get_context("spawn")
     ident = _unique(nranks)
@@ -114,7 +114,10 @@ def run_processes(function: Callable[..., Any], nranks: int, *arguments: Any, ti
         try:
             is_good, answer = pipe.recv()
         except EOFError:
-            is_good, answer = False, RcclSystemError(f"the process of rank {rank} ended without an answer", rank=rank)
+            is_good, answer = (
+                False,
+                RcclSystemError(f"the process of rank {rank} exited without returning a result", rank=rank),
+            )
         pipe.close()
         results.append(answer if is_good else None)
         errors += [] if is_good else [answer]

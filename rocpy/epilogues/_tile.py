@@ -81,7 +81,9 @@ def encode(resolved: Resolved) -> Code:
     halved = expression.halved
     picked = [node for node in expression.nodes if node.op in ("pick", "interleave")]
     if any(node.op == "interleave" for node in picked) or (picked and not halved):
-        raise UnsupportedError(f"epilogue {expression.name!r}: a tile program gives all columns or half of them")
+        raise UnsupportedError(
+            f"epilogue {expression.name!r}: a tile program returns either all columns or half of them"
+        )
     writer = _Writer(resolved)
     registers = [writer.value(node_index, 0) for node_index in expression.outputs]
     types = resolved.out_types
@@ -136,8 +138,8 @@ class _Writer:
     def _check_lanes(self, name: str) -> None:
         # An input of all columns would be read at every second one.
         raise UnsupportedError(
-            f"epilogue {self.expression.name!r}: input {name} goes with all of the product's columns, and a tile "
-            "program of pairs has one element of each input for two of them"
+            f"epilogue {self.expression.name!r}: input {name} has one value per product column, but a tile program of "
+            "column pairs reads one value per pair"
         )
 
     def _cast(self, node: Node, node_index: int, source: int) -> int:

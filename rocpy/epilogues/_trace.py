@@ -69,7 +69,7 @@ class DTypeOf:
 
     def _refuse(self, _: object) -> NoReturn:
         raise UnsupportedError(
-            f"{where_written()}an epilogue is traced once for all types, so that its types cannot be compared"
+            f"{where_written()}an epilogue is traced once for all types, so types cannot be compared in it"
         )
 
     __eq__ = __ne__ = _refuse
@@ -149,8 +149,8 @@ class Traced:
 
     def _refuse_value(self, *_: Any) -> NoReturn:
         raise UnsupportedError(
-            f"{where_written()}a number or an array is needed here, and a traced value has none: use numpy's or "
-            "torch's functions instead of math's, and pass values that must be known as named inputs"
+            f"{where_written()}a traced value cannot be converted to a number or an array: use functions of numpy or "
+            "torch instead of math, and pass known values as named inputs"
         )
 
     __float__ = __int__ = __index__ = __complex__ = __array__ = __dlpack__ = _refuse_value

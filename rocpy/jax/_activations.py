@@ -28,7 +28,7 @@ def _gelu_erf(x: Any) -> Any:
     return jax.nn.gelu(x, approximate=False)
 
 
-# Those that jax has itself; the others are composed of its operations. Differentiated by jax.
+# Those that jax has itself; the others are composed from its operations. Differentiated by jax.
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "relu": jax.nn.relu,
     "sigmoid": jax.nn.sigmoid,

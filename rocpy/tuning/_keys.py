@@ -91,7 +91,7 @@ def relevant_variables() -> dict[str, str]:
 
 
 def library_tunes_itself() -> str | None:
-    """Return the variable by which hipBLASLt was told to override its own choices, ``None`` where it was not."""
+    """Return the variable that configures hipBLASLt to override its own choices, ``None`` if there is none."""
     if os.environ.get("HIPBLASLT_TUNING_OVERRIDE_FILE"):
         return "HIPBLASLT_TUNING_OVERRIDE_FILE"
     if os.environ.get("HIPBLASLT_TUNING_MODE", "off") not in ("", "off"):

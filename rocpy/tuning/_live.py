@@ -78,7 +78,7 @@ def checked_budget(budget_ms: float) -> float:
 
 
 def refuse_double_tuning() -> None:
-    """Refuse where hipBLASLt was told to put choices of its own in front of its heuristic."""
+    """Refuse if hipBLASLt is configured to prefer choices of its own to its heuristic."""
     variable = library_tunes_itself()
     if variable is not None:
         raise UnsupportedError(

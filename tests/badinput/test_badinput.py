@@ -69,7 +69,7 @@ WRONG_COMBINATIONS = {
         (A, B),
         {"epilogue": "gelu_bias"},
         rocpy.InvalidProblemError,
-        ("gelu_bias", "pass bias=", "N = 6", "Weight"),
+        ("gelu_bias", "needs bias=", "N = 6", "Weight"),
     ),
     "bias for none": ((A, B), {"bias": BIAS}, rocpy.InvalidProblemError, ("bias", "takes no bias", "'bias'")),
     "bias for relu": ((A, B), {"epilogue": "relu", "bias": BIAS}, rocpy.InvalidProblemError, ("relu_bias",)),

@@ -53,7 +53,7 @@ EPILOGUES = [
     ("matmul(A, B, epilogue=lambda y: y, epilogue_inputs={})", InvalidProblemError, "@rocpy.epilogue"),
     ("matmul(A, B, epilogue='relu', epilogue_inputs={'s': 1})", InvalidProblemError, "epilogue_inputs", "'relu'"),
     ("matmul(A, B, epilogue=3)", InvalidProblemError, "epilogue must be a name", "int"),
-    ("matmul(A, B, epilogue='gelu_bias')", InvalidProblemError, "pass bias= of length N = 6"),
+    ("matmul(A, B, epilogue='gelu_bias')", InvalidProblemError, "needs bias=, of length N = 6"),
     ("matmul(A, B, epilogue='relu', bias=BIAS)", InvalidProblemError, "'relu_bias'"),
     ("matmul(A, B, epilogue='clamp')", InvalidProblemError, "clamp=(low, high)"),
     (

@@ -120,9 +120,9 @@ def test_the_largest_magnitude_is_of_the_unrounded_result(name, result, epilogue
 def test_a_bias_per_row_is_no_copy_where_copies_are_forbidden():
     a, b, bias = np.ones((4, 5), np.float32), np.ones((5, 6), np.float32), np.ones((4, 1), np.float32)
     given = {"epilogue": "relu_bias", "bias": bias, "options": {"copies": "error"}}
-    with pytest.raises(UnsupportedError, match="bias: .*one per row"):
+    with pytest.raises(UnsupportedError, match="bias: .*one value per row"):
         rocpy.matmul(a, b, **given)
-    with pytest.raises(UnsupportedError, match="bias: .*one per row"):
+    with pytest.raises(UnsupportedError, match="bias: .*one value per row"):
         rocpy.Matmul(a, b, **given).execute()
     assert not rocpy.blaslt.supported("float32", epilogue="relu_bias", bias="column", options={"copies": "error"})
     out = np.empty((6, 4), np.float32).T

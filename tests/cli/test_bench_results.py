@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocpy.cli import bench, main
-from rocpy.cli.measured.drawing import figure_of
+from rocpy.cli.measured.drawing import figure_of, heading
 from rocpy.cli.measured.pages import page_of
 
 CONTEXT = {
@@ -56,6 +56,12 @@ def compare(tmp_path, old, new, *words):
 
 def verdicts(capsys):
     return [change["verdict"] for change in json.loads(capsys.readouterr().out)["changes"]]
+
+
+def test_heading_of_a_drawing_names_machine_and_instruction_set():
+    row = timed("4x4x4", "rocpy", 1.0)
+    assert heading(row, "A CPU, AVX2") == "A CPU, AVX2\nhost | CPU | instruction set avx2\nnumpy 2 | commit 0"
+    assert heading(row | {"isa": None}) == "host | CPU\nnumpy 2 | commit 0"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +296,7 @@ def test_drawings_show_dots_on_a_log_axis_one_colour_for_rocpy_and_the_winner():
     groups = [{"numpy": 10.0, "rocpy": 30.0, "torch": 20.0}, {"rocpy": 1.0, "rocpy Weight": 0.5, "numpy": 400.0}]
     rows = [timed(f"case {number}", *one) for number, group in enumerate(groups) for one in group.items()]
     figure = figure_of([{"rows": rows}])
-    assert figure.get_suptitle() == "host | CPU | avx2 | numpy 2 | commit 0"
+    assert figure.get_suptitle() == "host | CPU | instruction set avx2\nnumpy 2 | commit 0"
     assert [axis.get_xscale() for axis in figure.axes] == ["log", "log"]
     for axis, group in zip(figure.axes, groups, strict=True):
         assert len(axis.patches) == 0  # the length of a bar would say nothing on this axis

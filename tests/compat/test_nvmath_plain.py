@@ -131,8 +131,8 @@ A, B = rand(4, 4), rand(4, 4, seed=2)
         (lambda: linalg.matmul(A, B, qualifiers=np.array([Diagonal.create()] * 2)), ValueError, "vector"),
         (lambda: linalg.matmul(A, B, qualifiers=np.array([General.create()])), ValueError, "one for each operand"),
         (lambda: linalg.matmul(A, B, A, beta=1.0, qualifiers=np.array([General.create()] * 2)), ValueError, "operand"),
-        (lambda: linalg.matmul(A, B, A, beta=1.0, qualifiers=np.array([Symmetric.create()] * 3)), ValueError, "of c"),
-        (lambda: linalg.matmul(A, B, qualifiers=np.zeros(2, linalg.matrix_qualifiers_dtype)), ValueError, "of a"),
+        (lambda: linalg.matmul(A, B, A, beta=1.0, qualifiers=np.array([Symmetric.create()] * 3)), ValueError, "for c"),
+        (lambda: linalg.matmul(A, B, qualifiers=np.zeros(2, linalg.matrix_qualifiers_dtype)), ValueError, "for a"),
         (lambda: linalg.matmul(A, B, qualifiers=General.create()), ValueError, "qualifiers"),
     ],
 )

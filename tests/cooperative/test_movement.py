@@ -129,7 +129,7 @@ def test_items_beyond_the_valid_ones_are_kept():
     out = np.zeros(6)
     kernel[1, 3](np.arange(3.0), out)
     assert out.tolist() == [0, 1, 2, 7, 7, 7]
-    with pytest.raises(KernelIndexError, match=r"coop.store: the tile goes beyond target.*") as caught:
+    with pytest.raises(KernelIndexError, match=r"coop.store: the tile extends past the end of target.*") as caught:
         kernel[1, 3](np.arange(3.0), np.zeros(5))
     assert caught.value.filename == __file__
 
@@ -193,7 +193,10 @@ def test_scatter(after, rng):
         ("coop.ballot(coop.this_block(), x[0] > 0)", "pass coop.this_warp"),
         ("coop.load(coop.this_block(), x, x)", "out is an array"),
         ("coop.load(coop.this_block(), x, coop.ThreadData(2, np.float64), algorithm='fast')", "must be one of: direct"),
-        ("coop.load(coop.this_block(), x, coop.ThreadData(2, np.float64), oob_default=1)", "which is not given"),
+        (
+            "coop.load(coop.this_block(), x, coop.ThreadData(2, np.float64), oob_default=1)",
+            "is used only with valid_items=",
+        ),
         ("coop.load(coop.this_block(), 1, coop.ThreadData(2, np.float64))", "an array of one dimension"),
         ("coop.exchange(coop.this_block(), coop.ThreadData(2, np.int64), 'scatter_to_blocked')", "which needs ranks"),
     ],

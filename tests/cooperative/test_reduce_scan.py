@@ -284,7 +284,7 @@ def test_a_prefix_callback_carries_on_over_tiles(exclusive, rng):
         ("coop.exclusive_scan(coop.this_block(), x[0], f)", "no known neutral element; pass initial="),
         (
             "coop.inclusive_sum(coop.this_block(), x[0], initial=1, prefix=f, state=x)",
-            "initial and prefix are both given",
+            "pass either initial or prefix",
         ),
         ("coop.inclusive_sum(coop.this_block(), x[0], prefix=3)", "it must be a Python function"),
         ("coop.sum(coop.this_block(), coop.ThreadData(2, np.float64), valid_items=1)", "valid_items counts threads"),

@@ -112,7 +112,7 @@ def test_launchers_variables():
         open_channel(ranks(0, of=2)[0], "udp://here")
     assert launch_facts({"RANK": "0", "WORLD_SIZE": "1"}).local_rank is None
     assert default_address(LaunchFacts(0, 2, 0, "torchrun"), {"MASTER_PORT": "7"}) == "tcp://localhost:8"
-    with pytest.raises(rccl.InvalidArgumentError, match="MPICH tells no MASTER_PORT"):
+    with pytest.raises(rccl.InvalidArgumentError, match="MPICH does not set MASTER_PORT"):
         default_address(LaunchFacts(0, 2, 0, "MPICH"), {})
 
 

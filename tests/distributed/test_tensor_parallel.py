@@ -211,7 +211,7 @@ def test_each_event_is_needed(run_python, name):
 def test_what_is_refused():
     def body(comm):
         x, w = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
-        with pytest.raises(InvalidProblemError, match="make no product"):
+        with pytest.raises(InvalidProblemError, match="cannot be multiplied"):
             distributed.matmul_all_reduce(x, w.T, comm=comm)
         with pytest.raises(InvalidProblemError, match="3 rows cannot be split"):
             distributed.matmul_reduce_scatter(x, w, comm=comm)

@@ -108,7 +108,7 @@ def test_what_is_composed_is_composed_on_the_device(device, operands):
         ({"epilogue": "default", "operands": 7}, (9, 7), "fewer arrays"),
         ({"epilogue": "default", "operands": 1}, (9, 7), "more arrays"),
         ({"epilogue": "default"}, (7, 9), "shapes and types of this product|out: shape"),
-        ({"epilogue": "bias"}, (9, 7), "InvalidProblemError: epilogue 'bias' adds a bias"),
+        ({"epilogue": "bias"}, (9, 7), "InvalidProblemError: epilogue 'bias' needs bias="),
         ({"epilogue": "default", "options": '{"copies": 1}'}, (9, 7), "InvalidProblemError: option copies"),
     ],
 )

@@ -243,7 +243,7 @@ def test_symbolic_extents_that_do_not_fit(shapes, message, jax, matmul):
     ("arguments", "error", "message"),
     [
         (((4, 5), (4, 5)), InvalidProblemError, "must be equal"),
-        (((4, 5), (5, 6), {"epilogue": "bias"}), InvalidProblemError, "adds a bias"),
+        (((4, 5), (5, 6), {"epilogue": "bias"}), InvalidProblemError, "needs bias="),
         (((4, 5), (5, 6), {"epilogue": "no"}), InvalidProblemError, "no epilogue"),
         (((4, 5), (5, 6), {"epilogue": "clamp"}), InvalidProblemError, "clamp="),
         (((4, 5), (5, 6), {"clamp": (2, 1), "epilogue": "clamp"}), InvalidProblemError, "low"),

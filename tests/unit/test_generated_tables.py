@@ -76,6 +76,13 @@ def test_readme_table_has_a_column_for_each_machine_and_instruction_set_measured
     assert " AVX2: a CPU, platform host; kernels: rocpy avx2, numpy OpenBLAS Haswell; numpy 2; commits abc." in text
 
 
+def test_every_folder_of_results_has_a_title():
+    # README and the page of performance show what has one.
+    results = readme_table.RESULTS
+    folders = {path.parent.relative_to(results).as_posix().removeprefix(".") for path in results.rglob("*.json")}
+    assert folders - {"history"} == set(readme_table.COLUMNS.values())
+
+
 def test_environment_rows_are_read_whole():
     source = (
         'ROCPY_VARIABLE(ROCPY_X, "a", core, "a|b", "One; two, (three).")\n'

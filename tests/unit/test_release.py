@@ -37,8 +37,8 @@ def test_a_tree_that_is_ready(tree):
     ("change", "tag", "words"),
     [
         ({"repository": ""}, "v1.2.3", "repository is empty"),
-        ({"repository": "somewhere"}, "v1.2.3", "repository is no address"),
-        ({"repository": ADDRESS + "/"}, "v1.2.3", "repository is no address"),
+        ({"repository": "somewhere"}, "v1.2.3", "repository is not an address"),
+        ({"repository": ADDRESS + "/"}, "v1.2.3", "repository is not an address"),
         ({"version": "1.2"}, None, "version is 1.2"),
         ({}, "v1.2.4", "the tag is v1.2.4, the version 1.2.3"),
         ({"section": "## [Unreleased]"}, "v1.2.3", 'no section "## [1.2.3]'),

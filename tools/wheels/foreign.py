@@ -31,15 +31,33 @@ print(platform.machine(), platform.python_version(), rocpy.__version__)
 """
 
 
+def emulator_of(arch: str) -> str:
+    """Return qemu's user-mode emulator of an architecture."""
+    emulator = shutil.which(f"qemu-{arch}-static") or shutil.which(f"qemu-{arch}")
+    if emulator is None:
+        raise MissingToolError(
+            f"qemu-{arch}-static not found: a wheel for {arch} is tested with it "
+            "(on Debian: apt-get install qemu-user-static)"
+        )
+    return emulator
+
+
+def check_foreign_tools(arch: str) -> None:
+    """Raise MissingToolError unless a wheel of another architecture can be tested here."""
+    emulator_of(arch)
+    missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+    if missing:
+        raise MissingToolError(
+            f"{' and '.join(missing)} not found: a wheel for {arch} is tested with Debian's Python of that "
+            "architecture, which they download and unpack"
+        )
+
+
 def debian_root(arch: str, build: Path) -> Path:
     """Unpack Debian's Python for ``arch``, and what it needs, below ``build``, once; nothing is installed."""
     root = build / f"debian-{arch}"
     if (root / "complete").exists():
         return root
-    if not all(map(shutil.which, ("apt-get", "dpkg-deb"))):
-        raise MissingToolError(
-            f"a wheel for {arch} is tested with Debian's Python, which apt-get and dpkg-deb fetch and unpack"
-        )
     shutil.rmtree(root, ignore_errors=True)
     for name in ("state/lists/partial", "cache/archives/partial"):
         (root / "apt" / name).mkdir(parents=True)
@@ -66,11 +84,7 @@ def debian_root(arch: str, build: Path) -> Path:
 
 def run_foreign(wheel: Path, interpreter: Interpreter, arch: str, build: Path) -> str:
     """Run PROGRAM on the wheel and return "tested", or why it could not be."""
-    emulator = shutil.which(f"qemu-{arch}-static") or shutil.which(f"qemu-{arch}")
-    if emulator is None:
-        raise MissingToolError(
-            f"a wheel for {arch} is tested with qemu-{arch}-static (on Debian: apt-get install qemu-user-static)"
-        )
+    emulator = emulator_of(arch)
     root = debian_root(arch, build)
     python = root / f"usr/bin/python{interpreter.name}"
     if not python.exists():

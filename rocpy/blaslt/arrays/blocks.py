@@ -300,7 +300,7 @@ def dequantized(operand: Any, scale: Any, name: str) -> Any:
     lone = numbers.ndim == 1
     if lone and factors.ndim > 2:
         raise UnsupportedError(
-            f"scale_{name}: shape {tuple(factors.shape)} for an {name} of one axis: this product is composed of the "
+            f"scale_{name}: shape {tuple(factors.shape)} for an {name} of one axis: this product is composed from the "
             "framework's own operations, which need the batch axes on the operand too; broadcast it"
         )
     # Blocks of K apart from each other: (..., M, K / 32, 32), and of b (..., K / 32, 32, N).

@@ -178,9 +178,9 @@ def framework_of(array: Any) -> Framework:
     found = _framework(name)
     if found is None:
         raise UnsupportedError(
-            f"this product is composed of its framework's own operations, and rocpy supports none for "
-            f"a {type(array).__module__}.{type(array).__name__}; pass numpy, torch, CuPy or jax arrays, or apply the "
-            "epilogue to the plain product"
+            f"this product must be composed from operations of the operands' framework, and rocpy does not support "
+            f"{type(array).__module__}.{type(array).__name__} for that; pass numpy, torch, CuPy or jax arrays, or "
+            "apply the epilogue to the plain product"
         )
     return found
 

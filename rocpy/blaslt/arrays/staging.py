@@ -305,8 +305,8 @@ class _Transposed(Preparation):
         self._call, self._problem = call, problem
         if call.scales is not None:
             raise UnsupportedError(
-                "c: with scales and a bias per row it would have to be column-major in the device's memory; move the "
-                "operands to the device, or add c to the result"
+                "c: must be column-major on the device if there are scales and a bias per row; move the operands to "
+                "the device, or add c to the result"
             )
         for name, value in (("a", call.a), ("b", call.b)):
             if not hasattr(value, "swapaxes"):

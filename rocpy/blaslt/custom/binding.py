@@ -236,7 +236,7 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
         if count > 1 and one is not None and 0 not in bound.result_shape:
             first = seen.setdefault(describe(one, "out", output=True)["data"], place)
             if first != place:
-                raise InvalidOperandError(f"out: the arrays of results {first} and {place} are one; pass two")
+                raise InvalidOperandError(f"out: results {first} and {place} share one array; pass two arrays")
     return outs
 
 

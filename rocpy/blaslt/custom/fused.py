@@ -58,7 +58,7 @@ def fused_of(bound: _custom.Bound) -> Fused:
     from rocpy.epilogues._tile import encode
 
     if not _program.available():
-        raise UnsupportedError(f"the {platform.current().name} platform runs no tile programs")
+        raise UnsupportedError(f"the {platform.current().name} platform does not support tile programs")
     resolved, problem = bound.resolved, bound.problem
     given = RESULT_TYPES.get(problem.a.dtype, ()) if problem.c is None else (problem.c.dtype,)
     lead = next((place for place, dtype in enumerate(resolved.out_types) if dtype in given), None)

@@ -187,4 +187,6 @@ def check_reach(array: Placed, name: str, limit: int) -> None:
     """Refuse an array whose elements lie further apart than a kernel counts."""
     far = sum((extent - 1) * abs(step) for extent, step in zip(array.shape, array.strides, strict=True) if extent)
     if far >= limit:
-        raise UnsupportedError(f"{name}: its elements span {far + 1}, and the kernel supports fewer than {limit}")
+        raise UnsupportedError(
+            f"{name}: its elements span {far + 1} elements of memory; the kernel supports fewer than {limit}"
+        )

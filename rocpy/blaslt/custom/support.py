@@ -90,7 +90,7 @@ def custom_answer(
         shown = reasons if lowering == "native+kernel" else []
         return replace(answer, problem=problem, lowering=lowering, reasons=[*shown, *answer.reasons])
     if options.fallback == "error":
-        reasons.append("options(fallback='error') forbids composing it of the framework's operations")
+        reasons.append("options(fallback='error') forbids composing it from the framework's operations")
         return replace(base, problem=problem, lowering="", algorithms=0, reasons=reasons)
     _custom.check_promise(bound, options)
     base = ask(plain, options)

@@ -293,7 +293,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
     if problem.m == 0 or problem.n == 0 or problem.batch == 0:
         return result
     if own_program and not has_programs():
-        raise UnsupportedError(f"{problem}: the {_platform.current().name} platform runs no tile programs")
+        raise UnsupportedError(f"{problem}: the {_platform.current().name} platform does not support tile programs")
     _core.check(library_version(context, &version))
     enumerator = _library.epilogue_number(problem.row, version)
     if problem.row.enumerator is None and enumerator is None and not own_program:

@@ -362,7 +362,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
            options=None, algorithm=None, autotune=None, stream=None):
     """Return ``epilogue(alpha * a @ b + beta * c + bias)``, fused into one product.
 
-    Plans are kept: a second call with the same shapes, types and epilogue does no planning. For choosing among algorithms, keep a
+    Plans are cached: a second call with the same shapes, types and epilogue does no planning. To choose among algorithms, use a
     :class:`rocpy.Matmul`.
 
     Parameters
@@ -381,8 +381,8 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
         tuple makes matmul return one, and ``out`` is a tuple then.
     bias
-        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or one for each row, of shape ``(M, 1)``,
-        where that is not ``(batch, N)``.
+        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or of shape ``(M, 1)``, one value per row,
+        unless that shape means ``(batch, N)``.
     aux
         For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
     clamp
@@ -391,9 +391,10 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
         Inputs of an epilogue made by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
     scale_a, scale_b
         Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
-        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. A shape that can be read in two ways is refused:
-        write all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape
-        ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are needed, but by int8 that gives integers; 1.0 says that none is meant.
+        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: write
+        all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape
+        ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are required, except for int8 products with integer results; pass 1.0 for
+        unscaled values.
     scale_c, scale_d
         Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
     amax
@@ -426,7 +427,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     InvalidOperandError
         If an operand is not an array, is on another device, or ``out`` cannot be written.
     InvalidProblemError
-        If shapes or dtypes do not fit, or an operand of the epilogue is missing or too many.
+        If shapes or dtypes do not fit, or an operand of the epilogue is missing or superfluous.
     UnsupportedError
         If the platform has no algorithm, or a torch operand requires a gradient.
 

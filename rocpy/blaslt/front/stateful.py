@@ -60,10 +60,10 @@ class Matmul(ComposingMatmul, Generic[_Result]):
     Notes
     -----
     Stream: ``execute`` runs on the stream given to it, else on the one given here, else on the current stream of the
-    operands' framework. One Matmul belongs to one thread at a time, and says so when two use it; different ones run
-    in parallel. On a GPU, operands in CPU memory are copied when they are given, here and by reset_operands. Other
-    operands and scales are read where their memory is when ``execute`` runs, after ``tensor.data = other`` and
-    ``array.resize`` too; another shape, dtype, layout or device than before is an InvalidOperandError then.
+    operands' framework. A Matmul may be used by one thread at a time and raises an error if two use it; different
+    Matmul objects run in parallel. On a GPU, operands in CPU memory are copied when they are passed, here and to
+    reset_operands. Other operands and scales are read from their current memory on each ``execute``, also after
+    ``tensor.data = other`` and ``array.resize``; a changed shape, dtype, layout or device is an InvalidOperandError.
 
     References
     ----------
@@ -180,7 +180,7 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         algorithms: Sequence[Algorithm | Mapping[str, Any] | str] | None = None,
         max_algorithms: int = LISTED,
     ) -> list[Algorithm]:
-        """Ask the platform for algorithms; execute() takes the first unless told otherwise.
+        """Ask the platform for algorithms; execute() uses the first unless algorithm= is passed.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         Raises
         ------
         UnsupportedError
-            Under graph capture, or where hipBLASLt was told to override its own choices.
+            Under graph capture, or if hipBLASLt is configured to override its own choices.
         InvalidProblemError
             If there is nothing to compute.
         ClosedError
@@ -352,14 +352,14 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         scale_c: Any = None,
         scale_d: Any = None,
     ) -> None:
-        """Put other operands in the place of those given before.
+        """Replace the operands.
 
         Parameters
         ----------
         a, b, c, bias, aux
-            New operands of the same shape, dtype and device; what is not given stays. Other strides are allowed and
-            planned for. With ``options(dynamic="m")`` M may change, in all operands that have it at once; the last
-            few plans are kept, with what was pinned in them.
+            New operands of the same shape, dtype and device; omitted operands are unchanged. Other strides are allowed
+            and planned for. With ``options(dynamic="m")`` M may change, in all operands that have it at once; the last
+            few plans are kept, with the algorithms that were pinned in them.
         alpha, beta
             New host scalars.
         scale_a, scale_b, scale_c, scale_d

@@ -95,7 +95,7 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
     Notes
     -----
     Stream: as for :func:`rocpy.matmul`. Groups of equal size that follow each other are one strided batch. hipBLASLt's own grouped product
-    is a C++ class that changes between releases; it is not used. A captured stream's graph has the groups that the ``offsets`` told then.
+    is a C++ class that changes between releases; it is not used. A graph keeps the groups that ``offsets`` described at capture time.
     Torch's autograd records it: gradients flow to ``a``, ``b`` and ``bias``, each a grouped product itself; ``out``, scales and ``stream`` are
     refused there.
 

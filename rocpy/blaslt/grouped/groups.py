@@ -30,7 +30,7 @@ def is_sequence(value: object) -> bool:
 def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
     """Return the operands of each group, single ones repeated."""
     if groups is not None:
-        raise InvalidProblemError("groups: the length of the lists is the number of groups; omit it")
+        raise InvalidProblemError("groups: omit it; the number of groups is the length of the lists")
     if not (is_sequence(a) or is_sequence(b)):
         raise InvalidOperandError(
             f"a and b: {type(a).__name__} and {type(b).__name__}; without offsets= one of them must be a list or tuple "
@@ -72,8 +72,8 @@ def refuse_sequence(name: str, value: Any) -> None:
         )
     if is_weight(value):
         raise InvalidOperandError(
-            f"{name}: a Weight; with offsets= the groups' matrices are in one array: pass that (a Weight's is its "
-            ".source), or lists without offsets="
+            f"{name}: got a Weight; with offsets=, pass one array with the matrices of all groups (the Weight's "
+            ".source), or pass lists without offsets="
         )
 
 
@@ -165,7 +165,7 @@ def mismatch(
     inner, other = a.shape[-1], b.shape[-2]
     if inner != other:
         return InvalidProblemError(
-            f"a and b: the last axis of a has {inner} elements and the last but one of b has {other} "
+            f"a and b: the last axis of a has {inner} elements and the second to last axis of b has {other} "
             f"(a: shape {a.shape}, b: shape {b.shape}); they must be equal"
         )
     n = result_shape[-1]

@@ -43,7 +43,7 @@ class Algorithm:
     source
         Where it comes from: ``"heuristic"``, ``"tuned"``, or ``"pinned"`` by the user.
     library, arch
-        The library with its version and the architecture that the id holds for; ``""`` where nobody told.
+        The library with its version and the architecture that the id holds for; ``""`` if unknown.
 
     Examples
     --------
@@ -206,8 +206,8 @@ def check_origin(algorithm: Algorithm, device: int) -> None:
     made = (algorithm.library or here[0], algorithm.arch or here[1])
     if made != here:
         raise InvalidProblemError(
-            f"algorithm {algorithm.name or algorithm.id} is of {made[0]} on {made[1]}, and this is {here[0]} on "
-            f"{here[1]}: its id means another kernel here; call plan() and choose again"
+            f"algorithm {algorithm.name or algorithm.id} was recorded for {made[0]} on {made[1]}, but the current "
+            f"platform is {here[0]} on {here[1]}: its id would select a different kernel; call plan() and choose again"
         )
 
 

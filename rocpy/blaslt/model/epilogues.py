@@ -279,5 +279,5 @@ def refuse_inputs(epilogue: object) -> None:
     if not isinstance(epilogue, str):
         _refuse_function(epilogue)
     raise InvalidProblemError(
-        f"epilogue_inputs: they apply to a custom epilogue, created by @rocpy.epilogue, and got {shown}"
+        f"epilogue_inputs: only custom epilogues (created by @rocpy.epilogue) take inputs; got {shown}"
     )

@@ -54,9 +54,9 @@ class Options:
         ``"allow"``: what the platform's library cannot fuse is its nearest product followed by the operands'
         framework's own operations, lowering ``"unfused"``; ``"error"``: it is refused, with the reason.
     reproducible
-        ``True``: the same operands give the same bits from run to run, whatever else runs; a choice that was
-        measured is not used, since another machine may measure another. ``"batch"``: besides, the bits of each row
-        do not depend on how many rows there are. Refused where the platform cannot promise it.
+        ``True``: results are bitwise identical from run to run, whatever else is running; tuned choices are not used,
+        because another machine may choose differently. ``"batch"``: in addition, each row is bitwise identical
+        whatever the number of rows. Raises UnsupportedError if the platform cannot guarantee this.
     dynamic
         ``"m"``: a :class:`rocpy.Matmul` takes new operands of another M and plans again; ``None``: it refuses them.
 

@@ -370,10 +370,10 @@ def extents_of(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, t
     m, k = (1, a[0]) if len(a) == 1 else a[-2:]
     kb, n = (b[0], 1) if len(b) == 1 else b[-2:]
     if k != kb:
-        side = "first" if len(b) == 1 else "last but one"
+        side = "first" if len(b) == 1 else "second to last"
         hint = _transposition_that_fits(a, b)
         raise InvalidProblemError(
-            f"a and b: the last axis of a has {k} elements and the {side} of b has {kb} "
+            f"a and b: the last axis of a has {k} elements and the {side} axis of b has {kb} "
             f"(a: shape {a}, b: shape {b}); they must be equal{hint}"
         )
     batch_shape = broadcast(a[:-2], b[:-2])
@@ -410,8 +410,7 @@ def _check_extents(problem: Problem) -> None:
 def _check_epilogue(problem: Problem, row: EpilogueRow) -> None:
     if row.bias and problem.bias is None:
         raise InvalidProblemError(
-            f"epilogue {row.name!r} adds a bias, and none was passed: pass bias= of length N = {problem.n}, or "
-            "a Weight with a bias"
+            f"epilogue {row.name!r} needs bias=, of length N = {problem.n}, or a Weight with a bias"
         )
     if problem.bias is not None and not row.bias:
         other = f"{row.name}_bias" if row.name != "default" else "bias"

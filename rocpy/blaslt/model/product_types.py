@@ -286,11 +286,13 @@ def check_scales(problem: Scaled, family: Family) -> None:
         )
     if problem.scale_c and (problem.c is None or not is_float8(problem.c.dtype)):
         seen = "there is no c" if problem.c is None else f"c is {problem.c.dtype}"
-        raise InvalidProblemError(f"scale_c: {seen}; supported for a c of 8-bit floats only: multiply beta= instead")
+        raise InvalidProblemError(
+            f"scale_c: {seen}; supported for a c of 8-bit floats only: include the factor in beta= instead"
+        )
     if problem.scale_d and not is_float8(problem.dtype):
         raise InvalidProblemError(
-            f"scale_d: the result is {problem.dtype}; it is supported for a result of 8-bit floats only: multiply "
-            "alpha= instead"
+            f"scale_d: the result is {problem.dtype}; it is supported for a result of 8-bit floats only: include "
+            "the factor in alpha= instead"
         )
     if problem.amax and not family.scales:
         raise UnsupportedError(
@@ -344,9 +346,9 @@ def scale_kind(
     if len(found) == 2 and math.prod(found[0]) != 1:
         full = (1,) * (len(batch_shape) - len(found[0]))
         raise InvalidProblemError(
-            f"{name}: shape {shape} can be read as {line} for each of the batch axes {found[0]}, and as ({length},) "
-            f"for each of {found[1]}, of the product's {batch_shape}; pass {(*full, *shape)} for the first, "
-            f"{(*full[1:], *found[1], *line)} for the second"
+            f"{name}: shape {shape} is ambiguous for batch axes {batch_shape}: it may mean {line} for each of "
+            f"{found[0]} or ({length},) for each of {found[1]}; pass {(*full, *shape)} or "
+            f"{(*full[1:], *found[1], *line)}"
         )
     if found:
         return "vector", found[0]

@@ -30,7 +30,7 @@ def copy_refused(name: str, layout: str) -> UnsupportedError:
     """Return the error for a copy that the options forbid."""
     return UnsupportedError(
         f"{name}: {layout}: the library cannot take this layout, and options(copies='error') forbids the copy; "
-        "pass an array whose last or last but one axis is contiguous"
+        "pass an array whose last or second-to-last axis is contiguous"
     )
 
 
@@ -47,6 +47,6 @@ def refuse_turning(options: Options, bias: str) -> None:
     """Refuse the copy of a result that was computed in columns, where the options forbid copies."""
     if options.copies == "error":
         raise UnsupportedError(
-            f"bias: {bias}: one per row, which the library adds to a result in columns, and options(copies='error') "
-            "forbids the copy of it into rows; pass an out= whose columns are contiguous"
+            f"bias: {bias} has one value per row; the library can add it only to a column-major result, and "
+            "options(copies='error') forbids copying that to row-major; pass a column-major out="
         )

@@ -61,15 +61,15 @@ cdef class Weight(WeightOperand):
 
     Notes
     -----
-    Each product owns what it reads until it is done, on streams and in graphs too: any number of threads may multiply by, refresh and close
-    one Weight. A refresh puts new packed memory in the place of that before; closing lets running products finish.
+    Each product keeps the copy that it reads until it finishes, on streams and in graphs too: any number of threads may multiply by, refresh
+    and close one Weight. ``refresh()`` replaces the packed copy; closing lets running products finish.
 
     A torch tensor that changes is noticed by its version counter, and after each step of an optimizer
     (:func:`rocpy.blaslt.weight.sources_may_have_changed`), and is read again at the next product; scales by blocks are packed with it.
     Writes through ``tensor.data``, a numpy view or a pointer are not noticed, nor is what ``fully_shard`` gathers into a parameter. Other
     arrays are copied here, beside the packed memory. After such a write, and after changing another array, call :meth:`refresh`; with
     ``ROCPY_DEBUG=1`` a product warns where that was forgotten.
-    Pickles as the arrays themselves.
+    Pickling stores the arrays themselves.
 
     References
     ----------

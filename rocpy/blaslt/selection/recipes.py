@@ -269,7 +269,7 @@ def why(problem: Problem, recipe: Recipe) -> str:
 
 def refused(why: str) -> UnsupportedError:
     """Return the error for a composition that the options forbid."""
-    return UnsupportedError(f"{why}; options(fallback='error') forbids composing it of the framework's operations")
+    return UnsupportedError(f"{why}; options(fallback='error') forbids composing it from the framework's operations")
 
 
 def function_of(row: EpilogueRow) -> str:

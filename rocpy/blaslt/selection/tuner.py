@@ -27,7 +27,7 @@ class Choice(Protocol):
 
     @property
     def kernel(self) -> str:
-        """Its kernel's name, empty where the library tells none."""
+        """The kernel's name; empty if the library does not report one."""
         ...
 
     @property

@@ -11,8 +11,8 @@ from typing import Any
 from rocpy._messages.html import page
 
 
-def draw(documents: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw one panel a group of rivals: dots for the medians on a logarithmic axis, ticks for the best.
+def draw(documents: Sequence[dict[str, Any]], path: Path, title: str = "") -> None:
+    """Draw one panel for each group of rivals: dots for the medians on a logarithmic axis, ticks for the best.
 
     rocpy has one colour in every panel, and the label of the fastest median is bold with a star.
 
@@ -22,13 +22,23 @@ def draw(documents: Sequence[dict[str, Any]], path: Path) -> None:
         What the benchmarks wrote; at least one row.
     path
         File to write: a ``.png`` image, or a ``.html`` page with the drawing inside.
+    title
+        First line of the heading, such as the machine and the instruction set; what the rows tell of both follows it.
     """
-    figure = figure_of(documents)
+    figure = figure_of(documents, title)
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path)
 
 
-def figure_of(documents: Sequence[dict[str, Any]]) -> Any:
+def heading(row: dict[str, Any], title: str = "") -> str:
+    """Return the lines above a drawing: a title, where the row was measured, and with which versions."""
+    where = [row["platform"], row["device"], f"instruction set {row['isa']}" if row.get("isa") else ""]
+    versions = " ".join(f"{package} {version}" for package, version in row["versions"].items())
+    lines = (title, " | ".join(filter(None, where)), f"{versions} | commit {row['commit']}")
+    return "\n".join(filter(None, lines))
+
+
+def figure_of(documents: Sequence[dict[str, Any]], title: str = "") -> Any:
     """Return the drawing of :func:`draw` as a figure of matplotlib's."""
     from matplotlib.figure import Figure
 
@@ -42,11 +52,7 @@ def figure_of(documents: Sequence[dict[str, Any]]) -> Any:
     for axis, ((benchmark, case, threads), rows) in zip(axes[:, 0], groups.items(), strict=True):
         _draw_group(axis, rows)
         axis.set_title(f"{benchmark}: {case}, {threads} thread{'s' if threads != 1 else ''}", fontsize=9)
-    first = documents[0]["rows"][0]
-    versions = " ".join(f"{package} {version}" for package, version in first["versions"].items())
-    # Results of before rows had it name no instruction set.
-    facts = (first["platform"], first["device"], first.get("isa"), versions, f"commit {first['commit']}")
-    figure.suptitle(" | ".join(filter(None, facts)), fontsize=7)
+    figure.suptitle(heading(documents[0]["rows"][0], title), fontsize=7)
     return figure
 
 

@@ -141,7 +141,9 @@ def group_end(*, simulate: bool = False) -> None:
 
 
 def _no_simulation(name: str) -> UnsupportedError:
-    return unsupported(name, "RCCL receives a group as a whole when it ends, and cannot estimate one; it was dropped")
+    return unsupported(
+        name, "RCCL receives a group only when it ends and cannot estimate its time; the group was discarded"
+    )
 
 
 def group_simulate_end() -> GroupSimInfo:

@@ -73,7 +73,9 @@ class RegisteredWindowHandle:
 
     def _open(self) -> Window:
         if self.window is None or self.window.is_closed:
-            raise NcclInvalid("this RegisteredWindowHandle has been closed, its group is open, or RCCL made no window")
+            raise NcclInvalid(
+                "this RegisteredWindowHandle is closed, its group is still open, or RCCL did not create a window"
+            )
         return self.window
 
     @property

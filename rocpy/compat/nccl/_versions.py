@@ -90,18 +90,16 @@ class LibraryInfo:
 
 @dataclass(frozen=True)
 class VersionInfo:
-    """What `get_version` gives.
+    """The versions that `get_version` returns.
 
     Attributes
     ----------
-    nccl4py, nccl4py_version
-        The nccl4py whose names these are; the second name is that of nccl4py before 0.5.
+    nccl4py
+        The nccl4py whose names these are; also `nccl4py_version`, its name in nccl4py before 0.5.
     nccl_bindings
         The RCCL whose functions rocpy knows.
     libnccl
-        The platform's RCCL.
-    nccl_version
-        Its version, where nccl4py before 0.5 had it.
+        The platform's RCCL; its version is also `nccl_version`, as in nccl4py before 0.5.
     """
 
     nccl4py: Version

@@ -223,7 +223,7 @@ def get_block_scale_offset(
     block_scaling_format
         The format.
     axis
-        The blocked axis, -1 or -2; told by the layout of an operand.
+        The blocked axis, -1 or -2; inferred from the operand's layout.
 
     Examples
     --------

@@ -198,7 +198,7 @@ class Engine:
     def _check_ready(self, what: str) -> None:
         self._check_alive(what)
         if self._released:
-            raise ReleasedError(f"{what}: the operands were released; give all of them to reset_operands() first")
+            raise ReleasedError(f"{what}: the operands were released; pass all of them to reset_operands() first")
 
     def _check_planned(self, what: str) -> rocpy.Matmul:
         self._check_ready(what)

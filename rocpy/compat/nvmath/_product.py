@@ -280,7 +280,7 @@ class Matmul(Engine):
         missing = [name for name, kind in self._kinds.items() if kind is not None and operands[name] is None]
         missing += [name for name, value in inputs.items() if value is None]
         if missing:
-            raise ReleasedError(f"{', '.join(missing)}: released; all operands must be given again")
+            raise ReleasedError(f"{', '.join(missing)}: released; pass all operands again")
         self._operands, self._alpha, self._beta, self._scales, self._inputs = (
             operands, new_alpha, new_beta, scales, inputs
         )  # fmt: skip

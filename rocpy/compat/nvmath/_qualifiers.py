@@ -175,9 +175,11 @@ def read(qualifiers: Any, with_c: bool) -> MatrixQualifier:
     found[: len(qualifiers)] = qualifiers
     for name, qualifier in zip("abc", found, strict=True):
         if not any(kind.is_valid(qualifier) for kind in _KINDS):
-            raise InvalidProblemError(f"qualifiers: that of {name} is {qualifier}; the classes' create() makes them")
+            raise InvalidProblemError(
+                f"qualifiers: the one for {name} is {qualifier}; create qualifiers by create() of their class"
+            )
     if found[2]["conjugate"] or found[2]["abbreviation"] != GeneralMatrixQualifier.abbreviation:
-        raise InvalidProblemError(f"qualifiers: that of c is {found[2]}; c must be general, and not conjugated")
+        raise InvalidProblemError(f"qualifiers: the one for c is {found[2]}; c must be general and not conjugated")
     return found
 
 

@@ -159,7 +159,8 @@ def factor(value: Any, name: str, specification: Specification) -> Any:
 
 def _misplaced(name: str, operand: Any, a: Any) -> InvalidProblemError:
     return InvalidProblemError(
-        f"{name} is on {_arrays.device_of(operand)} and a on {_arrays.device_of(a)}; all must lie in one memory"
+        f"{name} is on {_arrays.device_of(operand)} and a on {_arrays.device_of(a)}; all operands must be in the same "
+        "memory"
     )
 
 
@@ -213,7 +214,7 @@ def _check_c(c: Any, beta: Any, extents: Extents, inplace: bool) -> None:
             f"c: got shape {shape}, expected two axes or more: use ({extents.m}, 1) for one column"
         )
     if beta is None:
-        raise InvalidProblemError("beta: there is a c, and no beta that scales it; pass beta=")
+        raise InvalidProblemError("beta: required when c is given; pass beta=")
     full = (*extents.batch, extents.m, extents.n)
     fits = shape[-2] == extents.m and shape[-1] in (1, extents.n) and shape[:-2] in ((), extents.batch)
     if not fits or (inplace and shape != full):

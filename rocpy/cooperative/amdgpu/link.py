@@ -176,7 +176,7 @@ def _lanes(kernel: Any, mode: Mode, arch: str, text: str) -> int:
     if library_calls.names_warp_size(text):
         raise UnsupportedError(
             f"kernel {kernel.name} is written for warps of {mode.warp_size} threads, and {arch} only has warps of "
-            f"{native}: use coop.jit(warp_size={native}), or warp_size='native' if it serves both"
+            f"{native}: use coop.jit(warp_size={native}), or warp_size='native' if the kernel works with both"
         )
     return native
 

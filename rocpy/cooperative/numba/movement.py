@@ -192,7 +192,7 @@ def _build_load(call: Call) -> Plan:
     array, algorithm = _tile(call, "source")
     same_kind(call, "source", array, dtype)
     if call.has("oob_default") and not call.has("valid_items"):
-        raise refuse("load: oob_default is for items beyond valid_items, which is not given")
+        raise refuse("load: oob_default= is used only with valid_items=; pass it or omit oob_default")
     position, rendezvous = _position_of(algorithm, count), _arrives if algorithm in _COLLECTIVE else _nothing
     fills = call.has("oob_default")
 
@@ -249,7 +249,7 @@ def _build_store(call: Call) -> Plan:
             at = position(rank, size, k)
             if at < valid:
                 if offset + at < 0 or offset + at >= target.shape[0]:
-                    raise IndexError("coop.store: the tile goes beyond target; give valid_items")
+                    raise IndexError("coop.store: the tile extends past the end of target; pass valid_items=")
                 target[offset + at] = get(value, k)
 
     parameters = {"group": call.group, "target": array, "value": plain(call.types["value"])}

@@ -278,7 +278,7 @@ def _build_decode_into(call: Call) -> Plan:
         bring(group, ends, values, value, lengths)
         total = ends[size * each - 1]
         if offset < 0 or offset + total > target.shape[0]:
-            raise IndexError("coop.run_length_decode_into: the items go beyond target")
+            raise IndexError("coop.run_length_decode_into: the items extend past the end of target")
         for at in range(rank, total, size):
             item = values[find(ends, size * each, at)]
             if debugging():

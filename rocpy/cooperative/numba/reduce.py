@@ -74,7 +74,10 @@ def _build(call: Call) -> Plan:
     chosen = operators.named(_NAMES[call.name], dtype) if call.name in _NAMES else operators.resolve(call, dtype)
     limited = call.has("valid_items")
     if limited and count:
-        raise refuse(f"{call.name}: valid_items counts threads; with a ThreadData fill the rest with a neutral element")
+        raise refuse(
+            f"{call.name}: valid_items counts threads, not items; for a ThreadData, fill the unused items with the "
+            "neutral element"
+        )
     function = _function(chosen, dtype, count, everyone=bool(call.literal("all", bool)), limited=limited)
     parameters = {"group": call.group, "value": plain(call.types["value"])} | call.integers("valid_items")
     choices = {"dtype": dtype, "items": count, "op": chosen, "all": bool(call.literal("all", bool))}

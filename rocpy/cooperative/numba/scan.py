@@ -54,7 +54,7 @@ def _build(call: Call) -> Plan:
     exclusive = call.name.startswith("exclusive")
     initial, prefix = call.has("initial"), call.has("prefix")
     if initial and prefix:
-        raise refuse(f"{call.name}: initial and prefix are both given; the callback returns what comes first")
+        raise refuse(f"{call.name}: pass either initial or prefix; the callback's result is the initial value")
     start = None
     if exclusive and not initial and not prefix:
         if chosen.identity is None:
@@ -67,7 +67,7 @@ def _build(call: Call) -> Plan:
     if prefix:
         parameters["prefix"], parameters["state"] = _prefix_types(call)
     elif call.has("state"):
-        raise refuse(f"{call.name}: state is what prefix= changes, which is not given")
+        raise refuse(f"{call.name}: state= is used only with prefix=; pass prefix= or omit state")
     function = _function(chosen, dtype, count, exclusive, start, initial or prefix, prefix, aggregate)
     names = ["group", "value", "initial", "prefix", "state", "out"]
     constants: dict[str, Any] = {name: None for name in names[2:5] if name not in parameters}

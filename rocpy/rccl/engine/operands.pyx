@@ -42,7 +42,7 @@ cdef int check_contiguous(const Operand* operand, str name) except -1:
             shape = tuple([operand.shape[j] for j in range(operand.ndim)])
             strides = tuple([operand.strides[j] for j in range(operand.ndim)])
             raise InvalidOperandError(
-                f"{name}: shape {shape} with strides {strides} is not C-contiguous, and a collective takes memory as it lies; "
+                f"{name}: shape {shape} with strides {strides} is not C-contiguous, and collectives do not copy operands; "
                 "pass a contiguous copy"
             )
         step *= operand.shape[i]

@@ -184,7 +184,10 @@ class _Talk:
         except OSError:
             raise RcclSystemError(f"the RAS server at {self._where} did not answer in time", op="status") from None
         if len(self._text) + len(part) > MOST_BYTES:
-            raise RcclSystemError(f"{self._where} sent more than a RAS server would", op="status")
+            raise RcclSystemError(
+                f"{self._where} sent more data than a RAS server would send; is another program listening there?",
+                op="status",
+            )
         self._text += part
         return bool(part)
 

@@ -231,8 +231,8 @@ def default_address(facts: LaunchFacts, variables: Mapping[str, str]) -> str:
         port = 20000 + (int(variables["SLURM_JOB_ID"]) * 139 + int(variables.get("SLURM_STEP_ID", "0")) * 7) % 40000
         return f"tcp://{first_host(nodes)}:{port}"
     raise InvalidArgumentError(
-        f'{facts.launcher} tells no MASTER_PORT: pass store="tcp://host:port" or "file:///folder", or import '
-        "mpi4py.MPI before, so that the processes meet by MPI"
+        f'{facts.launcher} does not set MASTER_PORT: pass store="tcp://host:port" or "file:///folder", or import '
+        "mpi4py.MPI first so that the processes connect over MPI"
     )
 
 

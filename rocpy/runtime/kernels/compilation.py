@@ -83,7 +83,7 @@ def clang() -> Compiler:
     version = _zig_version()
     if not version:
         raise UnsupportedError(
-            "there is no compiler for HIP C++: the platform has no libhiprtc, and ziglang, whose clang would do, is "
+            "there is no compiler for HIP C++: the platform has no libhiprtc, and the alternative, ziglang's clang, is "
             "not installed (pip install ziglang)"
         )
     return Compiler("ziglang", version, _by_clang)

@@ -38,8 +38,7 @@ def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one of rocpy's functions through torch's dispatcher; what the function form calls."""
     if inside():
         raise UnsupportedError(
-            "a tensor whose memory cannot be used reached the product itself: a tensor subclass or a dispatch mode "
-            "that rocpy does not know; pass plain tensors"
+            "unsupported tensor subclass or dispatch mode: its memory cannot be read; pass plain tensors"
         )
     if name == "grouped_matmul":
         return dispatched_grouped(*args, **kwargs)
@@ -79,8 +78,8 @@ def _scalar(x: Any, name: str) -> Any:
         return x
     if isinstance(x, Tensor):
         raise UnsupportedError(
-            f"{name}: a tensor; the operators take host numbers, through which no gradient flows: pass float({name}), "
-            "or multiply by the tensor"
+            f"{name}: got a tensor; the operators accept only Python numbers, which carry no gradient: pass "
+            f"float({name}), or multiply by the tensor"
         )
     try:
         number = complex(x)

@@ -237,7 +237,7 @@ def apply_epilogue(row: EpilogueRow, pre: Tensor, aux: Tensor | None, clamp: Any
     # A new tensor each time: results of an operator share no memory.
     if row.gradient:
         return pre
-    # One that layers do not have is composed of torch's operations, which autograd records.
+    # One that layers do not have is composed from torch's operations, which autograd records.
     return composed_activation(ACTIVATIONS[name], pre) if name in ACTIVATIONS else activation(name, pre)
 
 

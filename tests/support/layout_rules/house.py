@@ -39,6 +39,8 @@ HOSTS = re.compile(
         ]
     )
 )
+# Where vendors publish builds for AMD GPUs is what the page on installing is about.
+VENDORS = {"docs/install.md": re.compile(r"download\.pytorch" + r"\.org/whl/rocm")}
 OUTSIDE = re.compile(r"\.\./" + "shared")
 LATER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 
@@ -100,11 +102,17 @@ def no_machine_paths(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: names a folder of one machine ({match[0]}...)"
 
 
-@rule({"README.md": "pip install --index-url https://pypi" + ".org/simple rocpy\n"})
+@rule(
+    {"README.md": "pip install --index-url https://pypi" + ".org/simple rocpy\n"},
+    {"docs/install.md": "pip install --index-url https://pypi" + ".org/simple rocpy\n"},
+    {"docs/getting-started.md": "pip install --index-url https://download.pytorch" + ".org/whl/rocm7.2 torch\n"},
+)
 def no_registry_hosts(tree: Tree) -> Iterator[str]:
     """Packages are named by plain name: where they come from is the machine's business."""
     for path, text in matching(tree):
         for number, line in numbered(text):
+            if path in VENDORS:
+                line = VENDORS[path].sub("", line)  # noqa: PLW2901
             if match := HOSTS.search(line):
                 yield f"{path}:{number}: names a package registry ({match[0]})"
 
