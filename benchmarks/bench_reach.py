@@ -155,7 +155,6 @@ def judge(rows: list[Row], bound: float | None) -> Row:
     return {
         "best_peer": best["label"],
         "best_peer_us": best["best_us"],
-        "best_peer_of_peak": best.get("of_peak"),
         "ratio": ratio,
         "packed_us": packed["best_us"],
         "packed_ratio": best["best_us"] / packed["best_us"],
@@ -199,25 +198,20 @@ def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float]) -> N
     """Print a line a product, the means, and what the figures rest on."""
     if not rows:
         return
-    times = ("best us", "median us", "packed us", "peer us")
-    shares = ("of peak", "peer / rocpy", "peer / packed", "of roofline")
-    kernels = machine.kernels_of_peers()
+    figures = ("best us", "median us", "packed us", "peer us", "peer / rocpy", "peer / packed", "of roofline")
     cells = [
         (
             row["case"],
             *(number(row[key]) for key in ("best_us", "median_us", "packed_us", "best_peer_us")),
-            ", ".join(filter(None, (row["best_peer"], kernels.get(row["best_peer"])))),
-            *(
-                "" if row[key] is None else f"{row[key]:.2f}"
-                for key in ("best_peer_of_peak", "ratio", "packed_ratio", "of_roofline")
-            ),
+            row["best_peer"],
+            *(f"{row[key]:.2f}" for key in ("ratio", "packed_ratio")),
+            "" if row["of_roofline"] is None else f"{row['of_roofline']:.2f}",
             row["verdict"],
         )
         for row in rows
     ]
     threads = "1 thread" if session.threads == 1 else f"{session.threads} threads"
-    figures = (*times, *shares)
-    columns = ("product", *times, "best peer", *shares, "")
+    columns = ("product", *figures[:4], "best peer", *figures[4:], "")
     print_table(f"reach: {threads}, {session.clock} time", columns, cells, numbers=figures)
     for dtype in DTYPES:
         some = [row for row in rows if row["dtype"] == dtype]
@@ -242,4 +236,4 @@ def mean_of(ratios: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main("reach", run, threads=(1,), seconds=0.2, best_peers=True))
+    sys.exit(main("reach", run, threads=(1,), seconds=0.2))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import machine
-import peer_switches
 
 from rocpy.cli._output import print_table, say_folded
 
@@ -235,12 +234,8 @@ def main(
     *,
     threads: Sequence[int] = (1,),
     seconds: float = Effort.budget_s,
-    best_peers: bool = False,
 ) -> int:
-    """Run a benchmark once per number of threads, each in a process whose libraries start with that number.
-
-    `best_peers`: unless all are held to one instruction set, each peer has the one that it is fastest with.
-    """
+    """Run a benchmark once per number of threads, each in a process whose libraries start with that number."""
     arguments = parser(name, threads=threads, seconds=seconds).parse_args()
     if arguments.child_output is not None:
         session = Session(name, arguments)
@@ -267,10 +262,7 @@ def main(
                 str(output),
             ]
             words += ["--child-peak", json.dumps(peak), "--child-command", command]
-            environment = machine.environment(count, arguments.isa)
-            if best_peers and arguments.isa == "native":
-                environment |= peer_switches.best(environment, quick=arguments.quick)
-            done = subprocess.run(words, env=environment, check=False)
+            done = subprocess.run(words, env=machine.environment(count, arguments.isa), check=False)
             if done.returncode:
                 return done.returncode
             document = json.loads(output.read_text(encoding="utf-8"))
