@@ -54,7 +54,7 @@ def _build_count(call: Call) -> Plan:
                 total += slots[i]
             slots[0] = total
             release(group)
-        settled(group)
+        arrive_and_wait(group)
         return slots[0]
 
     return Plan(function, {"group": call.group, "value": types.boolean}, types.int64)
