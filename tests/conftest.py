@@ -145,8 +145,8 @@ class Refusals:
 def refusals(fresh_plan_cache: None) -> Iterator[Refusals]:
     """A hipblasLtMatmul that refuses what a test tells it to, although the heuristic has offered algorithms for it."""
     import rocpy
-    from rocpy.blaslt.selection import choice as _choice
     from rocpy.blaslt.selection import library as _library
+    from rocpy.blaslt.selection import tuning_state as _tuning_state
 
     made, extents = Refusals(), {}
     address, size = ctypes.c_void_p, ctypes.c_size_t
@@ -176,7 +176,7 @@ def refusals(fresh_plan_cache: None) -> Iterator[Refusals]:
         yield made
     rocpy.plan_cache.clear()
     _library._unlaunchable.clear()
-    _choice.changed()
+    _tuning_state.changed()
 
 
 RunPython = Callable[..., subprocess.CompletedProcess]

@@ -16,7 +16,8 @@ from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, MatmulFactors, MatmulPointers, Operands, PlanKey, StreamContext, aim, borrow_context, plan_cache, release_context,
 )
-from rocpy.blaslt.front.call cimport get_ready, stages_arrays, tuning_word
+from rocpy.blaslt.front.call cimport get_ready, stages_arrays
+from rocpy.blaslt.selection.tuning_state cimport measures, process_tuning_word, tuning_word
 from rocpy.runtime.memory cimport numpy_dtype
 
 import json
@@ -24,7 +25,6 @@ import json
 import numpy
 
 from rocpy import platform
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.product_types import unit_scales
@@ -113,7 +113,7 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     cdef shared_ptr[CachedCall] call
     cdef CachedCall *found
     cdef int64_t word = 0
-    begin_key(key, frame.epilogue, frame.result.type, frame.compute, False, False, tuning_word(), device)
+    begin_key(key, frame.epilogue, frame.result.type, frame.compute, False, False, process_tuning_word(), device)
     if frame.clamped:
         add_bounds(key, frame.low, frame.high)
     if not frame.options.empty():
@@ -267,13 +267,14 @@ cdef int run_with_python(ProductFrame *frame, Operands *operands, PlanKey *key, 
     if outcome == not_planned:
         _core.ensure()
         get_ready()
+        tuning_word()  # read from the environment, for attempts without the GIL
         if options is not DEFAULT:
             option_words().insert(frame.options, hash(options))
         if on_device:
             set_device(operands, frame, device)
         elif device < 0:
             _core.check(hip_status(table.hipGetDevice(&device), b"hipGetDevice"))
-        if not on_device and (stages_arrays() or _choice.measures(tuning_word())):
+        if not on_device and (stages_arrays() or measures()):
             return by_function_form(frame, operands, options, 0, False)
         if scales_of(operands, array_type_of_hip(frame.result.type).name.decode()):
             return by_function_form(frame, operands, options, <size_t>stream, on_device)
@@ -331,7 +332,7 @@ cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nog
         if error != NULL:
             return error
     # The first product of the process chooses the platform, which takes the GIL.
-    if _core.loaded() and tuning_word() >= 0 and (on_device or not stages_arrays()):
+    if _core.loaded() and process_tuning_word() >= 0 and (on_device or not stages_arrays()):
         if on_device or table.hipGetDevice(&device) == 0:
             outcome = attempt(&frame, &operands, &key, device, stream, not on_device, &status)
             if outcome == launched:

@@ -28,6 +28,7 @@ from rocpy.blaslt.model.scale_arguments import scale_arguments
 from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.blaslt.selection.tuner import Choice
 from rocpy.errors import (
     InvalidOperandError,
@@ -291,7 +292,7 @@ def _conclude(
             )
         )
         stored = str(database.path or "")
-        _choice.changed()
+        _tuning_state.changed()
     return TuningReport(problem, ordered, verdict.decided, verdict.reason, gain, verdict.elapsed_ms, stored)
 
 

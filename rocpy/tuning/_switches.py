@@ -16,6 +16,7 @@ from rocpy._messages.html import table
 from rocpy._messages.pickling import refuse_pickling
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import InvalidProblemError
 
 __all__ = ["Shapes", "disable", "enable", "record"]
@@ -35,15 +36,15 @@ class _Switch:
     Contexts of several threads may end in any order: one that another came after leaves it what to bring back.
     """
 
-    _mode = _choice.USE
+    _mode = _tuning_state.USE
     _previous_budget_ms: float | None = None
 
     def __init__(self, *budget_ms: float) -> None:
         with _lock:
             if budget_ms:
                 self._previous_budget_ms = _set_budget_ms(*budget_ms)
-            self._previous = _choice.process_mode()
-            _choice.set_process_mode(self._mode)
+            self._previous = _tuning_state.process_mode()
+            _tuning_state.set_process_mode(self._mode)
             _registered.append(weakref.ref(self))
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ class _Switch:
             if later:
                 later[0]._previous = self._previous
             else:
-                _choice.set_process_mode(self._previous)
+                _tuning_state.set_process_mode(self._previous)
             if self._previous_budget_ms is not None:
                 heir = next((switch for switch in later if switch._previous_budget_ms is not None), None)
                 if heir is None:
@@ -105,7 +106,7 @@ class enable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.enable
     32.0
     """
 
-    _mode = _choice.MEASURE
+    _mode = _tuning_state.MEASURE
 
     def __init__(self, *, budget_ms: float = 200.0) -> None:
         super().__init__(budget_ms)
@@ -126,7 +127,7 @@ class disable(_Switch):  # noqa: N801 (used like a function: `rocpy.tuning.disab
     'heuristic'
     """
 
-    _mode = _choice.OFF
+    _mode = _tuning_state.OFF
 
     def __init__(self) -> None:
         super().__init__()

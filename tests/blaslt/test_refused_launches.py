@@ -188,11 +188,11 @@ def test_epilogues_of_the_user(programs, refusals, rng, request):
 
 
 def test_a_candidate_that_is_not_launched_is_not_chosen(refusals, rng, tmp_path, monkeypatch):
-    from rocpy.blaslt.selection import choice as _choice
+    from rocpy.blaslt.selection import tuning_state as _tuning_state
     from rocpy.tuning import Database, _live, database
 
     monkeypatch.setattr(database, "_current", Database([]))
-    _choice.changed()
+    _tuning_state.changed()
     a, b = rng.standard_normal((64, 128), dtype=np.float32), rng.standard_normal((128, 256), dtype=np.float32)
     calls = iter(range(1 << 30))
     refusals.status = lambda epilogue, rows, columns: INTERNAL if epilogue == RELU and next(calls) == 0 else 0

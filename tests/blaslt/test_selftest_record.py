@@ -11,9 +11,9 @@ import pytest
 from made_up_library import made_up, problem
 
 import rocpy
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import selftest_record as _selftest_record
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.blaslt.selection.selftest_record import Verdict
 from rocpy.errors import RocpyWarning
 from rocpy.testing import Case, run_selftest
@@ -26,10 +26,10 @@ def record(tmp_path, monkeypatch):
     path = tmp_path / "selftest.json"
     monkeypatch.setattr(_selftest_record, "record_path", lambda: path)
     _selftest_record.forget_loaded()
-    _choice.changed()
+    _tuning_state.changed()
     yield path
     _selftest_record.forget_loaded()
-    _choice.changed()
+    _tuning_state.changed()
 
 
 def relu(a, b):
@@ -42,7 +42,7 @@ def test_what_was_wrong_is_composed_and_told(record, rng):
     here = _library.library(0)
     name = _library.class_of(relu(a, b).problem, here)
     _selftest_record.keep(here.scope, {name: Verdict(False, 3, "the self-test found 1 of 3 wrong")})
-    _choice.changed()
+    _tuning_state.changed()
     found = relu(a, b)
     assert found.algorithm.lowering == "unfused"
     assert "the self-test found 1 of 3 wrong" in str(found)
@@ -51,7 +51,7 @@ def test_what_was_wrong_is_composed_and_told(record, rng):
     with _library.trial():
         assert relu(a, b).algorithm.lowering == "native"
     _selftest_record.keep(here.scope, {name: Verdict(True, 3)})
-    _choice.changed()
+    _tuning_state.changed()
     assert relu(a, b).algorithm.lowering == "native"
 
 
@@ -60,7 +60,7 @@ def test_a_selftest_in_one_thread_alters_nothing_in_others(record, rng):
     here = _library.library(0)
     name = _library.class_of(relu(a, b).problem, here)
     _selftest_record.keep(here.scope, {name: Verdict(False, 3, "the self-test found 1 of 3 wrong")})
-    _choice.changed()
+    _tuning_state.changed()
 
     def lowerings():
         with rocpy.Matmul(a, b, epilogue="relu") as planned:

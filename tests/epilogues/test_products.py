@@ -7,7 +7,7 @@ import pytest
 
 import rocpy
 from rocpy.blaslt import Problem
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.tuning import Database, database
 
 
@@ -353,10 +353,10 @@ def test_problems_differ_by_their_epilogues(arrays):
 def own_database(tmp_path, monkeypatch, fresh_plan_cache):
     """A tuning database of the test's own, and the process's mode as it was."""
     monkeypatch.setattr(database, "_current", Database([tmp_path / "tuning.sqlite3"]))
-    before = _choice.process_mode()
-    _choice.changed()
+    before = _tuning_state.process_mode()
+    _tuning_state.changed()
     yield
-    _choice.set_process_mode(before)
+    _tuning_state.set_process_mode(before)
 
 
 def test_tuning_chooses_among_the_ways(arrays, own_database):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rocpy
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.tuning import Database, _live, current, database, export_json, import_json
 
 
@@ -22,12 +22,12 @@ def shared(tmp_path, monkeypatch, fresh_plan_cache):
     """The database of the process, in a file of the test's own, and threads that change places often."""
     made = Database([tmp_path / "tuning.sqlite3"])
     monkeypatch.setattr(database, "_current", made)
-    _choice.changed()
+    _tuning_state.changed()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield made
     sys.setswitchinterval(interval)
-    _choice.changed()
+    _tuning_state.changed()
 
 
 def in_threads(*works):
@@ -134,7 +134,7 @@ def test_products_are_measured_while_records_come_and_go(shared, rng):
             current().clear()
             current().store(*import_json(text))
             current().refresh()
-            _choice.changed()
+            _tuning_state.changed()
 
     try:
         with ThreadPoolExecutor(2) as pool:
@@ -171,8 +171,8 @@ def test_a_record_that_another_thread_clears_when_it_is_about_to_be_used(shared,
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_switches_of_several_threads_end_in_any_order(order):
     """The mode is that of the last that has not ended, and after all of them what it was before."""
-    modes = [_choice.MEASURE, _choice.OFF, _choice.MEASURE, _choice.OFF]
-    before = _choice.process_mode(), _live.set_budget_ms(33.0)
+    modes = [_tuning_state.MEASURE, _tuning_state.OFF, _tuning_state.MEASURE, _tuning_state.OFF]
+    before = _tuning_state.process_mode(), _live.set_budget_ms(33.0)
     try:
         tuning = rocpy.tuning
         switches = [tuning.enable(budget_ms=11), tuning.disable(), tuning.enable(budget_ms=13), tuning.disable()]
@@ -180,9 +180,9 @@ def test_switches_of_several_threads_end_in_any_order(order):
         for place in order:
             switches[place].__exit__(None, None, None)
             left.remove(place)
-            assert _choice.process_mode() == (modes[max(left)] if left else before[0])
+            assert _tuning_state.process_mode() == (modes[max(left)] if left else before[0])
             assert _live.set_budget_ms(33.0) == (13 if 2 in left else 11 if 0 in left else 33)
             _live.set_budget_ms(13 if 2 in left else 11 if 0 in left else 33)
     finally:
-        _choice.set_process_mode(before[0])
+        _tuning_state.set_process_mode(before[0])
         _live.set_budget_ms(before[1])

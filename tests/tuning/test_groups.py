@@ -9,7 +9,7 @@ from several_algorithms import candidates
 
 import rocpy
 from rocpy import tuning
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.tuning import _live, database
 from rocpy.tuning.database import Database
 
@@ -30,11 +30,11 @@ def own_database(tmp_path, monkeypatch, fresh_plan_cache):
     """A database of the test's own, and the process's mode as it was."""
     base = Database([tmp_path / "tuning.sqlite3"])
     monkeypatch.setattr(database, "_current", base)
-    before = _choice.process_mode()
+    before = _tuning_state.process_mode()
     monkeypatch.setattr(_live, "_clock", Clock())  # a budget is a number of trials then, however busy the machine is
-    _choice.changed()
+    _tuning_state.changed()
     yield base
-    _choice.set_process_mode(before)
+    _tuning_state.set_process_mode(before)
 
 
 def tuned(a, b, place):
@@ -112,7 +112,7 @@ def test_groups_are_measured_where_nothing_is_known(form, rng, own_database):
     plain = call()
     before = _live.set_budget_ms(40.0)
     try:
-        _choice.set_process_mode(_choice.MEASURE)
+        _tuning_state.set_process_mode(_tuning_state.MEASURE)
         measured = call()
         count = len(own_database.records())
         assert count >= 2

@@ -14,7 +14,7 @@ from several_algorithms import candidates
 
 import rocpy
 from rocpy._messages.distribution import install_command
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import InvalidProblemError, RocpyWarning, UnsupportedError
 from rocpy.tuning import Database, _live, database
 
@@ -25,10 +25,10 @@ def own_database(tmp_path, monkeypatch, fresh_plan_cache):
     base = Database([tmp_path / "tuning.sqlite3"])
     monkeypatch.setattr(database, "_current", base)
     monkeypatch.setattr(_live, "_clock", Clock())  # a budget is a number of trials then, however busy the machine is
-    before = _choice.process_mode()
-    _choice.changed()
+    before = _tuning_state.process_mode()
+    _tuning_state.changed()
     yield base
-    _choice.set_process_mode(before)
+    _tuning_state.set_process_mode(before)
 
 
 def operands(m=24, n=40, k=32, dtype=np.float32, seed=0):
@@ -266,7 +266,7 @@ def change(base, **values):
     old = base.records()[0]
     base.clear()
     base.store(dataclasses.replace(old, date=old.date + 1, **values))
-    _choice.changed()
+    _tuning_state.changed()
 
 
 @pytest.mark.parametrize("stale", [{"kernel": "gone"}, {"solution": 99999}])

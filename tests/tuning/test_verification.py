@@ -9,8 +9,8 @@ import pytest
 from several_algorithms import candidates
 
 import rocpy
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import selftest_record as _selftest_record
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import RocpyWarning, UnsupportedError
 from rocpy.runtime import _kept
 from rocpy.testing.cases import cases
@@ -26,7 +26,7 @@ def own_database(tmp_path, monkeypatch, fresh_plan_cache):
     """A database of the test's own."""
     base = Database([tmp_path / "tuning.sqlite3"])
     monkeypatch.setattr(database, "_current", base)
-    _choice.changed()
+    _tuning_state.changed()
     return base
 
 
@@ -204,7 +204,7 @@ def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(own_database, sel
     fresh = Database([tmp_path / "other.sqlite3"])
     monkeypatch.setattr(database, "_current", fresh)
     _selftest_record.forget_loaded()  # as another process reads it
-    _choice.changed()
+    _tuning_state.changed()
     with rocpy.Matmul(a, b) as product:
         product.plan()
         assert identity(product.algorithm) != identity(first)
@@ -212,7 +212,7 @@ def test_a_wrong_algorithm_is_not_chosen_again_on_this_machine(own_database, sel
         np.testing.assert_allclose(product.execute(), a @ b, rtol=1e-3, atol=1e-3)
     for old in own_database.records():
         fresh.store(dataclasses.replace(old, kernel=first.name, solution=first.id, date=old.date + 1))
-    _choice.changed()
+    _tuning_state.changed()
     with rocpy.Matmul(a, b) as product:
         product.plan()
         assert identity(product.algorithm) != identity(first)

@@ -15,6 +15,7 @@ from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection.tuning_state cimport measures
 
 __all__ = ["by_algorithm", "executable_of"]
 
@@ -114,7 +115,7 @@ cdef dict arguments_of(ProductCall call):
 cdef Executable plan(ProductCall call):
     """Return how products like one are computed, after measuring the strategies where that is asked for."""
     with CustomProduct(call.a, call.b, call.c, **arguments_of(call)) as planned:
-        if _choice.measures(_choice.key_word()):
+        if measures():
             passed = arguments_of(call)
             for name in ("options", "bias", "aux", "amax"):
                 passed.pop(name, None)

@@ -26,6 +26,7 @@ from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.blaslt.engine.streams cimport Settle
+from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.runtime._capture cimport keep_with_foreign_graph
@@ -33,6 +34,7 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection.tuning_state import override
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.selection import library as _library
@@ -54,34 +56,17 @@ from rocpy.runtime.handles.stream_handle import hold_stream
 cdef int _staged = -1
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
-# What a plan's key holds of tuning; -1 until a product asks, and again after a change.
-cdef int64_t _tuning = -1
-cdef list _OVERRIDDEN = _choice.OVERRIDDEN
 cdef object _USER_EPILOGUE = UserEpilogue
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
 
-def _tuning_changed():
-    global _tuning
-    _tuning = -1
-
-
-_choice.on_change(_tuning_changed)
-
-
 cdef int get_ready() except -1:
-    """Learn what holds for every product of the process until tuning changes."""
-    global _staged, _tuning
+    """Learn what holds for every product of the process."""
+    global _staged
     if _staged < 0:
         _staged = not platform.current().host_memory
-    if _tuning < 0:
-        _tuning = _choice.process_key_word()
     return 0
-
-
-cdef int64_t tuning_word() noexcept nogil:
-    return _tuning
 
 
 cdef bint stages_arrays() noexcept nogil:
@@ -126,12 +111,12 @@ cdef object product(Arguments *call):
     if <object>call.scales is not None:
         scales = read_scales(<tuple>call.scales, &operands.a, &operands.b, launch.device)
 
-    tuning = _choice.key_word() if _OVERRIDDEN else _tuning
+    tuning = tuning_word()
     fill_key(&key, call, &launch, scales, tuning)
     if key.fits():
         planned = plan_cache().find(key)
     if planned.get() == NULL:
-        planned = make_plan(call, &launch, scales, tuning)
+        planned = make_plan(call, &launch, scales)
         if key.fits():
             plan_cache().insert(key, planned)
     found = launch.call = planned.get()
@@ -221,14 +206,14 @@ cdef object problem_of_call(const Arguments *call, const Launch *launch, Scales 
     return problem_of(launch.operands, EPILOGUE_NAMES[call.row], <object>call.dtype, <object>call.compute, clamp, scales)
 
 
-cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launch, Scales scales, int64_t tuning) except *:
+cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launch, Scales scales) except *:
     """Plan a call, after measuring its algorithms where that is asked for."""
     cdef StreamContext *context = NULL
     cdef Status status
     cdef bint packed = launch.operands.packed
     problem = problem_of_call(call, launch, scales)
     options = _options.resolve_options(<object>call.options)
-    if <object>call.algorithm is None and launch.after != after_capture and _choice.measures(tuning):
+    if <object>call.algorithm is None and launch.after != after_capture and measures():
         _choice.measure(problem, options, arrays_of(call), dict(
             alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
             compute=<object>call.compute, stream=hold_stream(<object>call.stream),
@@ -329,7 +314,7 @@ cdef object custom_matmul(ProductCall call, object autotune):
     cdef DefaultFpEnvironment environment
     environment.hold()
     if autotune is not None:
-        with _choice.override(autotune):
+        with override(autotune):
             return custom_on_device(call)
     return custom_on_device(call)
 
@@ -350,7 +335,7 @@ cdef object custom_product(ProductCall call):
     if call.algorithm is not None:
         return _custom.by_algorithm(call)
     get_ready()
-    cdef Executable executable = _custom.executable_of(call, _choice.key_word() if _OVERRIDDEN else _tuning)
+    cdef Executable executable = _custom.executable_of(call, tuning_word())
     cdef ProductCall first = executable.begin(call)
     cdef object base = None if first is None else outputs_of(first)
     cdef tuple results = executable.finish(call, base)
@@ -471,7 +456,7 @@ def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, a
     if epilogue_inputs is not None:
         refuse_inputs(epilogue)
     if autotune is not None:
-        with _choice.override(autotune):
+        with override(autotune):
             return matmul(
                 a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, scale_a=scale_a, scale_b=scale_b,
                 scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,

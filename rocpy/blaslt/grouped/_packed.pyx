@@ -16,7 +16,7 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport check_whole, describe, describe_scales, parse_all, problem_of
 from rocpy.blaslt.grouped._boundaries cimport PackedGroups, Steps, longest, read_groups, take_one
 from rocpy.blaslt.grouped._plans cimport (
-    GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, measuring, next_run, plan_run, read_group_scales,
+    GroupedCall, GroupRun, GroupedOperand, GroupedProduct, Ragged, add_settings, find, launch_groups, next_run, plan_run, read_group_scales,
 )
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
@@ -29,6 +29,7 @@ from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 
 from rocpy import platform
+from rocpy.blaslt.selection.tuning_state cimport measures
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
@@ -313,7 +314,7 @@ cdef Status launch_runs(GroupedProduct *product, const CachedCall *found, Packed
                 pieces = pieces_of(groups, call, starts, found.result_type)
                 options = _options.current_options() if call.resolved is None else call.resolved
             problem = pieces.problem(model, run.extent, run.count)
-            if call.after != after_capture and measuring():
+            if call.after != after_capture and measures():
                 pieces.measure(problem, options, run.first, run.count)
             ready = plan_run(product, &run, problem, options, context, 1)
             keep(key, &run, ready)

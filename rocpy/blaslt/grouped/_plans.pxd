@@ -56,7 +56,6 @@ cdef class GroupedCall:
 
 
 cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1
-cdef bint measuring() except? -1
 cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
 cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
                               GroupedOperand *places)

@@ -18,6 +18,7 @@ from rocpy.blaslt.engine.launch cimport (
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number
 
+from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.grouped import groups as _groups
@@ -31,33 +32,8 @@ from rocpy.errors import UnsupportedError
 cdef int _CPU = 1  # kDLCPU
 # Algorithms that are asked for when only some of them will do.
 cdef int _REPRODUCIBLE = 64
-cdef list _OVERRIDDEN = _choice.OVERRIDDEN
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
-# What a plan's key holds of tuning; -1 until a product asks, and again after a change.
-cdef int64_t _tuning = -1
-
-
-def _tuning_changed():
-    global _tuning
-    _tuning = -1
-
-
-_choice.on_change(_tuning_changed)
-
-
-cdef int64_t tuning_word() except? -1:
-    global _tuning
-    if _OVERRIDDEN:
-        return _choice.key_word()
-    if _tuning < 0:
-        _tuning = _choice.process_key_word()
-    return _tuning
-
-
-cdef bint measuring() except? -1:
-    """Whether a product that has no plan yet is measured."""
-    return _choice.measures(tuning_word())
 
 
 cdef class GroupedCall:
@@ -123,7 +99,7 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
         return planned
     problem = problem_of(operands, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
     options = _options.current_options() if call.resolved is None else call.resolved
-    if live is not None and measuring():
+    if live is not None and measures():
         _choice.measure(problem, options, live[0], live[1])
     with nogil:
         status = borrow_context(device, c_stream, &context)

@@ -6,22 +6,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rocpy import platform
 from rocpy._messages.log import info
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.selection.trials import OVERRIDDEN, is_trial
 from rocpy.blaslt.selection.tuner import Choice, tuner
-from rocpy.errors import InvalidProblemError
+from rocpy.blaslt.selection.tuning_state import OFF, changed, mode
 
-# What a product does about tuning: nothing; take what was measured; measure what was not.
-OFF, USE, MEASURE = 0, 1, 2
 # Algorithms that are asked for where one is to be found again or a best one to be measured: more than the heuristic
 # ranks, so that hipBLASLt walks its library, which takes milliseconds.
 LISTED = 32
@@ -30,90 +24,9 @@ ALL = 1 << 14
 
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
-_process_mode: int | None = None
-_environment_mode: int | None = None
-_override: ContextVar[int | None] = ContextVar("rocpy_autotune", default=None)
-# Counts what makes kept plans out of date: a record stored, another mode, a recorder that wants to see every problem.
-_generation = 0
-_listeners: list[Callable[[], None]] = []
 _recorders: list[Callable[[Problem], None]] = []
 # Gives the algorithms, by id and name, that gave wrong numbers for products like one on a device of this machine.
 _known_wrong: Callable[[Problem, int], frozenset[tuple[int, str]]] | None = None
-
-
-def mode() -> int:
-    """Return what a product made here does about tuning."""
-    own = _override.get()
-    return _shared_mode() if own is None else own
-
-
-def _shared_mode() -> int:
-    global _environment_mode
-    if _process_mode is not None:
-        return _process_mode
-    if _environment_mode is None:
-        _environment_mode = _mode_of(platform.environment("ROCPY_AUTOTUNE"))
-    return _environment_mode
-
-
-def _mode_of(text: str) -> int:
-    return {"": USE, "0": OFF, "1": MEASURE}[text]
-
-
-def process_mode() -> int | None:
-    """Return the mode that the process was put in, ``None`` for that of the environment."""
-    return _process_mode
-
-
-def set_process_mode(value: int | None) -> None:
-    """Put the whole process in a mode."""
-    global _process_mode
-    _process_mode = value
-    changed()
-
-
-@contextmanager
-def override(autotune: object) -> Iterator[None]:
-    """Measure, or neither measure nor use what was measured, in this thread or task."""
-    if not isinstance(autotune, bool):
-        raise InvalidProblemError(f"autotune: got {autotune!r}, expected True, False or None")
-    OVERRIDDEN[:] = [True]
-    token = _override.set(MEASURE if autotune else OFF)
-    try:
-        yield
-    finally:
-        _override.reset(token)
-
-
-def key_word() -> int:
-    """Return what a plan's key holds of tuning: kept plans whose choice may be out of date are not found again."""
-    return _generation << 3 | is_trial() << 2 | mode()
-
-
-def process_key_word() -> int:
-    """Return it for products that say nothing of their own."""
-    return _generation << 3 | _shared_mode()
-
-
-def measures(word: int) -> bool:
-    """Whether a product with this word in its key is measured when it is planned."""
-    return word & 3 == MEASURE
-
-
-def changed() -> None:
-    """Let every kept plan be chosen again when it is next asked for."""
-    global _generation
-    with _lock:
-        _generation += 1
-        listeners = list(_listeners)
-    for listener in listeners:
-        listener()
-
-
-def on_change(listener: Callable[[], None]) -> None:
-    """Call a function whenever :func:`key_word` may have changed."""
-    with _lock:
-        _listeners.append(listener)
 
 
 def add_recorder(recorder: Callable[[Problem], None]) -> None:

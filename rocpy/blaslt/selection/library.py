@@ -15,7 +15,7 @@ from rocpy.blaslt.model.lowering import lower, with_copies
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection import selftest_record as _selftest_record
-from rocpy.blaslt.selection import trials as _trials
+from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.blaslt.selection.releases import COMBINATIONS, Row, find_row, first_release, number_of, unlisted
 
 
@@ -83,7 +83,7 @@ def trial() -> Iterator[None]:
 
     Other threads go on with what is known.
     """
-    with _trials.trial():
+    with _tuning_state.trial():
         yield
 
 
@@ -99,7 +99,7 @@ def composes_after(error: Exception, problem: Problem, device: int) -> bool:
     Another error, and one of a plain product, which nothing could take the place of, changes nothing.
     """
     plain = problem.epilogue == "default" and not problem.amax
-    if _trials.is_trial() or plain or not is_refused_launch(error):
+    if _tuning_state.is_trial() or plain or not is_refused_launch(error):
         return False
     here = library(device)
     _unlaunchable[_configuration(problem, here)] = (
@@ -108,7 +108,7 @@ def composes_after(error: Exception, problem: Problem, device: int) -> bool:
     )
     while len(_unlaunchable) > _MOST_UNLAUNCHABLE:
         del _unlaunchable[next(iter(_unlaunchable))]
-    _choice.changed()  # kept plans are made again
+    _tuning_state.changed()  # kept plans are made again
     return True
 
 
@@ -138,12 +138,12 @@ def keep_wrong(problem: Problem, device: int, algorithm: Algorithm | None, reaso
     if algorithm is not None:
         name = _selftest_record.name_of_algorithm(name, algorithm.id, algorithm.name)
     _selftest_record.note(here.scope, {name: _selftest_record.Verdict(False, 1, reason)})
-    _choice.changed()
+    _tuning_state.changed()
 
 
 def record_changed() -> None:
     """Plan anew what was planned by the self-test's record as it was before."""
-    _choice.changed()
+    _tuning_state.changed()
 
 
 def combinations(problem: Problem, card: str) -> list[Row]:
@@ -177,13 +177,13 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     machine has found it right; and not what such a test found wrong.
     """
     here = library(device, version)
-    if _unlaunchable and not _trials.is_trial() and _configuration(problem, here) in _unlaunchable:
+    if _unlaunchable and not _tuning_state.is_trial() and _configuration(problem, here) in _unlaunchable:
         return _unlaunchable[_configuration(problem, here)]
     number = epilogue_number(problem.row, here.version)
     if number is None and problem.row.enumerator is None:
         return _lacking(problem, here)  # no release has the epilogue; tile programs or a composition take its place
     absent = _absent(problem, here, number) or _lacking(problem, here) or _doubt(problem, here, final=True)
-    if absent or _trials.is_trial():
+    if absent or _tuning_state.is_trial():
         return absent
     kept = _selftest_record.verdict(here.scope, class_of(problem, here))
     if kept is not None:

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+# What a product's plan depends on of tuning, for call paths in C.
+from libc.stdint cimport int64_t
+
+
+# What a plan's key holds: a cached plan whose choice may be out of date has another word.
+cdef int64_t tuning_word() except -1
+# The same for a thread with no mode of its own; -1 until a product has asked for tuning_word().
+cdef int64_t process_tuning_word() noexcept nogil
+# Whether a product without a plan is measured first.
+cdef bint measures() except -1

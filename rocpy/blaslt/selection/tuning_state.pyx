@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""What products do about tuning: the process's mode, a thread's or task's own, and whether cached plans are still of today.
+
+Each call reads it for its plan's key, so that it is kept in C: a call pays for two loads, and for two context variables more once a
+thread or task had a mode of its own.
+"""
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from cpython.ref cimport PyObject
+
+from rocpy import platform
+from rocpy.errors import InvalidProblemError
+
+cdef extern from "Python.h":
+    int PyContextVar_Get(object variable, PyObject *default, PyObject **value) except -1
+    void Py_DECREF(PyObject *value)
+
+# Nothing; take what was measured; measure what was not.
+OFF, USE, MEASURE = 0, 1, 2
+
+# -1: the environment's.
+cdef int _process_mode = -1
+# -1: not read yet.
+cdef int _environment_mode = -1
+# Counts what makes cached plans out of date: a record stored, another mode, a recorder that wants to see every problem.
+cdef int64_t _generation = 0
+# Whether a thread or task of this process ever had a mode of its own, or planned apart.
+cdef bint _overridden = False
+cdef object _override = ContextVar("rocpy_autotune", default=-1)
+cdef object _on_trial = ContextVar("rocpy_trial", default=0)
+
+
+cdef int value_of(object variable) except -2:
+    """Return what an integer context variable holds here."""
+    cdef PyObject *value = NULL
+    PyContextVar_Get(variable, NULL, &value)
+    try:
+        return <object>value
+    finally:
+        Py_DECREF(value)
+
+
+cdef int shared_mode() except -1:
+    """Return the mode of threads that have none of their own."""
+    global _environment_mode
+    if _environment_mode < 0:
+        _environment_mode = {"": USE, "0": OFF, "1": MEASURE}[platform.environment("ROCPY_AUTOTUNE")]
+    return _process_mode if _process_mode >= 0 else _environment_mode
+
+
+cdef int own_mode() except -1:
+    """Return the mode of this thread or task."""
+    cdef int own = value_of(_override) if _overridden else -1
+    return own if own >= 0 else shared_mode()
+
+
+cdef int64_t tuning_word() except -1:
+    cdef int64_t on_trial = value_of(_on_trial) if _overridden else 0
+    return _generation << 3 | on_trial << 2 | own_mode()
+
+
+cdef int64_t process_tuning_word() noexcept nogil:
+    if _environment_mode < 0:
+        return -1
+    return _generation << 3 | (_process_mode if _process_mode >= 0 else _environment_mode)
+
+
+cdef bint measures() except -1:
+    return own_mode() == MEASURE
+
+
+def mode():
+    """Return what a product made here does about tuning: ``OFF``, ``USE`` or ``MEASURE``."""
+    return own_mode()
+
+
+def process_mode():
+    """Return the mode that the process was put in, ``None`` for that of the environment."""
+    return None if _process_mode < 0 else _process_mode
+
+
+def set_process_mode(value):
+    """Put the whole process in a mode; ``None``: that of the environment."""
+    global _process_mode
+    _process_mode = -1 if value is None else value
+    changed()
+
+
+@contextmanager
+def override(autotune):
+    """Measure, or neither measure nor use what was measured, in this thread or task."""
+    global _overridden
+    if not isinstance(autotune, bool):
+        raise InvalidProblemError(f"autotune: got {autotune!r}, expected True, False or None")
+    _overridden = True
+    token = _override.set(MEASURE if autotune else OFF)
+    try:
+        yield
+    finally:
+        _override.reset(token)
+
+
+@contextmanager
+def trial():
+    """Plan apart from other threads and tasks, whose cached plans are not found here nor these there."""
+    global _overridden
+    _overridden = True
+    token = _on_trial.set(1)
+    try:
+        yield
+    finally:
+        _on_trial.reset(token)
+
+
+def is_trial():
+    """Return whether this thread or task plans apart from others."""
+    return value_of(_on_trial) != 0
+
+
+def changed():
+    """Let every cached plan be chosen again when it is next asked for."""
+    global _generation
+    _generation += 1
