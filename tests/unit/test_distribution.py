@@ -72,7 +72,7 @@ def test_without_metadata_there_are_name_and_version(monkeypatch):
 
 def test_no_source_file_names_the_distribution():
     files = [
-        *(ROOT / "rocpy").rglob("*.py*"),
+        *(path for path in (ROOT / "rocpy").rglob("*.py*") if path.suffix in (".py", ".pyi", ".pyx")),
         *(ROOT / "rocpy_torch_backend").rglob("*.py"),
         *(ROOT / "benchmarks").glob("*.py"),
     ]

@@ -13,15 +13,15 @@ from rocpy.blaslt.model.epilogues import (
     GroupedPlainEpilogue,
     PairEpilogue,
     PlainEpilogue,
+    UserEpilogue,
 )
 from rocpy.blaslt.model.options import Options, OptionsDict, options
-from rocpy.epilogues import CustomEpilogue
 from rocpy.typing import ArrayLike, ComputeName, ResultDType, StreamLike
 
 AnyAlgorithm: TypeAlias = Algorithm | Mapping[str, Any] | int | str
 """An algorithm, its record, its index, or its kernel's name."""
 
-AnyEpilogue: TypeAlias = PlainEpilogue | PairEpilogue | Epilogue | CustomEpilogue
+AnyEpilogue: TypeAlias = PlainEpilogue | PairEpilogue | Epilogue | UserEpilogue
 """Whatever a product takes as ``epilogue=``."""
 
 AnyOptions: TypeAlias = Options | options | OptionsDict

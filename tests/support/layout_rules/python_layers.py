@@ -20,7 +20,8 @@ LAYERS = (
     {"runtime"},
     {"_producers"},
     {"_memory_record", "_operand"},
-    {"blaslt", "epilogues", "tuning", "rccl", "cooperative"},
+    {"rccl", "cooperative"},
+    {"blaslt", "epilogues", "tuning"},  # whose folders have an order of their own: rooms.py
     {"torch", "jax", "compat"},
     {"distributed"},
     {"testing"},

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from layout_rules.python_layers import imports, sources
-from layout_rules.tree import Tree, rule
+from layout_rules.tree import Tree, matching, rule
 
 # Of each package its folders and modules, lowest first. One imports itself and what is lower, not what is beside it.
 ROOMS = {
@@ -54,6 +54,89 @@ ROOMS = {
         {"__init__"},
     ),
 }
+# Epilogues stand between the folders of the product, and tuning above all of them; lowest first.
+STRATA = (
+    {"blaslt.model", "blaslt.arrays", "blaslt.selection", "blaslt.engine", "blaslt.operands", "blaslt.native"},
+    {"epilogues"},
+    {"blaslt.composed", "blaslt.custom", "blaslt.front", "blaslt.grouped", "blaslt._explain", "blaslt._support"},
+    {"blaslt.weight", "blaslt"},
+    {"tuning"},
+)
+# The folders of source files outside of the package, but for those below them.
+FOLDERS = {
+    "benchmarks": {"cpp"},
+    "csrc": {"abi", "core", "device", "platforms", "simt", "third_party"},
+    "csrc/platforms": {"host"},
+    "examples": {"slurm"},
+    "tools": {"additions", "metadata", "prose", "sanitizers", "tables", "wheels"},
+    "tests": {
+        *("amd", "amdgpu", "badinput", "blaslt", "cli", "compat", "conformance", "cooperative", "cpp", "distributed"),
+        *(
+            "epilogues",
+            "foreign",
+            "fused",
+            "interop",
+            "jax",
+            "loader",
+            "numba_hip",
+            "packaging",
+            "platform",
+            "property",
+        ),
+        *("rccl", "support", "threads", "torch", "tuning", "typing", "unit"),
+    },
+}
+ROOTS = {"benchmarks", "cmake", "csrc", "docs", "examples", "rocpy", "rocpy_torch_backend", "tests", "tools"}
+
+
+def stratum_of(module: str) -> int | None:
+    """Return the rank of a module among products, epilogues and tuning; ``None`` for one of another package."""
+    parts = module.split(".")[1:]
+    for length in (2, 1):
+        for rank, names in enumerate(STRATA):
+            if ".".join(parts[:length]) in names:
+                return rank
+    return None
+
+
+@rule(
+    {"rocpy/blaslt/model/bad.py": "from rocpy.epilogues import CustomEpilogue\n"},
+    {"rocpy/epilogues/bad.py": "def late():\n    from rocpy.blaslt.custom import call\n"},
+    {"rocpy/epilogues/bad.py": "from rocpy.blaslt import Options\n"},
+    {"rocpy/blaslt/front/bad.py": "if TYPE_CHECKING:\n    from rocpy.tuning import database\n"},
+)
+def strata_import_downwards(tree: Tree) -> Iterator[str]:
+    """Epilogues import the lower folders of the product, and no folder of it imports tuning."""
+    for path, text in sources(tree):
+        here = stratum_of(path.rpartition(".")[0].replace("/", "."))
+        for number, name in imports(path, text) if here is not None else ():
+            there = stratum_of(name) if name.startswith("rocpy.") else None
+            if there is not None and there > here:
+                yield f"{path}:{number}: imports {name}, which is above it"
+
+
+@rule(
+    {"csrc/novelty/bad.cpp": ""},
+    {"csrc/bad.cpp": ""},
+    {"csrc/platforms/other/bad.cpp": ""},
+    {"tools/novelty/bad.py": ""},
+    {"tests/novelty/test_bad.py": ""},
+    {"benchmarks/novelty/bad.py": ""},
+    {"novelty/bad.py": ""},
+    {"bad.py": ""},
+)
+def files_are_in_known_folders(tree: Tree) -> Iterator[str]:
+    """A source file lies in a folder that this list knows; another folder is given a meaning here first."""
+    for path, _ in matching(tree, suffixes=(".py", ".pyx", ".pxd", ".c", ".cpp", ".h", ".hpp", ".sh")):
+        root = path.split("/")[0]
+        if root not in ROOTS and path != "conftest.py":
+            yield f"{path}: {root!r} is no folder of sources"
+            continue
+        for folder, children in FOLDERS.items():
+            below = path.removeprefix(f"{folder}/") if path.startswith(f"{folder}/") else ""
+            name, _, rest = below.partition("/")
+            if below and (name not in children if rest else folder.startswith("csrc")):
+                yield f"{path}: is in no folder that layout_rules/rooms.py knows"
 
 
 def room_of(package: str, name: str) -> str:
