@@ -18,6 +18,7 @@ import machine
 import numpy as np
 from harness import Entry, Row, Session, main, number, ran_on
 from peers import normal, nvmath_with, optional, to_torch, torch_with
+from peers.switches import best as fastest_switches
 
 import rocpy
 from rocpy.cli._output import print_table, say
@@ -155,6 +156,7 @@ def judge(rows: list[Row], bound: float | None) -> Row:
     return {
         "best_peer": best["label"],
         "best_peer_us": best["best_us"],
+        "best_peer_of_peak": best.get("of_peak"),
         "ratio": ratio,
         "packed_us": packed["best_us"],
         "packed_ratio": best["best_us"] / packed["best_us"],
@@ -198,20 +200,25 @@ def show(session: Session, rows: list[Row], bandwidth: Mapping[int, float]) -> N
     """Print a line a product, the means, and what the figures rest on."""
     if not rows:
         return
-    figures = ("best us", "median us", "packed us", "peer us", "peer / rocpy", "peer / packed", "of roofline")
+    times = ("best us", "median us", "packed us", "peer us")
+    shares = ("of peak", "peer / rocpy", "peer / packed", "of roofline")
+    kernels = machine.kernels_of_peers()
     cells = [
         (
             row["case"],
             *(number(row[key]) for key in ("best_us", "median_us", "packed_us", "best_peer_us")),
-            row["best_peer"],
-            *(f"{row[key]:.2f}" for key in ("ratio", "packed_ratio")),
-            "" if row["of_roofline"] is None else f"{row['of_roofline']:.2f}",
+            ", ".join(filter(None, (row["best_peer"], kernels.get(row["best_peer"])))),
+            *(
+                "" if row[key] is None else f"{row[key]:.2f}"
+                for key in ("best_peer_of_peak", "ratio", "packed_ratio", "of_roofline")
+            ),
             row["verdict"],
         )
         for row in rows
     ]
     threads = "1 thread" if session.threads == 1 else f"{session.threads} threads"
-    columns = ("product", *figures[:4], "best peer", *figures[4:], "")
+    figures = (*times, *shares)
+    columns = ("product", *times, "best peer", *shares, "")
     print_table(f"reach: {threads}, {session.clock} time", columns, cells, numbers=figures)
     for dtype in DTYPES:
         some = [row for row in rows if row["dtype"] == dtype]
@@ -236,4 +243,4 @@ def mean_of(ratios: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main("reach", run, threads=(1,), seconds=0.2))
+    sys.exit(main("reach", run, threads=(1,), seconds=0.2, switches=fastest_switches))

@@ -234,8 +234,12 @@ def main(
     *,
     threads: Sequence[int] = (1,),
     seconds: float = Effort.budget_s,
+    switches: Callable[..., dict[str, str]] | None = None,
 ) -> int:
-    """Run a benchmark once per number of threads, each in a process whose libraries start with that number."""
+    """Run a benchmark once per number of threads, each in a process whose libraries start with that number.
+
+    `switches` returns what the environment needs besides, unless all are held to one instruction set.
+    """
     arguments = parser(name, threads=threads, seconds=seconds).parse_args()
     if arguments.child_output is not None:
         session = Session(name, arguments)
@@ -262,7 +266,10 @@ def main(
                 str(output),
             ]
             words += ["--child-peak", json.dumps(peak), "--child-command", command]
-            done = subprocess.run(words, env=machine.environment(count, arguments.isa), check=False)
+            environment = machine.environment(count, arguments.isa)
+            if switches and arguments.isa == "native":
+                environment |= switches(environment, quick=arguments.quick)
+            done = subprocess.run(words, env=environment, check=False)
             if done.returncode:
                 return done.returncode
             document = json.loads(output.read_text(encoding="utf-8"))

@@ -64,7 +64,7 @@ STRATA = (
 )
 # The folders of source files outside of the package, but for those below them.
 FOLDERS = {
-    "benchmarks": {"cpp"},
+    "benchmarks": {"cpp", "peers"},
     "csrc": {"abi", "core", "device", "platforms", "simt", "third_party"},
     "csrc/platforms": {"host"},
     "examples": {"slurm"},
