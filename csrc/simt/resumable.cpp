@@ -14,9 +14,9 @@ constexpr std::size_t kLine = 64;
 }  // namespace
 
 void BlockRunner::make_threads() {
-  if (threads_made_ < size_) {
+  if (threads_created_ < size_) {
     threads_.reset(new Thread[static_cast<std::size_t>(size_)]);
-    threads_made_ = size_;
+    threads_created_ = size_;
   }
   for (int32_t rank = 0; rank < size_; ++rank) describe_launch(threads_[rank].state);
   frame_stride_ = 0;

@@ -35,14 +35,14 @@ struct Tree {
 enum class Outcome : int32_t {
   loaded = 0,          // the table is filled
   already_loaded = 1,  // a platform was loaded before; nothing was done
-  not_found = 2,       // a library is not in the tree
+  absent = 2,          // a library is not in the tree
   unusable = 3,        // a library cannot be opened, is no HIP runtime, or is bound to the HIP runtime of another tree
   too_old = 4,
   no_device = 5,
 };
 
 struct Attempt {
-  Outcome outcome = Outcome::not_found;
+  Outcome outcome = Outcome::absent;
   std::string reason;  // for the user: file, what was seen
   int device_count = 0;
 };

@@ -97,7 +97,7 @@ struct Problem {
   // columns, which are also those of bias and aux; d has half as many. Strides of its operands are those of d's rows
   // and columns, or, if turned, of its columns and rows.
   const BoundProgram *program = nullptr;
-  bool program_turned = false;
+  bool program_transposed = false;
 };
 
 struct Algorithm {

@@ -124,8 +124,8 @@ hipError_t read_pointer(void *data, int attribute, void *pointer) {
   if (const hipError_t status = rocpy_host_hipPointerGetAttributes(&known, pointer)) {
     return status;
   }
-  Allocation found;
-  if (!find_allocation(pointer, &found)) {
+  Allocation allocation;
+  if (!find_allocation(pointer, &allocation)) {
     return hipErrorInvalidValue;
   }
   switch (attribute) {
@@ -145,10 +145,10 @@ hipError_t read_pointer(void *data, int attribute, void *pointer) {
       *static_cast<int *>(data) = known.device;
       return hipSuccess;
     case range_start:
-      *static_cast<uintptr_t *>(data) = found.base;
+      *static_cast<uintptr_t *>(data) = allocation.base;
       return hipSuccess;
     case range_bytes:
-      *static_cast<size_t *>(data) = found.bytes;
+      *static_cast<size_t *>(data) = allocation.bytes;
       return hipSuccess;
     default:
       return hipErrorNotSupported;
