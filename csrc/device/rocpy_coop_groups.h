@@ -23,7 +23,7 @@ constexpr unsigned kEvery = ~0u;  // valid items of a group whose items are all 
 
 namespace detail {
 
-// LDS of a group: room for `Each` values of every thread. Groups of a block have their own parts.
+// LDS of a group, scratch for `Each` values of every thread. Groups of a block have their own parts.
 template <class T, unsigned Each, class Group>
 COOP_DEVICE T *scratch_of(Group group) {
   constexpr unsigned bytes = (Group::most_threads * Each * sizeof(T) + 15) / 16 * 16;

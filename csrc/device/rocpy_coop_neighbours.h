@@ -118,7 +118,7 @@ class Runs {
 
   COOP_DEVICE unsigned total() const { return total_; }
 
-  // Decoded items from number `window` on, blocked, and the place of each in its run; those beyond the total keep what
+  // Decoded items from number `window` on, blocked, and the offset of each in its run; those beyond the total keep what
   // they held.
   template <unsigned Decoded>
   COOP_DEVICE void decode(unsigned window, T (&items)[Decoded], int (&offsets)[Decoded]) const {

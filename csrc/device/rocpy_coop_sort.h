@@ -181,7 +181,7 @@ COOP_DEVICE T key_of(const Numbered<T> &numbered) {
 
 constexpr unsigned kDigitBits = 4, kDigits = 1u << kDigitBits;
 
-// What counts the places of so many items.
+// The type that counts the positions of so many items.
 template <bool Few>
 struct CounterIf {
   using type = unsigned short;
@@ -193,7 +193,7 @@ struct CounterIf<false> {
 template <unsigned Count>
 using CounterOf = typename CounterIf<(Count <= 65536)>::type;
 
-// Orders by one digit: a column of counters for each thread, which a scan over all makes places.
+// Orders by one digit: a column of counters for each thread, which a scan over all turns into positions.
 template <class Group, class E, unsigned Items, class Digit>
 COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
   using Counter = CounterOf<Group::most_threads * Items>;

@@ -28,7 +28,7 @@ struct Frame {
   void (*go_on)(Frame *frame);
 };
 
-// A thread of a resumable kernel, which has a frame in place of a stack.
+// A thread of a resumable kernel, which has a frame instead of a stack.
 struct alignas(64) Thread : Fiber {};
 
 // A compiled kernel, and whether it returns where it waits.

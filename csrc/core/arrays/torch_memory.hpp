@@ -32,7 +32,7 @@ struct TensorWords {
   uint64_t bytes = 0;  // of the words; 0: not read
 };
 
-// The offset at which every one of the places has what is wanted there; 0 where there is none.
+// The offset from each of the addresses at which the word wanted for it lies; 0 where there is none.
 inline uint64_t find_offset(const uint64_t *addresses, const uint64_t *wanted, int count, uint64_t end) {
   for (uint64_t offset = 8; offset < end; offset += 8) {
     int agreeing = 0;
@@ -49,9 +49,9 @@ inline bool find_tensor_offsets(uint64_t impl_offset, uint64_t keys_offset, cons
   constexpr uint64_t least_storage_bytes = 64;
   TensorOffsets offsets{impl_offset, keys_offset, find_offset(impls, storages, count, keys_offset), 0, false};
   if (offsets.storage != 0) offsets.memory = find_offset(storages, memories, count, least_storage_bytes);
-  offsets.offsets = offsets.memory != 0;
+  offsets.known = offsets.memory != 0;
   tensor_offsets() = offsets;
-  return offsets.offsets;
+  return offsets.known;
 }
 
 inline void forget_tensor_offsets() { tensor_offsets() = TensorOffsets{}; }

@@ -302,7 +302,7 @@ std::vector<LibraryFacts> library_facts() {
 }
 
 void probe_versions() {
-  // hipblasLtCreate ends the process when its own allocation fails, so it is called only where there is room.
+  // hipblasLtCreate ends the process when its own allocation fails, so it is called only where memory is free.
   constexpr size_t least_free_bytes = size_t{64} << 20;
   LibraryFacts &fact = facts[static_cast<int>(Library::hipblaslt)];
   std::lock_guard<std::mutex> lock(mutex);

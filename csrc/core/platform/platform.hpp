@@ -58,7 +58,7 @@ inline bool loaded() noexcept { return platform_loaded.load(std::memory_order_ac
 // The libraries that are there.
 std::vector<LibraryFacts> library_facts();
 
-// Asks the libraries whose version only a handle can tell, once, where a device has room for a handle.
+// Asks the libraries whose version only a handle can tell, once, where a device has memory free for a handle.
 void probe_versions();
 
 // The text that a missing function's error carries: function, library, path, version.

@@ -50,7 +50,7 @@ struct Value {
   rocpyExtInstruction_t code;
   int from[3] = {kNone, kNone, kNone};  // values
   bool needed = false, uniform = false;
-  int last_use = kNone;  // a place in the order of the steps
+  int last_use = kNone;  // an index in the order of the steps
   uint16_t slot = 0;
 };
 

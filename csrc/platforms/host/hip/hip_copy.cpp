@@ -35,7 +35,7 @@ Stream *stream_of_copy(Stream *stream, const void *dst, const void *src) {
   return owner == stream->device ? stream : &runtime().devices[owner].null_stream;
 }
 
-// Runs the function in the order of `place`, after what `stream` has to do by now and before what it does later.
+// Runs the function in the order of `executor`, after what `stream` has to do by now and before what it does later.
 template <class Function>
 hipError_t submit_elsewhere(Stream *stream, Stream *executor, Waiting waiting, Function function) {
   if (const auto answer = capture_forbids_work(executor)) {
@@ -50,7 +50,7 @@ hipError_t submit_elsewhere(Stream *stream, Stream *executor, Waiting waiting, F
   return hipSuccess;
 }
 
-// Hands the function over in the order of `place`; with Waiting::until_done it has run on return. A capture of the
+// Hands the function over in the order of `executor`; with Waiting::until_done it has run on return. A capture of the
 // call's stream takes it if the caller did not ask to wait: `wanted`.
 template <class Function>
 hipError_t submit(Stream *stream, Stream *executor, hipGraphNodeType type, Waiting wanted, Waiting waiting,

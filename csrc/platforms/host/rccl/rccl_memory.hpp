@@ -54,7 +54,7 @@ struct Memories {
   std::set<uint64_t> shown;                                                  // this rank's, to the others
   std::map<std::pair<int, uint64_t>, std::shared_ptr<SharedMemory>> mapped;  // the others', by rank and number
 
-  // Where a range lies; `kept` is what must live while it is used.
+  // Where a range lies; `retained` gets what must live while it is used.
   Location locate(const void *pointer, size_t bytes, std::vector<std::shared_ptr<void>> *retained) const;
 };
 

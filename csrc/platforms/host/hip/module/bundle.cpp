@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bundles: a table of targets with the place of each one's code, plain or compressed by zstd as a whole.
+// Bundles: a table of targets with the offset of each one's code, plain or compressed by zstd as a whole.
 #include "bundle.hpp"
 
 #include "instruction.hpp"

@@ -15,7 +15,7 @@ using amdgpu::Launch;
 
 uint64_t volume(const dim3 &extents) { return uint64_t{extents.x} * extents.y * extents.z; }
 
-// Whether all blocks of the launch have a place on the device at the same time.
+// Whether all blocks of the launch fit on the device at the same time.
 hipError_t check_shape(hipFunction_t function, const Shape &shape) {
   const hipDeviceProp_t device = properties_of(0);
   const uint64_t threads = volume(shape.block);

@@ -173,7 +173,7 @@ hipError_t occupancy_of(const Kernel &kernel, int block_size, size_t dynamic_byt
     *blocks = std::min(*blocks, static_cast<int>(device.sharedMemPerMultiprocessor / bytes));
   }
   if (device.regsPerMultiprocessor != 0) {
-    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has a place for one
+    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has registers for one
     const int registers = registers_of(kernel, device.warpSize == 32) * block_size;
     *blocks = std::min(*blocks, std::max(smallest, 2 * device.regsPerMultiprocessor / registers));
   }

@@ -36,7 +36,7 @@ void count_below(Wave &w, const Instruction &i) {
   });
 }
 
-// Each lane takes the value of a lane of its row of 16, or of the row beside it.
+// Each lane takes the value of a lane of its row of 16, or of the adjacent row.
 template <bool is_crossed, bool is_variable>
 void permute_row(Wave &w, const Instruction &i) {
   const Source a(w, i, 0, Type::b32);
@@ -78,7 +78,7 @@ void swap_registers(Wave &w, const Instruction &i) {
   for_lanes(w.exec(), [&](int lane) { std::swap(a[lane], b[lane]); });
 }
 
-// The upper of each two rows (of `rows` lanes) of one register trades places with the lower of the other's.
+// The upper of each two rows (of `rows` lanes) of one register is exchanged with the lower of the other's.
 template <int rows>
 void swap_rows(Wave &w, const Instruction &i) {
   uint32_t *a = w.vector(i.results[0]), *b = w.vector(i.sources[0]);
