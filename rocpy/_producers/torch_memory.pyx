@@ -13,7 +13,7 @@ cdef extern from "Python.h":
 
 cdef extern from "torch_memory.hpp" namespace "rocpy" nogil:
     bint find_tensor_offsets(uint64_t impl_offset, uint64_t keys_offset, const uint64_t* impls, const uint64_t* storages,
-                            const uint64_t* memories, int count)
+                             const uint64_t* memories, int count)
     void forget_tensor_offsets()
     void read_tensor_words(const void* array, TensorWords* out)
     bint tensor_words_hold(const void* array, const TensorWords& before)
