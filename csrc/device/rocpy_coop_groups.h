@@ -23,9 +23,9 @@ constexpr unsigned kEvery = ~0u;  // valid items of a group whose items are all 
 
 namespace detail {
 
-// LDS of a group: room for `Each` values of every thread. Groups of a block have their own parts.
+// LDS of a group, scratch for `Each` values of every thread. Groups of a block have their own parts.
 template <class T, unsigned Each, class Group>
-COOP_DEVICE T *room_of(Group group) {
+COOP_DEVICE T *scratch_of(Group group) {
   constexpr unsigned bytes = (Group::most_threads * Each * sizeof(T) + 15) / 16 * 16;
   return reinterpret_cast<T *>(shared_slots<unsigned char, bytes>()) + group.first() * Each;
 }
@@ -227,10 +227,10 @@ enum class Shuffle { up, down, rotate, exchange, index };
 template <Shuffle Mode, class Group, class T>
 COOP_DEVICE T shuffle(Group group, T value, long long distance) {
   const long long rank = group.rank(), size = group.size();
-  const long long turned = (rank + distance) % size;
+  const long long rotated = (rank + distance) % size;
   const long long source = Mode == Shuffle::up         ? rank - distance
                            : Mode == Shuffle::down     ? rank + distance
-                           : Mode == Shuffle::rotate   ? (turned < 0 ? turned + size : turned)
+                           : Mode == Shuffle::rotate   ? (rotated < 0 ? rotated + size : rotated)
                            : Mode == Shuffle::exchange ? rank ^ distance
                                                        : distance;
   return detail::take_in(group, value, source);

@@ -32,32 +32,32 @@ COOP_DEVICE bool goes_by_quads(const T *memory) {
 
 template <unsigned Items, class Group, class T>
 COOP_DEVICE void read_transposed(Group group, const T *source, T (&out)[Items], unsigned valid) {
-  T *const room = room_of<T, Items>(group);
+  T *const scratch = scratch_of<T, Items>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     const unsigned at = k * size + rank;
-    if (at < valid) room[at] = source[at];
+    if (at < valid) scratch[at] = source[at];
   }
   group.sync();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
-    if (rank * Items + k < valid) out[k] = room[rank * Items + k];
+    if (rank * Items + k < valid) out[k] = scratch[rank * Items + k];
   }
   group.sync();
 }
 
 template <unsigned Items, class Group, class T>
 COOP_DEVICE void write_transposed(Group group, T *target, const T (&items)[Items], unsigned valid) {
-  T *const room = room_of<T, Items>(group);
+  T *const scratch = scratch_of<T, Items>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) room[rank * Items + k] = items[k];
+  for (unsigned k = 0; k < Items; ++k) scratch[rank * Items + k] = items[k];
   group.sync();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     const unsigned at = k * size + rank;
-    if (at < valid) target[at] = room[at];
+    if (at < valid) target[at] = scratch[at];
   }
   group.sync();
 }
@@ -80,22 +80,22 @@ COOP_DEVICE unsigned first_of_wave(Group group) {
 COOP_DEVICE unsigned beyond(unsigned valid, unsigned first) { return valid > first ? valid - first : 0; }
 
 template <bool Striped, unsigned Items>
-COOP_DEVICE unsigned place_of(unsigned rank, unsigned size, unsigned k) {
+COOP_DEVICE unsigned index_of(unsigned rank, unsigned size, unsigned k) {
   return Striped ? k * size + rank : rank * Items + k;
 }
 
 }  // namespace detail
 
 // Fills the items from a tile that begins at `source`; those from `valid` on keep what they held.
-template <Memory Way = Memory::direct, class Group, class T, unsigned Items>
+template <Memory Strategy = Memory::direct, class Group, class T, unsigned Items>
 COOP_DEVICE void load(Group group, const T *source, T (&out)[Items], unsigned valid = kEvery) {
   const unsigned rank = group.rank(), size = group.size();
-  if (Way == Memory::transpose) {
+  if (Strategy == Memory::transpose) {
     detail::read_transposed(group, source, out, valid);
-  } else if (Way == Memory::warp_transpose) {
+  } else if (Strategy == Memory::warp_transpose) {
     const unsigned first = detail::first_of_wave(group) * Items;
     detail::read_transposed(detail::wave_of(group), source + first, out, detail::beyond(valid, first));
-  } else if (Way == Memory::vectorize && size * Items <= valid && detail::goes_by_quads<T, Items>(source)) {
+  } else if (Strategy == Memory::vectorize && size * Items <= valid && detail::goes_by_quads<T, Items>(source)) {
     const detail::Quad *from = reinterpret_cast<const detail::Quad *>(source + rank * Items);
 #pragma unroll
     for (unsigned k = 0; k < sizeof(out) / sizeof(detail::Quad); ++k) {
@@ -105,30 +105,30 @@ COOP_DEVICE void load(Group group, const T *source, T (&out)[Items], unsigned va
   } else {
 #pragma unroll
     for (unsigned k = 0; k < Items; ++k) {
-      const unsigned at = detail::place_of<Way == Memory::striped, Items>(rank, size, k);
+      const unsigned at = detail::index_of<Strategy == Memory::striped, Items>(rank, size, k);
       if (at < valid) out[k] = source[at];
     }
   }
 }
 
 // The same; items from `valid` on get `instead`.
-template <Memory Way = Memory::direct, class Group, class T, unsigned Items>
+template <Memory Strategy = Memory::direct, class Group, class T, unsigned Items>
 COOP_DEVICE void load(Group group, const T *source, T (&out)[Items], unsigned valid, T instead) {
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) out[k] = instead;
-  load<Way>(group, source, out, valid);
+  load<Strategy>(group, source, out, valid);
 }
 
 // Writes the items to a tile that begins at `target`, as far as there are `valid` ones.
-template <Memory Way = Memory::direct, class Group, class T, unsigned Items>
+template <Memory Strategy = Memory::direct, class Group, class T, unsigned Items>
 COOP_DEVICE void store(Group group, T *target, const T (&items)[Items], unsigned valid = kEvery) {
   const unsigned rank = group.rank(), size = group.size();
-  if (Way == Memory::transpose) {
+  if (Strategy == Memory::transpose) {
     detail::write_transposed(group, target, items, valid);
-  } else if (Way == Memory::warp_transpose) {
+  } else if (Strategy == Memory::warp_transpose) {
     const unsigned first = detail::first_of_wave(group) * Items;
     detail::write_transposed(detail::wave_of(group), target + first, items, detail::beyond(valid, first));
-  } else if (Way == Memory::vectorize && size * Items <= valid && detail::goes_by_quads<T, Items>(target)) {
+  } else if (Strategy == Memory::vectorize && size * Items <= valid && detail::goes_by_quads<T, Items>(target)) {
     detail::Quad *to = reinterpret_cast<detail::Quad *>(target + rank * Items);
 #pragma unroll
     for (unsigned k = 0; k < sizeof(items) / sizeof(detail::Quad); ++k) {
@@ -139,7 +139,7 @@ COOP_DEVICE void store(Group group, T *target, const T (&items)[Items], unsigned
   } else {
 #pragma unroll
     for (unsigned k = 0; k < Items; ++k) {
-      const unsigned at = detail::place_of<Way == Memory::striped, Items>(rank, size, k);
+      const unsigned at = detail::index_of<Strategy == Memory::striped, Items>(rank, size, k);
       if (at < valid) target[at] = items[k];
     }
   }
@@ -160,26 +160,26 @@ COOP_DEVICE unsigned number_of(Group group, unsigned k) {
 
 template <Order From, Order To, class Group, class T, unsigned Items>
 COOP_DEVICE void rearrange(Group group, const T (&items)[Items], T (&out)[Items]) {
-  T *const room = room_of<T, Items>(group);
+  T *const scratch = scratch_of<T, Items>(group);
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) room[number_of<From, Items>(group, k)] = items[k];
+  for (unsigned k = 0; k < Items; ++k) scratch[number_of<From, Items>(group, k)] = items[k];
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) out[k] = room[number_of<To, Items>(group, k)];
+  for (unsigned k = 0; k < Items; ++k) out[k] = scratch[number_of<To, Items>(group, k)];
   group.sync();
 }
 
 template <Order To, class Group, class T, class Rank, unsigned Items, class Takes>
 COOP_DEVICE void scatter(Group group, const T (&items)[Items], const Rank (&ranks)[Items], T (&out)[Items],
                          Takes takes) {
-  T *const room = room_of<T, Items>(group);
+  T *const scratch = scratch_of<T, Items>(group);
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
-    if (takes(k)) room[ranks[k]] = items[k];
+    if (takes(k)) scratch[ranks[k]] = items[k];
   }
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) out[k] = room[number_of<To, Items>(group, k)];
+  for (unsigned k = 0; k < Items; ++k) out[k] = scratch[number_of<To, Items>(group, k)];
   group.sync();
 }
 

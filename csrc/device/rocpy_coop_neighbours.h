@@ -29,7 +29,7 @@ struct Ends {
 
 // The last item of the thread to the left and the first of the one to the right; at the ends of the group their own.
 template <class Group, class T, unsigned Items>
-COOP_DEVICE Ends<T> beside(Group group, const T (&items)[Items]) {
+COOP_DEVICE Ends<T> adjacent(Group group, const T (&items)[Items]) {
   const long long rank = group.rank();
   return {take_in(group, items[Items - 1], rank - 1), take_in(group, items[0], rank + 1)};
 }
@@ -40,7 +40,7 @@ COOP_DEVICE Ends<T> beside(Group group, const T (&items)[Items]) {
 template <class Group, class T, unsigned Items, class Op = Differs>
 COOP_DEVICE void flag_heads(Group group, const T (&items)[Items], int (&flags)[Items], Op differs = {},
                             const T *predecessor = nullptr) {
-  const T left = detail::beside(group, items).first;
+  const T left = detail::adjacent(group, items).first;
   const bool is_first = group.rank() == 0;
   flags[0] = is_first ? (predecessor == nullptr || differs(*predecessor, items[0])) : differs(left, items[0]);
 #pragma unroll
@@ -51,7 +51,7 @@ COOP_DEVICE void flag_heads(Group group, const T (&items)[Items], int (&flags)[I
 template <class Group, class T, unsigned Items, class Op = Differs>
 COOP_DEVICE void flag_tails(Group group, const T (&items)[Items], int (&flags)[Items], Op differs = {},
                             const T *successor = nullptr) {
-  const T right = detail::beside(group, items).last;
+  const T right = detail::adjacent(group, items).last;
   const bool is_last = group.rank() + 1 == group.size();
   flags[Items - 1] =
       is_last ? (successor == nullptr || differs(items[Items - 1], *successor)) : differs(items[Items - 1], right);
@@ -70,7 +70,7 @@ COOP_DEVICE void flag_heads_and_tails(Group group, const T (&items)[Items], int 
 template <class Group, class T, unsigned Items, class Op = Minus>
 COOP_DEVICE void subtract_left(Group group, const T (&items)[Items], T (&out)[Items], Op op = {},
                                unsigned valid = kEvery, const T *predecessor = nullptr) {
-  const T left = detail::beside(group, items).first;
+  const T left = detail::adjacent(group, items).first;
   const unsigned begin = group.rank() * Items;
 #pragma unroll
   for (unsigned k = Items - 1; k > 0; --k) out[k] = begin + k < valid ? op(items[k], items[k - 1]) : items[k];
@@ -84,17 +84,17 @@ COOP_DEVICE void subtract_left(Group group, const T (&items)[Items], T (&out)[It
 template <class Group, class T, unsigned Items, class Op = Minus>
 COOP_DEVICE void subtract_right(Group group, const T (&items)[Items], T (&out)[Items], Op op = {},
                                 unsigned valid = kEvery, const T *successor = nullptr) {
-  const T right = detail::beside(group, items).last;
+  const T right = detail::adjacent(group, items).last;
   const unsigned begin = group.rank() * Items, n = detail::items_of<Items>(group, valid);
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
-    T made = items[k];
+    T combined = items[k];
     if (begin + k + 1 < n) {
-      made = op(made, k + 1 < Items ? items[k + 1 < Items ? k + 1 : 0] : right);
+      combined = op(combined, k + 1 < Items ? items[k + 1 < Items ? k + 1 : 0] : right);
     } else if (begin + k + 1 == n && successor != nullptr) {
-      made = op(made, *successor);
+      combined = op(combined, *successor);
     }
-    out[k] = made;
+    out[k] = combined;
   }
 }
 
@@ -118,25 +118,25 @@ class Runs {
 
   COOP_DEVICE unsigned total() const { return total_; }
 
-  // Decoded items from number `window` on, blocked, and the place of each in its run; those beyond the total keep what
+  // Decoded items from number `window` on, blocked, and the offset of each in its run; those beyond the total keep what
   // they held.
   template <unsigned Decoded>
-  COOP_DEVICE void decode(unsigned window, T (&items)[Decoded], int (&places)[Decoded]) const {
+  COOP_DEVICE void decode(unsigned window, T (&items)[Decoded], int (&offsets)[Decoded]) const {
 #pragma unroll
     for (unsigned k = 0; k < Decoded; ++k) {
       const unsigned at = window + group_.rank() * Decoded + k;
       if (at < total_) {
         const unsigned run = find(at);
         items[k] = held_[run].value;
-        places[k] = static_cast<int>(at - (run > 0 ? held_[run - 1].end : 0));
+        offsets[k] = static_cast<int>(at - (run > 0 ? held_[run - 1].end : 0));
       }
     }
   }
 
   template <unsigned Decoded>
   COOP_DEVICE void decode(unsigned window, T (&items)[Decoded]) const {
-    int places[Decoded];
-    decode(window, items, places);
+    int offsets[Decoded];
+    decode(window, items, offsets);
   }
 
   // Writes all decoded items.
@@ -174,21 +174,21 @@ template <unsigned Bins, class Group, class T, unsigned Items, unsigned PerThrea
 COOP_DEVICE void histogram(Group group, const T (&items)[Items], int (&counts)[PerThread]) {
   constexpr unsigned most = Group::most_threads * PerThread;
   static_assert(Bins <= most, "the threads of the group have too few counters");
-  int *const room = detail::room_of<int, PerThread>(group);
+  int *const scratch = detail::scratch_of<int, PerThread>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
-  for (unsigned k = 0; k < PerThread; ++k) room[k * size + rank] = 0;
+  for (unsigned k = 0; k < PerThread; ++k) scratch[k * size + rank] = 0;
   group.sync();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     const long long bin = static_cast<long long>(items[k]);
     if (bin >= 0 && bin < static_cast<long long>(detail::smaller(Bins, size * PerThread))) {
-      __hip_atomic_fetch_add(room + bin, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+      __hip_atomic_fetch_add(scratch + bin, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
     }
   }
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < PerThread; ++k) counts[k] = room[k * size + rank];
+  for (unsigned k = 0; k < PerThread; ++k) counts[k] = scratch[k * size + rank];
   group.sync();
 }
 

@@ -115,7 +115,7 @@ struct Group {
 };
 
 template <class T, unsigned Each>
-COOP_DEVICE T *room_of(Group group) {
+COOP_DEVICE T *scratch_of(Group group) {
   return reinterpret_cast<T *>(group.memory);
 }
 
@@ -157,13 +157,13 @@ COOP_DEVICE void topk_pairs(Group group, K *keys, V *values, Order order, long l
 // From blocked to striped, for what is sorted.
 template <unsigned Items, class T>
 COOP_DEVICE void stripe(Group group, T (&items)[Items]) {
-  T *const room = room_of<T, Items>(group);
+  T *const scratch = scratch_of<T, Items>(group);
   const unsigned rank = group.rank(), size = group.size();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) room[rank * Items + k] = items[k];
+  for (unsigned k = 0; k < Items; ++k) scratch[rank * Items + k] = items[k];
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) items[k] = room[k * size + rank];
+  for (unsigned k = 0; k < Items; ++k) items[k] = scratch[k * size + rank];
   group.sync();
 }
 

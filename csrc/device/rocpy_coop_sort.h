@@ -77,17 +77,17 @@ template <class Group, class E, unsigned Items, class Order>
 COOP_DEVICE void merge_sort(Group group, E (&own)[Items], Order order, unsigned n, unsigned wanted) {
   const unsigned rank = group.rank(), begin = rank * Items;
   sort_own(own, begin, n, order);
-  E *const room = room_of<E, Items>(group);
+  E *const scratch = scratch_of<E, Items>(group);
   for (unsigned threads = 1; threads * Items < n; threads *= 2) {
 #pragma unroll
-    for (unsigned k = 0; k < Items; ++k) room[begin + k] = own[k];
+    for (unsigned k = 0; k < Items; ++k) scratch[begin + k] = own[k];
     group.sync();
     const unsigned width = threads * Items, first = rank / (2 * threads) * 2 * width;
     const unsigned middle = smaller(first + width, n), end = smaller(first + 2 * width, n);
     const unsigned a_count = smaller(middle - smaller(first, middle), wanted);
     const unsigned b_count = smaller(end - middle, wanted), diagonal = begin - first;
     if (diagonal < a_count + b_count) {
-      const E *const a = room + first, *const b = room + first + width;
+      const E *const a = scratch + first, *const b = scratch + first + width;
       unsigned i = merge_cut(a, a_count, b, b_count, diagonal, order), j = diagonal - i;
 #pragma unroll
       for (unsigned k = 0; k < Items; ++k) {
@@ -111,14 +111,14 @@ COOP_DEVICE void number(Group group, const T (&keys)[Items], Numbered<T> (&numbe
 template <class Group, class T, class V, unsigned Items>
 COOP_DEVICE void take_pairs(Group group, const Numbered<T> (&numbered)[Items], T (&keys)[Items], V (&values)[Items],
                             unsigned n) {
-  V *const room = room_of<V, Items>(group);
+  V *const scratch = scratch_of<V, Items>(group);
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) room[group.rank() * Items + k] = values[k];
+  for (unsigned k = 0; k < Items; ++k) scratch[group.rank() * Items + k] = values[k];
   group.sync();
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     keys[k] = numbered[k].key;
-    if (group.rank() * Items + k < n) values[k] = room[numbered[k].number];
+    if (group.rank() * Items + k < n) values[k] = scratch[numbered[k].number];
   }
   group.sync();
 }
@@ -160,8 +160,8 @@ COOP_DEVICE unsigned long long bits_of(T key) {
   constexpr Word top = static_cast<Word>(Word(1) << (sizeof(T) * 8 - 1));
   Word word;
   if (static_cast<T>(1.5f) != static_cast<T>(1)) {
-    const T kept = key == static_cast<T>(0) ? static_cast<T>(0) : key;
-    __builtin_memcpy(&word, &kept, sizeof word);
+    const T normalized = key == static_cast<T>(0) ? static_cast<T>(0) : key;
+    __builtin_memcpy(&word, &normalized, sizeof word);
     word = static_cast<Word>((word & top) ? ~word : word ^ top);
   } else {
     __builtin_memcpy(&word, &key, sizeof word);
@@ -181,7 +181,7 @@ COOP_DEVICE T key_of(const Numbered<T> &numbered) {
 
 constexpr unsigned kDigitBits = 4, kDigits = 1u << kDigitBits;
 
-// What counts the places of so many items.
+// The type that counts the positions of so many items.
 template <bool Few>
 struct CounterIf {
   using type = unsigned short;
@@ -193,20 +193,20 @@ struct CounterIf<false> {
 template <unsigned Count>
 using CounterOf = typename CounterIf<(Count <= 65536)>::type;
 
-// Orders by one digit: a column of counters for each thread, which a scan over all makes places.
+// Orders by one digit: a column of counters for each thread, which a scan over all turns into positions.
 template <class Group, class E, unsigned Items, class Digit>
 COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
   using Counter = CounterOf<Group::most_threads * Items>;
   const unsigned rank = group.rank(), size = group.size();
-  Counter *const counters = room_of<Counter, kDigits>(group);
-  unsigned place[Items];
+  Counter *const counters = scratch_of<Counter, kDigits>(group);
+  unsigned position[Items];
 #pragma unroll
   for (unsigned d = 0; d < kDigits; ++d) counters[d * size + rank] = 0;
 #pragma unroll
   for (unsigned k = 0; k < Items; ++k) {
     Counter &counter = counters[digit_of(own[k]) * size + rank];
-    place[k] = counter;
-    counter = static_cast<Counter>(place[k] + 1);
+    position[k] = counter;
+    counter = static_cast<Counter>(position[k] + 1);
   }
   group.sync();
   unsigned counts[kDigits], total = 0;
@@ -223,14 +223,14 @@ COOP_DEVICE void sort_digit(Group group, E (&own)[Items], Digit digit_of) {
   }
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) place[k] += counters[digit_of(own[k]) * size + rank];
-  E *const room = room_of<E, Items>(group);
+  for (unsigned k = 0; k < Items; ++k) position[k] += counters[digit_of(own[k]) * size + rank];
+  E *const scratch = scratch_of<E, Items>(group);
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) room[place[k]] = own[k];
+  for (unsigned k = 0; k < Items; ++k) scratch[position[k]] = own[k];
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) own[k] = room[rank * Items + k];
+  for (unsigned k = 0; k < Items; ++k) own[k] = scratch[rank * Items + k];
   group.sync();
 }
 
@@ -284,14 +284,14 @@ COOP_DEVICE void radix_rank(Group group, const T (&keys)[Items], int (&ranks)[It
   detail::Numbered<T> numbered[Items];
   detail::number(group, keys, numbered);
   detail::radix_sort<Descending>(group, numbered, begin_bit, end_bit);
-  using detail::room_of;
-  int *const room = room_of<int, Items>(group);
+  using detail::scratch_of;
+  int *const scratch = scratch_of<int, Items>(group);
   const unsigned begin = group.rank() * Items;
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) room[numbered[k].number] = static_cast<int>(begin + k);
+  for (unsigned k = 0; k < Items; ++k) scratch[numbered[k].number] = static_cast<int>(begin + k);
   group.sync();
 #pragma unroll
-  for (unsigned k = 0; k < Items; ++k) ranks[k] = room[begin + k];
+  for (unsigned k = 0; k < Items; ++k) ranks[k] = scratch[begin + k];
   group.sync();
 }
 

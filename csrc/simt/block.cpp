@@ -99,7 +99,7 @@ void BlockRunner::describe_launch(rocpy_simt_state &state) const {
 void BlockRunner::add_fiber() {
   stacks_.reserve(fibers_.size() + 1);
   auto fiber = std::make_unique<Fiber>();
-  fiber->place = fibers_.size();
+  fiber->slot = fibers_.size();
   describe_launch(fiber->state);
   stacks_.emplace_back(static_cast<std::size_t>(stack_bytes_));
   fibers_.push_back(std::move(fiber));
@@ -165,9 +165,9 @@ Fiber *BlockRunner::fresh_fiber() {
     }
     fiber = fibers_[fibers_used_++].get();
   }
-  const Stack &stack = stacks_[fiber->place];
+  const Stack &stack = stacks_[fiber->slot];
   // Equal offsets in every stack would compete for the same lines of the cache.
-  fiber->context.prepare(stack.bottom(), stack.bytes(), fiber->place * 192 % 3968 / 64 * 64, &fiber_main);
+  fiber->context.prepare(stack.bottom(), stack.bytes(), fiber->slot * 192 % 3968 / 64 * 64, &fiber_main);
   return fiber;
 }
 

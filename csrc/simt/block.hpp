@@ -20,7 +20,7 @@ struct Fiber {
   rocpy_simt_state state{};  // first: rocpy_simt_current hands out its address
   Context context;
   Fiber *next = nullptr;  // in the one list that the fiber is in
-  std::size_t place = 0;  // among the runner's fibers and stacks
+  std::size_t slot = 0;   // among the runner's fibers and stacks
 };
 
 // What a resumable kernel goes on with.
@@ -28,7 +28,7 @@ struct Frame {
   void (*go_on)(Frame *frame);
 };
 
-// A thread of a resumable kernel, which has a frame in place of a stack.
+// A thread of a resumable kernel, which has a frame instead of a stack.
 struct alignas(64) Thread : Fiber {};
 
 // A compiled kernel, and whether it returns where it waits.
@@ -153,7 +153,7 @@ class BlockRunner {
   Fiber *current_ = nullptr;
   Fiber *carrier_ = nullptr;  // on whose stack the threads of a resumable kernel run
   std::unique_ptr<Thread[]> threads_;
-  int32_t threads_made_ = 0;
+  int32_t threads_created_ = 0;
   std::unique_ptr<char[]> frames_;
   std::size_t frames_bytes_ = 0;
   std::size_t frame_stride_ = 0;  // from one thread's to the next's

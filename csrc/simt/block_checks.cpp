@@ -14,17 +14,17 @@ void BlockRunner::access(rocpy_simt_state *state, const void *address, int64_t b
     return;
   }
   if (kind == ROCPY_SIMT_WRITE_SAME) kind = ROCPY_SIMT_WRITE;
-  const Conflict found =
+  const Conflict conflict =
       check_.note(static_cast<std::size_t>(byte - arena_), static_cast<std::size_t>(bytes), kind, moment(state));
-  if (found.kind == Conflict::unwritten && !pending_) {
+  if (conflict.kind == Conflict::unwritten && !pending_) {
     // If another thread writes it before the next barrier it is a race: that is known at the block's end.
     pending_ = describe(Fault::uninitialised, state, "shared memory is read that no thread has written");
   }
-  if (found.kind == Conflict::race) {
+  if (conflict.kind == Conflict::race) {
     const char *what = kind == ROCPY_SIMT_READ
                            ? "reads what the other writes"
-                           : (found.both_write ? "writes what the other writes" : "writes what the other reads");
-    fail(Fault::race, state, what, found.other.site, &indices_[found.other.thread]);
+                           : (conflict.both_write ? "writes what the other writes" : "writes what the other reads");
+    fail(Fault::race, state, what, conflict.other.site, &indices_[conflict.other.thread]);
   }
 }
 
@@ -42,17 +42,17 @@ Moment BlockRunner::moment(const rocpy_simt_state *state) {
 }
 
 void BlockRunner::access_array(rocpy_simt_state *state, const void *address, int64_t bytes, int32_t kind) {
-  const GlobalConflict found =
+  const GlobalConflict conflict =
       arrays_->note(address, static_cast<std::size_t>(bytes), kind, block_rank_, moment(state));
-  if (found.kind == GlobalConflict::none) return;
-  const char *what = found.kind == GlobalConflict::reads_written ? "reads what the other writes"
-                     : found.kind == GlobalConflict::writes_both ? "writes what the other writes"
-                                                                 : "writes what the other reads";
+  if (conflict.kind == GlobalConflict::none) return;
+  const char *what = conflict.kind == GlobalConflict::reads_written ? "reads what the other writes"
+                     : conflict.kind == GlobalConflict::writes_both ? "writes what the other writes"
+                                                                    : "writes what the other reads";
   error_ = describe(Fault::global_race, state, what);
   error_->has_other = true;
-  error_->other_block = block_index(found.block);
-  error_->other_thread = indices_[found.thread];
-  error_->other_site = found.site ? found.site : "";
+  error_->other_block = block_index(conflict.block);
+  error_->other_thread = indices_[conflict.thread];
+  error_->other_site = conflict.site ? conflict.site : "";
   drop_fibers();
 }
 

@@ -56,11 +56,11 @@ void Context::prepare(char *bottom, std::size_t bytes, std::size_t colour, void 
   }
 #endif
 #ifdef ROCPY_SIMT_UCONTEXT
-  getcontext(&place_);
-  place_.uc_stack.ss_sp = bottom;
-  place_.uc_stack.ss_size = bytes - colour;
-  place_.uc_link = nullptr;
-  makecontext(&place_, entry, 0);
+  getcontext(&context_);
+  context_.uc_stack.ss_sp = bottom;
+  context_.uc_stack.ss_size = bytes - colour;
+  context_.uc_link = nullptr;
+  makecontext(&context_, entry, 0);
 #else
   auto top = (reinterpret_cast<std::uintptr_t>(bottom) + bytes - colour) & ~std::uintptr_t{63};
   auto *word = reinterpret_cast<std::uintptr_t *>(top);
@@ -88,7 +88,7 @@ void Context::switch_to(Context &to, [[maybe_unused]] bool last) {
   __tsan_switch_to_fiber(to.fiber_, 0);
 #endif
 #ifdef ROCPY_SIMT_UCONTEXT
-  swapcontext(&place_, &to.place_);
+  swapcontext(&context_, &to.context_);
 #else
   switch_stacks(&stack_pointer_, to.stack_pointer_);
 #endif

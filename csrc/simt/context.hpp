@@ -91,14 +91,14 @@ class Context {
   // Asks for the memory that the next switch to this context will need.
   void fetch() const {
 #ifndef ROCPY_SIMT_UCONTEXT
-    const auto *place = static_cast<const char *>(stack_pointer_);
-    for (int line = 0; line < 4; ++line) __builtin_prefetch(place + 64 * line, 1);
+    const auto *frame = static_cast<const char *>(stack_pointer_);
+    for (int line = 0; line < 4; ++line) __builtin_prefetch(frame + 64 * line, 1);
 #endif
   }
 
  private:
 #ifdef ROCPY_SIMT_UCONTEXT
-  ucontext_t place_;
+  ucontext_t context_;
 #else
   void *stack_pointer_ = nullptr;
 #endif

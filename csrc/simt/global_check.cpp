@@ -17,17 +17,17 @@ namespace {
 // Overlapping arrays become one, whose granule both are made of.
 std::vector<Range> merged(std::vector<Range> ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
-  std::vector<Range> made;
+  std::vector<Range> result;
   for (const Range &each : ranges) {
-    if (made.empty() || made.back().begin + made.back().bytes <= each.begin) {
-      made.push_back(each);
+    if (result.empty() || result.back().begin + result.back().bytes <= each.begin) {
+      result.push_back(each);
       continue;
     }
-    Range &last = made.back();
+    Range &last = result.back();
     last.granule = std::gcd(std::gcd(last.granule, each.granule), static_cast<std::size_t>(each.begin - last.begin));
     last.bytes = std::max(last.bytes, static_cast<std::size_t>(each.begin - last.begin) + each.bytes);
   }
-  return made;
+  return result;
 }
 
 }  // namespace
@@ -109,29 +109,29 @@ void GlobalCheck::remember(Cell &cell, int32_t kind, int64_t block, const Moment
 
 GlobalConflict GlobalCheck::note(const void *address, std::size_t bytes, int32_t kind, int64_t block,
                                  const Moment &now) {
-  GlobalConflict found;
-  const auto place = reinterpret_cast<std::uintptr_t>(address);
-  auto part = std::upper_bound(parts_.begin(), parts_.end(), place,
+  GlobalConflict result;
+  const auto target = reinterpret_cast<std::uintptr_t>(address);
+  auto part = std::upper_bound(parts_.begin(), parts_.end(), target,
                                [](std::uintptr_t value, const Part &each) { return value < each.range.begin; });
-  if (part == parts_.begin()) return found;
+  if (part == parts_.begin()) return result;
   --part;
-  const std::size_t offset = place - part->range.begin;
-  if (offset >= part->range.bytes) return found;
+  const std::size_t offset = target - part->range.begin;
+  if (offset >= part->range.bytes) return result;
   const std::size_t end = std::min(offset + bytes, part->range.bytes);
   for (std::size_t i = offset / part->range.granule; i * part->range.granule < end; ++i) {
     Cell &cell = part->cells[i];
-    if (found.kind == GlobalConflict::none) {
-      found.kind = conflict(cell, kind, block, now);
-      if (found.kind != GlobalConflict::none) {
-        const Access &other = found.kind == GlobalConflict::writes_read ? cell.read : cell.write;
-        found.block = other.block;
-        found.thread = static_cast<int32_t>(other.thread_after) - 1;
-        found.site = other.site;
+    if (result.kind == GlobalConflict::none) {
+      result.kind = conflict(cell, kind, block, now);
+      if (result.kind != GlobalConflict::none) {
+        const Access &other = result.kind == GlobalConflict::writes_read ? cell.read : cell.write;
+        result.block = other.block;
+        result.thread = static_cast<int32_t>(other.thread_after) - 1;
+        result.site = other.site;
       }
     }
     remember(cell, kind, block, now);
   }
-  return found;
+  return result;
 }
 
 }  // namespace rocpy::simt

@@ -45,7 +45,7 @@ class GlobalCheck {
   };
   struct Cell {  // of zeros: nobody touched it
     Access write;
-    Access read;          // the last one; the flags tell what there is beside it
+    Access read;          // the last one; the flags tell of others
     bool atomic;          // the write
     bool unchanged;       // the writes have put there what was there
     bool several;         // other threads of the reader's warp have read too, since its last barrier

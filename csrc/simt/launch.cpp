@@ -19,7 +19,7 @@ namespace rocpy::simt {
 
 namespace {
 
-constexpr std::size_t kKeptRunners = 32;
+constexpr std::size_t kMaxIdleRunners = 32;
 constexpr int64_t kMostBlocksAtOnce = 16;
 
 // Runners that no launch uses: their stacks are mapped and warm.
@@ -29,16 +29,16 @@ class RunnerStore {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
       if ((*it)->stack_bytes() != stack_bytes) continue;
-      std::unique_ptr<BlockRunner> found = std::move(*it);
+      std::unique_ptr<BlockRunner> runner = std::move(*it);
       idle_.erase(std::next(it).base());
-      return found;
+      return runner;
     }
     return std::make_unique<BlockRunner>(stack_bytes);
   }
 
   void give_back(std::unique_ptr<BlockRunner> runner) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (idle_.size() < kKeptRunners) idle_.push_back(std::move(runner));
+    if (idle_.size() < kMaxIdleRunners) idle_.push_back(std::move(runner));
   }
 
  private:

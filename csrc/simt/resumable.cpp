@@ -14,9 +14,9 @@ constexpr std::size_t kLine = 64;
 }  // namespace
 
 void BlockRunner::make_threads() {
-  if (threads_made_ < size_) {
+  if (threads_created_ < size_) {
     threads_.reset(new Thread[static_cast<std::size_t>(size_)]);
-    threads_made_ = size_;
+    threads_created_ = size_;
   }
   for (int32_t rank = 0; rank < size_; ++rank) describe_launch(threads_[rank].state);
   frame_stride_ = 0;
@@ -25,7 +25,7 @@ void BlockRunner::make_threads() {
 void *BlockRunner::frame(rocpy_simt_state *state, int64_t bytes) {
   if (frame_stride_ == 0) {  // the first thread of a launch; the others' frames are as large
     std::size_t lines = (static_cast<std::size_t>(bytes) + kLine - 1) / kLine;
-    lines += lines % 2 == 0;  // so that frames do not compete for the same places in the cache
+    lines += lines % 2 == 0;  // so that frames do not compete for the same sets of the cache
     const std::size_t wanted = lines * kLine * static_cast<std::size_t>(size_) + kLine;
     if (frames_bytes_ < wanted) {
       frames_bytes_ = 0;

@@ -44,7 +44,7 @@ void SharedCheck::begin(std::size_t bytes) {
 }
 
 Conflict SharedCheck::note(std::size_t offset, std::size_t bytes, int32_t kind, const Moment &now) {
-  Conflict found;
+  Conflict result;
   const bool writes = kind != ROCPY_SIMT_READ;
   const bool atomic = kind == ROCPY_SIMT_ATOMIC;
   for (std::size_t i = offset; i < offset + bytes; ++i) {
@@ -53,13 +53,13 @@ Conflict SharedCheck::note(std::size_t offset, std::size_t bytes, int32_t kind, 
       cell = Cell{};
       cell.block = block_;
     }
-    if (found.kind == Conflict::none) {
+    if (result.kind == Conflict::none) {
       if (kind != ROCPY_SIMT_WRITE && !cell.written) {
-        found.kind = Conflict::unwritten;
+        result.kind = Conflict::unwritten;
       } else if (!ordered(cell.write, now) && !(atomic && cell.atomic)) {
-        found = {Conflict::race, writes, cell.write};
+        result = {Conflict::race, writes, cell.write};
       } else if (writes && raced_reads(cell, now)) {
-        found = {Conflict::race, false, cell.read};
+        result = {Conflict::race, false, cell.read};
       }
     }
     if (writes) {
@@ -72,7 +72,7 @@ Conflict SharedCheck::note(std::size_t offset, std::size_t bytes, int32_t kind, 
       note_read(cell, now);
     }
   }
-  return found;
+  return result;
 }
 
 }  // namespace rocpy::simt

@@ -12,9 +12,9 @@ cdef extern from "Python.h":
     void* Py_TYPE(object) nogil
 
 cdef extern from "torch_memory.hpp" namespace "rocpy" nogil:
-    bint find_tensor_places(uint64_t impl_offset, uint64_t keys_offset, const uint64_t* impls, const uint64_t* storages,
-                            const uint64_t* memories, int count)
-    void forget_tensor_places()
+    bint find_tensor_offsets(uint64_t impl_offset, uint64_t keys_offset, const uint64_t* impls, const uint64_t* storages,
+                             const uint64_t* memories, int count)
+    void forget_tensor_offsets()
     void read_tensor_words(const void* array, TensorWords* out)
     bint tensor_words_hold(const void* array, const TensorWords& before)
 
@@ -33,9 +33,9 @@ cdef int seek_places() except -1:
     places_sought = True
     try:
         if find_places(torch, impl_offset, keys_offset) and not changes_are_seen(torch):
-            forget_tensor_places()
+            forget_tensor_offsets()
     except Exception:
-        forget_tensor_places()  # only speed is lost
+        forget_tensor_offsets()  # only speed is lost
     return 0
 
 
@@ -53,7 +53,7 @@ cdef bint find_places(object torch, uint64_t impl_offset, uint64_t keys_offset) 
     for i, sample in enumerate(samples):
         storage = sample.untyped_storage()
         impls[i], storages[i], memories[i] = sample._cdata, storage._cdata, storage.data_ptr()
-    return find_tensor_places(impl_offset, keys_offset, impls, storages, memories, 5)
+    return find_tensor_offsets(impl_offset, keys_offset, impls, storages, memories, 5)
 
 
 cdef list changes_of(object torch):

@@ -127,7 +127,7 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     found = call.get()
     if found == NULL:
         return not_planned
-    if found.copies or found.turned or found.plan == NULL:
+    if found.copies or found.transposed or found.plan == NULL:
         return needs_python
     if not fits(frame.result, found.result_type, found.result_ndim, found.result_shape) or (
         not fits(frame.extra, found.extra_type, found.extra_ndim, found.extra_shape) and (found.extra_ndim >= 0 or frame.extra.ndim >= 0)

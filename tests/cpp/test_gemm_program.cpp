@@ -157,7 +157,7 @@ void operands(Type type, int number, int64_t m, int64_t n, bool turned, int64_t 
   b.output(b.step(ROCPY_EXT_OP_GT, value, b.constant(0)), HIP_R_8U, truth.data(), below, beside, truth.batch_stride);
   require(!b.finish(x), "a program with operands is taken");
   o.problem.program = &b.bound;
-  o.problem.program_turned = turned;
+  o.problem.program_transposed = turned;
   Candidate ranked[64];
   const int count = rank(o.problem, SIZE_MAX, 64, ranked);
   require(count > 0, "there is an algorithm");

@@ -18,9 +18,9 @@ SUPPORT = Path(__file__).resolve().parents[1] / "support"
 # where the chip has no barrier of the grid's own, and with that barrier.
 KERNEL = """
 struct Information {
-  unsigned *grids_meet, grid, grids;
+  unsigned *grid_barrier, grid, grids;
   unsigned long before, threads;
-  unsigned groups_meet[2], groups;
+  unsigned group_barrier[2], groups;
 };
 typedef __attribute__((address_space(4))) const unsigned long Words;
 __attribute__((device)) static Information *information() {
@@ -40,7 +40,7 @@ __attribute__((device)) static void sync(unsigned groups) {
 #ifdef GLOBAL_BARRIER
   if (__builtin_amdgcn_workitem_id_x() < 64) __builtin_amdgcn_ds_gws_barrier(groups - 1, 0);
 #else
-  if (__builtin_amdgcn_workitem_id_x() == 0) meet(information()->groups_meet, information()->groups, 0x10000);
+  if (__builtin_amdgcn_workitem_id_x() == 0) meet(information()->group_barrier, information()->groups, 0x10000);
 #endif
   __builtin_amdgcn_s_barrier();
 }
@@ -64,7 +64,7 @@ extern "C" __attribute__((global)) void of_all_devices(unsigned *values, unsigne
   Information *info = information();
   if (__builtin_amdgcn_workitem_id_x() == 0) {
     __hip_atomic_store(values + info->grid, (unsigned)info->before + 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
-    meet(info->grids_meet, info->grids, 0x100);
+    meet(info->grid_barrier, info->grids, 0x100);
     unsigned sum = 0;
     for (unsigned k = 0; k < info->grids; ++k)
       sum += __hip_atomic_load(values + k, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);

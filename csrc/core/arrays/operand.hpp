@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An array as the product sees it: pointer, type, place, extents and strides, whoever owns the memory.
+// An array as the product sees it: pointer, type, device, extents and strides, whoever owns the memory.
 #ifndef ROCPY_CORE_OPERAND_HPP
 #define ROCPY_CORE_OPERAND_HPP
 

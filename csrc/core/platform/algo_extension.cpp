@@ -104,8 +104,8 @@ int32_t algo_index(const hipblasLtMatmulAlgo_t &algo) {
   return index < 0 ? -1 : index;
 }
 
-Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulAlgo_t *algo, bool *found) {
-  *found = false;
+Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulAlgo_t *algo, bool *exists) {
+  *exists = false;
   constexpr char function[] = "hipblaslt_ext::getAlgosFromIndex";
   auto *get = find<decltype(hipblaslt_ext::getAlgosFromIndex)>(index_getAlgosFromIndex);
   if (!get) return absent(function);
@@ -120,7 +120,7 @@ Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulA
   for (const auto &result : results) {
     if (result.state != HIPBLAS_STATUS_SUCCESS || algo_index(result.algo) != index) continue;
     *algo = result.algo;
-    *found = true;
+    *exists = true;
     break;
   }
   return Status{};

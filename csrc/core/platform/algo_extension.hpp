@@ -23,8 +23,8 @@ std::vector<ExtensionFunction> extension_functions();
 // The algorithm's name in the library's own words; it outlives indices, which are positions in one build.
 Status algo_name(hipblasLtHandle_t handle, const hipblasLtMatmulAlgo_t &algo, std::string *name);
 
-// The algorithm with this index. An index that the library does not know is a success with *found false.
-Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulAlgo_t *algo, bool *found);
+// The algorithm with this index. An index that the library does not know is a success with *exists false.
+Status algo_from_index(hipblasLtHandle_t handle, int32_t index, hipblasLtMatmulAlgo_t *algo, bool *exists);
 
 // The index of an algorithm, or -1 where it has none that is a number.
 int32_t algo_index(const hipblasLtMatmulAlgo_t &algo);

@@ -122,7 +122,7 @@ void *open_library(const Tree &tree, Library library, Attempt *attempt) {
     }
   }
   if (names.empty()) {
-    attempt->outcome = Outcome::not_found;
+    attempt->outcome = Outcome::absent;
     attempt->reason = "no " + file_name_of(library) + " (with or without a version) in " + tree.directories.front();
     return nullptr;
   }
@@ -132,7 +132,7 @@ void *open_library(const Tree &tree, Library library, Attempt *attempt) {
     const char *error = dlerror();
     if (first_error.empty() && error) first_error = error;
   }
-  attempt->outcome = tree.directories.empty() ? Outcome::not_found : Outcome::unusable;
+  attempt->outcome = tree.directories.empty() ? Outcome::absent : Outcome::unusable;
   attempt->reason = (tree.directories.empty() ? "the system's loader finds no " : "cannot open ") +
                     file_name_of(library) + ": " + first_error;
   return nullptr;
@@ -197,38 +197,39 @@ bool accept_hip(void *handle, const Tree &tree, LibraryFacts *hip, Attempt *atte
   return true;
 }
 
-bool open_one(const Tree &tree, Library library, Handles *handles, std::array<LibraryFacts, library_count> *found,
+bool open_one(const Tree &tree, Library library, Handles *handles, std::array<LibraryFacts, library_count> *libraries,
               Attempt *attempt) {
   void *handle = (*handles)[static_cast<int>(library)] = open_library(tree, library, attempt);
   if (!handle) return false;
-  LibraryFacts &fact = (*found)[static_cast<int>(library)];
+  LibraryFacts &fact = (*libraries)[static_cast<int>(library)];
   fact.path = mapped_path(handle);
   fact.file_version = file_version_of(fact.path);
   if (library == Library::hip) return true;
   if (bound_to_other_runtime(handle, handles->front(), attempt, fact.path)) return false;
-  if (tree.directories.empty() && directory_of_real_file(fact.path) != directory_of_real_file(found->front().path)) {
+  if (tree.directories.empty() &&
+      directory_of_real_file(fact.path) != directory_of_real_file(libraries->front().path)) {
     attempt->outcome = Outcome::unusable;
     attempt->reason =
-        "the system's loader takes " + found->front().path + " and " + fact.path + " from different folders";
+        "the system's loader takes " + libraries->front().path + " and " + fact.path + " from different folders";
     return false;
   }
   return true;
 }
 
-bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, library_count> *found, Attempt *attempt,
+bool open_tree(const Tree &tree, Handles *handles, std::array<LibraryFacts, library_count> *libraries, Attempt *attempt,
                bool *called) {
   for (int i = 0; i < library_count; ++i) {
     auto library = static_cast<Library>(i);
-    (*found)[i].library = library;
-    if (open_one(tree, library, handles, found, attempt)) continue;
+    (*libraries)[i].library = library;
+    if (open_one(tree, library, handles, libraries, attempt)) continue;
     if (!library_row(library).optional) return false;
     void *&handle = (*handles)[i];
     if (handle) dlclose(handle);
     handle = nullptr;
-    (*found)[i].absence = attempt->reason;
+    (*libraries)[i].absence = attempt->reason;
     *attempt = Attempt{};
   }
-  return accept_hip(handles->front(), tree, &found->front(), attempt, called);
+  return accept_hip(handles->front(), tree, &libraries->front(), attempt, called);
 }
 
 // A platform may present an older ROCm than its libraries are.
@@ -264,26 +265,26 @@ Attempt load_platform(const Tree &tree) {
     return attempt;
   }
   Handles handles{};
-  std::array<LibraryFacts, library_count> found;
+  std::array<LibraryFacts, library_count> libraries;
   bool called = false;
-  if (!open_tree(tree, &handles, &found, &attempt, &called)) {
+  if (!open_tree(tree, &handles, &libraries, &attempt, &called)) {
     for (void *handle : handles) {
       if (handle && !called) dlclose(handle);
     }
     return attempt;
   }
   fill_table(lookup, &handles);
-  for (LibraryFacts &fact : found) {
+  for (LibraryFacts &fact : libraries) {
     fact.missing = missing(fact.library);
     const char *function = library_row(fact.library).version_function;
     if (*function && fact.absence.empty()) ask_version(lookup(fact.library, function, &handles), &fact);
   }
   // hipRTC tells its version in two numbers.
-  LibraryFacts &hiprtc = found[static_cast<int>(Library::hiprtc)];
+  LibraryFacts &hiprtc = libraries[static_cast<int>(Library::hiprtc)];
   int major = 0, minor = 0;
   if (hiprtc.absence.empty() && table.hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS)
     hiprtc.version = major * 10000000 + minor * 100000;
-  facts = std::move(found);
+  facts = std::move(libraries);
   open_handles = handles;
   attempt.outcome = Outcome::loaded;
   platform_loaded.store(true, std::memory_order_release);
@@ -301,13 +302,13 @@ std::vector<LibraryFacts> library_facts() {
 }
 
 void probe_versions() {
-  // hipblasLtCreate ends the process when its own allocation fails, so it is called only where there is room.
-  constexpr size_t room_for_handle = size_t{64} << 20;
+  // hipblasLtCreate ends the process when its own allocation fails, so it is called only where memory is free.
+  constexpr size_t least_free_bytes = size_t{64} << 20;
   LibraryFacts &fact = facts[static_cast<int>(Library::hipblaslt)];
   std::lock_guard<std::mutex> lock(mutex);
   size_t free_bytes = 0, total_bytes = 0;
   if (!loaded() || fact.version || !has("hipblasLtCreate") || !has("hipblasLtGetVersion")) return;
-  if (table.hipMemGetInfo(&free_bytes, &total_bytes) != hipSuccess || free_bytes < room_for_handle) return;
+  if (table.hipMemGetInfo(&free_bytes, &total_bytes) != hipSuccess || free_bytes < least_free_bytes) return;
   CaptureRelaxed relaxed;
   hipblasLtHandle_t handle = nullptr;
   if (table.hipblasLtCreate(&handle) != HIPBLAS_STATUS_SUCCESS) return;
@@ -350,14 +351,14 @@ std::string platform_info() {
 
 std::vector<DeviceFacts> devices() {
   int count = 0;
-  std::vector<DeviceFacts> found;
-  if (table.hipGetDeviceCount(&count) != hipSuccess) return found;
+  std::vector<DeviceFacts> result;
+  if (table.hipGetDeviceCount(&count) != hipSuccess) return result;
   for (int device = 0; device < count; ++device) {
     hipDeviceProp_tR0600 properties;
     if (table.hipGetDevicePropertiesR0600(&properties, device) != hipSuccess) properties = {};
-    found.push_back({properties.name, properties.gcnArchName, properties.totalGlobalMem});
+    result.push_back({properties.name, properties.gcnArchName, properties.totalGlobalMem});
   }
-  return found;
+  return result;
 }
 
 const void *error_name_address(int32_t code) { return table.hipGetErrorName(static_cast<hipError_t>(code)); }

@@ -35,14 +35,14 @@ struct Tree {
 enum class Outcome : int32_t {
   loaded = 0,          // the table is filled
   already_loaded = 1,  // a platform was loaded before; nothing was done
-  not_found = 2,       // a library is not in the tree
+  absent = 2,          // a library is not in the tree
   unusable = 3,        // a library cannot be opened, is no HIP runtime, or is bound to the HIP runtime of another tree
   too_old = 4,
   no_device = 5,
 };
 
 struct Attempt {
-  Outcome outcome = Outcome::not_found;
+  Outcome outcome = Outcome::absent;
   std::string reason;  // for the user: file, what was seen
   int device_count = 0;
 };
@@ -58,7 +58,7 @@ inline bool loaded() noexcept { return platform_loaded.load(std::memory_order_ac
 // The libraries that are there.
 std::vector<LibraryFacts> library_facts();
 
-// Asks the libraries whose version only a handle can tell, once, where a device has room for a handle.
+// Asks the libraries whose version only a handle can tell, once, where a device has memory free for a handle.
 void probe_versions();
 
 // The text that a missing function's error carries: function, library, path, version.

@@ -23,30 +23,31 @@ Status launch_list(StreamContext *context, const std::vector<ListedProduct> &pro
 }
 
 MatmulSpec GroupedProduct::spec_of(int64_t extent, int64_t count) const {
-  MatmulSpec made = *spec;
+  MatmulSpec group_spec = *spec;
   if (ragged == Ragged::k) {
-    (made.op_a == HIPBLAS_OP_N ? made.a.columns : made.a.rows) = extent;
-    (made.op_b == HIPBLAS_OP_N ? made.b.rows : made.b.columns) = extent;
+    (group_spec.op_a == HIPBLAS_OP_N ? group_spec.a.columns : group_spec.a.rows) = extent;
+    (group_spec.op_b == HIPBLAS_OP_N ? group_spec.b.rows : group_spec.b.columns) = extent;
   } else if ((ragged == Ragged::n) == swapped) {
-    (made.op_a == HIPBLAS_OP_N ? made.a.rows : made.a.columns) = extent;
-    made.c.rows = made.d.rows = extent;
+    (group_spec.op_a == HIPBLAS_OP_N ? group_spec.a.rows : group_spec.a.columns) = extent;
+    group_spec.c.rows = group_spec.d.rows = extent;
   } else {
-    (made.op_b == HIPBLAS_OP_N ? made.b.columns : made.b.rows) = extent;
-    made.c.columns = made.d.columns = extent;
+    (group_spec.op_b == HIPBLAS_OP_N ? group_spec.b.columns : group_spec.b.rows) = extent;
+    group_spec.c.columns = group_spec.d.columns = extent;
   }
-  made.batch_count = static_cast<int32_t>(count);
+  group_spec.batch_count = static_cast<int32_t>(count);
   auto stride = [&](OperandIndex index) {
     return count > 1 ? step(operands[index], extent) / operands[index].element_bytes : 0;
   };
-  made.a.batch_stride = stride(operand_a);
-  made.b.batch_stride = stride(operand_b);
-  made.c.batch_stride = made.d.batch_stride = stride(operand_d);
-  made.bias_batch_stride = stride(operand_bias);
-  made.aux_batch_stride = count > 1 ? stride(operand_aux) : made.aux_ld * std::max<int64_t>(1, made.d.columns);
-  for (LayoutSpec *layout : {&made.a, &made.b, &made.c, &made.d}) {
+  group_spec.a.batch_stride = stride(operand_a);
+  group_spec.b.batch_stride = stride(operand_b);
+  group_spec.c.batch_stride = group_spec.d.batch_stride = stride(operand_d);
+  group_spec.bias_batch_stride = stride(operand_bias);
+  group_spec.aux_batch_stride =
+      count > 1 ? stride(operand_aux) : group_spec.aux_ld * std::max<int64_t>(1, group_spec.d.columns);
+  for (LayoutSpec *layout : {&group_spec.a, &group_spec.b, &group_spec.c, &group_spec.d}) {
     layout->ld = std::max<int64_t>({layout->ld, layout->rows, 1});
   }
-  return made;
+  return group_spec;
 }
 
 int64_t GroupedProduct::run_length(const int64_t *starts, int64_t groups, int64_t first) const {
@@ -89,15 +90,15 @@ bool next_run(const GroupedProduct &product, const int64_t *starts, int64_t grou
 
 Status launch_groups(StreamContext *context, const GroupedProduct &product, PlanKey *key, const int64_t *starts,
                      int64_t groups, const std::shared_ptr<CachedCall> &ready, double alpha, GroupRun *run) {
-  std::shared_ptr<CachedCall> found = ready;
+  std::shared_ptr<CachedCall> cached = ready;
   const int size = key->size;
   while (next_run(product, starts, groups, run)) {
-    if (!found) {
+    if (!cached) {
       key->add(run->extent);
       key->add(run->count);
-      if (key->fits()) found = plan_cache().find(*key);
+      if (key->fits()) cached = plan_cache().find(*key);
       key->size = size;
-      if (!found) return Status{};
+      if (!cached) return Status{};
     }
     auto at = [&](OperandIndex index) -> void * {
       const GroupedOperand &operand = product.operands[index];
@@ -113,9 +114,9 @@ Status launch_groups(StreamContext *context, const GroupedProduct &product, Plan
     pointers.aux = at(operand_aux);
     pointers.scales[scale_a] = at(operand_scale_a);
     pointers.scales[scale_b] = at(operand_scale_b);
-    const Status status = found->plan->launch(context, pointers, {alpha, 0.0}, found->algorithm);
+    const Status status = cached->plan->launch(context, pointers, {alpha, 0.0}, cached->algorithm);
     if (!status.ok()) return status;
-    found.reset();
+    cached.reset();
     run->first += run->count;
   }
   return Status{};

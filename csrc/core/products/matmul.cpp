@@ -178,17 +178,17 @@ Status MatmulPlan::make_descriptor(const MatmulPointers &pointers, Descriptor *o
 
 Status MatmulPlan::set_program(hipblasLtMatmulDesc_t desc) const {
   const TileProgram &program = *spec_.program;
-  rocpyExtProgram_t given{};
-  given.instruction_count = static_cast<uint32_t>(program.code.size());
-  given.register_count = program.register_count;
-  given.input_count = program.input_count;
-  given.output_count = program.output_count;
-  given.result = program.result;
-  given.flags = program.flags;
-  given.instructions = program.code.data();
-  given.inputs = spec_.program_operands.data();
-  given.outputs = given.inputs + program.input_count;
-  return lt(table.rocpyExtMatmulDescSetProgram(desc, &given), "rocpyExtMatmulDescSetProgram");
+  rocpyExtProgram_t ext_program{};
+  ext_program.instruction_count = static_cast<uint32_t>(program.code.size());
+  ext_program.register_count = program.register_count;
+  ext_program.input_count = program.input_count;
+  ext_program.output_count = program.output_count;
+  ext_program.result = program.result;
+  ext_program.flags = program.flags;
+  ext_program.instructions = program.code.data();
+  ext_program.inputs = spec_.program_operands.data();
+  ext_program.outputs = ext_program.inputs + program.input_count;
+  return lt(table.rocpyExtMatmulDescSetProgram(desc, &ext_program), "rocpyExtMatmulDescSetProgram");
 }
 
 Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *out) {
@@ -203,12 +203,12 @@ Status MatmulPlan::take_descriptor(const MatmulPointers &pointers, Descriptor *o
 }
 
 void MatmulPlan::give_descriptor(const Descriptor &descriptor) {
-  const Status kept = guarded("hipblasLtMatmulDescCreate", [&] {
+  const Status retained = guarded("hipblasLtMatmulDescCreate", [&] {
     std::lock_guard<SpinLock> lock(descriptors_lock_);
     descriptors_.push_back(descriptor);
     return Status{};
   });
-  if (!kept.ok()) table.hipblasLtMatmulDescDestroy(descriptor.handle);
+  if (!retained.ok()) table.hipblasLtMatmulDescDestroy(descriptor.handle);
 }
 
 Status MatmulPlan::keep_algorithm(StreamContext *context, hipblasLtMatmulDesc_t desc,
@@ -301,8 +301,8 @@ void MatmulPlan::step(MatmulPointers *at, void **program, int axis, int64_t step
   move(&at->scales[scale_a], operand_scale_a);
   move(&at->scales[scale_b], operand_scale_b);
   for (size_t i = 0; i < spec_.program_operands.size(); ++i) {
-    const size_t place = i * static_cast<size_t>(spec_.outer_ndim) + static_cast<size_t>(axis);
-    program[i] = advance(program[i], steps * spec_.program_outer_bytes[place]);
+    const size_t index = i * static_cast<size_t>(spec_.outer_ndim) + static_cast<size_t>(axis);
+    program[i] = advance(program[i], steps * spec_.program_outer_bytes[index]);
   }
 }
 

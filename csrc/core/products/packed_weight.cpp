@@ -121,26 +121,26 @@ Status PackedWeight::create(StreamContext *context, const PackSpec &spec, Packed
   DeviceScope scope(context->device);
   if (!scope.status().ok()) return scope.status();
   CaptureRelaxed relaxed;
-  auto *made = new (std::nothrow) PackedWeight;
-  if (!made) return {Library::hip, hipErrorOutOfMemory, "PackedWeight"};
-  made->device_ = context->device;
-  made->resets_ = device_resets(context->device);
+  auto *weight = new (std::nothrow) PackedWeight;
+  if (!weight) return {Library::hip, hipErrorOutOfMemory, "PackedWeight"};
+  weight->device_ = context->device;
+  weight->resets_ = device_resets(context->device);
   hipStream_t stream = nullptr;
   Status status = stream_for(context, spec, &stream);
-  if (status.ok()) status = {Library::hip, table.hipMalloc(&made->data_, bytes), "hipMalloc"};
+  if (status.ok()) status = {Library::hip, table.hipMalloc(&weight->data_, bytes), "hipMalloc"};
   if (status.ok()) {
-    status = pack(context, stream, spec, made->data_, bytes);
+    status = pack(context, stream, spec, weight->data_, bytes);
     // Waits after a failure too: what was queued before it may still write there.
     const hipError_t waited = table.hipStreamSynchronize(stream);
     if (status.ok()) status = {Library::hip, waited, "hipStreamSynchronize"};
   } else {
-    made->data_ = nullptr;
+    weight->data_ = nullptr;
   }
   if (!status.ok()) {
-    made->release();
+    weight->release();
     return status;
   }
-  *out = made;
+  *out = weight;
   return {};
 }
 

@@ -30,10 +30,10 @@ struct PlanKey {
 // What a call of one key does. Shared by the cache and by calls that run now.
 struct CachedCall {
   MatmulPlan *plan = nullptr;  // null: nothing to launch (an empty result)
-  size_t algorithm = 0;        // the one that is launched, by its place in the plan
+  size_t algorithm = 0;        // the one that is launched, by its index in the plan
   std::string source;          // where that choice came from
   bool swapped = true;         // the library's A is the user's b
-  bool turned = false;         // results are computed in columns, as (N, M), and turned into rows by who made the call
+  bool transposed = false;     // results are computed in columns, as (N, M), and the caller transposes them
   bool synchronous = false;    // small enough that the GIL stays held for the launch
   uint32_t copies = 0;  // operands to copy first, as bits of OperandIndex in the user's order; then there is no plan
   int32_t result_type = 0, result_ndim = 0;

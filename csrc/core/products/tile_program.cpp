@@ -18,7 +18,7 @@ namespace {
 
 struct Programs {
   SpinLock lock;
-  std::map<std::string, std::unique_ptr<TileProgram>> kept;
+  std::map<std::string, std::unique_ptr<TileProgram>> by_key;
 };
 
 // Never destroyed, because plans point into it. A child of fork() goes on with what there was: programs do not move,
@@ -53,12 +53,12 @@ const TileProgram *keep_program(const TileProgram &program) noexcept {
   try {
     std::string key = content(program);
     std::lock_guard<SpinLock> lock(programs->lock);
-    std::unique_ptr<TileProgram> &found = programs->kept[std::move(key)];
-    if (!found) {
-      found = std::make_unique<TileProgram>(program);
-      found->id = static_cast<int64_t>(programs->kept.size());
+    std::unique_ptr<TileProgram> &entry = programs->by_key[std::move(key)];
+    if (!entry) {
+      entry = std::make_unique<TileProgram>(program);
+      entry->id = static_cast<int64_t>(programs->by_key.size());
     }
-    return found.get();
+    return entry.get();
   } catch (const std::bad_alloc &) {
     return nullptr;
   }

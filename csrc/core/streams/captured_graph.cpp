@@ -54,14 +54,14 @@ bool instances_keep_objects() {
   hipGraphNode_t node = nullptr;
   bool is_taken = false;
   if (table.hipGraphCreate(&graph, 0) != hipSuccess) return false;
-  bool is_kept = table.hipGraphAddEmptyNode(&node, graph, nullptr, 0) == hipSuccess &&
-                 give(graph, nullptr, end_trial, &is_taken) == hipSuccess &&
-                 table.hipGraphInstantiate(&instance, graph, nullptr, nullptr, 0) == hipSuccess;
+  bool is_retained = table.hipGraphAddEmptyNode(&node, graph, nullptr, 0) == hipSuccess &&
+                     give(graph, nullptr, end_trial, &is_taken) == hipSuccess &&
+                     table.hipGraphInstantiate(&instance, graph, nullptr, nullptr, 0) == hipSuccess;
   const int ended = trials_ended.load();
-  is_kept = table.hipGraphDestroy(graph) == hipSuccess && is_kept && trials_ended.load() == ended;
-  if (instance) is_kept = table.hipGraphExecDestroy(instance) == hipSuccess && is_kept;
-  if (is_kept) proven = table.hipGraphRetainUserObject;
-  return is_kept;
+  is_retained = table.hipGraphDestroy(graph) == hipSuccess && is_retained && trials_ended.load() == ended;
+  if (instance) is_retained = table.hipGraphExecDestroy(instance) == hipSuccess && is_retained;
+  if (is_retained) proven = table.hipGraphRetainUserObject;
+  return is_retained;
 }
 
 }  // namespace

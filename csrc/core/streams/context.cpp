@@ -107,23 +107,23 @@ void take_surplus(size_t limit, std::vector<StreamContext *> *taken) {
 Status make_pooled(int device, hipStream_t stream, int resets, StreamContext **out) {
   std::unique_lock<std::mutex> making(pool->mutex);
   if ((*out = borrow_existing(device, stream, resets))) return Status{};  // another thread made it meanwhile
-  StreamContext *made = nullptr;
-  Status status = create(device, stream, &made);
+  StreamContext *created = nullptr;
+  Status status = create(device, stream, &created);
   if (!status.ok()) return status;
-  made->users.store(1, std::memory_order_release);
+  created->users.store(1, std::memory_order_release);
   std::vector<StreamContext *> surplus;
   try {
     std::lock_guard<SpinLock> lock(pool->lock);
     pool->contexts.reserve(pool->contexts.size() + 1);
     take_surplus(max_contexts - 1, &surplus);
-    pool->contexts.push_back(made);
+    pool->contexts.push_back(created);
   } catch (...) {
-    destroy(made);
+    destroy(created);
     throw;
   }
   making.unlock();
   for (StreamContext *context : surplus) destroy(context);
-  *out = made;
+  *out = created;
   return Status{};
 }
 
@@ -160,18 +160,18 @@ Status borrow_context(int device, hipStream_t stream, StreamContext **out) {
 Status lend_to_capture(int device, hipStream_t stream, StreamContext **out) {
   return guarded("hipblasLtCreate", [&] {
     std::lock_guard<std::mutex> making(pool->mutex);
-    StreamContext *made = nullptr;
-    Status status = create(device, stream, &made);
+    StreamContext *created = nullptr;
+    Status status = create(device, stream, &created);
     if (!status.ok()) return status;
-    made->users.store(1, std::memory_order_release);  // never surplus
+    created->users.store(1, std::memory_order_release);  // never surplus
     try {
       std::lock_guard<SpinLock> lock(pool->lock);
-      pool->contexts.insert(pool->contexts.begin(), made);  // found before the stream's usual one
+      pool->contexts.insert(pool->contexts.begin(), created);  // found before the stream's usual one
     } catch (...) {
-      destroy(made);
+      destroy(created);
       throw;
     }
-    *out = made;
+    *out = created;
     return Status{};
   });
 }

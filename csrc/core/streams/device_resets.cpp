@@ -48,7 +48,7 @@ bool is_gone(void *memory) {
   return error == hipErrorInvalidDevicePointer || error == hipErrorNotFound || error == hipErrorInvalidValue;
 }
 
-void place(Witness *witness, int device) {
+void allocate(Witness *witness, int device) {
   DeviceScope scope(device);
   if (!scope.status().ok()) return;
   CaptureRelaxed relaxed;
@@ -77,7 +77,7 @@ int device_resets(int device) noexcept {
       witness.resets.fetch_add(1, std::memory_order_acq_rel);
       witness.memory.store(nullptr, std::memory_order_release);
     }
-    place(&witness, device);
+    allocate(&witness, device);
   }
   return witness.resets.load(std::memory_order_acquire);
 }

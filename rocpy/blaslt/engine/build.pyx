@@ -267,7 +267,7 @@ cdef int finish_call(CachedCall *call, object problem, object lowered, int algor
     call.swapped = lowered.swapped
     call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
     if lowered.turned:
-        call.turned = True
+        call.transposed = True
         turned_shape = (*problem.batch_shape, problem.n, problem.m)
         fill_shape(&call.result_ndim, call.result_shape, turned_shape)
         if problem.row.aux == "store":

@@ -133,7 +133,7 @@ cdef extern from "plan_cache.hpp" namespace "rocpy" nogil:
         size_t algorithm
         string source
         c_bool swapped
-        c_bool turned
+        c_bool transposed
         c_bool synchronous
         uint32_t copies
         int32_t result_type

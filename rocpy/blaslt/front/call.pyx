@@ -124,13 +124,13 @@ cdef object product(Arguments *call):
         return preparing_step(call, &launch)
     if found.integer_factors:
         check_whole(&factors)
-    if found.turned:
+    if found.transposed:
         check_turning(call, &launch)
 
     launch.program = NULL
     launch.algorithm = found.algorithm
     launch.out = NULL
-    if <object>call.out is not None and not found.turned:
+    if <object>call.out is not None and not found.transposed:
         launch.out = &operands.out
     if launch.after >= after_hold:
         held = (held, pinned_memories(arrays_of(call)))
@@ -140,7 +140,7 @@ cdef object product(Arguments *call):
         if not is_composed_after(error, call, &launch, scales):
             raise
         return product(call)  # whose plan is to compose
-    if found.turned:
+    if found.transposed:
         result = _copies.turned_product(
             result, <object>call.out, (lambda: None) if launch.after == after_wait else Settle(<size_t>launch.stream))
     elif launch.out != NULL:

@@ -225,7 +225,7 @@ cdef class ListedGroups:
                 call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **_scale_arguments.scale_arguments(right, given)))
         planned = find(&key, &operands, call, scales, 1, live)
         found = planned.get()
-        if found.copies or found.turned:
+        if found.copies or found.transposed:
             self.later.append(g)
             return 0
         if found.integer_factors:

@@ -192,7 +192,7 @@ cdef class Matmul(Planned):
         launch.after = place_of(&self.operands.a, stream, &launch.device, &launch.stream, &use)
         if self.taken is not None and launch.after != after_wait and launch.after != after_hold:
             keep_with_foreign_graph(launch.stream, launch.device, self.taken)
-        if self.copies or self.unfused is not None or self.prototype is not None or launch.call.turned:
+        if self.copies or self.unfused is not None or self.prototype is not None or launch.call.transposed:
             refuse_capture(launch.after, "operands or results are copied at each execution, or the product is composed",
                            "see rocpy.explain(); pass dense operands in the device's memory")
         if self.copies and self.unfused is None:
@@ -234,7 +234,7 @@ cdef class Matmul(Planned):
         try:
             result = execute(launch, self.owner, out,
                              (held, pinned_memories((*self.given.values(), out))) if launch.after >= after_hold else held, self.scales)
-            if launch.call.turned:
+            if launch.call.transposed:
                 if launch.after != after_wait:
                     settle(launch.stream)
                 result = _copies.turned_product(result, None, lambda: None)

@@ -414,7 +414,7 @@ cdef bint read_out(const CachedCall *call, const Operands *operands, object out,
         if options.copies == "error":
             raise cast_refused(given, problem.dtype)
         return False
-    return dense and prototype is None and not call.turned
+    return dense and prototype is None and not call.transposed
 
 
 cdef str device_name(int device_type, int device_id):

@@ -174,7 +174,7 @@ bool supports(int32_t id, const Problem &problem, size_t *workspace_bytes) {
 int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candidate *candidates) {
   if (is_complex(problem.compute)) return complex_rank(problem, max_workspace_bytes, capacity, candidates);
   if (!valid(problem)) return 0;
-  Candidate found[kVariantCount];
+  Candidate ranked[kVariantCount];
   int count = 0;
   for (const Variant &variant : kVariants) {
     size_t bytes = 0;
@@ -182,11 +182,11 @@ int rank(const Problem &problem, size_t max_workspace_bytes, int capacity, Candi
     const Candidate candidate = {variant.algorithm.id, bytes, empty(problem) ? 0.0f : predict(variant, problem)};
     int at = count++;
     // Equal predictions keep the table's order.
-    for (; at > 0 && candidate.predicted_us < found[at - 1].predicted_us; at--) found[at] = found[at - 1];
-    found[at] = candidate;
+    for (; at > 0 && candidate.predicted_us < ranked[at - 1].predicted_us; at--) ranked[at] = ranked[at - 1];
+    ranked[at] = candidate;
   }
   if (count > capacity) count = capacity < 0 ? 0 : capacity;
-  for (int i = 0; i < count; i++) candidates[i] = found[i];
+  for (int i = 0; i < count; i++) candidates[i] = ranked[i];
   return count;
 }
 

@@ -191,20 +191,20 @@ bool complex_supports(int32_t id, const Problem &p, size_t *workspace_bytes) {
 }
 
 int complex_rank(const Problem &p, size_t max_workspace_bytes, int capacity, Candidate *candidates) {
-  Candidate found[kComplexCount];
+  Candidate ranked[kComplexCount];
   int count = 0;
   for (int i = 0; i < kComplexCount; i++) {
     size_t bytes = 0;
     if (!complex_supports(kComplexAlgorithms[i].id, p, &bytes) || bytes > max_workspace_bytes) continue;
-    found[count++] = {kComplexAlgorithms[i].id, bytes, predict(i == 1, p)};
+    ranked[count++] = {kComplexAlgorithms[i].id, bytes, predict(i == 1, p)};
   }
-  if (count == 2 && found[1].predicted_us < found[0].predicted_us) {
-    const Candidate direct = found[0];
-    found[0] = found[1];
-    found[1] = direct;
+  if (count == 2 && ranked[1].predicted_us < ranked[0].predicted_us) {
+    const Candidate direct = ranked[0];
+    ranked[0] = ranked[1];
+    ranked[1] = direct;
   }
   if (count > capacity) count = capacity < 0 ? 0 : capacity;
-  for (int i = 0; i < count; i++) candidates[i] = found[i];
+  for (int i = 0; i < count; i++) candidates[i] = ranked[i];
   return count;
 }
 

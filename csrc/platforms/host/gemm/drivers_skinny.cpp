@@ -187,15 +187,15 @@ struct Skinny {
     }
     if (rows) return epilogue(finish, acc, padded, g, 0, first, few, count, partial);
     if (dots) return epilogue(finish, acc, padded, g, first, 0, count, few, partial);
-    alignas(64) T turned[64 * 32];
-    const int64_t turned_width = round_up(few, lanes);
+    alignas(64) T transposed[64 * 32];
+    const int64_t transposed_width = round_up(few, lanes);
     for (int64_t i = 0; i < count; i += 64) {
       const int64_t part = smaller(64, count - i);
       for (int64_t r = 0; r < part; r++) {
-        for (int64_t c = 0; c < few; c++) turned[r * turned_width + c] = acc[c * padded + i + r];
-        for (int64_t c = few; c < turned_width; c++) turned[r * turned_width + c] = 0;
+        for (int64_t c = 0; c < few; c++) transposed[r * transposed_width + c] = acc[c * padded + i + r];
+        for (int64_t c = few; c < transposed_width; c++) transposed[r * transposed_width + c] = 0;
       }
-      epilogue(finish, turned, turned_width, g, first + i, 0, part, few, partial);
+      epilogue(finish, transposed, transposed_width, g, first + i, 0, part, few, partial);
     }
   }
 

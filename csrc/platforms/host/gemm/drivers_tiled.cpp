@@ -50,8 +50,8 @@ struct EpilogueMatrices {
     pairs = program.pairs ? 2 : 1;
     for (int i = 0; i < program.input_count; i++) {
       const ProgramOperand &one = program.inputs[i];
-      const int64_t down = p.program_turned ? one.column_stride : one.row_stride;
-      const int64_t right = p.program_turned ? one.row_stride : one.column_stride;
+      const int64_t down = p.program_transposed ? one.column_stride : one.row_stride;
+      const int64_t right = p.program_transposed ? one.row_stride : one.column_stride;
       add(p.program->inputs[i], one.type, down, right, one.batch_stride);
     }
   }

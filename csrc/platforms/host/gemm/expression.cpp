@@ -43,14 +43,14 @@ bool taken(Type type) {
 constexpr int kNone = -1;
 
 // The product's elements are in their slots from the beginning.
-bool given(uint16_t opcode) { return opcode == ROCPY_EXT_OP_VALUE || opcode == ROCPY_EXT_OP_PARTNER; }
+bool is_input(uint16_t opcode) { return opcode == ROCPY_EXT_OP_VALUE || opcode == ROCPY_EXT_OP_PARTNER; }
 
 // A value: what one instruction makes.
 struct Value {
   rocpyExtInstruction_t code;
   int from[3] = {kNone, kNone, kNone};  // values
   bool needed = false, uniform = false;
-  int last_use = kNone;  // a place in the order of the steps
+  int last_use = kNone;  // an index in the order of the steps
   uint16_t slot = 0;
 };
 
@@ -126,7 +126,7 @@ struct Preparation {
     if (code.opcode == ROCPY_EXT_OP_OUTPUT) return nullptr;
     if (code.destination >= source.register_count) return "an instruction names a register that does not exist";
     latest[code.destination] = at;
-    if (given(code.opcode)) {
+    if (is_input(code.opcode)) {
       int &before = first[code.opcode == ROCPY_EXT_OP_PARTNER];
       if (before == kNone) before = at;
       latest[code.destination] = before;
@@ -173,7 +173,7 @@ struct Preparation {
     }
     program->uniform_steps = steps;
     for (int at = 0; at < count; at++) {
-      if (values[at].needed && !values[at].uniform && !given(values[at].code.opcode)) order[steps++] = at;
+      if (values[at].needed && !values[at].uniform && !is_input(values[at].code.opcode)) order[steps++] = at;
     }
     for (int step = 0; step < steps; step++) {
       for (int from : values[order[step]].from) {

@@ -74,43 +74,43 @@ hipError_t update(Stream *stream, const hipGraphNode_t *dependencies, size_t cou
 using namespace rocpy_host;
 
 hipError_t rocpy_host_hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
-  return with_stream(stream, [=](Stream *found) { return begin_capture(found, mode); });
+  return with_stream(stream, [=](Stream *resolved) { return begin_capture(resolved, mode); });
 }
 
 hipError_t rocpy_host_hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
   return with_stream(
-      stream, [=](Stream *found) { return graph != nullptr ? end_capture(found, graph) : hipErrorInvalidValue; });
+      stream, [=](Stream *resolved) { return graph != nullptr ? end_capture(resolved, graph) : hipErrorInvalidValue; });
 }
 
 hipError_t rocpy_host_hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
-  return with_stream(stream, [=](const Stream *found) {
+  return with_stream(stream, [=](const Stream *resolved) {
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    return status != nullptr ? ask_status(found, status, nullptr) : hipErrorInvalidValue;
+    return status != nullptr ? ask_status(resolved, status, nullptr) : hipErrorInvalidValue;
   });
 }
 
 hipError_t rocpy_host_hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status,
                                               unsigned long long *id) {
-  return with_stream(stream, [=](const Stream *found) {
+  return with_stream(stream, [=](const Stream *resolved) {
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    return status != nullptr ? ask_status(found, status, id) : hipErrorInvalidValue;
+    return status != nullptr ? ask_status(resolved, status, id) : hipErrorInvalidValue;
   });
 }
 
 hipError_t rocpy_host_hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status,
                                                  unsigned long long *id, hipGraph_t *graph,
                                                  const hipGraphNode_t **dependencies, size_t *dependency_count) {
-  return with_stream(stream, [=](const Stream *found) {
+  return with_stream(stream, [=](const Stream *resolved) {
     if (status == nullptr) {
       return hipErrorInvalidValue;
     }
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    const hipError_t error = ask_status(found, status, id);
+    const hipError_t error = ask_status(resolved, status, id);
     if (error != hipSuccess || *status != hipStreamCaptureStatusActive) {
       return error;
     }
-    Capture *capture = found->capture.get();
-    if (const hipError_t failed = name_all(capture->graph, found->captured_after, &capture->dependencies)) {
+    Capture *capture = resolved->capture.get();
+    if (const hipError_t failed = name_all(capture->graph, resolved->captured_after, &capture->dependencies)) {
       return failed;
     }
     if (graph != nullptr) {
@@ -128,12 +128,12 @@ hipError_t rocpy_host_hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCa
 
 hipError_t rocpy_host_hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *dependencies,
                                                          size_t dependency_count, unsigned int flags) {
-  return with_stream(stream, [=](Stream *found) {
+  return with_stream(stream, [=](Stream *resolved) {
     if ((dependencies == nullptr && dependency_count != 0) || flags > hipStreamSetCaptureDependencies) {
       return hipErrorInvalidValue;
     }
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    return update(found, dependencies, dependency_count, flags == hipStreamSetCaptureDependencies);
+    return update(resolved, dependencies, dependency_count, flags == hipStreamSetCaptureDependencies);
   });
 }
 

@@ -35,32 +35,32 @@ Stream *stream_of_copy(Stream *stream, const void *dst, const void *src) {
   return owner == stream->device ? stream : &runtime().devices[owner].null_stream;
 }
 
-// Runs the function in the order of `place`, after what `stream` has to do by now and before what it does later.
+// Runs the function in the order of `executor`, after what `stream` has to do by now and before what it does later.
 template <class Function>
-hipError_t submit_elsewhere(Stream *stream, Stream *place, Waiting waiting, Function function) {
-  if (const auto answer = capture_forbids_work(place)) {
+hipError_t submit_elsewhere(Stream *stream, Stream *executor, Waiting waiting, Function function) {
+  if (const auto answer = capture_forbids_work(executor)) {
     return *answer;
   }
   const Point before{stream, enqueue_function_item(stream, [] {}, ItemKind::mark, nullptr)};
-  const Point copied{place, enqueue_function_item(place, std::move(function), ItemKind::work, &before)};
+  const Point copied{executor, enqueue_function_item(executor, std::move(function), ItemKind::work, &before)};
   if (waiting == Waiting::until_done) {
-    return wait(place, copied.ticket) ? hipSuccess : hipErrorDeinitialized;
+    return wait(executor, copied.ticket) ? hipSuccess : hipErrorDeinitialized;
   }
   enqueue_function_item(stream, [] {}, ItemKind::mark, &copied);
   return hipSuccess;
 }
 
-// Hands the function over in the order of `place`; with Waiting::until_done it has run on return. A capture of the
+// Hands the function over in the order of `executor`; with Waiting::until_done it has run on return. A capture of the
 // call's stream takes it if the caller did not ask to wait: `wanted`.
 template <class Function>
-hipError_t submit(Stream *stream, Stream *place, hipGraphNodeType type, Waiting wanted, Waiting waiting,
+hipError_t submit(Stream *stream, Stream *executor, hipGraphNodeType type, Waiting wanted, Waiting waiting,
                   Function function) {
   if (const auto answer = wanted == Waiting::until_done ? capture_forbids_wait(stream, false)
                                                         : offer_to_capture(stream, type, function)) {
     return *answer;
   }
-  if (place != stream) {
-    return submit_elsewhere(stream, place, waiting, std::move(function));
+  if (executor != stream) {
+    return submit_elsewhere(stream, executor, waiting, std::move(function));
   }
   if (waiting == Waiting::no) {
     in_order(stream, function);
@@ -80,16 +80,17 @@ bool is_direction_possible(const void *dst, const void *src, hipMemcpyKind kind)
   if (kind == hipMemcpyHostToHost || kind == hipMemcpyDefault || is_host_memory_shared()) {
     return true;
   }
-  Allocation found;
-  return find_allocation(dst, &found) || find_allocation(src, &found);
+  Allocation allocation;
+  return find_allocation(dst, &allocation) || find_allocation(src, &allocation);
 }
 
 // HIP's documented exception: an asynchronous copy between an allocation of its own and memory that it knows nothing
 // about has happened when the call returns. Where both sides are unknown they are device memory of this platform, and
 // the copy is as asynchronous as any.
 Waiting waiting_for(const void *dst, const void *src, hipMemcpyKind kind, Waiting wanted) {
-  Allocation found;
-  const bool is_staged = kind != hipMemcpyHostToHost && find_allocation(dst, &found) != find_allocation(src, &found);
+  Allocation allocation;
+  const bool is_staged =
+      kind != hipMemcpyHostToHost && find_allocation(dst, &allocation) != find_allocation(src, &allocation);
   return is_staged ? Waiting::until_done : wanted;
 }
 
@@ -244,8 +245,8 @@ hipError_t copy_3d_peer(const hipMemcpy3DPeerParms *params, hipStream_t stream, 
 
 // Memory that may be filled: a device's, or any where host memory is shared.
 bool is_fillable(const void *pointer, size_t bytes) {
-  Allocation found;
-  return is_range_valid(pointer, bytes) && (is_host_memory_shared() || find_allocation(pointer, &found));
+  Allocation allocation;
+  return is_range_valid(pointer, bytes) && (is_host_memory_shared() || find_allocation(pointer, &allocation));
 }
 
 template <class Element>

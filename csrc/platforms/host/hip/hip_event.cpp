@@ -55,13 +55,13 @@ hipError_t create(hipEvent_t *event, unsigned flags) {
     return (flags & hipEventDisableTiming) != 0 ? hipErrorNotSupported : hipErrorInvalidValue;
   }
   std::lock_guard<std::mutex> lock(runtime().mutex);
-  Event *made = events().take();
-  if (made == nullptr) {
+  Event *created = events().take();
+  if (created == nullptr) {
     return hipErrorOutOfMemory;
   }
-  made->flags = flags;
-  made->device = current_device();
-  *event = reinterpret_cast<hipEvent_t>(events().publish(made));
+  created->flags = flags;
+  created->device = current_device();
+  *event = reinterpret_cast<hipEvent_t>(events().publish(created));
   return hipSuccess;
 }
 
@@ -99,23 +99,23 @@ hipError_t record(Event *event, Stream *stream) {
   if (stream->device != event->device) {
     return hipErrorInvalidHandle;
   }
-  auto made = std::make_shared<Record>();
-  made->point.stream = stream;
-  if (const auto answer = capture_record(stream, &made->mark)) {
+  auto recorded = std::make_shared<Record>();
+  recorded->point.stream = stream;
+  if (const auto answer = capture_record(stream, &recorded->mark)) {
     if (*answer == hipSuccess) {
-      set_record(event, std::move(made));
+      set_record(event, std::move(recorded));
     }
     return *answer;
   }
   if (const uint64_t ticket = begin_inline(stream)) {
-    made->point.ticket = ticket;
-    made->time_ns.store(now_ns(), std::memory_order_relaxed);
+    recorded->point.ticket = ticket;
+    recorded->time_ns.store(now_ns(), std::memory_order_relaxed);
     leave_inline(stream);
   } else {
-    made->point.ticket = enqueue_function_item(
-        stream, [made] { made->time_ns.store(now_ns(), std::memory_order_relaxed); }, ItemKind::mark, nullptr);
+    recorded->point.ticket = enqueue_function_item(
+        stream, [recorded] { recorded->time_ns.store(now_ns(), std::memory_order_relaxed); }, ItemKind::mark, nullptr);
   }
-  set_record(event, std::move(made));
+  set_record(event, std::move(recorded));
   return hipSuccess;
 }
 

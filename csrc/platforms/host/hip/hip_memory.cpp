@@ -81,15 +81,15 @@ hipError_t free_now(void *pointer, bool host_only) {
   if (const auto answer = capture_forbids_unsafe_call()) {
     return *answer;
   }
-  Allocation found;
-  if (!claim(pointer, &found)) {
+  Allocation allocation;
+  if (!claim(pointer, &allocation)) {
     return hipErrorInvalidValue;
   }
-  if (host_only && found.kind != MemoryKind::host) {
+  if (host_only && allocation.kind != MemoryKind::host) {
     unclaim(pointer);
     return hipErrorInvalidValue;
   }
-  if (!wait_device(found.device, false)) {
+  if (!wait_device(allocation.device, false)) {
     return hipErrorDeinitialized;  // abandoned work may still use the memory, which is left alone
   }
   release(pointer);
@@ -100,11 +100,11 @@ bool is_device_ordinal(int device) { return device >= 0 && device < runtime().de
 
 // Memory that prefetching and advice apply to.
 bool is_migratable(const void *pointer, size_t bytes) {
-  Allocation found;
+  Allocation allocation;
   if (!is_range_valid(pointer, bytes)) {
     return false;
   }
-  return find_allocation(pointer, &found) ? found.kind == MemoryKind::managed : is_host_memory_shared();
+  return find_allocation(pointer, &allocation) ? allocation.kind == MemoryKind::managed : is_host_memory_shared();
 }
 
 }  // namespace
@@ -119,12 +119,12 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
   if (!fits_budget(bytes)) {
     return hipErrorOutOfMemory;
   }
-  void *made = allocate_aligned(bytes, alignment);
-  if (made == nullptr) {
+  void *block = allocate_aligned(bytes, alignment);
+  if (block == nullptr) {
     return hipErrorOutOfMemory;
   }
   Allocation allocation;
-  allocation.base = address_of(made);
+  allocation.base = address_of(block);
   allocation.bytes = bytes;
   allocation.kind = kind;
   allocation.device = current_device();
@@ -133,11 +133,11 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
   try {
     table.allocations.emplace(allocation.base, allocation);
   } catch (...) {
-    std::free(made);
+    std::free(block);
     throw;
   }
   table.bytes_allocated += bytes;
-  *pointer = made;
+  *pointer = block;
   return hipSuccess;
 }
 
@@ -156,16 +156,16 @@ void release(const void *pointer) {
   std::free(const_cast<void *>(pointer));
 }
 
-bool claim(const void *pointer, Allocation *found) {
+bool claim(const void *pointer, Allocation *out) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = memory().allocations.find(address_of(pointer));
   if (it == memory().allocations.end() || it->second.kind == MemoryKind::registered || it->second.is_adopted ||
-      it->second.is_being_freed || (it->second.is_of_graph && !it->second.is_given_out)) {
+      it->second.is_being_freed || (it->second.is_of_graph && !it->second.is_handed_out)) {
     return false;
   }
   it->second.is_being_freed = !it->second.is_of_graph;
-  it->second.is_given_out = false;
-  *found = it->second;
+  it->second.is_handed_out = false;
+  *out = it->second;
   return true;
 }
 
@@ -174,15 +174,15 @@ void unclaim(const void *pointer) {
   const auto it = memory().allocations.find(address_of(pointer));
   if (it != memory().allocations.end()) {
     it->second.is_being_freed = false;
-    it->second.is_given_out = it->second.is_of_graph;
+    it->second.is_handed_out = it->second.is_of_graph;
   }
 }
 
-void give_out(const void *pointer, bool is_given_out) {
+void give_out(const void *pointer, bool is_handed_out) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = memory().allocations.find(address_of(pointer));
   if (it != memory().allocations.end() && it->second.is_of_graph) {
-    it->second.is_given_out = is_given_out;
+    it->second.is_handed_out = is_handed_out;
   }
 }
 
@@ -195,7 +195,7 @@ void end_of_graph(const void *pointer) {
       return;
     }
     it->second.is_of_graph = false;
-    if (it->second.is_given_out) {
+    if (it->second.is_handed_out) {
       return;
     }
   }
@@ -208,13 +208,13 @@ bool is_of_graph(const void *pointer) {
   return it != memory().allocations.end() && it->second.is_of_graph;
 }
 
-bool find_allocation(const void *pointer, Allocation *found) {
+bool find_allocation(const void *pointer, Allocation *out) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   const auto it = holder_of(address_of(pointer));
   if (it == memory().allocations.end()) {
     return false;
   }
-  *found = it->second;
+  *out = it->second;
   return true;
 }
 
@@ -224,8 +224,8 @@ bool is_range_valid(const void *pointer, size_t bytes) {
   if (pointer == nullptr || address_of(pointer) + bytes < address_of(pointer)) {
     return false;
   }
-  Allocation found;
-  return !find_allocation(pointer, &found) || bytes <= found.bytes - (address_of(pointer) - found.base);
+  Allocation allocation;
+  return !find_allocation(pointer, &allocation) || bytes <= allocation.bytes - (address_of(pointer) - allocation.base);
 }
 
 hipError_t adopt_allocation(void *base, size_t bytes) {
@@ -372,23 +372,23 @@ hipError_t rocpy_host_hipHostUnregister(void *host_ptr) {
     if (const auto answer = capture_forbids_unsafe_call()) {
       return *answer;
     }
-    Allocation found;
-    if (!find_allocation(host_ptr, &found) || found.kind != MemoryKind::registered ||
-        found.base != address_of(host_ptr)) {
+    Allocation allocation;
+    if (!find_allocation(host_ptr, &allocation) || allocation.kind != MemoryKind::registered ||
+        allocation.base != address_of(host_ptr)) {
       return hipErrorHostMemoryNotRegistered;
     }
-    if (!wait_device(found.device, false)) {
+    if (!wait_device(allocation.device, false)) {
       return hipErrorDeinitialized;
     }
     std::lock_guard<std::mutex> lock(memory().mutex);
-    return memory().allocations.erase(found.base) != 0 ? hipSuccess : hipErrorHostMemoryNotRegistered;
+    return memory().allocations.erase(allocation.base) != 0 ? hipSuccess : hipErrorHostMemoryNotRegistered;
   });
 }
 
 hipError_t rocpy_host_hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned int flags) {
   return hip_call([=] {
-    Allocation found;
-    if (device_ptr == nullptr || flags != 0 || !find_allocation(host_ptr, &found)) {
+    Allocation allocation;
+    if (device_ptr == nullptr || flags != 0 || !find_allocation(host_ptr, &allocation)) {
       return hipErrorInvalidValue;
     }
     *device_ptr = host_ptr;
@@ -398,12 +398,12 @@ hipError_t rocpy_host_hipHostGetDevicePointer(void **device_ptr, void *host_ptr,
 
 hipError_t rocpy_host_hipHostGetFlags(unsigned int *flags, void *host_ptr) {
   return hip_call([=] {
-    Allocation found;
-    if (flags == nullptr || !find_allocation(host_ptr, &found) ||
-        (found.kind != MemoryKind::host && found.kind != MemoryKind::registered)) {
+    Allocation allocation;
+    if (flags == nullptr || !find_allocation(host_ptr, &allocation) ||
+        (allocation.kind != MemoryKind::host && allocation.kind != MemoryKind::registered)) {
       return hipErrorInvalidValue;
     }
-    *flags = found.flags;
+    *flags = allocation.flags;
     return hipSuccess;
   });
 }
@@ -425,15 +425,15 @@ hipError_t rocpy_host_hipMemGetInfo(size_t *free, size_t *total) {
 
 hipError_t rocpy_host_hipMemGetAddressRange(void **base, size_t *size, void *dptr) {
   return hip_call([=] {
-    Allocation found;
-    if (!find_allocation(dptr, &found)) {
+    Allocation allocation;
+    if (!find_allocation(dptr, &allocation)) {
       return hipErrorInvalidDevicePointer;
     }
     if (base != nullptr) {
-      *base = reinterpret_cast<void *>(found.base);
+      *base = reinterpret_cast<void *>(allocation.base);
     }
     if (size != nullptr) {
-      *size = found.bytes;
+      *size = allocation.bytes;
     }
     return hipSuccess;
   });
@@ -445,21 +445,21 @@ hipError_t rocpy_host_hipPointerGetAttributes(hipPointerAttribute_t *attributes,
       return hipErrorInvalidValue;
     }
     *attributes = {};
-    Allocation found;
-    if (ptr == nullptr || !find_allocation(ptr, &found)) {
+    Allocation allocation;
+    if (ptr == nullptr || !find_allocation(ptr, &allocation)) {
       attributes->type = hipMemoryTypeUnregistered;
       attributes->device = hipInvalidDeviceId;
       return hipSuccess;
     }
-    const bool is_managed = found.kind == MemoryKind::managed;
-    attributes->type = is_managed                         ? hipMemoryTypeManaged
-                       : found.kind == MemoryKind::device ? hipMemoryTypeDevice
-                                                          : hipMemoryTypeHost;
-    attributes->device = found.device;
+    const bool is_managed = allocation.kind == MemoryKind::managed;
+    attributes->type = is_managed                              ? hipMemoryTypeManaged
+                       : allocation.kind == MemoryKind::device ? hipMemoryTypeDevice
+                                                               : hipMemoryTypeHost;
+    attributes->device = allocation.device;
     attributes->devicePointer = const_cast<void *>(ptr);
-    attributes->hostPointer = found.kind == MemoryKind::device ? nullptr : const_cast<void *>(ptr);
+    attributes->hostPointer = allocation.kind == MemoryKind::device ? nullptr : const_cast<void *>(ptr);
     attributes->isManaged = is_managed;
-    attributes->allocationFlags = found.flags;
+    attributes->allocationFlags = allocation.flags;
     return hipSuccess;
   });
 }

@@ -22,7 +22,7 @@ struct Allocation {
   bool is_adopted = false;      // another part of the platform gave it out, and frees it
   // Of memory that a node of a graph gives out: it stays while a graph has the node, and is the user's to free while a
   // launch has given it out.
-  bool is_of_graph = false, is_given_out = false;
+  bool is_of_graph = false, is_handed_out = false;
 };
 
 // Gives out memory within the budget of the machine.
@@ -30,17 +30,17 @@ hipError_t allocate(void **pointer, size_t bytes, MemoryKind kind, unsigned flag
 
 // Claims an allocation for freeing, so that of two frees one fails; `pointer` must be what the allocation function
 // gave. Then it is released, or the claim is taken back.
-bool claim(const void *pointer, Allocation *found);
+bool claim(const void *pointer, Allocation *out);
 void unclaim(const void *pointer);
 void release(const void *pointer);
 
 // What the nodes of a graph do with its memory: give it out or take it back; and what becomes of it with the last node.
-void give_out(const void *pointer, bool is_given_out);
+void give_out(const void *pointer, bool is_handed_out);
 void end_of_graph(const void *pointer);
 bool is_of_graph(const void *pointer);
 
 // The allocation or registration that holds the address. False: memory of the process that HIP knows nothing about.
-bool find_allocation(const void *pointer, Allocation *found);
+bool find_allocation(const void *pointer, Allocation *out);
 
 // Whether memory that HIP knows nothing about may be used by a device (ROCPY_HOST_STAGING=0).
 bool is_host_memory_shared();

@@ -53,11 +53,11 @@ hipError_t rocpy_host_hipMallocAsync(void **ptr, size_t size, hipStream_t stream
     if (ptr == nullptr) {
       return hipErrorInvalidValue;
     }
-    Stream *found = resolve(stream);
-    if (found == nullptr) {
+    Stream *resolved = resolve(stream);
+    if (resolved == nullptr) {
       return hipErrorContextIsDestroyed;
     }
-    if (const auto answer = capture_allocation(ptr, size, found)) {
+    if (const auto answer = capture_allocation(ptr, size, resolved)) {
       return *answer;
     }
     // There from the call on, which is earlier than the stream requires.
@@ -83,11 +83,11 @@ hipError_t rocpy_host_hipFreeAsync(void *ptr, hipStream_t handle) {
         return *answer;
       }
     }
-    Allocation found;
-    if (!claim(ptr, &found)) {
+    Allocation allocation;
+    if (!claim(ptr, &allocation)) {
       return hipErrorInvalidValue;
     }
-    if (found.kind != MemoryKind::device) {
+    if (allocation.kind != MemoryKind::device) {
       unclaim(ptr);
       return hipErrorInvalidValue;
     }

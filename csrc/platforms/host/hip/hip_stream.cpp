@@ -15,11 +15,12 @@ hipError_t create(hipStream_t *stream, unsigned flags, int priority) {
   if (stream == nullptr || (flags != hipStreamDefault && flags != hipStreamNonBlocking)) {
     return hipErrorInvalidValue;
   }
-  const Stream *made = create_stream(current_device(), flags, std::clamp(priority, greatest_priority, least_priority));
-  if (made == nullptr) {
+  const Stream *created =
+      create_stream(current_device(), flags, std::clamp(priority, greatest_priority, least_priority));
+  if (created == nullptr) {
     return hipErrorOutOfMemory;
   }
-  *stream = reinterpret_cast<hipStream_t>(made->handle.load(std::memory_order_relaxed));
+  *stream = reinterpret_cast<hipStream_t>(created->handle.load(std::memory_order_relaxed));
   return hipSuccess;
 }
 

@@ -96,45 +96,45 @@ hipError_t rocpy_host_hipUserObjectCreate(hipUserObject_t *object, void *data, h
       return hipErrorInvalidValue;
     }
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    UserObject *made = user_objects().take();
-    if (made == nullptr) {
+    UserObject *created = user_objects().take();
+    if (created == nullptr) {
       return hipErrorOutOfMemory;
     }
-    made->destroy = destroy;
-    made->data = data;
-    made->owned = reference_count;
-    made->self = std::shared_ptr<UserObject>(made, set_aside);
-    made->shared = made->self;
-    *object = reinterpret_cast<hipUserObject_t>(user_objects().publish(made));
+    created->destroy = destroy;
+    created->data = data;
+    created->owned = reference_count;
+    created->self = std::shared_ptr<UserObject>(created, set_aside);
+    created->shared = created->self;
+    *object = reinterpret_cast<hipUserObject_t>(user_objects().publish(created));
     return hipSuccess;
   });
 }
 
 hipError_t rocpy_host_hipUserObjectRetain(hipUserObject_t object, unsigned int count) {
-  return with_object(object, count, [=](UserObject *found, const std::shared_ptr<UserObject> &shared) {
-    if (count > INT_MAX - found->owned) {
+  return with_object(object, count, [=](UserObject *entry, const std::shared_ptr<UserObject> &shared) {
+    if (count > INT_MAX - entry->owned) {
       return hipErrorInvalidValue;
     }
-    found->owned += count;
-    found->self = shared;
+    entry->owned += count;
+    entry->self = shared;
     return hipSuccess;
   });
 }
 
 hipError_t rocpy_host_hipUserObjectRelease(hipUserObject_t object, unsigned int count) {
-  return with_object(object, count, [=](UserObject *found, const auto &) { return release_owned(found, count); });
+  return with_object(object, count, [=](UserObject *entry, const auto &) { return release_owned(entry, count); });
 }
 
 hipError_t rocpy_host_hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count,
                                                unsigned int flags) {
-  return with_object(object, count, [=](UserObject *found, const std::shared_ptr<UserObject> &shared) {
+  return with_object(object, count, [=](UserObject *entry, const std::shared_ptr<UserObject> &shared) {
     Graph *owner = graphs().find(graph);
     if (owner == nullptr || (flags != 0 && flags != hipGraphUserObjectMove)) {
       return hipErrorInvalidValue;
     }
     owner->retained.reserve(owner->retained.size() + 1);
     if (flags == hipGraphUserObjectMove) {
-      if (const hipError_t error = release_owned(found, count)) {
+      if (const hipError_t error = release_owned(entry, count)) {
         return error;
       }
     }

@@ -19,11 +19,11 @@ namespace {
 hipblasStatus_t read_problem(const char *function, hipblasLtHandle_t handle, hipblasLtMatmulDesc_t desc,
                              hipblasLtMatrixLayout_t a, hipblasLtMatrixLayout_t b, hipblasLtMatrixLayout_t c,
                              hipblasLtMatrixLayout_t d, Call *call) {
-  const MatmulDesc *found_desc = matmul_descs.find(desc);
-  Layouts found = {layouts.find(a), layouts.find(b), layouts.find(c), layouts.find(d)};
-  if (!handles.find(handle) || !found_desc || !found.a || !found.b || !found.c || !found.d)
+  const MatmulDesc *resolved_desc = matmul_descs.find(desc);
+  Layouts resolved = {layouts.find(a), layouts.find(b), layouts.find(c), layouts.find(d)};
+  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d)
     return HIPBLAS_STATUS_NOT_INITIALIZED;
-  return translate(function, *found_desc, found, nullptr, call);
+  return translate(function, *resolved_desc, resolved, nullptr, call);
 }
 
 Layout plain_layout(int32_t type, uint64_t rows, uint64_t columns) {

@@ -125,11 +125,11 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulDescCreate(hipblasLtMatmulDesc_t *desc
   if (!desc) return HIPBLAS_STATUS_INVALID_VALUE;
   *desc = nullptr;
   if (!known_compute(compute) || !known_scale_type(scale)) return HIPBLAS_STATUS_INVALID_VALUE;
-  MatmulDesc *made = matmul_descs.allocate();
-  if (!made) return HIPBLAS_STATUS_ALLOC_FAILED;
-  made->compute = compute;
-  made->scale_type = scale;
-  *desc = reinterpret_cast<hipblasLtMatmulDesc_t>(made);
+  MatmulDesc *created = matmul_descs.allocate();
+  if (!created) return HIPBLAS_STATUS_ALLOC_FAILED;
+  created->compute = compute;
+  created->scale_type = scale;
+  *desc = reinterpret_cast<hipblasLtMatmulDesc_t>(created);
   return HIPBLAS_STATUS_SUCCESS;
 }
 
@@ -143,19 +143,19 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulDescDestroy(const hipblasLtMatmulDesc_
 hipblasStatus_t rocpy_host_hipblasLtMatmulDescSetAttribute(hipblasLtMatmulDesc_t desc,
                                                            hipblasLtMatmulDescAttributes_t attribute, const void *value,
                                                            size_t bytes) {
-  MatmulDesc *found = matmul_descs.find(desc);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  hipblasStatus_t status = set_attribute(attributes, found, attribute, value, bytes);
+  MatmulDesc *entry = matmul_descs.find(desc);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  hipblasStatus_t status = set_attribute(attributes, entry, attribute, value, bytes);
   if (status != HIPBLAS_STATUS_SUCCESS) return status;
   // A scale pointer without a mode means one scalar.
-  if (attribute == HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER && found->a_scale_mode == scale_mode_unset) {
-    found->a_scale_mode = HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  if (attribute == HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER && entry->a_scale_mode == scale_mode_unset) {
+    entry->a_scale_mode = HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   }
-  if (attribute == HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER && found->b_scale_mode == scale_mode_unset) {
-    found->b_scale_mode = HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  if (attribute == HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER && entry->b_scale_mode == scale_mode_unset) {
+    entry->b_scale_mode = HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   }
   if (!presented(100000) && (attribute == 102 || attribute == 103)) {
-    (attribute == 102 ? found->a_scale_mode : found->b_scale_mode) = HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    (attribute == 102 ? entry->a_scale_mode : entry->b_scale_mode) = HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
   }
   return HIPBLAS_STATUS_SUCCESS;
 }
@@ -163,7 +163,7 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulDescSetAttribute(hipblasLtMatmulDesc_t
 hipblasStatus_t rocpy_host_hipblasLtMatmulDescGetAttribute(hipblasLtMatmulDesc_t desc,
                                                            hipblasLtMatmulDescAttributes_t attribute, void *value,
                                                            size_t bytes, size_t *written) {
-  const MatmulDesc *found = matmul_descs.find(desc);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  return get_attribute(attributes, found, attribute, value, bytes, written);
+  const MatmulDesc *entry = matmul_descs.find(desc);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  return get_attribute(attributes, entry, attribute, value, bytes, written);
 }

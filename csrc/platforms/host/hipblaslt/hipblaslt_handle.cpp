@@ -55,38 +55,38 @@ hipblasStatus_t rocpy_host_hipblasLtCreate(hipblasLtHandle_t *handle) {
     report("hipblasLtCreate", "there is no device");
     return HIPBLAS_STATUS_NOT_INITIALIZED;
   }
-  Handle *made = handles.allocate();
-  if (!made) return HIPBLAS_STATUS_ALLOC_FAILED;
-  made->device = device;
-  *handle = made;
+  Handle *created = handles.allocate();
+  if (!created) return HIPBLAS_STATUS_ALLOC_FAILED;
+  created->device = device;
+  *handle = created;
   return HIPBLAS_STATUS_SUCCESS;
 }
 
 hipblasStatus_t rocpy_host_hipblasLtDestroy(hipblasLtHandle_t handle) {
   if (!handle) return HIPBLAS_STATUS_INVALID_VALUE;
-  Handle *found = handles.find(handle);
-  if (!found) {
+  Handle *entry = handles.find(handle);
+  if (!entry) {
     report("hipblasLtDestroy", "%p is not a live handle", handle);
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   // The library frees device memory here, which waits for the device; work queued with the handle is then done.
-  rocpy_host::wait_to_free(found->device);
+  rocpy_host::wait_to_free(entry->device);
   return handles.release(handle) ? HIPBLAS_STATUS_SUCCESS : HIPBLAS_STATUS_INVALID_VALUE;
 }
 
 hipblasStatus_t rocpy_host_hipblasLtSetSmCountTarget(hipblasLtHandle_t handle, int32_t count) {
-  Handle *found = handles.find(handle);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  Handle *entry = handles.find(handle);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (count < 0) return HIPBLAS_STATUS_INVALID_VALUE;
-  found->sm_count_target.store(count, std::memory_order_relaxed);
+  entry->sm_count_target.store(count, std::memory_order_relaxed);
   return HIPBLAS_STATUS_SUCCESS;
 }
 
 hipblasStatus_t rocpy_host_hipblasLtGetSmCountTarget(hipblasLtHandle_t handle, int32_t *count) {
-  Handle *found = handles.find(handle);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  Handle *entry = handles.find(handle);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!count) return HIPBLAS_STATUS_INVALID_VALUE;
-  *count = found->sm_count_target.load(std::memory_order_relaxed);
+  *count = entry->sm_count_target.load(std::memory_order_relaxed);
   return HIPBLAS_STATUS_SUCCESS;
 }
 

@@ -26,10 +26,11 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulAlgoGetHeuristic(
     hipblasLtMatrixLayout_t b_layout, hipblasLtMatrixLayout_t c_layout, hipblasLtMatrixLayout_t d_layout,
     hipblasLtMatmulPreference_t preference, int requested, hipblasLtMatmulHeuristicResult_t *results, int *returned) {
   static constexpr char function[] = "hipblasLtMatmulAlgoGetHeuristic";
-  const MatmulDesc *found_desc = matmul_descs.find(desc);
-  Layouts found = {layouts.find(a_layout), layouts.find(b_layout), layouts.find(c_layout), layouts.find(d_layout)};
-  const Preference *found_preference = preferences.find(preference);
-  if (!handles.find(handle) || !found_desc || !found.a || !found.b || !found.c || !found.d || !found_preference) {
+  const MatmulDesc *resolved_desc = matmul_descs.find(desc);
+  Layouts resolved = {layouts.find(a_layout), layouts.find(b_layout), layouts.find(c_layout), layouts.find(d_layout)};
+  const Preference *resolved_preference = preferences.find(preference);
+  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d ||
+      !resolved_preference) {
     return HIPBLAS_STATUS_NOT_INITIALIZED;
   }
   if (requested < 1 || !results || !returned) return HIPBLAS_STATUS_INVALID_VALUE;
@@ -41,13 +42,13 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulAlgoGetHeuristic(
   const rocpy::DefaultFpEnvironment environment;  // the choice is made by estimated times
   // A problem that the product would refuse is here one for which nothing is found.
   Call call;
-  hipblasStatus_t status = translate(function, *found_desc, found, nullptr, &call);
-  if (status == HIPBLAS_STATUS_INVALID_VALUE && call.pointer_array && pointer_array_conflict(*found_desc))
+  hipblasStatus_t status = translate(function, *resolved_desc, resolved, nullptr, &call);
+  if (status == HIPBLAS_STATUS_INVALID_VALUE && call.pointer_array && pointer_array_conflict(*resolved_desc))
     return status;
-  if (status != HIPBLAS_STATUS_SUCCESS || found.d->rows == 0) return HIPBLAS_STATUS_SUCCESS;
+  if (status != HIPBLAS_STATUS_SUCCESS || resolved.d->rows == 0) return HIPBLAS_STATUS_SUCCESS;
 
   gemm::Candidate candidates[most_candidates];
-  uint64_t limit = found_preference->max_workspace_bytes;
+  uint64_t limit = resolved_preference->max_workspace_bytes;
   int count = gemm::rank(call.problem, engine_workspace(limit), std::min(requested, most_candidates), candidates);
   for (int i = 0; i < count; ++i) {
     write_algo(&results[i].algo, candidates[i].id, limit);

@@ -31,13 +31,13 @@ using namespace rocpy_host::lt;
 hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutCreate(hipblasLtMatrixLayout_t *layout, hipDataType type, uint64_t rows,
                                                        uint64_t columns, int64_t ld) {
   if (!layout) return HIPBLAS_STATUS_INVALID_VALUE;
-  Layout *made = layouts.allocate();
-  *layout = reinterpret_cast<hipblasLtMatrixLayout_t>(made);
-  if (!made) return HIPBLAS_STATUS_ALLOC_FAILED;
-  made->type = type;
-  made->rows = rows;
-  made->columns = columns;
-  made->ld = ld;
+  Layout *created = layouts.allocate();
+  *layout = reinterpret_cast<hipblasLtMatrixLayout_t>(created);
+  if (!created) return HIPBLAS_STATUS_ALLOC_FAILED;
+  created->type = type;
+  created->rows = rows;
+  created->columns = columns;
+  created->ld = ld;
   return HIPBLAS_STATUS_SUCCESS;
 }
 
@@ -51,15 +51,15 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutDestroy(const hipblasLtMatrixLay
 hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutSetAttribute(hipblasLtMatrixLayout_t layout,
                                                              hipblasLtMatrixLayoutAttribute_t attribute,
                                                              const void *value, size_t bytes) {
-  Layout *found = layouts.find(layout);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  return set_attribute(attributes, found, attribute, value, bytes);
+  Layout *entry = layouts.find(layout);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  return set_attribute(attributes, entry, attribute, value, bytes);
 }
 
 hipblasStatus_t rocpy_host_hipblasLtMatrixLayoutGetAttribute(hipblasLtMatrixLayout_t layout,
                                                              hipblasLtMatrixLayoutAttribute_t attribute, void *value,
                                                              size_t bytes, size_t *written) {
-  const Layout *found = layouts.find(layout);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  return get_attribute(attributes, found, attribute, value, bytes, written);
+  const Layout *entry = layouts.find(layout);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  return get_attribute(attributes, entry, attribute, value, bytes, written);
 }

@@ -111,16 +111,16 @@ hipblasStatus_t rocpy_host_hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMa
                                            hipblasLtMatrixLayout_t c_layout, void *d, hipblasLtMatrixLayout_t d_layout,
                                            const hipblasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
                                            hipStream_t stream) {
-  const MatmulDesc *found_desc = matmul_descs.find(desc);
-  Layouts found = {layouts.find(a_layout), layouts.find(b_layout), layouts.find(c_layout), layouts.find(d_layout)};
-  if (!handles.find(handle) || !found_desc || !found.a || !found.b || !found.c || !found.d)
+  const MatmulDesc *resolved_desc = matmul_descs.find(desc);
+  Layouts resolved = {layouts.find(a_layout), layouts.find(b_layout), layouts.find(c_layout), layouts.find(d_layout)};
+  if (!handles.find(handle) || !resolved_desc || !resolved.a || !resolved.b || !resolved.c || !resolved.d)
     return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!workspace && workspace_bytes != 0) return HIPBLAS_STATUS_INVALID_VALUE;
 
   const rocpy::DefaultVectorEnvironment environment;
   Launch launch;
   Operands operands = {alpha, a, b, beta, c, d};
-  hipblasStatus_t status = translate("hipblasLtMatmul", *found_desc, found, &operands, &launch.call);
+  hipblasStatus_t status = translate("hipblasLtMatmul", *resolved_desc, resolved, &operands, &launch.call);
   if (status != HIPBLAS_STATUS_SUCCESS || launch.call.empty) return status;
 
   launch.workspace = align_workspace(workspace);

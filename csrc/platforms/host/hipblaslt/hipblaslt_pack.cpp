@@ -17,15 +17,15 @@ constexpr uintptr_t packed_alignment = 64;
 
 // The types of packed operands, and the accumulation that a compute type means for them. Which of them the engine keeps
 // packed only the engine knows: it is asked for a small product.
-bool pack_types(int32_t type, int32_t compute, gemm::Type *kept, gemm::Type *accumulated) {
-  if (!engine_type(type, kept)) return false;
+bool pack_types(int32_t type, int32_t compute, gemm::Type *stored, gemm::Type *accumulated) {
+  if (!engine_type(type, stored)) return false;
   gemm::Problem probe;
   probe.m = probe.n = probe.k = 32;
-  probe.a.type = probe.b.type = *kept;
+  probe.a.type = probe.b.type = *stored;
   probe.b.packed = true;
   switch (compute) {
     case HIPBLAS_COMPUTE_64F:
-      probe.compute = *kept == gemm::Type::c64 ? gemm::Type::c64 : gemm::Type::f64;
+      probe.compute = *stored == gemm::Type::c64 ? gemm::Type::c64 : gemm::Type::f64;
       probe.d_type = probe.compute;
       break;
     case HIPBLAS_COMPUTE_32I:
@@ -36,7 +36,7 @@ bool pack_types(int32_t type, int32_t compute, gemm::Type *kept, gemm::Type *acc
     case HIPBLAS_COMPUTE_32F_FAST_16F:
     case HIPBLAS_COMPUTE_32F_FAST_16BF:
     case HIPBLAS_COMPUTE_32F_FAST_TF32:
-      probe.compute = probe.d_type = *kept == gemm::Type::c32 ? gemm::Type::c32 : gemm::Type::f32;
+      probe.compute = probe.d_type = *stored == gemm::Type::c32 ? gemm::Type::c32 : gemm::Type::f32;
       break;
     default:
       return false;
@@ -137,9 +137,9 @@ hipblasStatus_t rocpy_host_rocpyExtPackBlocksBytes(hipblasLtHandle_t handle, hip
                                                    size_t *bytes) {
   if (!handles.find(handle)) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!bytes) return HIPBLAS_STATUS_INVALID_VALUE;
-  gemm::Type found;
-  if (!block_type(type, m, k, &found)) return HIPBLAS_STATUS_INTERNAL_ERROR;
-  *bytes = gemm::packed_block_bytes(found, int64_t(k), int64_t(m));
+  gemm::Type block;
+  if (!block_type(type, m, k, &block)) return HIPBLAS_STATUS_INTERNAL_ERROR;
+  *bytes = gemm::packed_block_bytes(block, int64_t(k), int64_t(m));
   return HIPBLAS_STATUS_SUCCESS;
 }
 

@@ -24,9 +24,9 @@ using namespace rocpy_host::lt;
 
 hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceCreate(hipblasLtMatmulPreference_t *preference) {
   if (!preference) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  Preference *made = preferences.allocate();
-  *preference = reinterpret_cast<hipblasLtMatmulPreference_t>(made);
-  return made ? HIPBLAS_STATUS_SUCCESS : HIPBLAS_STATUS_ALLOC_FAILED;
+  Preference *created = preferences.allocate();
+  *preference = reinterpret_cast<hipblasLtMatmulPreference_t>(created);
+  return created ? HIPBLAS_STATUS_SUCCESS : HIPBLAS_STATUS_ALLOC_FAILED;
 }
 
 hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceDestroy(const hipblasLtMatmulPreference_t preference) {
@@ -41,20 +41,20 @@ hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceDestroy(const hipblasLtMatmu
 hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceSetAttribute(hipblasLtMatmulPreference_t preference,
                                                                  hipblasLtMatmulPreferenceAttributes_t attribute,
                                                                  const void *value, size_t bytes) {
-  Preference *found = preferences.find(preference);
-  if (!found) return HIPBLAS_STATUS_INVALID_VALUE;
+  Preference *entry = preferences.find(preference);
+  if (!entry) return HIPBLAS_STATUS_INVALID_VALUE;
   const Attribute *row = find_attribute(attributes, attribute);
   if (row && value && bytes != 0 && bytes < row->bytes) {
     report("hipblasLtMatmulPreferenceSetAttribute", "attribute %d has %d bytes, %zu were given", int(attribute),
            int(row->bytes), bytes);
   }
-  return set_attribute(attributes, found, attribute, value, bytes);
+  return set_attribute(attributes, entry, attribute, value, bytes);
 }
 
 hipblasStatus_t rocpy_host_hipblasLtMatmulPreferenceGetAttribute(hipblasLtMatmulPreference_t preference,
                                                                  hipblasLtMatmulPreferenceAttributes_t attribute,
                                                                  void *value, size_t bytes, size_t *written) {
-  const Preference *found = preferences.find(preference);
-  if (!found || !value || bytes == 0) return HIPBLAS_STATUS_INVALID_VALUE;
-  return get_attribute(attributes, found, attribute, value, bytes, written);
+  const Preference *entry = preferences.find(preference);
+  if (!entry || !value || bytes == 0) return HIPBLAS_STATUS_INVALID_VALUE;
+  return get_attribute(attributes, entry, attribute, value, bytes, written);
 }

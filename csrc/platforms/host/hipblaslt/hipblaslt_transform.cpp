@@ -182,10 +182,10 @@ using namespace rocpy_host::lt;
 
 hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescCreate(hipblasLtMatrixTransformDesc_t *desc, hipDataType scale) {
   if (!desc) return HIPBLAS_STATUS_INVALID_VALUE;
-  TransformDesc *made = transform_descs.allocate();
-  *desc = reinterpret_cast<hipblasLtMatrixTransformDesc_t>(made);
-  if (!made) return HIPBLAS_STATUS_ALLOC_FAILED;
-  made->scale_type = scale;
+  TransformDesc *created = transform_descs.allocate();
+  *desc = reinterpret_cast<hipblasLtMatrixTransformDesc_t>(created);
+  if (!created) return HIPBLAS_STATUS_ALLOC_FAILED;
+  created->scale_type = scale;
   return HIPBLAS_STATUS_SUCCESS;
 }
 
@@ -200,17 +200,17 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescDestroy(hipblasLtMatrixTr
 hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescSetAttribute(hipblasLtMatrixTransformDesc_t desc,
                                                                     hipblasLtMatrixTransformDescAttributes_t attribute,
                                                                     const void *value, size_t bytes) {
-  TransformDesc *found = transform_descs.find(desc);
-  if (!found || bytes != sizeof(int32_t)) return HIPBLAS_STATUS_INVALID_VALUE;
-  return set_attribute(attributes, found, attribute, value, bytes);
+  TransformDesc *entry = transform_descs.find(desc);
+  if (!entry || bytes != sizeof(int32_t)) return HIPBLAS_STATUS_INVALID_VALUE;
+  return set_attribute(attributes, entry, attribute, value, bytes);
 }
 
 hipblasStatus_t rocpy_host_hipblasLtMatrixTransformDescGetAttribute(hipblasLtMatrixTransformDesc_t desc,
                                                                     hipblasLtMatrixTransformDescAttributes_t attribute,
                                                                     void *value, size_t bytes, size_t *written) {
-  const TransformDesc *found = transform_descs.find(desc);
-  if (!found || !written || bytes != sizeof(int32_t)) return HIPBLAS_STATUS_INVALID_VALUE;
-  return get_attribute(attributes, found, attribute, value, bytes, written);
+  const TransformDesc *entry = transform_descs.find(desc);
+  if (!entry || !written || bytes != sizeof(int32_t)) return HIPBLAS_STATUS_INVALID_VALUE;
+  return get_attribute(attributes, entry, attribute, value, bytes, written);
 }
 
 hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hipblasLtMatrixTransformDesc_t desc,
@@ -218,12 +218,12 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
                                                     const void *beta, const void *b, hipblasLtMatrixLayout_t b_layout,
                                                     void *c, hipblasLtMatrixLayout_t c_layout, hipStream_t stream) {
   if (!handles.find(handle)) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  const TransformDesc *found = transform_descs.find(desc);
+  const TransformDesc *entry = transform_descs.find(desc);
   const Layout *layout_a = layouts.find(a_layout), *layout_b = layouts.find(b_layout),
                *layout_c = layouts.find(c_layout);
-  if (!found || (a && !layout_a) || (b && !layout_b) || (!layout_a && !layout_b) || !c || !layout_c)
+  if (!entry || (a && !layout_a) || (b && !layout_b) || (!layout_a && !layout_b) || !c || !layout_c)
     return HIPBLAS_STATUS_INVALID_VALUE;
-  if (!types_supported(layout_c->type, found->scale_type)) return HIPBLAS_STATUS_INVALID_VALUE;
+  if (!types_supported(layout_c->type, entry->scale_type)) return HIPBLAS_STATUS_INVALID_VALUE;
 
   const rocpy::DefaultFpEnvironment environment;
   Transform transform;
@@ -236,18 +236,18 @@ hipblasStatus_t rocpy_host_hipblasLtMatrixTransform(hipblasLtHandle_t handle, hi
   transform.column_stride = by_rows ? 1 : layout_c->ld;
   transform.batch_stride = layout_c->batch_stride;
   transform.type = layout_c->type;
-  transform.scale_type = found->scale_type;
+  transform.scale_type = entry->scale_type;
   if (!plain(*layout_c) || transform.batch < 1 || transform.batch_stride < 0 ||
       (transform.batch > 1 && transform.batch_stride == 0) ||
-      !make_source(a, layout_a, found->trans_a, *layout_c, &transform.a) ||
-      !make_source(b, layout_b, found->trans_b, *layout_c, &transform.b)) {
+      !make_source(a, layout_a, entry->trans_a, *layout_c, &transform.a) ||
+      !make_source(b, layout_b, entry->trans_b, *layout_c, &transform.b)) {
     report("hipblasLtMatrixTransform", "types, shapes, orders, strides or batch counts of A, B and C do not match");
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   if ((a && !alpha) || (b && !beta)) return HIPBLAS_STATUS_INVALID_VALUE;
-  if (found->pointer_mode == HIPBLASLT_POINTER_MODE_HOST) {
-    transform.alpha = read_scale(alpha, found->scale_type);
-    transform.beta = read_scale(beta, found->scale_type);
+  if (entry->pointer_mode == HIPBLASLT_POINTER_MODE_HOST) {
+    transform.alpha = read_scale(alpha, entry->scale_type);
+    transform.beta = read_scale(beta, entry->scale_type);
     if ((!a && transform.alpha != 0) || (!b && transform.beta != 0)) return HIPBLAS_STATUS_INVALID_VALUE;
   } else {
     transform.alpha_pointer = alpha;

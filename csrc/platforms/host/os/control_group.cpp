@@ -41,7 +41,7 @@ std::string unescaped(const std::string &text) {
 }
 
 std::vector<Hierarchy> mounted(const std::string &root, const std::string &controller) {
-  std::vector<Hierarchy> found;
+  std::vector<Hierarchy> result;
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -51,10 +51,10 @@ std::vector<Hierarchy> mounted(const std::string &root, const std::string &contr
     }
     words >> type >> source >> options;
     if (type == "cgroup2" || (type == "cgroup" && has_word(options, controller))) {
-      found.push_back({type == "cgroup2", unescaped(top), root + unescaped(folder)});
+      result.push_back({type == "cgroup2", unescaped(top), root + unescaped(folder)});
     }
   }
-  return found;
+  return result;
 }
 
 // The name of a group below the top of a mount: "" for the top itself, else beginning with a slash.

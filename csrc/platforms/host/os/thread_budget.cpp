@@ -56,15 +56,15 @@ int look_at(dl_phdr_info *info, size_t, void *context) {
 }
 
 void add_runtime(void *library) {
-  const OpenMp found{reinterpret_cast<int (*)()>(dlsym(library, "omp_in_parallel")),
-                     reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"))};
-  if (found.in_parallel == nullptr || found.max_threads == nullptr) return;
+  const OpenMp runtime{reinterpret_cast<int (*)()>(dlsym(library, "omp_in_parallel")),
+                       reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"))};
+  if (runtime.in_parallel == nullptr || runtime.max_threads == nullptr) return;
   const int count = runtime_count.load(std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
-    if (runtimes[i].in_parallel == found.in_parallel) return;
+    if (runtimes[i].in_parallel == runtime.in_parallel) return;
   }
   if (count == kMostRuntimes) return;
-  runtimes[count] = found;
+  runtimes[count] = runtime;
   runtime_count.store(count + 1, std::memory_order_release);
 }
 

@@ -40,7 +40,7 @@ class Run {
   bool all_to_all_v();
 
   // The first step of an operation: its signature, then the comparison with all others.
-  bool meet_and_agree();
+  bool rendezvous_and_agree();
 
  private:
   bool is_root() const { return me_ == mine_.root; }
@@ -57,7 +57,7 @@ class Run {
     return comm_.segment->slot(parity_, me_);
   }
   const char *slot(int rank) { return comm_.segment->slot(parity_, rank); }
-  bool step() { return is_first_ ? meet_and_agree() : comm_.meet(operation_); }
+  bool step() { return is_first_ ? rendezvous_and_agree() : comm_.rendezvous(operation_); }
 
   // Whether a large operation reads operands where they lie, and writes results too where `writes` says so: if all that
   // takes part can be seen by all. False: failed.
@@ -66,10 +66,10 @@ class Run {
   // Reading what the others have in their own memory, then the step after which they may change it.
   template <class Body>
   bool directly(Body body) {
-    if ((is_first_ && !meet_and_agree()) || !comm_.begin_reading(operation_)) return false;
+    if ((is_first_ && !rendezvous_and_agree()) || !comm_.begin_reading(operation_)) return false;
     body();
     comm_.end_reading();
-    return comm_.meet(operation_);
+    return comm_.rendezvous(operation_);
   }
 
   // Reduces `count` elements: source(rank) is where those of a rank begin.
@@ -111,10 +111,10 @@ class Run {
   bool is_first_ = true;
 };
 
-bool Run::meet_and_agree() {
+bool Run::rendezvous_and_agree() {
   is_first_ = false;
   comm_.self().signatures[mine_.sequence & 1] = mine_;
-  if (!comm_.meet(operation_)) return false;
+  if (!comm_.rendezvous(operation_)) return false;
   bool is_agreed = true;
   for (int r = 0; r < n_; ++r) is_agreed = is_agreed && agree(mine_, signature(r));
   if (is_agreed) return true;
@@ -136,16 +136,17 @@ bool Run::choose(bool writes, bool *is_direct) {
   mine_.sent.is_new = mine_.sent.memory != 0 && shown.count(mine_.sent.memory) == 0;
   mine_.received.is_new = mine_.received.memory != 0 && shown.count(mine_.received.memory) == 0;
   mine_.process_key = &comm_.process;
-  if (!meet_and_agree()) return false;
+  if (!rendezvous_and_agree()) return false;
   const bool one_sends = mine_.kind == Kind::broadcast || mine_.kind == Kind::scatter;
   std::vector<std::pair<int, uint64_t>> awaited;
   std::vector<Shown> own;
   bool is_any_new = false;
-  const auto look_at = [&](int rank, const void *pointer, const Place &place) {
-    if (place.memory == 0) return false;
-    is_any_new = is_any_new || place.is_new != 0;
-    if (rank == me_ && place.is_new != 0) own.push_back(find_shared_memory(pointer, 1));
-    if (comm_.other(rank).process.load() != comm_.process && place.is_new != 0) awaited.push_back({rank, place.memory});
+  const auto look_at = [&](int rank, const void *pointer, const Location &location) {
+    if (location.memory == 0) return false;
+    is_any_new = is_any_new || location.is_new != 0;
+    if (rank == me_ && location.is_new != 0) own.push_back(find_shared_memory(pointer, 1));
+    if (comm_.other(rank).process.load() != comm_.process && location.is_new != 0)
+      awaited.push_back({rank, location.memory});
     return true;
   };
   for (int r = 0; r < n_; ++r) {
@@ -204,7 +205,7 @@ bool Run::agree_to_read(bool *is_agreed) {
   bool can_read = comm_.reads_processes;
   for (int r = 0; r < n_; ++r) can_read = can_read && (r == me_ || comm_.can_read(r, signature(r), count_ * size_));
   comm_.self().signatures[mine_.sequence & 1].can_read = can_read;
-  if (!comm_.meet(operation_)) return false;
+  if (!comm_.rendezvous(operation_)) return false;
   *is_agreed = true;
   for (int r = 0; r < n_; ++r) *is_agreed = *is_agreed && signature(r).can_read;
   return true;
@@ -215,9 +216,9 @@ bool Run::agree_to_read(bool *is_agreed) {
 bool Run::all_reduce_by_reading() {
   if (!comm_.begin_reading(operation_) || !reduce_my_part()) return false;
   comm_.end_reading();
-  if (!comm_.meet(operation_) || !comm_.begin_reading(operation_) || !gather_parts()) return false;
+  if (!comm_.rendezvous(operation_) || !comm_.begin_reading(operation_) || !gather_parts()) return false;
   comm_.end_reading();
-  return comm_.meet(operation_);
+  return comm_.rendezvous(operation_);
 }
 
 bool Run::reduce_my_part() {
@@ -439,7 +440,7 @@ bool carry_out_collective(Communicator &communicator, Operation &operation) {
     case Kind::scatter:
       return run.scatter();
     default:
-      return run.meet_and_agree();
+      return run.rendezvous_and_agree();
   }
 }
 

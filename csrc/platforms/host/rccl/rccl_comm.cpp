@@ -29,9 +29,9 @@ Table &table() {
 // A handle is a number, not an address, so that a wrong one is noticed and not followed.
 constexpr uint64_t handle_kind = uint64_t{'R'} << 56;
 
-bool has_given_up(Presence presence) { return presence == Presence::failed || presence == Presence::aborted; }
+bool is_failed(Presence presence) { return presence == Presence::failed || presence == Presence::aborted; }
 bool is_gone(Presence presence) {
-  return has_given_up(presence) || presence == Presence::finalized || presence == Presence::left;
+  return is_failed(presence) || presence == Presence::finalized || presence == Presence::left;
 }
 
 // Asked while this thread waits; null for the platform's own threads.
@@ -68,8 +68,8 @@ std::shared_ptr<Communicator> find_communicator(ncclComm_t handle) {
   begin_call(handle);
   Table &all = table();
   std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.communicators.find(reinterpret_cast<uint64_t>(handle));
-  return found == all.communicators.end() ? nullptr : found->second;
+  const auto match = all.communicators.find(reinterpret_cast<uint64_t>(handle));
+  return match == all.communicators.end() ? nullptr : match->second;
 }
 
 ncclComm_t publish_communicator(const std::shared_ptr<Communicator> &communicator) {
@@ -85,10 +85,10 @@ void retire_communicator(ncclComm_t handle) {
   std::shared_ptr<Communicator> last_use;
   Table &all = table();
   std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.communicators.find(reinterpret_cast<uint64_t>(handle));
-  if (found == all.communicators.end()) return;
-  last_use = found->second;
-  all.communicators.erase(found);
+  const auto match = all.communicators.find(reinterpret_cast<uint64_t>(handle));
+  if (match == all.communicators.end()) return;
+  last_use = match->second;
+  all.communicators.erase(match);
 }
 
 std::shared_ptr<Communicator> usable_communicator(ncclComm_t handle, ncclResult_t *code) {
@@ -213,18 +213,18 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
   const std::string where = signature.kind == Kind::none ? "init"
                                                          : std::string(name_of(signature.kind)) + " number " +
                                                                std::to_string(signature.sequence);
-  Failure found{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
+  Failure cause{"remote", ncclRemoteError, "", signature.kind, signature.sequence, {}, {}};
   if (is_aborting.load()) {
-    found.kind = "aborted";
-    found.code = ncclInvalidUsage;
-    found.text = "the communicator was aborted in " + where;
-    return fail(found);
+    cause.kind = "aborted";
+    cause.code = ncclInvalidUsage;
+    cause.text = "the communicator was aborted in " + where;
+    return fail(cause);
   }
   if (is_interrupted != nullptr && is_interrupted(interrupt_context) != 0) {
-    found.kind = "aborted";
-    found.code = ncclInvalidUsage;
-    found.text = "the program was interrupted in " + where;
-    return fail(found);
+    cause.kind = "aborted";
+    cause.code = ncclInvalidUsage;
+    cause.text = "the program was interrupted in " + where;
+    return fail(cause);
   }
   const uint64_t now = now_ns();
   // Looked at once: who gives up a moment later may do so because of one that died, which is looked for before.
@@ -236,54 +236,54 @@ bool Communicator::look_after(const Operation &operation, const std::vector<int>
     const int dead = find_dead();
     if (dead >= 0) {
       if (ready()) return true;
-      found.ranks = {dead};
-      found.text = list_of({dead}) + " (process " + std::to_string(other(dead).pid.load()) +
+      cause.ranks = {dead};
+      cause.text = list_of({dead}) + " (process " + std::to_string(other(dead).pid.load()) +
                    ") is dead; this rank waits in " + where;
-      return signature.kind == Kind::none ? fail_init(&found, ready) : fail(found);
+      return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
     }
   }
   for (int r : gone) {
     const Presence presence = other(r).presence.load();
     if (ready()) return true;
-    found.ranks = {r};
-    found.text = list_of({r}) +
+    cause.ranks = {r};
+    cause.text = list_of({r}) +
                  (presence == Presence::failed    ? " failed"
                   : presence == Presence::aborted ? " aborted the communicator"
                                                   : " has left the communicator") +
                  "; this rank waits for it in " + where;
-    return signature.kind == Kind::none ? fail_init(&found, ready) : fail(found);
+    return signature.kind == Kind::none ? fail_init(&cause, ready) : fail(cause);
   }
   if (operation.patience_ns == UINT64_MAX || now - start < operation.patience_ns) return true;
-  found.kind = "timeout";
-  found.code = ncclTimeout;
-  found.ranks = missing;
-  found.text = "timeout after " + seconds(operation.patience_ns) + " in " + where + ": waiting for " + list_of(missing);
+  cause.kind = "timeout";
+  cause.code = ncclTimeout;
+  cause.ranks = missing;
+  cause.text = "timeout after " + seconds(operation.patience_ns) + " in " + where + ": waiting for " + list_of(missing);
   bool has_absent = false;
   for (int r : missing) {
     RankState &state = other(r);
     const int its_pid = state.pid.load();
     has_absent = has_absent || its_pid == 0;
-    found.text += "; rank " + std::to_string(r) + " " + (its_pid == 0 ? "has not joined" : last_deed(state));
+    cause.text += "; rank " + std::to_string(r) + " " + (its_pid == 0 ? "has not joined" : last_deed(state));
     if (its_pid != 0 && state.process.load() != process && state.space.load() == process_space() &&
         process_state(its_pid) == 'T') {
-      found.text += " and its process " + std::to_string(its_pid) + " is stopped";
+      cause.text += " and its process " + std::to_string(its_pid) + " is stopped";
     }
   }
   if (signature.kind == Kind::none) {
     if (has_absent) {
-      found.text +=
+      cause.text +=
           " (ranks on other machines, or in containers with networks of their own, cannot join: they share no memory)";
     }
-    return fail_init(&found, ready);
+    return fail_init(&cause, ready);
   }
-  return fail(found);
+  return fail(cause);
 }
 
-bool Communicator::fail_init(Failure *found, const std::function<bool()> &ready) {
-  segment->report_init_problem({found->code, found->ranks, found->text});
+bool Communicator::fail_init(Failure *cause, const std::function<bool()> &ready) {
+  segment->report_init_problem({cause->code, cause->ranks, cause->text});
   if (ready()) return true;
   WhyNot known;
-  return fail(segment->find_init_problem(&known) ? init_failure(known) : *found);
+  return fail(segment->find_init_problem(&known) ? init_failure(known) : *cause);
 }
 
 void Communicator::arrive() {
@@ -320,7 +320,7 @@ bool Communicator::wait_for_step(const Operation &operation) {
   return true;
 }
 
-bool Communicator::meet(const Operation &operation) {
+bool Communicator::rendezvous(const Operation &operation) {
   arrive();
   return wait_for_step(operation);
 }
@@ -449,7 +449,7 @@ ncclResult_t Communicator::async_error() {
     const Presence presence = other(r).presence.load();
     if (presence == Presence::finalized || presence == Presence::left) continue;
     waited_for.push_back(r);
-    if (has_given_up(presence)) failed.push_back(r);
+    if (is_failed(presence)) failed.push_back(r);
   }
   if (waited_for.empty()) return ncclSuccess;
   const int dead = find_dead();

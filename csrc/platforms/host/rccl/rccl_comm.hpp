@@ -39,7 +39,7 @@ struct Operation {
   uint64_t patience_ns = UINT64_MAX;
   // Of all-to-all-v, in elements: counts and displacements to send, then to receive.
   std::shared_ptr<std::vector<uint64_t>> tables;
-  std::vector<std::shared_ptr<void>> kept;  // what lives until it is done
+  std::vector<std::shared_ptr<void>> retained;  // what lives until it is done
 };
 
 struct PreMultiplied {
@@ -120,7 +120,7 @@ class Communicator {
   ncclResult_t join();
 
   // Arrives at the next step, and waits until all ranks have. False: failed.
-  bool meet(const Operation &operation);
+  bool rendezvous(const Operation &operation);
   void arrive();
   void rouse();  // whoever sleeps looks whether this rank is still there
   bool wait_for_step(const Operation &operation);
@@ -145,7 +145,7 @@ class Communicator {
   bool exchange(const Operation &operation, const std::vector<Shown> &mine,
                 const std::vector<std::pair<int, uint64_t>> &awaited);
   // Where this process sees another rank's memory.
-  char *seen(int owner, const void *pointer, const Place &place);
+  char *seen(int owner, const void *pointer, const Location &location);
 
   bool fail(Failure failure);  // gives false; the first failure is kept
   Failure failure();
@@ -167,7 +167,7 @@ class Communicator {
 
  private:
   // Says why to the other ranks and fails with what they were told. True: the last rank came first.
-  bool fail_init(Failure *found, const std::function<bool()> &ready);
+  bool fail_init(Failure *cause, const std::function<bool()> &ready);
   // False: a rank that is waited for is gone, or the time is over. What it did before it left counts: `ready` has the
   // last word.
   bool look_after(const Operation &operation, const std::vector<int> &missing, uint64_t start, uint64_t *last_look,

@@ -67,8 +67,8 @@ void locate(const Communicator &communicator, Operation *operation) {
   if (communicator.memories.registrations.empty() || bytes <= small_bytes || !is_collective(kind)) return;
   const bool is_cut = kind == Kind::reduce_scatter || kind == Kind::all_to_all || kind == Kind::scatter;
   const size_t sent = is_cut ? bytes * static_cast<size_t>(communicator.count) : bytes;
-  signature.sent = communicator.memories.locate(signature.send, sent, &operation->kept);
-  signature.received = communicator.memories.locate(signature.recv, bytes, &operation->kept);
+  signature.sent = communicator.memories.locate(signature.send, sent, &operation->retained);
+  signature.received = communicator.memories.locate(signature.recv, bytes, &operation->retained);
 }
 
 ncclResult_t launch(Unit &unit, bool is_alone) {

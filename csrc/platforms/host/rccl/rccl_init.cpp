@@ -52,20 +52,20 @@ ncclConfig_t unset_config() {
   return config;
 }
 
-ncclResult_t read_config(const ncclConfig_t *given, ncclConfig_t *config) {
-  if (given == nullptr) return ncclSuccess;
-  if (given->magic != NCCL_CONFIG_MAGIC) {
+ncclResult_t read_config(const ncclConfig_t *requested, ncclConfig_t *config) {
+  if (requested == nullptr) return ncclSuccess;
+  if (requested->magic != NCCL_CONFIG_MAGIC) {
     return refuse(ncclInvalidArgument, "config is not initialised: its magic number is wrong");
   }
-  if (given->size < offsetof(ncclConfig_t, blocking)) return refuse(ncclInvalidArgument, "config has no size");
-  std::memcpy(config, given, std::min(given->size, sizeof *config));
+  if (requested->size < offsetof(ncclConfig_t, blocking)) return refuse(ncclInvalidArgument, "config has no size");
+  std::memcpy(config, requested, std::min(requested->size, sizeof *config));
   for (const Range &range : ranges) {
     int *value = field_of(config, range);
-    if (given->version < range.since) *value = NCCL_CONFIG_UNDEF_INT;
+    if (requested->version < range.since) *value = NCCL_CONFIG_UNDEF_INT;
     if (*value == NCCL_CONFIG_UNDEF_INT || (*value >= range.low && *value <= range.high)) continue;
     return refuse(ncclInvalidArgument, std::string("config.") + range.name + " is " + std::to_string(*value));
   }
-  if (given->version < 22700) config->commName = nullptr;
+  if (requested->version < 22700) config->commName = nullptr;
   if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
       config->minCTAs > config->maxCTAs) {
     return refuse(ncclInvalidArgument, "config.minCTAs is larger than config.maxCTAs");
@@ -124,7 +124,7 @@ ncclResult_t start(const std::shared_ptr<Communicator> &communicator, ncclComm_t
   return code;
 }
 
-ncclResult_t initialise(ncclComm_t *out, int count, int rank, const ncclUniqueId &id, const ncclConfig_t *given) {
+ncclResult_t initialise(ncclComm_t *out, int count, int rank, const ncclUniqueId &id, const ncclConfig_t *requested) {
   if (out == nullptr) return refuse(ncclInvalidArgument, "comm is NULL");
   *out = nullptr;
   if (count < 1 || rank < 0 || rank >= count) {
@@ -136,7 +136,7 @@ ncclResult_t initialise(ncclComm_t *out, int count, int rank, const ncclUniqueId
   }
   ncclConfig_t config = unset_config();
   SharedBlock::Key key;
-  ncclResult_t code = read_config(given, &config);
+  ncclResult_t code = read_config(requested, &config);
   if (code == ncclSuccess) code = read_id(id, &key);
   return code == ncclSuccess ? start(make_communicator(count, rank, key, config), out) : code;
 }
@@ -162,16 +162,16 @@ ncclResult_t replace(std::shared_ptr<Communicator> *revoked) {
   Communicator &old = **revoked;
   constexpr uint64_t whole = 0x776f6c65;
   const auto key = child_key(old.key, ~uint64_t{old.child_count++}, whole);
-  auto made = make_communicator(old.count, old.rank, key, old.config);
-  made->device = old.device;
-  made->patience_ns = old.patience_ns.load() == 0 ? UINT64_MAX : old.patience_ns.load();
-  const ncclResult_t code = made->join();
-  *revoked = made;
+  auto created = make_communicator(old.count, old.rank, key, old.config);
+  created->device = old.device;
+  created->patience_ns = old.patience_ns.load() == 0 ? UINT64_MAX : old.patience_ns.load();
+  const ncclResult_t code = created->join();
+  *revoked = created;
   return code;
 }
 
 ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
-                   const std::shared_ptr<Communicator> &made) {
+                   const std::shared_ptr<Communicator> &created) {
   const auto asked = parent;
   if (parent->is_revoked.load()) {
     const ncclResult_t code = replace(&parent);
@@ -192,17 +192,17 @@ ncclResult_t split(std::shared_ptr<Communicator> parent, int color, int key,
     ++count;
     rank += other.key < key || (other.key == key && r < parent->rank);
   }
-  made->rank = rank;
-  made->count = count;
+  created->rank = rank;
+  created->count = count;
   // All have read the colors before anybody goes on to write the next signature.
-  if (!parent->meet(operation)) return static_cast<ncclResult_t>(parent->state.load());
+  if (!parent->rendezvous(operation)) return static_cast<ncclResult_t>(parent->state.load());
   if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-  made->key = child_key(parent->key, operation.signature.sequence, static_cast<uint32_t>(color));
+  created->key = child_key(parent->key, operation.signature.sequence, static_cast<uint32_t>(color));
   const uint64_t caller = asked->segment->caller(asked->rank).load();
-  made->patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
-  const ncclResult_t code = made->join();
-  made->patience_ns = made->is_blocking ? UINT64_MAX : 0;
-  if (code == ncclSuccess) made->segment->caller(rank).store(caller, std::memory_order_relaxed);
+  created->patience_ns = parent->patience_ns.load() == 0 ? UINT64_MAX : parent->patience_ns.load();
+  const ncclResult_t code = created->join();
+  created->patience_ns = created->is_blocking ? UINT64_MAX : 0;
+  if (code == ncclSuccess) created->segment->caller(rank).store(caller, std::memory_order_relaxed);
   return code;
 }
 
@@ -230,7 +230,7 @@ ncclResult_t find_key(Communicator &parent, const ncclUniqueId *id, SharedBlock:
     std::memcpy(key->bytes, &its.sent.memory, 8);
     std::memcpy(key->bytes + 8, &its.sent.offset, 8);
   }
-  if (!parent.meet(operation)) return static_cast<ncclResult_t>(parent.state.load());
+  if (!parent.rendezvous(operation)) return static_cast<ncclResult_t>(parent.state.load());
   if (givers == 1) return ncclSuccess;
   return refuse(ncclInvalidArgument, std::to_string(givers) + " ranks gave a uniqueId, and exactly one must");
 }
@@ -316,14 +316,14 @@ ncclResult_t rocpy_host_ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) {
 }
 
 ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t comm, int count, const ncclUniqueId *id, int rank, ncclComm_t *out,
-                                     ncclConfig_t *given) {
+                                     ncclConfig_t *requested) {
   return fail_group(rccl_call([=]() -> ncclResult_t {
     if (out == nullptr) return refuse(ncclInvalidArgument, "newcomm is NULL");
     *out = nullptr;
     if (in_group()) return refuse(ncclInvalidUsage, "the host platform grows communicators outside of groups");
     if (comm == nullptr) {
       if (id == nullptr || rank < 0) return refuse(ncclInvalidArgument, "a new rank needs a uniqueId and its rank");
-      return initialise(out, count, rank, *id, given);
+      return initialise(out, count, rank, *id, requested);
     }
     ncclResult_t code;
     const auto parent = usable_communicator(comm, &code);
@@ -335,16 +335,16 @@ ncclResult_t rocpy_host_ncclCommGrow(ncclComm_t comm, int count, const ncclUniqu
     }
     ncclConfig_t config = parent->config;
     SharedBlock::Key key{};
-    code = read_config(given, &config);
+    code = read_config(requested, &config);
     if (code == ncclSuccess) code = find_key(*parent, id, &key);
     if (code != ncclSuccess) return code;
-    auto made = make_communicator(count, parent->rank, key, config);
-    made->device = parent->device;
-    return start(made, out);
+    auto created = make_communicator(count, parent->rank, key, config);
+    created->device = parent->device;
+    return start(created, out);
   }));
 }
 
-ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *given) {
+ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *requested) {
   return fail_group(rccl_call([&] {
     ncclResult_t code;
     const auto parent = find_parent(comm, &code);
@@ -353,16 +353,16 @@ ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
       return refuse(ncclInvalidArgument, "newcomm is NULL, or color is negative");
     *out = nullptr;
     ncclConfig_t config = parent->config;
-    code = read_config(given, &config);
+    code = read_config(requested, &config);
     if (code != ncclSuccess) return code;
     // Rank and number of ranks are known once all have called.
-    auto made = make_communicator(1, 0, parent->key, config);
-    made->device = parent->device;
-    if (color != NCCL_SPLIT_NOCOLOR) *out = publish_communicator(made);
-    if (in_group()) return submit_job([=] { return split(parent, color, key, made); });
-    code = split(parent, color, key, made);
+    auto created = make_communicator(1, 0, parent->key, config);
+    created->device = parent->device;
+    if (color != NCCL_SPLIT_NOCOLOR) *out = publish_communicator(created);
+    if (in_group()) return submit_job([=] { return split(parent, color, key, created); });
+    code = split(parent, color, key, created);
     if (code != ncclSuccess && color != NCCL_SPLIT_NOCOLOR) {
-      retire_communicator(made->handle);
+      retire_communicator(created->handle);
       *out = nullptr;
     }
     return code;
@@ -370,7 +370,7 @@ ncclResult_t rocpy_host_ncclCommSplit(ncclComm_t comm, int color, int key, ncclC
 }
 
 ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *out,
-                                       ncclConfig_t *given, int flags) {
+                                       ncclConfig_t *requested, int flags) {
   return fail_group(rccl_call([&] {
     const auto parent = find_communicator(comm);
     if (parent == nullptr || parent->pid != process_id())
@@ -399,7 +399,7 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
       parent->fail({"aborted", ncclInvalidUsage, "work was aborted by ncclCommShrink", Kind::none, 0, {}, {}});
     }
     ncclConfig_t config = parent->config;
-    const ncclResult_t code = read_config(given, &config);
+    const ncclResult_t code = read_config(requested, &config);
     if (code != ncclSuccess) return code;
     int rank = 0;
     for (int r = 0; r < parent->count; ++r) {
@@ -408,8 +408,8 @@ ncclResult_t rocpy_host_ncclCommShrink(ncclComm_t comm, int *excluded, int exclu
     }
     parent->wait_for_work(false);
     const auto key = child_key(parent->key, ~uint64_t{parent->child_count++}, which);
-    auto made = make_communicator(parent->count - excluded_count, rank, key, config);
-    made->device = parent->device;
-    return start(made, out);
+    auto created = make_communicator(parent->count - excluded_count, rank, key, config);
+    created->device = parent->device;
+    return start(created, out);
   }));
 }

@@ -98,8 +98,8 @@ ncclResult_t rocpy_host_ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *err
 
 ncclResult_t rocpy_host_ncclCommFinalize(ncclComm_t comm) {
   return fail_group(rccl_call([=]() -> ncclResult_t {
-    const auto found = find_communicator(comm);
-    if (found != nullptr && found->is_finalizing.load())
+    const auto match = find_communicator(comm);
+    if (match != nullptr && match->is_finalizing.load())
       return refuse(ncclInvalidArgument, "the communicator was finalized already");
     ncclResult_t code;
     const auto communicator = usable_communicator(comm, &code);
@@ -159,17 +159,17 @@ ncclResult_t rocpy_host_ncclCommAbort(ncclComm_t comm) {
 ncclResult_t rocpy_host_ncclCommRevoke(ncclComm_t comm, int flags) {
   return rccl_call([=]() -> ncclResult_t {
     if (flags != NCCL_REVOKE_DEFAULT) return refuse(ncclInvalidArgument, "revokeFlags must be NCCL_REVOKE_DEFAULT");
-    const auto found = find_communicator(comm);
-    if (found != nullptr && (found->is_revoked.load() || found->is_finalizing.load()))
+    const auto match = find_communicator(comm);
+    if (match != nullptr && (match->is_revoked.load() || match->is_finalizing.load()))
       return refuse(ncclInvalidArgument, "the communicator was revoked or finalized already");
-    if (found == nullptr || found->pid != process_id() || found->state.load() == ncclInProgress)
+    if (match == nullptr || match->pid != process_id() || match->state.load() == ncclInProgress)
       return refuse(ncclInvalidArgument, "comm is not a communicator of this process, or is not ready yet");
-    found->is_revoked = true;
-    found->is_aborting = true;
+    match->is_revoked = true;
+    match->is_aborting = true;
     // What runs notices soon; what is still queued will find the communicator revoked.
-    while (found->running.load() != 0) yield_processor();
-    if (found->state.load() == ncclSuccess)
-      found->fail({"aborted", ncclInvalidUsage, "the communicator was revoked", Kind::none, 0, {}, {}});
+    while (match->running.load() != 0) yield_processor();
+    if (match->state.load() == ncclSuccess)
+      match->fail({"aborted", ncclInvalidUsage, "the communicator was revoked", Kind::none, 0, {}, {}});
     return ncclSuccess;
   });
 }
@@ -204,8 +204,8 @@ ncclResult_t rocpy_host_ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat
   return query(comm, value, [=](Communicator &communicator) -> uint64_t {
     if (stat == ncclStatGpuMemSuspended) return communicator.is_suspended.load() ? 1 : 0;
     const auto segment = communicator.joined();
-    const bool is_kept = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
-    return is_kept && segment != nullptr ? segment->block().bytes() : 0;
+    const bool is_persistent = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
+    return is_persistent && segment != nullptr ? segment->block().bytes() : 0;
   });
 }
 

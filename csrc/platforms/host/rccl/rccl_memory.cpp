@@ -39,12 +39,12 @@ ncclResult_t allocate(void **out, size_t bytes) {
 
 ncclResult_t free_memory(void *pointer) {
   if (pointer == nullptr) return ncclSuccess;
-  Allocation found;
+  Allocation allocation;
   const Shown shown = find_shared_memory(pointer, 1);
-  if (shown.memory == nullptr || shown.memory->data() != pointer || !find_allocation(pointer, &found))
+  if (shown.memory == nullptr || shown.memory->data() != pointer || !find_allocation(pointer, &allocation))
     return refuse(ncclInvalidArgument, "ptr is not memory of ncclMemAlloc");
   // As hipFree: what the device still does with it comes first.
-  if (wait_to_free(found.device) != hipSuccess)
+  if (wait_to_free(allocation.device) != hipSuccess)
     return refuse(ncclUnhandledCudaError, "memory cannot be freed while a stream is captured, or at exit");
   SharedMemories &all = shared_memories();
   std::lock_guard<std::mutex> lock(all.mutex);
@@ -62,16 +62,16 @@ Shown find_shared_memory(const void *pointer, size_t bytes) {
   std::lock_guard<std::mutex> lock(all.mutex);
   const auto after = all.by_base.upper_bound(first);
   if (after == all.by_base.begin()) return {};
-  const Shown &found = std::prev(after)->second;
-  const auto offset = static_cast<size_t>(first - found.memory->data());
-  return offset <= found.memory->bytes() && bytes <= found.memory->bytes() - offset ? found : Shown{};
+  const Shown &shown = std::prev(after)->second;
+  const auto offset = static_cast<size_t>(first - shown.memory->data());
+  return offset <= shown.memory->bytes() && bytes <= shown.memory->bytes() - offset ? shown : Shown{};
 }
 
-Place Memories::locate(const void *pointer, size_t bytes, std::vector<std::shared_ptr<void>> *kept) const {
+Location Memories::locate(const void *pointer, size_t bytes, std::vector<std::shared_ptr<void>> *retained) const {
   const char *first = static_cast<const char *>(pointer);
   for (const Registration &one : registrations) {
     if (one.shown.memory == nullptr || first < one.base || first + bytes > one.base + one.bytes) continue;
-    kept->push_back(one.shown.memory);
+    retained->push_back(one.shown.memory);
     return {one.shown.number, static_cast<uint64_t>(first - one.shown.memory->data()), 0};
   }
   return {};
@@ -89,7 +89,7 @@ bool Communicator::exchange(const Operation &operation, const std::vector<Shown>
     if (random_bytes(&number, sizeof number)) memories.mailbox = Mailbox::open(number, &problem);
     if (memories.mailbox == nullptr) return give_up();
     self().mailbox.store(number);
-    if (!meet(operation)) return false;
+    if (!rendezvous(operation)) return false;
   }
   for (const Shown &one : mine) {
     if (!memories.shown.insert(one.number).second) continue;
@@ -125,10 +125,10 @@ bool Communicator::exchange(const Operation &operation, const std::vector<Shown>
   }
 }
 
-char *Communicator::seen(int owner, const void *pointer, const Place &place) {
+char *Communicator::seen(int owner, const void *pointer, const Location &location) {
   if (is_one_process || other(owner).process.load() == process) return static_cast<char *>(const_cast<void *>(pointer));
-  const auto found = memories.mapped.find({owner, place.memory});
-  return found == memories.mapped.end() ? nullptr : found->second->data() + place.offset;
+  const auto match = memories.mapped.find({owner, location.memory});
+  return match == memories.mapped.end() ? nullptr : match->second->data() + location.offset;
 }
 
 }  // namespace rocpy_host
@@ -167,11 +167,11 @@ ncclResult_t rocpy_host_ncclCommDeregister(ncclComm_t comm, void *handle) {
     const auto communicator = find_communicator(comm);
     if (communicator == nullptr) return refuse(ncclInvalidArgument, "comm is not a communicator of this process");
     auto &all = communicator->memories.registrations;
-    const auto found = std::find_if(all.begin(), all.end(), [=](const Registration &one) {
+    const auto match = std::find_if(all.begin(), all.end(), [=](const Registration &one) {
       return one.handle == reinterpret_cast<uint64_t>(handle);
     });
-    if (found == all.end()) return refuse(ncclInvalidArgument, "handle does not belong to this communicator");
-    all.erase(found);
+    if (match == all.end()) return refuse(ncclInvalidArgument, "handle does not belong to this communicator");
+    all.erase(match);
     return ncclSuccess;
   });
 }

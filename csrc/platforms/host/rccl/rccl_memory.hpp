@@ -15,7 +15,7 @@
 namespace rocpy_host {
 
 // Where an operand lies in memory that can be shown. Memory 0: it cannot.
-struct Place {
+struct Location {
   uint64_t memory = 0, offset = 0;
   uint32_t is_new = 0;  // the other ranks have not been shown it yet
 };
@@ -40,7 +40,7 @@ struct Registration {
 struct RankWindow {
   std::vector<char *> bases;  // as this process sees them
   std::vector<size_t> bytes;
-  std::vector<std::shared_ptr<SharedMemory>> kept;
+  std::vector<std::shared_ptr<SharedMemory>> retained;
   uint64_t registration = 0;
 };
 
@@ -54,8 +54,8 @@ struct Memories {
   std::set<uint64_t> shown;                                                  // this rank's, to the others
   std::map<std::pair<int, uint64_t>, std::shared_ptr<SharedMemory>> mapped;  // the others', by rank and number
 
-  // Where a range lies; `kept` is what must live while it is used.
-  Place locate(const void *pointer, size_t bytes, std::vector<std::shared_ptr<void>> *kept) const;
+  // Where a range lies; `retained` gets what must live while it is used.
+  Location locate(const void *pointer, size_t bytes, std::vector<std::shared_ptr<void>> *retained) const;
 };
 
 }  // namespace rocpy_host

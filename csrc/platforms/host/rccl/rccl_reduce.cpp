@@ -179,9 +179,9 @@ Function function_of(const Reduction &how) {
 
 template <class T>
 Scalar scalar_of(T value) {
-  Scalar made{};
-  std::memcpy(made.bytes, &value, sizeof value);
-  return made;
+  Scalar scalar{};
+  std::memcpy(scalar.bytes, &value, sizeof value);
+  return scalar;
 }
 
 constexpr struct {

@@ -63,15 +63,15 @@ ncclResult_t set_reduction(Communicator &communicator, int op, Operation *operat
   const int index = operator_index(communicator, op);
   if (index < 0)
     return refuse(ncclInvalidArgument, "op " + std::to_string(op) + " is not an operator of this communicator");
-  const PreMultiplied &made = communicator.operators[static_cast<size_t>(index)];
-  if (made.type != type) {
+  const PreMultiplied &entry = communicator.operators[static_cast<size_t>(index)];
+  if (entry.type != type) {
     return refuse(ncclInvalidArgument,
-                  std::string("op was made for ") + name_of_type(made.type) + ", the call has " + name_of_type(type));
+                  std::string("op was made for ") + name_of_type(entry.type) + ", the call has " + name_of_type(type));
   }
   signature.op = premultiplied_op;
   reduction.is_scaled = true;
-  signature.scale = made.scalar;
-  operation->device_scalar = made.pointer;
+  signature.scale = entry.scalar;
+  operation->device_scalar = entry.pointer;
   return ncclSuccess;
 }
 
@@ -140,18 +140,18 @@ ncclResult_t all_to_all_v(const void *send, const size_t *send_counts, const siz
                           hipStream_t stream) {
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     const size_t *const tables[] = {send_counts, send_displacements, recv_counts, recv_displacements};
-    auto kept = std::make_shared<std::vector<uint64_t>>();
+    auto retained = std::make_shared<std::vector<uint64_t>>();
     uint64_t totals[2] = {};
     for (int t = 0; t < 4; ++t) {
       if (tables[t] == nullptr) return refuse(ncclInvalidArgument, "a table of counts or displacements is NULL");
-      kept->insert(kept->end(), tables[t], tables[t] + communicator->count);
+      retained->insert(retained->end(), tables[t], tables[t] + communicator->count);
       for (int r = 0; t % 2 == 0 && r < communicator->count; ++r) totals[t / 2] += tables[t][r];
     }
     ncclResult_t code = check_buffers(type, totals[0], send, true, recv, false);
     if (code == ncclSuccess) code = check_buffers(type, totals[1], send, false, recv, true);
     if (code != ncclSuccess) return code;
     Operation operation = make(Kind::all_to_all_v, send, recv, 0, type);
-    operation.tables = kept;
+    operation.tables = retained;
     return submit(communicator, std::move(operation), stream);
   });
 }
@@ -180,13 +180,13 @@ ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, 
   return with_communicator(comm, [=](const std::shared_ptr<Communicator> &communicator) {
     if (op == nullptr || scalar == nullptr) return refuse(ncclInvalidArgument, "op or scalar is NULL");
     if (bytes_of_type(type) == 0) return refuse(ncclInvalidArgument, "datatype is not one of RCCL's");
-    PreMultiplied made;
-    made.is_used = true;
-    made.type = type;
+    PreMultiplied entry;
+    entry.is_used = true;
+    entry.type = type;
     if (residence == ncclScalarDevice) {
-      made.pointer = scalar;
+      entry.pointer = scalar;
     } else if (residence == ncclScalarHostImmediate) {
-      std::memcpy(made.scalar.bytes, scalar, bytes_of_type(type));
+      std::memcpy(entry.scalar.bytes, scalar, bytes_of_type(type));
     } else {
       return refuse(ncclInvalidArgument, "residence is neither ncclScalarDevice nor ncclScalarHostImmediate");
     }
@@ -197,7 +197,7 @@ ncclResult_t rocpy_host_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, 
     if (index == operators_of_one)
       return refuse(ncclInvalidUsage, "too many operators; destroy those that are not used");
     if (index == operators.size()) operators.emplace_back();
-    operators[index] = made;
+    operators[index] = entry;
     *op = static_cast<ncclRedOp_t>(operator_number(*communicator, static_cast<int>(index)));
     return ncclSuccess;
   });

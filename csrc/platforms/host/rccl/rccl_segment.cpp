@@ -62,12 +62,12 @@ void write_problem(Header &header, const WhyNot &why) {
   wake_word(&header.attached);
 }
 
-bool read_problem(const Header &header, WhyNot *found) {
+bool read_problem(const Header &header, WhyNot *out) {
   const InitProblem &problem = header.init_problem;
   if ((header.attached.load() & is_void) == 0) return false;
-  *found = {static_cast<ncclResult_t>(problem.code), {}, problem.text};
+  *out = {static_cast<ncclResult_t>(problem.code), {}, problem.text};
   for (int rank = 0; rank < max_ranks; ++rank) {
-    if ((problem.ranks[rank / 64] >> rank % 64 & 1) != 0) found->ranks.push_back(rank);
+    if ((problem.ranks[rank / 64] >> rank % 64 & 1) != 0) out->ranks.push_back(rank);
   }
   return true;
 }
@@ -85,18 +85,18 @@ class Latecomers {
     constexpr uint64_t longest_ns = 30000000000;
     constexpr size_t most = 64;
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const Kept &one : kept_) {
+    for (const Retained &one : retained_) {
       if (one.segment == segment) return;
     }
-    if (kept_.size() == most) kept_.erase(kept_.begin());
-    kept_.push_back({segment, now_ns() + longest_ns});
+    if (retained_.size() == most) retained_.erase(retained_.begin());
+    retained_.push_back({segment, now_ns() + longest_ns});
     if (server_ == process_id()) return;
     server_ = process_id();
     std::thread([this] { serve(); }).detach();
   }
 
  private:
-  struct Kept {
+  struct Retained {
     std::shared_ptr<Segment> segment;
     uint64_t until;
   };
@@ -111,24 +111,24 @@ class Latecomers {
   void serve() {
     constexpr uint64_t interval_ns = 20000000;
     for (;;) {
-      std::vector<Kept> served;
+      std::vector<Retained> served;
       {
         std::lock_guard<std::mutex> lock(mutex_);
         const uint64_t now = now_ns();
-        const auto is_over = [now](const Kept &one) { return one.until < now || !is_awaited(*one.segment); };
-        kept_.erase(std::remove_if(kept_.begin(), kept_.end(), is_over), kept_.end());
-        if (kept_.empty()) {
+        const auto is_over = [now](const Retained &one) { return one.until < now || !is_awaited(*one.segment); };
+        retained_.erase(std::remove_if(retained_.begin(), retained_.end(), is_over), retained_.end());
+        if (retained_.empty()) {
           server_ = 0;
           return;
         }
-        served = kept_;
+        served = retained_;
       }
-      for (const Kept &one : served) one.segment->block().serve(interval_ns / served.size());
+      for (const Retained &one : served) one.segment->block().serve(interval_ns / served.size());
     }
   }
 
   std::mutex mutex_;
-  std::vector<Kept> kept_;
+  std::vector<Retained> retained_;
   int server_ = 0;  // the process that has the thread: a forked child has none
 };
 
@@ -277,7 +277,7 @@ void Segment::keep_for_latecomers(const std::shared_ptr<Segment> &segment) {
 
 bool Segment::claim(int rank, int *pid) { return rocpy_host::claim(ranks_[rank], pid); }
 
-bool Segment::find_init_problem(WhyNot *found) const { return read_problem(*header_, found); }
+bool Segment::find_init_problem(WhyNot *out) const { return read_problem(*header_, out); }
 
 void Segment::close_entrance() {
   Entrances &all = entrances();

@@ -57,8 +57,8 @@ struct Signature {
   const void *send = nullptr;
   void *recv = nullptr;
   const void *bias = nullptr;
-  uint64_t extent = 0;   // bytes of a window
-  Place sent, received;  // where `send` and `recv` lie, between ranks of several processes
+  uint64_t extent = 0;      // bytes of a window
+  Location sent, received;  // where `send` and `recv` lie, between ranks of several processes
   // Where this process's key lies, for those who read its memory; and whether this rank can read that of all others.
   const void *process_key = nullptr;
   bool can_read = false;
@@ -160,7 +160,7 @@ class Segment {
   // Says to all ranks why there will be no communicator, unless that has been said, or all are here; and what has been
   // said.
   void report_init_problem(const WhyNot &problem);
-  bool find_init_problem(WhyNot *found) const;
+  bool find_init_problem(WhyNot *out) const;
 
   // All ranks are here: the key may be used for another communicator.
   void close_entrance();

@@ -66,13 +66,13 @@ class Exchange {
   }
 
   std::vector<int> peers() {
-    std::vector<int> found;
+    std::vector<int> pending;
     for (Transfer &transfer : transfers_) {
-      if (!transfer.is_done && transfer.peer != comm_.rank) found.push_back(transfer.peer);
+      if (!transfer.is_done && transfer.peer != comm_.rank) pending.push_back(transfer.peer);
     }
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    return found;
+    std::sort(pending.begin(), pending.end());
+    pending.erase(std::unique(pending.begin(), pending.end()), pending.end());
+    return pending;
   }
 
   void ring(int rank) {

@@ -19,8 +19,8 @@ ncclWindow_t handle_of(const Communicator &communicator, uint64_t number) {
 }
 
 std::shared_ptr<RankWindow> find_window(const Communicator &communicator, ncclWindow_t handle) {
-  const auto found = communicator.memories.windows.find(reinterpret_cast<uint64_t>(handle));
-  return found == communicator.memories.windows.end() ? nullptr : found->second;
+  const auto match = communicator.memories.windows.find(reinterpret_cast<uint64_t>(handle));
+  return match == communicator.memories.windows.end() ? nullptr : match->second;
 }
 
 struct Request {
@@ -51,29 +51,29 @@ ncclResult_t open_window(const std::shared_ptr<Communicator> &communicator, cons
   if (!carry_out_collective(comm, operation)) return static_cast<ncclResult_t>(comm.state.load());
   auto window = std::make_shared<RankWindow>();
   std::vector<const void *> pointers;
-  std::vector<Place> places;
+  std::vector<Location> locations;
   std::vector<std::pair<int, uint64_t>> awaited;
   bool is_visible = true, is_any_new = false;
   for (int r = 0; r < comm.count; ++r) {
     const Signature &its = comm.other(r).signatures[mine.sequence & 1];
     pointers.push_back(its.send);
-    places.push_back(its.sent);
+    locations.push_back(its.sent);
     window->bytes.push_back(its.extent);
     is_visible = is_visible && (comm.is_one_process || its.sent.memory != 0);
     is_any_new = is_any_new || its.sent.is_new != 0;
     if (its.sent.is_new != 0 && comm.other(r).process.load() != comm.process) awaited.push_back({r, its.sent.memory});
   }
   // All have read the signatures before anybody goes on to write the next one.
-  if (!comm.meet(operation)) return static_cast<ncclResult_t>(comm.state.load());
+  if (!comm.rendezvous(operation)) return static_cast<ncclResult_t>(comm.state.load());
   if (!is_visible) return ncclSuccess;
   if (!comm.is_one_process && is_any_new && !comm.exchange(operation, {shown}, awaited))
     return static_cast<ncclResult_t>(comm.state.load());
   for (int r = 0; r < comm.count; ++r) {
     const void *pointer = pointers[static_cast<size_t>(r)];
-    const Place &place = places[static_cast<size_t>(r)];
+    const Location &location = locations[static_cast<size_t>(r)];
     const bool is_here = comm.other(r).process.load() == comm.process;
-    window->bases.push_back(comm.seen(r, pointer, place));
-    window->kept.push_back(is_here ? find_shared_memory(pointer, 1).memory : memories.mapped[{r, place.memory}]);
+    window->bases.push_back(comm.seen(r, pointer, location));
+    window->retained.push_back(is_here ? find_shared_memory(pointer, 1).memory : memories.mapped[{r, location.memory}]);
   }
   window->registration = ++memories.last_handle;
   memories.registrations.push_back(
@@ -146,9 +146,10 @@ ncclResult_t put_call(Kind kind, const void *local, size_t count, int type, int 
     if (kind == Kind::put) {
       const auto target = find_window(*communicator, window);
       if (target == nullptr) return refuse(ncclInvalidArgument, "peerWin is not a window of this communicator");
-      const size_t bytes = count * bytes_of_type(type), room = target->bytes[static_cast<size_t>(peer)];
-      if (bytes_of_type(type) == 0 || count > size_t{1} << 48 || offset > room || bytes > room - offset)
-        return refuse(ncclInvalidArgument, "count elements at the offset are more than the " + std::to_string(room) +
+      const size_t bytes = count * bytes_of_type(type), capacity = target->bytes[static_cast<size_t>(peer)];
+      if (bytes_of_type(type) == 0 || count > size_t{1} << 48 || offset > capacity || bytes > capacity - offset)
+        return refuse(ncclInvalidArgument, "count elements at the offset are more than the " +
+                                               std::to_string(capacity) +
                                                " bytes of the peer's window, or the type is not one of RCCL's");
       const char *first = static_cast<const char *>(local);
       const auto &windows = communicator->memories.windows;
@@ -160,7 +161,7 @@ ncclResult_t put_call(Kind kind, const void *local, size_t count, int type, int 
         return refuse(ncclInvalidArgument, "localbuff must be in a window of this communicator");
       operation.signature.send = local;
       operation.signature.recv = target->bases[static_cast<size_t>(peer)] + offset;
-      operation.kept.push_back(target);
+      operation.retained.push_back(target);
     }
     return submit(communicator, std::move(operation), stream);
   }));
@@ -186,13 +187,13 @@ bool carry_out_wait(Communicator &communicator, const Operation &operation) {
   Bell &bell = communicator.self().bell;
   const std::vector<uint64_t> &wanted = *operation.tables;  // pairs of a rank and its number of signals
   const auto missing = [&] {
-    std::vector<int> found;
+    std::vector<int> ranks;
     for (size_t i = 0; i < wanted.size(); i += 2) {
       const auto from = static_cast<size_t>(wanted[i]);
       const uint32_t came = communicator.segment->pair(static_cast<int>(from), communicator.rank).signals.load();
-      if (came - communicator.signals_used[from] < wanted[i + 1]) found.push_back(static_cast<int>(from));
+      if (came - communicator.signals_used[from] < wanted[i + 1]) ranks.push_back(static_cast<int>(from));
     }
-    return found;
+    return ranks;
   };
   while (true) {
     const uint32_t heard = bell.word.load();
@@ -215,10 +216,10 @@ ncclResult_t rocpy_host_ncclCommWindowRegister(ncclComm_t comm, void *buffer, si
 }
 
 ncclResult_t rocpy_host_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
-  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &found) {
+  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &match) {
     auto &all = communicator.memories.registrations;
     all.erase(std::remove_if(all.begin(), all.end(),
-                             [&](const Registration &one) { return one.handle == found->registration; }),
+                             [&](const Registration &one) { return one.handle == match->registration; }),
               all.end());
     communicator.memories.windows.erase(reinterpret_cast<uint64_t>(window));
     return ncclSuccess;
@@ -227,8 +228,8 @@ ncclResult_t rocpy_host_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t w
 
 ncclResult_t rocpy_host_ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void **ptr) {
   if (ptr == nullptr) return refuse(ncclInvalidArgument, "outUserPtr is NULL");
-  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &found) {
-    *ptr = found->bases[static_cast<size_t>(communicator.rank)];
+  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &match) {
+    *ptr = match->bases[static_cast<size_t>(communicator.rank)];
     return ncclSuccess;
   });
 }
@@ -237,13 +238,13 @@ ncclResult_t rocpy_host_rocpyExtWinLeasePeer(ncclComm_t comm, ncclWindow_t windo
                                              void **lease) {
   if (ptr == nullptr || bytes == nullptr || lease == nullptr)
     return refuse(ncclInvalidArgument, "ptr, bytes or lease is NULL");
-  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &found) {
+  return with_window(comm, window, [=](Communicator &communicator, const std::shared_ptr<RankWindow> &match) {
     const ncclResult_t code = check_signal(communicator, peer, 0, 0, 0);
     if (code != ncclSuccess) return code;
     const auto index = static_cast<size_t>(peer);
-    *lease = new std::shared_ptr<SharedMemory>(found->kept[index]);
-    *ptr = found->bases[index];
-    *bytes = found->bytes[index];
+    *lease = new std::shared_ptr<SharedMemory>(match->retained[index]);
+    *ptr = match->bases[index];
+    *bytes = match->bytes[index];
     return ncclSuccess;
   });
 }

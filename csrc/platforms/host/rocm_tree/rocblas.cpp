@@ -31,13 +31,13 @@ ROCBLAS_API int rocblas_create_handle(void **handle) {
   if (handle == nullptr) {
     return invalid_pointer;
   }
-  hipblasLtHandle_t made = nullptr;
-  if (rocpy_host_hipblasLtCreate(&made) != HIPBLAS_STATUS_SUCCESS) {
+  hipblasLtHandle_t created = nullptr;
+  if (rocpy_host_hipblasLtCreate(&created) != HIPBLAS_STATUS_SUCCESS) {
     return memory_error;
   }
-  *handle = made;
+  *handle = created;
   std::lock_guard<std::mutex> lock(handles().mutex);
-  handles().streams[made] = nullptr;
+  handles().streams[created] = nullptr;
   return success;
 }
 
@@ -52,24 +52,24 @@ ROCBLAS_API int rocblas_destroy_handle(void *handle) {
 
 ROCBLAS_API int rocblas_set_stream(void *handle, hipStream_t stream) {
   std::lock_guard<std::mutex> lock(handles().mutex);
-  const auto found = handles().streams.find(handle);
-  if (found == handles().streams.end()) {
+  const auto entry = handles().streams.find(handle);
+  if (entry == handles().streams.end()) {
     return invalid_handle;
   }
-  found->second = stream;
+  entry->second = stream;
   return success;
 }
 
 ROCBLAS_API int rocblas_get_stream(void *handle, hipStream_t *stream) {
   std::lock_guard<std::mutex> lock(handles().mutex);
-  const auto found = handles().streams.find(handle);
-  if (found == handles().streams.end()) {
+  const auto entry = handles().streams.find(handle);
+  if (entry == handles().streams.end()) {
     return invalid_handle;
   }
   if (stream == nullptr) {
     return invalid_pointer;
   }
-  *stream = found->second;
+  *stream = entry->second;
   return success;
 }
 

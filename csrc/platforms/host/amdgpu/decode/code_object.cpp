@@ -39,8 +39,8 @@ class Loader {
  public:
   Loader(const uint8_t *file, size_t bytes) : file_(file), bytes_(bytes) {}
 
-  LoadError run(CodeObject *made, std::string *reason) {
-    made_ = made;
+  LoadError run(CodeObject *object, std::string *reason) {
+    object_ = object;
     const LoadError error = headers();
     if (error == LoadError::none && !(segments() && dynamic())) {
       *reason = reason_;
@@ -62,10 +62,10 @@ class Loader {
   // The same in the loaded image, by virtual address.
   template <class T>
   bool loaded(uint64_t address, T *value) const {
-    if (address > made_->image_bytes || sizeof(T) > made_->image_bytes - address) {
+    if (address > object_->image_bytes || sizeof(T) > object_->image_bytes - address) {
       return false;
     }
-    std::memcpy(value, made_->image + address, sizeof(T));
+    std::memcpy(value, object_->image + address, sizeof(T));
     return true;
   }
   bool fail(const char *why) {
@@ -84,9 +84,9 @@ class Loader {
     }
     for (const Machine &machine : machines) {
       if ((header_.e_flags & 0xff) == machine.number) {
-        made_->architecture_name = machine.name;
-        find_architecture(machine.name, &made_->architecture);
-        made_->has_error_correction = has_error_correction(header_);
+        object_->architecture_name = machine.name;
+        find_architecture(machine.name, &object_->architecture);
+        object_->has_error_correction = has_error_correction(header_);
         if (header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_phentsize != sizeof(Elf64_Phdr)) {
           reason_ = "not an ELF file of 64 bits";
           return LoadError::malformed;
@@ -119,18 +119,18 @@ class Loader {
     }
     constexpr size_t page = 4096;
     // Zeros that the system gives when they are touched: a file that claims much costs little.
-    made_->storage.reset(static_cast<uint8_t *>(std::calloc(end + page, 1)));
-    if (made_->storage == nullptr) {
+    object_->storage.reset(static_cast<uint8_t *>(std::calloc(end + page, 1)));
+    if (object_->storage == nullptr) {
       return fail("its segments need more memory than there is");
     }
-    const auto base = reinterpret_cast<uintptr_t>(made_->storage.get());
-    made_->image = made_->storage.get() + ((base + page - 1) / page * page - base);
-    made_->image_bytes = end;
+    const auto base = reinterpret_cast<uintptr_t>(object_->storage.get());
+    object_->image = object_->storage.get() + ((base + page - 1) / page * page - base);
+    object_->image_bytes = end;
     for (unsigned k = 0; k < header_.e_phnum; ++k) {
       Elf64_Phdr segment;
       at(header_.e_phoff + k * sizeof segment, &segment);
       if (segment.p_type == PT_LOAD && segment.p_filesz != 0) {
-        std::memcpy(made_->image + segment.p_vaddr, file_ + segment.p_offset, segment.p_filesz);
+        std::memcpy(object_->image + segment.p_vaddr, file_ + segment.p_offset, segment.p_filesz);
       }
     }
     return true;
@@ -141,9 +141,9 @@ class Loader {
       Elf64_Phdr segment;
       at(header_.e_phoff + k * sizeof segment, &segment);
       if (segment.p_type == PT_DYNAMIC) {
-        for (uint64_t place = 0; place < std::min(most_tags, segment.p_memsz / sizeof(Elf64_Dyn)); ++place) {
+        for (uint64_t index = 0; index < std::min(most_tags, segment.p_memsz / sizeof(Elf64_Dyn)); ++index) {
           Elf64_Dyn entry;
-          if (!loaded(segment.p_vaddr + place * sizeof entry, &entry) || entry.d_tag == DT_NULL) {
+          if (!loaded(segment.p_vaddr + index * sizeof entry, &entry) || entry.d_tag == DT_NULL) {
             break;
           }
           if (entry.d_tag >= 0 && entry.d_tag < 40) {
@@ -212,9 +212,9 @@ class Loader {
     }
     if (name.size() > 3 && name.compare(name.size() - 3, 3, ".kd") == 0) {
       add_kernel(name.substr(0, name.size() - 3), symbol.st_value);
-    } else if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_value <= made_->image_bytes &&
-               symbol.st_size <= made_->image_bytes - symbol.st_value) {
-      made_->objects[name] = {symbol.st_value, symbol.st_size};
+    } else if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_value <= object_->image_bytes &&
+               symbol.st_size <= object_->image_bytes - symbol.st_value) {
+      object_->objects[name] = {symbol.st_value, symbol.st_size};
     }
   }
 
@@ -225,35 +225,35 @@ class Loader {
       uint8_t reserved_bytes[20];
       uint32_t resources3, resources1, resources2;
       uint16_t properties, preload;
-    } found;
-    static_assert(sizeof found == 64, "the kernel descriptor is 64 bytes");
-    if (!loaded(descriptor, &found)) {
+    } fields;
+    static_assert(sizeof fields == 64, "the kernel descriptor is 64 bytes");
+    if (!loaded(descriptor, &fields)) {
       return;
     }
     Kernel kernel;
     kernel.name = name;
-    kernel.entry = descriptor + static_cast<uint64_t>(found.entry);
-    kernel.shared_bytes = found.shared_bytes;
-    kernel.private_bytes = found.private_bytes;
-    kernel.argument_bytes = found.argument_bytes;
-    kernel.resources1 = found.resources1;
-    kernel.resources2 = found.resources2;
-    kernel.properties = found.properties;
-    kernel.preload = found.preload;
-    kernel.lanes = !is_gfx9(made_->architecture) && (found.properties >> 10 & 1) != 0 ? 32 : 64;
-    if (kernel.entry < made_->image_bytes && kernel.entry % 4 == 0 && kernel.argument_bytes <= most_argument_bytes) {
-      made_->kernels[name] = kernel;
+    kernel.entry = descriptor + static_cast<uint64_t>(fields.entry);
+    kernel.shared_bytes = fields.shared_bytes;
+    kernel.private_bytes = fields.private_bytes;
+    kernel.argument_bytes = fields.argument_bytes;
+    kernel.resources1 = fields.resources1;
+    kernel.resources2 = fields.resources2;
+    kernel.properties = fields.properties;
+    kernel.preload = fields.preload;
+    kernel.lanes = !is_gfx9(object_->architecture) && (fields.properties >> 10 & 1) != 0 ? 32 : 64;
+    if (kernel.entry < object_->image_bytes && kernel.entry % 4 == 0 && kernel.argument_bytes <= most_argument_bytes) {
+      object_->kernels[name] = kernel;
     }
   }
 
   bool relocate(uint64_t table, uint64_t size) {
     for (uint64_t offset = 0; offset + sizeof(Elf64_Rela) <= size; offset += sizeof(Elf64_Rela)) {
       Elf64_Rela entry;
-      if (!loaded(table + offset, &entry) || entry.r_offset > made_->image_bytes ||
-          made_->image_bytes - entry.r_offset < 8) {
+      if (!loaded(table + offset, &entry) || entry.r_offset > object_->image_bytes ||
+          object_->image_bytes - entry.r_offset < 8) {
         return fail("a relocation lies outside the image");
       }
-      uint64_t value = reinterpret_cast<uintptr_t>(made_->image) + static_cast<uint64_t>(entry.r_addend);
+      uint64_t value = reinterpret_cast<uintptr_t>(object_->image) + static_cast<uint64_t>(entry.r_addend);
       const unsigned type = ELF64_R_TYPE(entry.r_info);
       if (type == relocation_abs64) {
         Elf64_Sym symbol;
@@ -265,7 +265,7 @@ class Loader {
       } else if (type != relocation_relative64) {
         return fail("a relocation of an unknown kind");
       }
-      std::memcpy(made_->image + entry.r_offset, &value, sizeof value);
+      std::memcpy(object_->image + entry.r_offset, &value, sizeof value);
     }
     return true;
   }
@@ -285,7 +285,7 @@ class Loader {
           break;
         }
         if (note.n_type == note_metadata) {
-          read_metadata(file_ + text, note.n_descsz, &made_->kernels);
+          read_metadata(file_ + text, note.n_descsz, &object_->kernels);
         }
         offset = text + (note.n_descsz + 3ull) / 4 * 4;
       }
@@ -294,7 +294,7 @@ class Loader {
 
   const uint8_t *file_;
   size_t bytes_;
-  CodeObject *made_ = nullptr;
+  CodeObject *object_ = nullptr;
   Elf64_Ehdr header_{};
   uint64_t tags_[40] = {}, letters_left_ = 0;
   std::string reason_;
@@ -313,9 +313,9 @@ size_t size_of_file(const uint8_t *file) {
 
 std::shared_ptr<CodeObject> load_code_object(const void *image, size_t bytes, LoadError *error, std::string *reason) {
   const auto *file = static_cast<const uint8_t *>(image);
-  auto made = std::make_shared<CodeObject>();
-  *error = Loader(file, bytes != 0 ? bytes : size_of_file(file)).run(made.get(), reason);
-  return *error == LoadError::none ? made : nullptr;
+  auto object = std::make_shared<CodeObject>();
+  *error = Loader(file, bytes != 0 ? bytes : size_of_file(file)).run(object.get(), reason);
+  return *error == LoadError::none ? object : nullptr;
 }
 
 }  // namespace rocpy_host::amdgpu

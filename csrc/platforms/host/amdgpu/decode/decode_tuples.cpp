@@ -32,7 +32,7 @@ bool has_even_data(const Instruction &i, Type address) {
 }  // namespace
 
 bool Decoder::has_even_tuples() const {
-  const Opcode &opcode = *made_.opcode;
+  const Opcode &opcode = *out_.opcode;
   switch (opcode.encoding) {
     case Encoding::SOP2:
     case Encoding::SOP1:
@@ -42,24 +42,24 @@ bool Decoder::has_even_tuples() const {
     case Encoding::SMEM:
       return true;
     case Encoding::DS:
-      return std::string(opcode.name) == "ds_read_b96_tr_b6" || has_even_data(made_, Type::b32);
+      return std::string(opcode.name) == "ds_read_b96_tr_b6" || has_even_data(out_, Type::b32);
     case Encoding::FLAT:
     case Encoding::GLOBAL:
-      return has_even_data(made_, made_.scalar_base == code_none ? Type::b64 : Type::b32);
+      return has_even_data(out_, out_.scalar_base == code_none ? Type::b64 : Type::b32);
     case Encoding::SCRATCH:
-      return has_even_data(made_, Type::b32);
+      return has_even_data(out_, Type::b32);
     case Encoding::MUBUF:
-      return has_even_data(made_, made_.index_enable && made_.offset_enable ? Type::b64 : Type::b32);
+      return has_even_data(out_, out_.index_enable && out_.offset_enable ? Type::b64 : Type::b32);
     default:
       break;
   }
   for (size_t k = 0; k < opcode.result_count; ++k) {
-    if (!is_even(made_.results[k], opcode.results[k])) {
+    if (!is_even(out_.results[k], opcode.results[k])) {
       return false;
     }
   }
   for (size_t k = 0; k < opcode.source_count; ++k) {
-    if (!is_even(made_.sources[k], opcode.sources[k])) {
+    if (!is_even(out_.sources[k], opcode.sources[k])) {
       return false;
     }
   }

@@ -16,11 +16,11 @@ inline int32_t sign_extended(uint32_t value, int width) {
 
 class Decoder {
  public:
-  Decoder(Architecture architecture, const uint32_t *code, size_t words, Instruction *found, Instruction *second)
-      : arch_(architecture), code_(code), words_(words), made_(*found), second_(second) {}
+  Decoder(Architecture architecture, const uint32_t *code, size_t words, Instruction *out, Instruction *second)
+      : arch_(architecture), code_(code), words_(words), out_(*out), second_(second) {}
 
   bool run() {
-    made_ = Instruction();
+    out_ = Instruction();
     if (words_ == 0) {
       return false;
     }
@@ -28,7 +28,7 @@ class Decoder {
     if (!known || !ok_ || (is_gfx9() && !has_even_tuples())) {
       return false;
     }
-    made_.bytes = static_cast<uint8_t>(4 * length_);
+    out_.bytes = static_cast<uint8_t>(4 * length_);
     return true;
   }
 
@@ -43,8 +43,8 @@ class Decoder {
   }
 
   bool find(Encoding encoding, unsigned number) {
-    made_.opcode = find_opcode(arch_, encoding, number);
-    return made_.opcode != nullptr;
+    out_.opcode = find_opcode(arch_, encoding, number);
+    return out_.opcode != nullptr;
   }
 
   bool is_gfx9() const { return amdgpu::is_gfx9(arch_); }
@@ -88,7 +88,7 @@ class Decoder {
   Architecture arch_;
   const uint32_t *code_;
   size_t words_, length_ = 0;
-  Instruction &made_;
+  Instruction &out_;
   Instruction *second_;
   bool ok_ = true, sdwa_scalar1_ = false;
 };

@@ -23,12 +23,12 @@ struct Value {
     return nullptr;
   }
   uint32_t number_at(const char *key) const {
-    const Value *found = find(key);
-    return found != nullptr ? static_cast<uint32_t>(found->number) : 0;
+    const Value *match = find(key);
+    return match != nullptr ? static_cast<uint32_t>(match->number) : 0;
   }
   std::string text_at(const char *key) const {
-    const Value *found = find(key);
-    return found != nullptr ? found->text : std::string();
+    const Value *match = find(key);
+    return match != nullptr ? match->text : std::string();
   }
 };
 
@@ -37,24 +37,24 @@ class Reader {
   Reader(const uint8_t *data, size_t bytes) : at_(data), end_(data + bytes) {}
 
   Value read(int depth) {
-    Value made;
+    Value node;
     const uint64_t tag = take(1);
     if (!ok_ || depth > 16) {
       ok_ = false;
-      return made;
+      return node;
     }
     if (tag < 0x80 || tag >= 0xe0) {
-      number(&made, tag < 0x80 ? tag : tag | ~0xffull);
+      number(&node, tag < 0x80 ? tag : tag | ~0xffull);
     } else if (tag < 0x90) {
-      items(&made, Value::Kind::map, 2 * (tag & 15), depth);
+      items(&node, Value::Kind::map, 2 * (tag & 15), depth);
     } else if (tag < 0xa0) {
-      items(&made, Value::Kind::list, tag & 15, depth);
+      items(&node, Value::Kind::list, tag & 15, depth);
     } else if (tag < 0xc0) {
-      text(&made, tag & 31);
+      text(&node, tag & 31);
     } else {
-      tagged(&made, tag, depth);
+      tagged(&node, tag, depth);
     }
-    return made;
+    return node;
   }
   bool ok() const { return ok_; }
 
@@ -71,62 +71,62 @@ class Reader {
     return value;
   }
 
-  void number(Value *made, uint64_t value) {
-    made->kind = Value::Kind::number;
-    made->number = value;
+  void number(Value *node, uint64_t value) {
+    node->kind = Value::Kind::number;
+    node->number = value;
   }
 
-  void text(Value *made, uint64_t length) {
+  void text(Value *node, uint64_t length) {
     if (static_cast<uint64_t>(end_ - at_) < length) {
       ok_ = false;
       return;
     }
-    made->kind = Value::Kind::text;
-    made->text.assign(reinterpret_cast<const char *>(at_), length);
+    node->kind = Value::Kind::text;
+    node->text.assign(reinterpret_cast<const char *>(at_), length);
     at_ += length;
   }
 
-  void items(Value *made, Value::Kind kind, uint64_t count, int depth) {
-    made->kind = kind;
+  void items(Value *node, Value::Kind kind, uint64_t count, int depth) {
+    node->kind = kind;
     for (uint64_t k = 0; k < count && ok_; ++k) {
-      made->items.push_back(read(depth + 1));
+      node->items.push_back(read(depth + 1));
     }
   }
 
-  void tagged(Value *made, uint64_t tag, int depth) {
+  void tagged(Value *node, uint64_t tag, int depth) {
     switch (tag) {
       case 0xc0:
         return;
       case 0xc2:
       case 0xc3:
-        return number(made, tag & 1);
+        return number(node, tag & 1);
       case 0xc4:
       case 0xc5:
       case 0xc6:
-        return text(made, take(1u << (tag - 0xc4)));
+        return text(node, take(1u << (tag - 0xc4)));
       case 0xca:
       case 0xcb:
-        return number(made, take(tag == 0xca ? 4 : 8));
+        return number(node, take(tag == 0xca ? 4 : 8));
       case 0xcc:
       case 0xcd:
       case 0xce:
       case 0xcf:
-        return number(made, take(1u << (tag - 0xcc)));
+        return number(node, take(1u << (tag - 0xcc)));
       case 0xd0:
       case 0xd1:
       case 0xd2:
       case 0xd3:
-        return number(made, take(1u << (tag - 0xd0)));
+        return number(node, take(1u << (tag - 0xd0)));
       case 0xd9:
       case 0xda:
       case 0xdb:
-        return text(made, take(1u << (tag - 0xd9)));
+        return text(node, take(1u << (tag - 0xd9)));
       case 0xdc:
       case 0xdd:
-        return items(made, Value::Kind::list, take(tag == 0xdc ? 2 : 4), depth);
+        return items(node, Value::Kind::list, take(tag == 0xdc ? 2 : 4), depth);
       case 0xde:
       case 0xdf:
-        return items(made, Value::Kind::map, 2 * take(tag == 0xde ? 2 : 4), depth);
+        return items(node, Value::Kind::map, 2 * take(tag == 0xde ? 2 : 4), depth);
       default:
         ok_ = false;
     }
@@ -150,11 +150,11 @@ void read_metadata(const uint8_t *data, size_t bytes, std::map<std::string, Kern
     if (symbol.size() > 3 && symbol.compare(symbol.size() - 3, 3, ".kd") == 0) {
       symbol.resize(symbol.size() - 3);
     }
-    const auto found = kernels->find(symbol);
-    if (found == kernels->end()) {
+    const auto match = kernels->find(symbol);
+    if (match == kernels->end()) {
       continue;
     }
-    Kernel &kernel = found->second;
+    Kernel &kernel = match->second;
     kernel.has_metadata = true;
     kernel.has_uniform_blocks = entry.number_at(".uniform_work_group_size") == 1;
     const uint32_t told = entry.number_at(".kernarg_segment_size");
@@ -163,12 +163,12 @@ void read_metadata(const uint8_t *data, size_t bytes, std::map<std::string, Kern
     }
     if (const Value *arguments = entry.find(".args")) {
       for (const Value &argument : arguments->items) {
-        Argument made;
-        made.offset = argument.number_at(".offset");
-        made.bytes = argument.number_at(".size");
-        made.kind = argument.text_at(".value_kind");
-        if (made.offset <= kernel.argument_bytes && made.bytes <= kernel.argument_bytes - made.offset) {
-          kernel.arguments.push_back(made);
+        Argument parsed;
+        parsed.offset = argument.number_at(".offset");
+        parsed.bytes = argument.number_at(".size");
+        parsed.kind = argument.text_at(".value_kind");
+        if (parsed.offset <= kernel.argument_bytes && parsed.bytes <= kernel.argument_bytes - parsed.offset) {
+          kernel.arguments.push_back(parsed);
         }
       }
     }

@@ -52,9 +52,9 @@ class Runner {
       GridInformation &grid = launch_.grid_information;
       grid.groups = launch.grid[0] * launch.grid[1] * launch.grid[2];
       launch_.memory.allow(&grid, sizeof grid, true);
-      if (launch_.grids_meet != nullptr) {
-        grid.grids_meet = launch_.grids_meet->words;
-        launch_.memory.allow(grid.grids_meet, sizeof launch_.grids_meet->words, true);
+      if (launch_.grid_barrier != nullptr) {
+        grid.grid_barrier = launch_.grid_barrier->words;
+        launch_.memory.allow(grid.grid_barrier, sizeof launch_.grid_barrier->words, true);
       }
     }
     hidden_arguments();
@@ -81,8 +81,8 @@ class Runner {
       constexpr Outcome outcomes[] = {Outcome::bad_instruction, Outcome::bad_access, Outcome::stuck, Outcome::too_long};
       report_.outcome = outcomes[static_cast<int>(fault.kind)];
       report_.message = where() + fault.what();
-      if (launch_.grids_meet != nullptr) {
-        launch_.grids_meet->is_broken = true;
+      if (launch_.grid_barrier != nullptr) {
+        launch_.grid_barrier->is_broken = true;
       }
     }
     return std::move(report_);
@@ -246,7 +246,7 @@ class Runner {
           moved = turn(w) || moved;
         }
       }
-      if (launch_.grids_meet != nullptr && launch_.grids_meet->is_broken) {
+      if (launch_.grid_barrier != nullptr && launch_.grid_barrier->is_broken) {
         fault(Fault::Kind::barrier, "the grid of another device was stopped, which this one may wait for");
       }
       if (!moved) {
@@ -305,16 +305,16 @@ class Runner {
     }
     int32_t &at = index_[offset / 4];
     if (at < 0) {
-      Decoded &made = decoded_.emplace_back();
+      Decoded &entry = decoded_.emplace_back();
       const size_t words = (code_.image_bytes - offset) / 4;
       uint32_t words_here[4] = {};
       std::memcpy(words_here, code_.image + offset, std::min<size_t>(words, 4) * 4);
-      if (!decode(code_.architecture, words_here, std::min<size_t>(words, 4), &made.first, &made.second)) {
+      if (!decode(code_.architecture, words_here, std::min<size_t>(words, 4), &entry.first, &entry.second)) {
         decoded_.pop_back();
         fault(Fault::Kind::instruction, "0x%08x 0x%08x is not a known instruction of %s", words_here[0], words_here[1],
               name_of(code_.architecture));
       }
-      made.first.address = made.second.address = offset;
+      entry.first.address = entry.second.address = offset;
       at = static_cast<int32_t>(decoded_.size()) - 1;
     }
     return decoded_[static_cast<size_t>(at)];
@@ -380,23 +380,23 @@ class Runner {
   }
 
   std::string where() const {
-    std::string place = "kernel " + kernel_.name;
+    std::string location = "kernel " + kernel_.name;
     if (running_ == nullptr) {
-      return place + ": ";
+      return location + ": ";
     }
     const uint32_t *index = running_->group.index;
-    place += ", block (" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
-             std::to_string(index[2]) + ")";
+    location += ", block (" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
+                std::to_string(index[2]) + ")";
     if (wave_ != nullptr) {
       char offset[32];
       std::snprintf(offset, sizeof offset, "0x%" PRIx64,
                     wave_->pc - reinterpret_cast<uintptr_t>(code_.image) - kernel_.entry);
-      place += ", wave " + std::to_string(wave_->number) + ", at " + offset;
+      location += ", wave " + std::to_string(wave_->number) + ", at " + offset;
       if (current_ != nullptr) {
-        place += ", " + text(*current_);
+        location += ", " + text(*current_);
       }
     }
-    return place + ": ";
+    return location + ": ";
   }
 
   const std::vector<Handler> &handlers_ = opcode_handlers();

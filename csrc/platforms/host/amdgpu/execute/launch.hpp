@@ -15,15 +15,15 @@ namespace rocpy_host::amdgpu {
 
 // What the device library reads to synchronise a grid, and the grids of several devices: its layout is the library's.
 struct GridInformation {
-  std::atomic<uint32_t> *grids_meet = nullptr;  // two words that the grids of a launch on several devices share
-  uint32_t grid = 0, grids = 0;                 // none: a launch on one device
+  std::atomic<uint32_t> *grid_barrier = nullptr;  // two words that the grids of a launch on several devices share
+  uint32_t grid = 0, grids = 0;                   // none: a launch on one device
   uint64_t threads_before = 0, threads = 0;
-  uint32_t groups_meet[2] = {0, 0};
+  uint32_t group_barrier[2] = {0, 0};
   uint32_t groups = 0;
 };
 
 // What the grids of a launch on several devices share.
-struct GridsMeet {
+struct GridBarrier {
   std::atomic<uint32_t> words[2] = {};
   std::atomic<bool> is_broken{false};  // one was stopped: the others would wait for ever
 };
@@ -37,7 +37,7 @@ struct Launch {
   uint32_t dynamic_shared = 0;
   bool is_cooperative = false;  // all blocks run at the same time, and may wait for each other
   GridInformation grid_information;
-  std::shared_ptr<GridsMeet> grids_meet;
+  std::shared_ptr<GridBarrier> grid_barrier;
   std::vector<uint8_t> arguments;  // the explicit ones at their offsets; what is hidden is filled in
   Memory memory;
   uint64_t most_instructions = ~0ull;  // of all waves together

@@ -18,12 +18,12 @@ Handlers all_handlers() {
 
 std::vector<Handler> find_handlers() {
   const Handlers handlers = all_handlers();
-  std::vector<Handler> found;
-  found.reserve(opcodes().size());
+  std::vector<Handler> result;
+  result.reserve(opcodes().size());
   for (const Opcode &opcode : opcodes()) {
-    found.push_back(handlers.find(opcode.encoding, opcode.name));
+    result.push_back(handlers.find(opcode.encoding, opcode.name));
   }
-  return found;
+  return result;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr bool is_gfx12(Architecture a) { return a == Architecture::gfx1201; }
 constexpr int default_lanes(Architecture a) { return is_gfx9(a) ? 64 : 32; }
 const char *name_of(Architecture architecture);
 // False: there is no emulation of it. Members of a family that differ in no instruction count as its first.
-bool find_architecture(const std::string &name, Architecture *found);
+bool find_architecture(const std::string &name, Architecture *out);
 
 enum class Encoding : uint8_t {
   SOP2,

@@ -71,14 +71,14 @@ Type type_of(const std::string &text) {
 
 template <size_t count>
 uint8_t parse_types(const std::string &text, std::array<Type, count> *types) {
-  uint8_t found = 0;
+  uint8_t filled = 0;
   types->fill(Type::none);
   for (size_t at = 0; at < text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
-    types->at(found++) = type_of(text.substr(at, comma - at));
+    types->at(filled++) = type_of(text.substr(at, comma - at));
     at = comma + 1;
   }
-  return found;
+  return filled;
 }
 
 std::vector<Opcode> make_opcodes() {
@@ -92,8 +92,8 @@ std::vector<Opcode> make_opcodes() {
 #include "opcodes.def"
 #undef ROCPY_OPCODE
   };
-  std::vector<Opcode> made;
-  made.reserve(std::size(rows));
+  std::vector<Opcode> result;
+  result.reserve(std::size(rows));
   for (const Row &row : rows) {
     Opcode opcode{};
     opcode.name = row.name;
@@ -105,9 +105,9 @@ std::vector<Opcode> make_opcodes() {
       opcode.result_count = parse_types(signature.substr(0, equals), &opcode.results);
       opcode.source_count = parse_types(signature.substr(equals + 1), &opcode.sources);
     }
-    made.push_back(opcode);
+    result.push_back(opcode);
   }
-  return made;
+  return result;
 }
 
 constexpr unsigned most_numbers = 1024;
@@ -160,7 +160,7 @@ const char *name_of(Architecture architecture) {
   return names[static_cast<int>(architecture)];
 }
 
-bool find_architecture(const std::string &name, Architecture *found) {
+bool find_architecture(const std::string &name, Architecture *out) {
   struct Member {
     const char *name;
     Architecture architecture;
@@ -183,7 +183,7 @@ bool find_architecture(const std::string &name, Architecture *found) {
   const std::string base = name.substr(0, name.find(':'));
   for (const Member &member : members) {
     if (base == member.name) {
-      *found = member.architecture;
+      *out = member.architecture;
       return true;
     }
   }

@@ -95,9 +95,9 @@ struct Problem {
   bool bias_per_row = false;
   // In place of the activation, which only decides about aux then. With a program of pairs n counts the product's
   // columns, which are also those of bias and aux; d has half as many. Strides of its operands are those of d's rows
-  // and columns, or, if turned, of its columns and rows.
+  // and columns, or, if transposed, of its columns and rows.
   const BoundProgram *program = nullptr;
-  bool program_turned = false;
+  bool program_transposed = false;
 };
 
 struct Algorithm {

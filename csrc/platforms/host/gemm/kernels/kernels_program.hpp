@@ -148,10 +148,10 @@ struct Tape {
   }
 
   ROCPY_INLINE int64_t row_stride(const ProgramOperand &o) const {
-    return p.program_turned ? o.column_stride : o.row_stride;
+    return p.program_transposed ? o.column_stride : o.row_stride;
   }
   ROCPY_INLINE int64_t column_stride(const ProgramOperand &o) const {
-    return p.program_turned ? o.row_stride : o.column_stride;
+    return p.program_transposed ? o.row_stride : o.column_stride;
   }
 
   void input(const Step &step) const {
@@ -237,9 +237,9 @@ struct Tape {
   template <class E>
   ROCPY_INLINE void round_as(const Step &step, E *) const {
     unary(step, [](Vec<T> x) {
-      E kept[lanes];
-      store(kept, x);
-      return load(kept);
+      E stored[lanes];
+      store(stored, x);
+      return load(stored);
     });
   }
   ROCPY_INLINE void round(const Step &step) const {
@@ -401,9 +401,9 @@ void epilogue_program(const Finish<T> &finish, const Acc *tile, int64_t stride, 
   View<T> views[kMostSteps];
   Affine<T> affine(finish, g), next(finish, g);
   Tape<T> tape{p, *p.program, program, affine, g, memory + program.uniform_count * lanes, memory, 0, views};
-  const int room = (kChunkBytes / kVectorBytes - program.uniform_count) / program.slot_count;
+  const int available = (kChunkBytes / kVectorBytes - program.uniform_count) / program.slot_count;
   const int usual = kUsualChunkBytes / kVectorBytes / program.slot_count;
-  tape.capacity = room < usual || usual < 2 ? room : usual;
+  tape.capacity = available < usual || usual < 2 ? available : usual;
   if (tape.capacity > kMostVectors) tape.capacity = kMostVectors;
   for (int s = 0; s < program.uniform_steps; s++) tape.run(program.steps[s]);
   const bool in_tile = parts == 1 && __is_same(T, Acc) && affine.is_nothing() && p.aux != Aux::store;

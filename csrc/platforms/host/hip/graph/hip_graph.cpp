@@ -49,13 +49,13 @@ hipError_t give_nodes(Graph *graph, const std::vector<size_t> &indexes, hipGraph
 // The nodes that satisfy a condition.
 template <class Condition>
 std::vector<size_t> nodes_where(const Graph &graph, Condition condition) {
-  std::vector<size_t> found;
+  std::vector<size_t> indices;
   for (size_t index = 0; index < graph.nodes.size(); ++index) {
     if (condition(graph.nodes[index])) {
-      found.push_back(index);
+      indices.push_back(index);
     }
   }
-  return found;
+  return indices;
 }
 
 bool follows(const Node &node, size_t earlier) {
@@ -165,90 +165,90 @@ hipError_t rocpy_host_hipGraphCreate(hipGraph_t *graph, unsigned int flags) {
       return hipErrorInvalidValue;
     }
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    const Graph *made = create_graph();
-    if (made == nullptr) {
+    const Graph *created = create_graph();
+    if (created == nullptr) {
       return hipErrorOutOfMemory;
     }
-    *graph = reinterpret_cast<hipGraph_t>(made->handle.load());
+    *graph = reinterpret_cast<hipGraph_t>(created->handle.load());
     return hipSuccess;
   });
 }
 
 hipError_t rocpy_host_hipGraphDestroy(hipGraph_t graph) {
-  return with_graph(graph, [](Graph *found) {
-    if (found->is_capturing) {
+  return with_graph(graph, [](Graph *entry) {
+    if (entry->is_capturing) {
       return hipErrorInvalidValue;
     }
-    destroy_graph(found);
+    destroy_graph(entry);
     return hipSuccess;
   });
 }
 
 hipError_t rocpy_host_hipGraphClone(hipGraph_t *clone, hipGraph_t original) {
-  return with_graph(original, [=](const Graph *found) {
-    if (clone == nullptr || found->is_capturing) {
+  return with_graph(original, [=](const Graph *entry) {
+    if (clone == nullptr || entry->is_capturing) {
       return hipErrorInvalidValue;
     }
-    std::vector<Node> nodes = found->nodes;
+    std::vector<Node> nodes = entry->nodes;
     std::vector<NodeName *> names(nodes.size());
-    std::vector<Retained> retained = found->retained;
+    std::vector<Retained> retained = entry->retained;
     for (Retained &one : retained) {
       one.count = 1;
     }
-    Graph *made = create_graph();
-    if (made == nullptr) {
+    Graph *created = create_graph();
+    if (created == nullptr) {
       return hipErrorOutOfMemory;
     }
-    made->nodes.swap(nodes);
-    made->names.swap(names);
-    made->retained.swap(retained);
-    *clone = reinterpret_cast<hipGraph_t>(made->handle.load());
+    created->nodes.swap(nodes);
+    created->names.swap(names);
+    created->retained.swap(retained);
+    *clone = reinterpret_cast<hipGraph_t>(created->handle.load());
     return hipSuccess;
   });
 }
 
 hipError_t rocpy_host_hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to,
                                               size_t count) {
-  return with_graph(graph, [=](Graph *found) {
+  return with_graph(graph, [=](Graph *entry) {
     for (size_t i = 0; i < count; ++i) {
       std::vector<size_t> earlier, later;
-      if (from == nullptr || to == nullptr || !read_nodes(found, from + i, 1, &earlier) ||
-          !read_nodes(found, to + i, 1, &later) || earlier == later || follows(found->nodes[later[0]], earlier[0])) {
+      if (from == nullptr || to == nullptr || !read_nodes(entry, from + i, 1, &earlier) ||
+          !read_nodes(entry, to + i, 1, &later) || earlier == later || follows(entry->nodes[later[0]], earlier[0])) {
         return hipErrorInvalidValue;
       }
-      found->nodes[later[0]].after.push_back(earlier[0]);
+      entry->nodes[later[0]].after.push_back(earlier[0]);
     }
     return hipSuccess;
   });
 }
 
 hipError_t rocpy_host_hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
-  return with_graph(graph, [=](Graph *found) {
-    return give_nodes(found, nodes_where(*found, [](const Node &) { return true; }), nodes, count);
+  return with_graph(graph, [=](Graph *entry) {
+    return give_nodes(entry, nodes_where(*entry, [](const Node &) { return true; }), nodes, count);
   });
 }
 
 hipError_t rocpy_host_hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
-  return with_graph(graph, [=](Graph *found) {
-    return give_nodes(found, nodes_where(*found, [](const Node &node) { return node.after.empty(); }), nodes, count);
+  return with_graph(graph, [=](Graph *entry) {
+    return give_nodes(entry, nodes_where(*entry, [](const Node &node) { return node.after.empty(); }), nodes, count);
   });
 }
 
 hipError_t rocpy_host_hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count) {
-  return with_graph(graph, [=](Graph *found) {
+  return with_graph(graph, [=](Graph *entry) {
     if (count == nullptr || (from == nullptr) != (to == nullptr)) {
       return hipErrorInvalidValue;
     }
     std::vector<size_t> earlier, later;
-    for (size_t index = 0; index < found->nodes.size(); ++index) {
-      for (const size_t before : found->nodes[index].after) {
+    for (size_t index = 0; index < entry->nodes.size(); ++index) {
+      for (const size_t before : entry->nodes[index].after) {
         earlier.push_back(before);
         later.push_back(index);
       }
     }
     size_t same_count = *count;
-    const hipError_t error = give_nodes(found, earlier, from, &same_count);
-    return error == hipSuccess ? give_nodes(found, later, to, count) : error;
+    const hipError_t error = give_nodes(entry, earlier, from, &same_count);
+    return error == hipSuccess ? give_nodes(entry, later, to, count) : error;
   });
 }
 
@@ -294,19 +294,19 @@ hipError_t rocpy_host_hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGrap
 hipError_t rocpy_host_hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t *error_node,
                                          hipGraphExecUpdateResult *result) {
   std::shared_ptr<const Program> dropped;  // released after the mutex
-  return with_graph(graph, [&dropped, exec, error_node, result](const Graph *found) {
+  return with_graph(graph, [&dropped, exec, error_node, result](const Graph *entry) {
     Exec *ready = execs().find(exec);
     if (ready == nullptr || error_node == nullptr || result == nullptr) {
       return hipErrorInvalidValue;
     }
     *error_node = nullptr;
-    auto program = compile(*found);
+    auto program = compile(*entry);
     *result = program != nullptr ? compare(*ready->program, *program) : hipGraphExecUpdateErrorTopologyChanged;
     if (*result != hipGraphExecUpdateSuccess) {
       return hipErrorGraphExecUpdateFailure;
     }
     program->graph = ready->program->graph;  // nodes go by the names of the graph that was made ready
-    program->places = ready->program->places;
+    program->positions = ready->program->positions;
     dropped.swap(ready->program);
     ready->program = std::move(program);
     return hipSuccess;
@@ -317,13 +317,13 @@ hipError_t rocpy_host_hipGraphExecDestroy(hipGraphExec_t exec) {
   return hip_call([exec] {
     std::shared_ptr<const Program> dropped;  // released after the mutex
     std::lock_guard<std::mutex> lock(runtime().mutex);
-    Exec *found = execs().find(exec);
-    if (found == nullptr) {
+    Exec *instance = execs().find(exec);
+    if (instance == nullptr) {
       return hipErrorInvalidValue;
     }
-    execs().retire(found);
-    dropped.swap(found->program);
-    execs().give_back(found);
+    execs().retire(instance);
+    dropped.swap(instance->program);
+    execs().give_back(instance);
     return hipSuccess;
   });
 }
@@ -343,8 +343,8 @@ hipError_t rocpy_host_hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream) {
 
 hipError_t rocpy_host_hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned int) {
   std::string text;
-  const hipError_t status = with_graph(graph, [&text, path](const Graph *found) {
-    text = drawn(*found);
+  const hipError_t status = with_graph(graph, [&text, path](const Graph *entry) {
+    text = drawn(*entry);
     return path != nullptr ? hipSuccess : hipErrorInvalidValue;
   });
   if (status != hipSuccess) {

@@ -16,12 +16,13 @@ struct NewNode {
   Node node;
 };
 
-hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count, NewNode made) {
-  if (made.status != hipSuccess) {
-    return remember(made.status);
+hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dependencies, size_t count,
+               NewNode created) {
+  if (created.status != hipSuccess) {
+    return remember(created.status);
   }
   return with_graph(handle, [&](Graph *graph) {
-    Node &node = made.node;
+    Node &node = created.node;
     if (out == nullptr || !read_nodes(graph, dependencies, count, &node.after)) {
       return hipErrorInvalidValue;
     }
@@ -32,44 +33,44 @@ hipError_t add(hipGraphNode_t *out, hipGraph_t handle, const hipGraphNode_t *dep
 }
 
 // Gives a node of a graph other work; what it had is dropped after the mutex.
-hipError_t replace(hipGraphNode_t handle, NewNode made) {
-  if (made.status != hipSuccess) {
-    return remember(made.status);
+hipError_t replace(hipGraphNode_t handle, NewNode created) {
+  if (created.status != hipSuccess) {
+    return remember(created.status);
   }
   return with_node(handle, [&](Graph *graph, size_t index) {
-    Node &node = made.node, &found = graph->nodes[index];
-    if (found.type != node.type) {
+    Node &node = created.node, &current = graph->nodes[index];
+    if (current.type != node.type) {
       return hipErrorInvalidValue;
     }
-    found.work.swap(node.work);
-    found.parameters.swap(node.parameters);
+    current.work.swap(node.work);
+    current.parameters.swap(node.parameters);
     return hipSuccess;
   });
 }
 
 // The same in a graph made ready, where the node goes by its name in the graph that it was made of. Launches that are
 // under way keep what they began with.
-hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, NewNode made) {
-  if (made.status != hipSuccess) {
-    return remember(made.status);
+hipError_t replace(hipGraphExec_t exec, hipGraphNode_t handle, NewNode created) {
+  if (created.status != hipSuccess) {
+    return remember(created.status);
   }
   std::shared_ptr<const Program> dropped;  // released after the mutex
   return with_node(handle, [&](const Graph *graph, size_t index) {
     Exec *ready = execs().find(exec);
-    if (ready == nullptr || ready->program->graph != graph->handle || index >= ready->program->places.size()) {
+    if (ready == nullptr || ready->program->graph != graph->handle || index >= ready->program->positions.size()) {
       return hipErrorInvalidValue;
     }
     auto program = std::make_shared<Program>(*ready->program);
-    Node &node = made.node, &found = program->nodes[program->places[index]];
-    if (found.type != node.type || (found.child == nullptr) != (node.child == nullptr)) {
+    Node &node = created.node, &current = program->nodes[program->positions[index]];
+    if (current.type != node.type || (current.child == nullptr) != (node.child == nullptr)) {
       return hipErrorInvalidValue;
     }
-    if (node.child != nullptr && compare(*found.child, *node.child) != hipGraphExecUpdateSuccess) {
+    if (node.child != nullptr && compare(*current.child, *node.child) != hipGraphExecUpdateSuccess) {
       return hipErrorInvalidValue;
     }
-    found.work.swap(node.work);
-    found.parameters.swap(node.parameters);
-    found.child.swap(node.child);
+    current.work.swap(node.work);
+    current.parameters.swap(node.parameters);
+    current.child.swap(node.child);
     dropped.swap(ready->program);
     ready->program = std::move(program);
     return hipSuccess;
@@ -94,17 +95,17 @@ hipError_t read(hipGraphNode_t handle, hipGraphNodeType type, Parameters *parame
 }
 
 NewNode no_node(hipError_t status) {
-  NewNode made;
-  made.status = status;
-  return made;
+  NewNode created;
+  created.status = status;
+  return created;
 }
 
 NewNode new_node(hipGraphNodeType type, Work work, std::shared_ptr<const void> parameters) {
-  NewNode made;
-  made.node.type = type;
-  made.node.work = std::move(work);
-  made.node.parameters = std::move(parameters);
-  return made;
+  NewNode created;
+  created.node.type = type;
+  created.node.work = std::move(work);
+  created.node.parameters = std::move(parameters);
+  return created;
 }
 
 NewNode host_node(const hipHostNodeParams *params) {
@@ -149,11 +150,11 @@ NewNode kernel_node(const hipKernelNodeParams *params) {
       return hipErrorInvalidValue;
     }
     hipFunction_t function = nullptr;
-    const hipError_t found = kernel_at_symbol(params->func, &function);
-    if (found == hipErrorInvalidDeviceFunction) {
+    const hipError_t lookup = kernel_at_symbol(params->func, &function);
+    if (lookup == hipErrorInvalidDeviceFunction) {
       function = static_cast<hipFunction_t>(params->func);
-    } else if (found != hipSuccess) {
-      return found;
+    } else if (lookup != hipSuccess) {
+      return lookup;
     }
     return make_launch(function, {params->gridDim, params->blockDim, params->sharedMemBytes}, params->kernelParams,
                        params->extra, &launch);
@@ -165,13 +166,13 @@ NewNode kernel_node(const hipKernelNodeParams *params) {
 
 // The child is copied: what becomes of its graph later does not matter.
 NewNode child_node(hipGraph_t child) {
-  NewNode made;
-  made.node.type = hipGraphNodeTypeGraph;
-  made.status = with_graph(child, [&](const Graph *found) {
-    made.node.child = found->is_capturing ? nullptr : compile(*found);
-    return made.node.child != nullptr ? hipSuccess : hipErrorInvalidValue;
+  NewNode created;
+  created.node.type = hipGraphNodeTypeGraph;
+  created.status = with_graph(child, [&](const Graph *entry) {
+    created.node.child = entry->is_capturing ? nullptr : compile(*entry);
+    return created.node.child != nullptr ? hipSuccess : hipErrorInvalidValue;
   });
-  return made;
+  return created;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bundles: a table of targets with the place of each one's code, plain or compressed by zstd as a whole.
+// Bundles: a table of targets with the offset of each one's code, plain or compressed by zstd as a whole.
 #include "bundle.hpp"
 
 #include "instruction.hpp"
@@ -116,8 +116,8 @@ bool is_for(const std::string &target, const std::string &architecture) {
   if (features.find("xnack+") != std::string::npos || features.find("sramecc-") != std::string::npos) {
     return false;
   }
-  amdgpu::Architecture found;
-  return architecture.empty() ? amdgpu::find_architecture(processor, &found) : processor == architecture;
+  amdgpu::Architecture known;
+  return architecture.empty() ? amdgpu::find_architecture(processor, &known) : processor == architecture;
 }
 
 }  // namespace

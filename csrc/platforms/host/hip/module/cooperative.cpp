@@ -15,7 +15,7 @@ using amdgpu::Launch;
 
 uint64_t volume(const dim3 &extents) { return uint64_t{extents.x} * extents.y * extents.z; }
 
-// Whether all blocks of the launch have a place on the device at the same time.
+// Whether all blocks of the launch fit on the device at the same time.
 hipError_t check_shape(hipFunction_t function, const Shape &shape) {
   const hipDeviceProp_t device = properties_of(0);
   const uint64_t threads = volume(shape.block);
@@ -34,8 +34,8 @@ hipError_t check_shape(hipFunction_t function, const Shape &shape) {
   if (status != hipSuccess) {
     return status;
   }
-  const uint64_t places = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(device.multiProcessorCount);
-  return volume(shape.grid) <= places ? hipSuccess : hipErrorCooperativeLaunchTooLarge;
+  const uint64_t capacity = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(device.multiProcessorCount);
+  return volume(shape.grid) <= capacity ? hipSuccess : hipErrorCooperativeLaunchTooLarge;
 }
 
 hipError_t make_cooperative(hipFunction_t function, const Shape &shape, void **params,
@@ -116,7 +116,7 @@ hipError_t launch_on_several(const std::vector<Part> &parts, unsigned flags, boo
   if (const hipError_t status = find_streams(parts, &streams)) {
     return status;
   }
-  const auto meet = is_cooperative ? std::make_shared<amdgpu::GridsMeet>() : nullptr;
+  const auto barrier = is_cooperative ? std::make_shared<amdgpu::GridBarrier>() : nullptr;
   std::vector<std::shared_ptr<Launch>> launches(parts.size());
   uint64_t threads = 0;
   for (size_t k = 0; k < parts.size(); ++k) {
@@ -132,7 +132,7 @@ hipError_t launch_on_several(const std::vector<Part> &parts, unsigned flags, boo
     grid.grids = static_cast<uint32_t>(parts.size());
     grid.threads_before = threads;
     threads += volume(part.shape.grid) * volume(part.shape.block);
-    launches[k]->grids_meet = meet;
+    launches[k]->grid_barrier = barrier;
   }
   if ((flags & no_join_before) == 0) {
     join(streams);

@@ -19,20 +19,20 @@ constexpr size_t most_shared_bytes = 160 * 1024, most_threads = 1024, most_priva
 bool is_hidden(const Argument &argument) { return argument.kind.compare(0, 7, "hidden_") == 0; }
 
 std::string quoted(const std::string &text) {
-  std::string made = "\"";
+  std::string escaped = "\"";
   for (const char letter : text) {
     if (letter == '"' || letter == '\\') {
-      made += '\\';
-      made += letter;
+      escaped += '\\';
+      escaped += letter;
     } else if (static_cast<unsigned char>(letter) < 0x20) {
       char code[8];
       std::snprintf(code, sizeof code, "\\u%04x", letter);
-      made += code;
+      escaped += code;
     } else {
-      made += letter;
+      escaped += letter;
     }
   }
-  return made + '"';
+  return escaped + '"';
 }
 
 const char *name_of(Outcome outcome) {
@@ -119,39 +119,40 @@ hipError_t refuse(hipError_t status, const std::string &why) {
   return status;
 }
 
-hipError_t run_launch(const rocpyExtEmulatorLaunch_t &given) {
+hipError_t run_launch(const rocpyExtEmulatorLaunch_t &request) {
   LoadError error = LoadError::none;
   std::string why;
   Launch launch;
-  if (given.image_bytes == 0) {
+  if (request.image_bytes == 0) {
     return refuse(hipErrorInvalidImage, "not an ELF file");
   }
-  launch.code = load_code_object(given.image, given.image_bytes, &error, &why);
+  launch.code = load_code_object(request.image, request.image_bytes, &error, &why);
   if (launch.code == nullptr) {
     return refuse(status_of(error), why);
   }
-  const auto kernel = launch.code->kernels.find(given.kernel);
+  const auto kernel = launch.code->kernels.find(request.kernel);
   if (kernel == launch.code->kernels.end()) {
     std::string names;
     for (const auto &[name, unused] : launch.code->kernels) {
       names += (names.empty() ? "" : ", ") + name;
     }
-    return refuse(hipErrorNotFound, std::string("the code object has no kernel ") + given.kernel + "; it has " + names);
+    return refuse(hipErrorNotFound,
+                  std::string("the code object has no kernel ") + request.kernel + "; it has " + names);
   }
   launch.kernel = &kernel->second;
-  std::copy_n(given.grid, 3, launch.grid);
-  std::copy_n(given.block, 3, launch.block);
-  launch.dynamic_shared = given.shared_bytes;
-  launch.most_instructions = given.most_instructions != 0 ? given.most_instructions : ~0ull;
-  launch.most_trace_lines = given.trace_lines;
+  std::copy_n(request.grid, 3, launch.grid);
+  std::copy_n(request.block, 3, launch.block);
+  launch.dynamic_shared = request.shared_bytes;
+  launch.most_instructions = request.most_instructions != 0 ? request.most_instructions : ~0ull;
+  launch.most_trace_lines = request.trace_lines;
   if (const hipError_t status = check_launch(launch, &why)) {
     return refuse(status, why);
   }
-  if (!place_arguments(&launch, given.arguments, given.argument_bytes, given.argument_count, &why)) {
+  if (!pack_arguments(&launch, request.arguments, request.argument_bytes, request.argument_count, &why)) {
     return refuse(hipErrorInvalidValue, why);
   }
-  for (size_t k = 0; k < given.range_count; ++k) {
-    launch.memory.allow(given.ranges[k].address, given.ranges[k].bytes, given.ranges[k].is_writable != 0);
+  for (size_t k = 0; k < request.range_count; ++k) {
+    launch.memory.allow(request.ranges[k].address, request.ranges[k].bytes, request.ranges[k].is_writable != 0);
   }
   const Report report = run(launch);
   last_report = to_json(report);
@@ -160,8 +161,7 @@ hipError_t run_launch(const rocpyExtEmulatorLaunch_t &given) {
 
 }  // namespace
 
-bool place_arguments(Launch *launch, const void *const *arguments, const size_t *bytes, size_t count,
-                     std::string *why) {
+bool pack_arguments(Launch *launch, const void *const *arguments, const size_t *bytes, size_t count, std::string *why) {
   const Kernel &kernel = *launch->kernel;
   std::vector<Argument> wanted;
   for (const Argument &argument : kernel.arguments) {
@@ -259,14 +259,14 @@ hipError_t rocpy_host_rocpyExtEmulatorReport(char *json, size_t capacity, size_t
 hipError_t rocpy_host_rocpyExtEmulatorDecode(const char *architecture, const void *code, size_t bytes, char *json,
                                              size_t capacity, size_t *needed) {
   return hip_call([=] {
-    amdgpu::Architecture found{};
+    amdgpu::Architecture known{};
     if (architecture == nullptr || (code == nullptr && bytes != 0)) {
       return hipErrorInvalidValue;
     }
-    if (!amdgpu::find_architecture(architecture, &found)) {
+    if (!amdgpu::find_architecture(architecture, &known)) {
       return hipErrorNoBinaryForGpu;
     }
-    return amdgpu::give(amdgpu::decoded(found, static_cast<const uint8_t *>(code), bytes), json, capacity, needed);
+    return amdgpu::give(amdgpu::decoded(known, static_cast<const uint8_t *>(code), bytes), json, capacity, needed);
   });
 }
 

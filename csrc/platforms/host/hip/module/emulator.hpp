@@ -9,7 +9,7 @@ namespace rocpy_host::amdgpu {
 
 // Puts `count` arguments where the kernel expects them: at the offsets of its metadata or, without, one after the other
 // at multiples of their sizes. `bytes` null: as many as the metadata says. False, with the reason: they do not fit.
-bool place_arguments(Launch *launch, const void *const *arguments, const size_t *bytes, size_t count, std::string *why);
+bool pack_arguments(Launch *launch, const void *const *arguments, const size_t *bytes, size_t count, std::string *why);
 
 // Whether the kernel can be launched so: extents, shared memory.
 hipError_t check_launch(const Launch &launch, std::string *why);

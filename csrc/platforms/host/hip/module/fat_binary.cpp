@@ -50,11 +50,11 @@ hipError_t load(FatBinary *binary) {
 
 hipError_t find_variable(const void *host, void **address, size_t *bytes) {
   std::lock_guard<std::mutex> lock(registry().mutex);
-  const auto found = registry().variables.find(host);
-  if (found == registry().variables.end()) {
+  const auto match = registry().variables.find(host);
+  if (match == registry().variables.end()) {
     return hipErrorInvalidSymbol;
   }
-  const Symbol &symbol = found->second;
+  const Symbol &symbol = match->second;
   if (const hipError_t status = load(symbol.binary)) {
     return status;
   }
@@ -83,11 +83,11 @@ void forget(std::map<const void *, Symbol> *symbols, const FatBinary *binary) {
 
 hipError_t kernel_at_symbol(const void *host, hipFunction_t *function) {
   std::lock_guard<std::mutex> lock(registry().mutex);
-  const auto found = registry().kernels.find(host);
-  if (found == registry().kernels.end()) {
+  const auto match = registry().kernels.find(host);
+  if (match == registry().kernels.end()) {
     return hipErrorInvalidDeviceFunction;
   }
-  Symbol &symbol = found->second;
+  Symbol &symbol = match->second;
   if (symbol.function == nullptr) {
     if (const hipError_t status = load(symbol.binary)) {
       return status;

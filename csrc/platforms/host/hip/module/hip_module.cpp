@@ -60,9 +60,9 @@ bool starts_with(const unsigned char *image, const char *magic) {
 // HIP is given no size: how much may be read at most, so that a file that is cut off is found out and not followed.
 size_t readable_bytes(const void *image) {
   amdgpu::ProcessMemory memory;
-  amdgpu::Range found;
+  amdgpu::Range range;
   const auto address = reinterpret_cast<uintptr_t>(image);
-  return memory.find(address, false, &found) ? found.end - address : 0;
+  return memory.find(address, false, &range) ? range.end - address : 0;
 }
 
 // `size` bytes of a file, or 0: what may be read is to be found out.
@@ -158,19 +158,19 @@ hipError_t get_function(hipFunction_t *function, hipModule_t module, const char 
   if (entry == nullptr) {
     return hipErrorNotFound;
   }
-  const auto found = entry->code->kernels.find(name);
-  if (found == entry->code->kernels.end()) {
+  const auto match = entry->code->kernels.find(name);
+  if (match == entry->code->kernels.end()) {
     return hipErrorNotFound;
   }
   entry->functions.reserve(entry->functions.size() + 1);
-  Entry *made = functions().take();
-  if (made == nullptr) {
+  Entry *created = functions().take();
+  if (created == nullptr) {
     return hipErrorOutOfMemory;
   }
-  made->code = entry->code;
-  made->kernel = &found->second;
-  entry->functions.push_back(made);
-  *function = reinterpret_cast<hipFunction_t>(functions().publish(made));
+  created->code = entry->code;
+  created->kernel = &match->second;
+  entry->functions.push_back(created);
+  *function = reinterpret_cast<hipFunction_t>(functions().publish(created));
   return hipSuccess;
 }
 
@@ -183,15 +183,15 @@ hipError_t get_variable(void **address, size_t *bytes, hipModule_t module, const
   if (entry == nullptr) {
     return hipErrorInvalidHandle;
   }
-  const auto found = entry->code->objects.find(name);
-  if (found == entry->code->objects.end()) {
+  const auto match = entry->code->objects.find(name);
+  if (match == entry->code->objects.end()) {
     return hipErrorNotFound;
   }
   if (address != nullptr) {
-    *address = entry->code->image + found->second.first;
+    *address = entry->code->image + match->second.first;
   }
   if (bytes != nullptr) {
-    *bytes = found->second.second;
+    *bytes = match->second.second;
   }
   return hipSuccess;
 }
@@ -229,19 +229,19 @@ hipError_t take_arguments(Launch *launch, void **params, void **extra) {
   if (count != 0 && params == nullptr) {
     return hipErrorInvalidValue;
   }
-  return amdgpu::place_arguments(launch, params, nullptr, count, &why) ? hipSuccess : hipErrorInvalidValue;
+  return amdgpu::pack_arguments(launch, params, nullptr, count, &why) ? hipSuccess : hipErrorInvalidValue;
 }
 
 // A kernel may touch what HIP gave out and, where the platform shares it, any memory of the process.
 void open_memory(amdgpu::Memory *memory) {
   auto process = std::make_shared<amdgpu::ProcessMemory>();
-  memory->set_lookup([process](uintptr_t address, bool writes, amdgpu::Range *found) {
+  memory->set_lookup([process](uintptr_t address, bool writes, amdgpu::Range *out) {
     Allocation allocation;
     if (find_allocation(reinterpret_cast<const void *>(address), &allocation)) {
-      *found = {allocation.base, allocation.base + allocation.bytes, true};
+      *out = {allocation.base, allocation.base + allocation.bytes, true};
       return true;
     }
-    return is_host_memory_shared() && process->find(address, writes, found);
+    return is_host_memory_shared() && process->find(address, writes, out);
   });
 }
 
@@ -387,7 +387,7 @@ hipError_t submit_launch(Stream *stream, const std::shared_ptr<Launch> &launch) 
 
 std::shared_ptr<const void> parameters_of_launch(const Launch &launch, void *function) {
   struct Parameters {
-    hipKernelNodeParams given = {};
+    hipKernelNodeParams node_params = {};
     std::vector<uint8_t> bytes;
     std::vector<void *> arguments;
     size_t size = 0;
@@ -402,19 +402,19 @@ std::shared_ptr<const void> parameters_of_launch(const Launch &launch, void *fun
       all->arguments.push_back(all->bytes.data() + argument.offset);
     }
   }
-  hipKernelNodeParams &given = all->given;
-  given.func = function;
-  given.gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
-  given.blockDim = {launch.block[0], launch.block[1], launch.block[2]};
-  given.sharedMemBytes = launch.dynamic_shared;
+  hipKernelNodeParams &node_params = all->node_params;
+  node_params.func = function;
+  node_params.gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
+  node_params.blockDim = {launch.block[0], launch.block[1], launch.block[2]};
+  node_params.sharedMemBytes = launch.dynamic_shared;
   if (launch.kernel->has_metadata) {
-    given.kernelParams = all->arguments.data();
+    node_params.kernelParams = all->arguments.data();
   } else {
     void *const extra[5] = {extra_pointer, all->bytes.data(), extra_size, &all->size, extra_end};
     std::copy_n(extra, 5, all->extra);
-    given.extra = all->extra;
+    node_params.extra = all->extra;
   }
-  return {all, &all->given};
+  return {all, &all->node_params};
 }
 
 }  // namespace rocpy_host

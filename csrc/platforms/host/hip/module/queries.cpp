@@ -124,8 +124,8 @@ hipError_t read_pointer(void *data, int attribute, void *pointer) {
   if (const hipError_t status = rocpy_host_hipPointerGetAttributes(&known, pointer)) {
     return status;
   }
-  Allocation found;
-  if (!find_allocation(pointer, &found)) {
+  Allocation allocation;
+  if (!find_allocation(pointer, &allocation)) {
     return hipErrorInvalidValue;
   }
   switch (attribute) {
@@ -145,10 +145,10 @@ hipError_t read_pointer(void *data, int attribute, void *pointer) {
       *static_cast<int *>(data) = known.device;
       return hipSuccess;
     case range_start:
-      *static_cast<uintptr_t *>(data) = found.base;
+      *static_cast<uintptr_t *>(data) = allocation.base;
       return hipSuccess;
     case range_bytes:
-      *static_cast<size_t *>(data) = found.bytes;
+      *static_cast<size_t *>(data) = allocation.bytes;
       return hipSuccess;
     default:
       return hipErrorNotSupported;
@@ -173,7 +173,7 @@ hipError_t occupancy_of(const Kernel &kernel, int block_size, size_t dynamic_byt
     *blocks = std::min(*blocks, static_cast<int>(device.sharedMemPerMultiprocessor / bytes));
   }
   if (device.regsPerMultiprocessor != 0) {
-    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has a place for one
+    constexpr int smallest = 1;  // a kernel that was compiled for a block of this size has registers for one
     const int registers = registers_of(kernel, device.warpSize == 32) * block_size;
     *blocks = std::min(*blocks, std::max(smallest, 2 * device.regsPerMultiprocessor / registers));
   }

@@ -104,13 +104,13 @@ std::shared_ptr<Program> compile(const Graph &graph) {
   auto program = std::make_shared<Program>();
   program->retained = graph.retained;
   program->graph = graph.handle.load(std::memory_order_relaxed);
-  std::vector<size_t> &place = program->places;
-  place.resize(order.size());
+  std::vector<size_t> &position = program->positions;
+  position.resize(order.size());
   for (const size_t index : order) {
-    place[index] = program->nodes.size();
+    position[index] = program->nodes.size();
     program->nodes.push_back(graph.nodes[index]);
     for (size_t &earlier : program->nodes.back().after) {
-      earlier = place[earlier];
+      earlier = position[earlier];
     }
     const Node &node = program->nodes.back();
     program->has_host_function |=

@@ -52,8 +52,8 @@ struct Graph {
 struct Program {
   std::vector<Node> nodes;
   std::vector<Retained> retained;
-  uint64_t graph = 0;          // whose nodes' names it goes by
-  std::vector<size_t> places;  // here, of each node of that graph
+  uint64_t graph = 0;             // whose nodes' names it goes by
+  std::vector<size_t> positions;  // here, of each node of that graph
   bool has_host_function = false;
   void run() const;
 };

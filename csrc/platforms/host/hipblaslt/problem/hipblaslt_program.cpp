@@ -91,7 +91,7 @@ hipblasStatus_t translate_program(const char *function, const MatmulDesc &desc, 
   }
   call->program = desc.program;
   p.program = &call->program->bound;
-  p.program_turned = !by_rows;
+  p.program_transposed = !by_rows;
   return HIPBLAS_STATUS_SUCCESS;
 }
 
@@ -102,10 +102,10 @@ namespace gemm = rocpy_host::gemm;
 
 hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgram(hipblasLtMatmulDesc_t desc, const rocpyExtProgram_t *program) {
   static constexpr char function[] = "rocpyExtMatmulDescSetProgram";
-  MatmulDesc *found = matmul_descs.find(desc);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  MatmulDesc *entry = matmul_descs.find(desc);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
   if (!program) {
-    found->program.reset();
+    entry->program.reset();
     return HIPBLAS_STATUS_SUCCESS;
   }
   try {
@@ -118,7 +118,7 @@ hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgram(hipblasLtMatmulDesc_t de
     auto binding = std::make_shared<ProgramBinding>();
     binding->bound.program = prepared.get();
     binding->program = std::move(prepared);
-    found->program = std::move(binding);
+    entry->program = std::move(binding);
   } catch (const std::bad_alloc &) {
     return HIPBLAS_STATUS_ALLOC_FAILED;
   }
@@ -127,18 +127,18 @@ hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgram(hipblasLtMatmulDesc_t de
 
 hipblasStatus_t rocpy_host_rocpyExtMatmulDescSetProgramPointers(hipblasLtMatmulDesc_t desc, const void *const *inputs,
                                                                 void *const *outputs) {
-  MatmulDesc *found = matmul_descs.find(desc);
-  if (!found) return HIPBLAS_STATUS_NOT_INITIALIZED;
-  if (!found->program) return HIPBLAS_STATUS_INVALID_VALUE;
-  const gemm::Program &program = *found->program->program;
+  MatmulDesc *entry = matmul_descs.find(desc);
+  if (!entry) return HIPBLAS_STATUS_NOT_INITIALIZED;
+  if (!entry->program) return HIPBLAS_STATUS_INVALID_VALUE;
+  const gemm::Program &program = *entry->program->program;
   if ((program.input_count && !inputs) || (program.output_count && !outputs)) return HIPBLAS_STATUS_INVALID_VALUE;
   try {
     auto binding = std::make_shared<ProgramBinding>();
-    binding->program = found->program->program;
+    binding->program = entry->program->program;
     binding->bound.program = &program;
     for (int i = 0; i < program.input_count; i++) binding->bound.inputs[i] = inputs[i];
     for (int i = 0; i < program.output_count; i++) binding->bound.outputs[i] = outputs[i];
-    found->program = std::move(binding);
+    entry->program = std::move(binding);
   } catch (const std::bad_alloc &) {
     return HIPBLAS_STATUS_ALLOC_FAILED;
   }

@@ -72,21 +72,21 @@ T decrement(T old, T value) {
 }
 
 uint32_t add_halves(uint32_t old, uint32_t value) {
-  uint32_t made = 0;
+  uint32_t sums = 0;
   for (int k = 0; k < 32; k += 16) {
     const Half a{static_cast<uint16_t>(old >> k)}, b{static_cast<uint16_t>(value >> k)};
-    made |= static_cast<uint32_t>(to_half(static_cast<double>(to_float(a)) + to_float(b)).bits) << k;
+    sums |= static_cast<uint32_t>(to_half(static_cast<double>(to_float(a)) + to_float(b)).bits) << k;
   }
-  return made;
+  return sums;
 }
 
 uint32_t add_brains(uint32_t old, uint32_t value) {
-  uint32_t made = 0;
+  uint32_t sums = 0;
   for (int k = 0; k < 32; k += 16) {
     const Brain a{static_cast<uint16_t>(old >> k)}, b{static_cast<uint16_t>(value >> k)};
-    made |= static_cast<uint32_t>(to_brain(static_cast<double>(to_float(a)) + to_float(b)).bits) << k;
+    sums |= static_cast<uint32_t>(to_brain(static_cast<double>(to_float(a)) + to_float(b)).bits) << k;
   }
-  return made;
+  return sums;
 }
 
 template <class T>
@@ -114,7 +114,7 @@ void give(Wave &w, const Instruction &i, int lane, B bits) {
 bool is_shared(const Instruction &i) { return i.opcode->encoding == Encoding::DS; }
 
 template <class T>
-BitsOf<T> *place_of(Wave &w, const Instruction &i, int lane) {
+BitsOf<T> *target_of(Wave &w, const Instruction &i, int lane) {
   uint8_t *at = is_shared(i)
                     ? shared_address(w, w.vector(i.sources[0])[lane] + static_cast<uint64_t>(i.offset | i.offset1 << 8),
                                      sizeof(T), true)
@@ -127,9 +127,9 @@ BitsOf<T> *place_of(Wave &w, const Instruction &i, int lane) {
 }
 
 template <class B, class F>
-B update(B *place, F function) {
-  B old = __atomic_load_n(place, __ATOMIC_SEQ_CST);
-  while (!__atomic_compare_exchange_n(place, &old, function(old), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+B update(B *target, F function) {
+  B old = __atomic_load_n(target, __ATOMIC_SEQ_CST);
+  while (!__atomic_compare_exchange_n(target, &old, function(old), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
   return old;
 }
@@ -143,9 +143,9 @@ void atomic(Wave &w, const Instruction &i) {
   const uint32_t *data = w.vectors(i.sources[1], sizeof(T) / 4);
   for_lanes(w.exec(), [&](int lane) {
     B old = 0;
-    if (B *place = place_of<T>(w, i, lane)) {
+    if (B *target = target_of<T>(w, i, lane)) {
       const T value = bit_copy<T>(register_bits<T>(w, data, lane, 0));
-      old = update(place, [&](B now) { return bit_copy<B>(operation(bit_copy<T>(now), value)); });
+      old = update(target, [&](B now) { return bit_copy<B>(operation(bit_copy<T>(now), value)); });
     }
     if (gives(i)) {
       give(w, i, lane, old);
@@ -164,8 +164,8 @@ void compare_exchange(Wave &w, const Instruction &i) {
                                   : register_bits<T>(w, w.vectors(i.sources[1], sizeof(T) / 2), lane, 1);
     const B value = compares_first ? second : first, expected = compares_first ? first : second;
     B old = 0;
-    if (B *place = place_of<T>(w, i, lane)) {
-      old = update(place, [&](B now) { return bit_copy<T>(now) == bit_copy<T>(expected) ? value : now; });
+    if (B *target = target_of<T>(w, i, lane)) {
+      old = update(target, [&](B now) { return bit_copy<T>(now) == bit_copy<T>(expected) ? value : now; });
     }
     if (gives(i)) {
       give(w, i, lane, old);
@@ -179,7 +179,7 @@ void masked_or(Wave &w, const Instruction &i) {
   const uint32_t *mask = w.vectors(i.sources[1], sizeof(T) / 4), *data = w.vectors(i.sources[2], sizeof(T) / 4);
   for_lanes(w.exec(), [&](int lane) {
     const B bits = register_bits<T>(w, data, lane, 0), clear = register_bits<T>(w, mask, lane, 0);
-    const B old = update(place_of<T>(w, i, lane), [&](B now) { return static_cast<B>((now & ~clear) | bits); });
+    const B old = update(target_of<T>(w, i, lane), [&](B now) { return static_cast<B>((now & ~clear) | bits); });
     if (gives(i)) {
       give(w, i, lane, old);
     }

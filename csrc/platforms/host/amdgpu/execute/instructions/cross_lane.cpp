@@ -36,7 +36,7 @@ void count_below(Wave &w, const Instruction &i) {
   });
 }
 
-// Each lane takes the value of a lane of its row of 16, or of the row beside it.
+// Each lane takes the value of a lane of its row of 16, or of the adjacent row.
 template <bool is_crossed, bool is_variable>
 void permute_row(Wave &w, const Instruction &i) {
   const Source a(w, i, 0, Type::b32);
@@ -47,16 +47,16 @@ void permute_row(Wave &w, const Instruction &i) {
   const uint32_t *chosen = is_variable ? w.vector(i.sources[1]) : nullptr;
   const bool fetch_inactive = (i.select & 1) != 0, bound_control = (i.select & 2) != 0;
   const uint64_t exec = w.exec();
-  uint32_t made[most_lanes];
+  uint32_t moved[most_lanes];
   uint64_t written = 0;
   for_lanes(exec, [&](int lane) {
     const unsigned pick = is_variable ? chosen[lane] & 15 : static_cast<unsigned>(selector >> (4 * (lane & 15)) & 15);
     const int from = ((lane & ~15) ^ (is_crossed ? 16 : 0)) | static_cast<int>(pick);
     const bool is_there = fetch_inactive || (exec >> from & 1) != 0;
-    made[lane] = is_there ? a.low(from) : 0;
+    moved[lane] = is_there ? a.low(from) : 0;
     written |= static_cast<uint64_t>(is_there || bound_control) << lane;
   });
-  for_lanes(written, [&](int lane) { to[lane] = made[lane]; });
+  for_lanes(written, [&](int lane) { to[lane] = moved[lane]; });
 }
 
 // In a wave of 32 lanes there is no other half, and nothing happens.
@@ -66,11 +66,11 @@ void swap_halves_of_wave(Wave &w, const Instruction &i) {
   }
   const Source a(w, i, 0, Type::b32);
   uint32_t *to = w.vector(i.results[0]);
-  uint32_t made[most_lanes];
+  uint32_t moved[most_lanes];
   for (int lane = 0; lane < w.lanes; ++lane) {
-    made[lane] = a.low(lane ^ 32);
+    moved[lane] = a.low(lane ^ 32);
   }
-  for_lanes(w.exec(), [&](int lane) { to[lane] = made[lane]; });
+  for_lanes(w.exec(), [&](int lane) { to[lane] = moved[lane]; });
 }
 
 void swap_registers(Wave &w, const Instruction &i) {
@@ -78,7 +78,7 @@ void swap_registers(Wave &w, const Instruction &i) {
   for_lanes(w.exec(), [&](int lane) { std::swap(a[lane], b[lane]); });
 }
 
-// The upper of each two rows (of `rows` lanes) of one register trades places with the lower of the other's.
+// The upper of each two rows (of `rows` lanes) of one register is exchanged with the lower of the other's.
 template <int rows>
 void swap_rows(Wave &w, const Instruction &i) {
   uint32_t *a = w.vector(i.results[0]), *b = w.vector(i.sources[0]);

@@ -20,8 +20,8 @@ class Handlers {
     if (encoding == Encoding::VOPDX || encoding == Encoding::VOPDY) {
       key = "v_" + name.substr(sizeof("v_dual_") - 1);
     }
-    const auto found = by_name_.find(key);
-    return found == by_name_.end() ? nullptr : found->second;
+    const auto match = by_name_.find(key);
+    return match == by_name_.end() ? nullptr : match->second;
   }
 
  private:

@@ -46,7 +46,7 @@ constexpr size_t most_inputs = 1024, most_results = 2048;
 using Inputs = std::array<double, most_inputs>;
 using Results = std::array<double, most_results>;
 
-struct Place {
+struct Slot {
   int lane, item;
 };
 
@@ -60,18 +60,18 @@ class Items {
         apart_(apart),
         first_(first) {}
 
-  uint64_t get(Place place) const {
-    const int at = place.item * apart_ + first_;
-    const uint32_t *low = registers_ + at / 32 * lanes_ + place.lane;
+  uint64_t get(Slot slot) const {
+    const int at = slot.item * apart_ + first_;
+    const uint32_t *low = registers_ + at / 32 * lanes_ + slot.lane;
     if (bits_ == 64) {
       return low[0] | static_cast<uint64_t>(low[lanes_]) << 32;
     }
     return static_cast<uint64_t>(low[0]) >> (at % 32) & mask();
   }
 
-  void set(Place place, uint64_t bits) {
-    const int at = place.item * apart_ + first_;
-    uint32_t *low = registers_ + at / 32 * lanes_ + place.lane;
+  void set(Slot slot, uint64_t bits) {
+    const int at = slot.item * apart_ + first_;
+    uint32_t *low = registers_ + at / 32 * lanes_ + slot.lane;
     if (bits_ == 64) {
       low[0] = static_cast<uint32_t>(bits);
       low[lanes_] = static_cast<uint32_t>(bits >> 32);
@@ -166,9 +166,8 @@ void for_results(const Product &p, F body) {
 }
 
 // The third source: a constant for all elements, or registers that lie as the results do.
-template <class PlaceOf>
-void read_sums(Wave &w, const Instruction &i, const Product &p, const Items *items, PlaceOf place_of,
-               Results *results) {
+template <class SlotOf>
+void read_sums(Wave &w, const Instruction &i, const Product &p, const Items *items, SlotOf slot_of, Results *results) {
   uint64_t constant = 0;
   if (items == nullptr) {
     const Type type = p.result == Element::f64 ? Type::f64 : p.result == Element::i32 ? Type::b32 : Type::f32;
@@ -177,7 +176,7 @@ void read_sums(Wave &w, const Instruction &i, const Product &p, const Items *ite
     }
   }
   for_results(p, [&](int block, int row, int column, size_t at) {
-    const uint64_t bits = items != nullptr ? items->get(place_of(block, row, column)) : constant;
+    const uint64_t bits = items != nullptr ? items->get(slot_of(block, row, column)) : constant;
     (*results)[at] = value_of(bits, p.result, w.architecture);
   });
 }
@@ -186,12 +185,12 @@ constexpr bool is_register(uint16_t code) { return code >= code_vgpr && code != 
 
 // ---- MFMA: waves of 64 lanes, blocks of matrices ----
 
-Place mfma_input(const Product &p, int extent, int block, int index, int k) {
+Slot mfma_input(const Product &p, int extent, int block, int index, int k) {
   const int each = p.depth * extent * p.blocks / 64;
   return {index + extent * (block + p.blocks * (k / each)), k % each};
 }
 
-Place mfma_result(const Product &p, int block, int row, int column) {
+Slot mfma_result(const Product &p, int block, int row, int column) {
   const int height = p.result == Element::f64 ? 1 : 4;
   const int blocks_each = std::max(1, 64 * height / (p.rows * p.columns));
   const int rows_each = 64 / blocks_each / p.columns, groups = p.rows / (height * rows_each);
@@ -200,7 +199,7 @@ Place mfma_result(const Product &p, int block, int row, int column) {
 }
 
 // Lanes of B may take another's elements.
-int turned_lane(unsigned pattern, int lane) {
+int permuted_lane(unsigned pattern, int lane) {
   switch (pattern) {
     case 0:
       return lane;
@@ -237,8 +236,8 @@ void mfma_product(Wave &w, const Instruction &i, const Product &p) {
   const int each = p.depth * p.rows * p.blocks / 64;
   const Items a_items(w, i.sources[0], each, bits_of(p.a), bits_of(p.a));
   const Items b_items(w, i.sources[1], each, bits_of(p.b), bits_of(p.b));
-  const auto read = [&](const Items &items, Place place, Element element, bool negates) {
-    uint64_t bits = items.get(place);
+  const auto read = [&](const Items &items, Slot slot, Element element, bool negates) {
+    uint64_t bits = items.get(slot);
     const uint64_t exponent = element == Element::f16 ? 0x7c00 : 0x7f80;
     bits = flushes && (bits & exponent) == 0 ? bits & 0x8000 : bits;
     const double value = value_of(bits, element, w.architecture);
@@ -255,21 +254,21 @@ void mfma_product(Wave &w, const Instruction &i, const Product &p) {
     }
     for (int k = 0; k < p.depth; ++k) {
       for (int column = 0; column < p.columns; ++column) {
-        Place place = mfma_input(p, p.columns, block, column, k);
-        place.lane = turned_lane(pattern, place.lane);
-        b[at_b++] = read(b_items, place, p.b, (signs & 2) != 0);
+        Slot slot = mfma_input(p, p.columns, block, column, k);
+        slot.lane = permuted_lane(pattern, slot.lane);
+        b[at_b++] = read(b_items, slot, p.b, (signs & 2) != 0);
       }
     }
   }
   const int results_each = p.rows * p.columns * p.blocks / 64, width = bits_of(p.result);
   Items to(w, i.results[0], results_each, width, width);
-  const auto place_of = [&](int block, int row, int column) { return mfma_result(p, block, row, column); };
+  const auto slot_of = [&](int block, int row, int column) { return mfma_result(p, block, row, column); };
   Results results;
   if (is_register(i.sources[2])) {
     const Items from(w, i.sources[2], results_each, width, width);
-    read_sums(w, i, p, &from, place_of, &results);
+    read_sums(w, i, p, &from, slot_of, &results);
   } else {
-    read_sums(w, i, p, nullptr, place_of, &results);
+    read_sums(w, i, p, nullptr, slot_of, &results);
   }
   if ((signs & 4) != 0) {
     std::for_each(results.begin(), results.begin() + p.rows * p.columns * p.blocks, [](double &sum) { sum = -sum; });
@@ -278,7 +277,7 @@ void mfma_product(Wave &w, const Instruction &i, const Product &p) {
   for_results(p, [&](int block, int row, int column, size_t at) {
     uint64_t bits = bits_from(results[at], p.result, false);
     bits = flushes && (bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits;
-    to.set(place_of(block, row, column), bits);
+    to.set(slot_of(block, row, column), bits);
   });
 }
 
@@ -293,13 +292,13 @@ void mfma(Wave &w, const Instruction &i) {
 // ---- WMMA: 16 rows and columns, waves of 32 lanes ----
 
 // On RDNA 3 lanes 16 to 31 repeat the factors of lanes 0 to 15; on RDNA 4 they hold the other half of each row.
-Place wmma_input(bool repeats, int depth, int index, int k) {
+Slot wmma_input(bool repeats, int depth, int index, int k) {
   const int each = depth / 2;
-  return repeats ? Place{index, k} : Place{index + 16 * (k / each), k % each};
+  return repeats ? Slot{index, k} : Slot{index + 16 * (k / each), k % each};
 }
 
-Place wmma_result(bool interleaves, int row, int column) {
-  return interleaves ? Place{column + 16 * (row % 2), row / 2} : Place{column + 16 * (row / 8), row % 8};
+Slot wmma_result(bool interleaves, int row, int column) {
+  return interleaves ? Slot{column + 16 * (row % 2), row / 2} : Slot{column + 16 * (row / 8), row % 8};
 }
 
 void check_repeated(const Items &items, int count, int operand) {
@@ -346,13 +345,13 @@ void wmma_product(Wave &w, const Instruction &i, Product p) {
   const int width = bits_of(p.result), apart = is_rdna3 ? 32 : width;
   const int first = is_rdna3 && width == 16 && (i.select & 4) != 0 ? 16 : 0;
   Items to(w, i.results[0], 8, width, apart, first);
-  const auto place_of = [&](int, int row, int column) { return wmma_result(is_rdna3, row, column); };
+  const auto slot_of = [&](int, int row, int column) { return wmma_result(is_rdna3, row, column); };
   Results results;
   if (is_register(i.sources[2])) {
     const Items from(w, i.sources[2], 8, width, apart, first);
-    read_sums(w, i, p, &from, place_of, &results);
+    read_sums(w, i, p, &from, slot_of, &results);
   } else {
-    read_sums(w, i, p, nullptr, place_of, &results);
+    read_sums(w, i, p, nullptr, slot_of, &results);
   }
   if (!is_whole(p.result)) {
     for (size_t k = 0; k < 256; ++k) {
@@ -362,7 +361,7 @@ void wmma_product(Wave &w, const Instruction &i, Product p) {
   }
   multiply(p, a, b, &results);
   for_results(p, [&](int block, int row, int column, size_t at) {
-    to.set(place_of(block, row, column), bits_from(results[at], p.result, i.clamp));
+    to.set(slot_of(block, row, column), bits_from(results[at], p.result, i.clamp));
   });
 }
 

@@ -27,7 +27,7 @@ void each_half(Wave &w, const Instruction &i, F function) {
   const Pair c(w, i, i.opcode->source_count > 2 ? 2 : 1, Type::pf16);
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec() & a.source.valid, [&](int lane) {
-    uint32_t made = 0;
+    uint32_t packed = 0;
     for (int part = 0; part < 2; ++part) {
       Half value = function(a.half(lane, part), b.half(lane, part), c.half(lane, part));
       if (i.clamp) {
@@ -36,9 +36,9 @@ void each_half(Wave &w, const Instruction &i, F function) {
       if (w.flush_out64() && is_denormal(value)) {
         value.bits &= 0x8000;
       }
-      made |= static_cast<uint32_t>(value.bits) << (16 * part);
+      packed |= static_cast<uint32_t>(value.bits) << (16 * part);
     }
-    to[lane] = made;
+    to[lane] = packed;
   });
 }
 
@@ -48,14 +48,14 @@ void each_integer(Wave &w, const Instruction &i, F function) {
   const Pair a(w, i, 0, Type::pu16), b(w, i, 1, Type::pu16), c(w, i, i.opcode->source_count > 2 ? 2 : 1, Type::pu16);
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec(), [&](int lane) {
-    uint32_t made = 0;
+    uint32_t packed = 0;
     for (int part = 0; part < 2; ++part) {
       const auto x = static_cast<T>(a.bits(lane, part)), y = static_cast<T>(b.bits(lane, part)),
                  z = static_cast<T>(c.bits(lane, part));
       const T value = saturated<T>(i, [&] { return static_cast<__int128>(function(x, y, z)); });
-      made |= static_cast<uint32_t>(static_cast<uint16_t>(value)) << (16 * part);
+      packed |= static_cast<uint32_t>(static_cast<uint16_t>(value)) << (16 * part);
     }
-    to[lane] = made;
+    to[lane] = packed;
   });
 }
 
@@ -132,13 +132,13 @@ void each_single(Wave &w, const Instruction &i, F function) {
   Result result(w, i, Type::pf32);
   const RoundingScope scope(w.round32());
   for_lanes(w.exec(), [&](int lane) {
-    uint64_t made = 0;
+    uint64_t packed = 0;
     for (int part = 0; part < 2; ++part) {
       float value = function(part_of(a, 0, lane, part), part_of(b, 1, lane, part), part_of(c, third, lane, part));
       value = flushed(scaled_and_clamped(w, i, value), w.flush_out32());
-      made |= static_cast<uint64_t>(bit_copy<uint32_t>(value)) << (32 * part);
+      packed |= static_cast<uint64_t>(bit_copy<uint32_t>(value)) << (32 * part);
     }
-    result.set64(lane, made);
+    result.set64(lane, packed);
   });
 }
 
@@ -197,8 +197,8 @@ float element(uint32_t bits, int part) {
 }
 
 template <class Element, bool is_accumulating>
-void dot_floats(Wave &w, const Instruction &given) {
-  Instruction i = given;
+void dot_floats(Wave &w, const Instruction &instruction) {
+  Instruction i = instruction;
   if (is_accumulating) {
     i.sources[2] = i.results[0];
     i.select_high = 7;
@@ -220,8 +220,8 @@ void dot_floats(Wave &w, const Instruction &given) {
 
 // Sums of products of fields of `width` bits, each signed or not; where `by_sign` the modifiers of sign say which.
 template <int width, bool is_signed, bool by_sign, bool is_accumulating>
-void dot_integers(Wave &w, const Instruction &given) {
-  Instruction i = given;
+void dot_integers(Wave &w, const Instruction &instruction) {
+  Instruction i = instruction;
   if (is_accumulating) {
     i.sources[2] = i.results[0];
   }

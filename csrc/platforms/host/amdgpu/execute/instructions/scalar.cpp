@@ -32,34 +32,34 @@ U bit_field(U value, u32 control, bool is_signed) {
   }
   const U shifted = value >> from;
   const u32 there = std::min(width, width_of_type - from);
-  U made = there == width_of_type ? shifted : shifted & ((U(1) << there) - 1);
-  if (is_signed && width < width_of_type && (made >> (there - 1) & 1) != 0) {
-    made |= ~U(0) << there;
-  } else if (is_signed && there < width_of_type && (made >> (there - 1) & 1) != 0) {
-    made |= ~U(0) << there;
+  U field = there == width_of_type ? shifted : shifted & ((U(1) << there) - 1);
+  if (is_signed && width < width_of_type && (field >> (there - 1) & 1) != 0) {
+    field |= ~U(0) << there;
+  } else if (is_signed && there < width_of_type && (field >> (there - 1) & 1) != 0) {
+    field |= ~U(0) << there;
   }
-  return made;
+  return field;
 }
 
 template <class U>
 U reversed(U value) {
-  U made = 0;
+  U result = 0;
   for (unsigned k = 0; k < sizeof(U) * 8; ++k) {
-    made |= (value >> k & 1) << (sizeof(U) * 8 - 1 - k);
+    result |= (value >> k & 1) << (sizeof(U) * 8 - 1 - k);
   }
-  return made;
+  return result;
 }
 
 // Each group of four bits becomes one (quad mask) or four (whole quads) that say whether any was set.
 template <class U>
 U quads(U value, bool whole) {
-  U made = 0;
+  U mask = 0;
   for (unsigned k = 0; k < sizeof(U) * 2; ++k) {
     if ((value >> (4 * k) & 15) != 0) {
-      made |= whole ? U(15) << (4 * k) : U(1) << k;
+      mask |= whole ? U(15) << (4 * k) : U(1) << k;
     }
   }
-  return made;
+  return mask;
 }
 
 template <class U>
@@ -194,11 +194,11 @@ void add_logic(Handlers &handlers) {
     w.write64(i.results[0], w.read64(i.results[0], 0) | 1ull << (source<u32>(w, i, 0) & 63));
   });
   handlers.add("s_bitreplicate_b64_b32", [](Wave &w, const Instruction &i) {
-    u64 made = 0;
+    u64 doubled = 0;
     for (int k = 0; k < 32; ++k) {
-      made |= static_cast<u64>(source<u32>(w, i, 0) >> k & 1) * 3 << (2 * k);
+      doubled |= static_cast<u64>(source<u32>(w, i, 0) >> k & 1) * 3 << (2 * k);
     }
-    w.write64(i.results[0], made);
+    w.write64(i.results[0], doubled);
   });
 }
 
@@ -206,14 +206,14 @@ void add_logic(Handlers &handlers) {
 template <class U, u64 (*operation)(u64 source, u64 exec), bool gives_new>
 void set_exec(Wave &w, const Instruction &i) {
   const U before = static_cast<U>(sizeof(U) == 8 ? w.pair(code_exec) : w.scalar[code_exec]);
-  const U made = static_cast<U>(operation(source<U>(w, i, 0), before));
-  give<U>(w, i, gives_new ? made : before);
+  const U after = static_cast<U>(operation(source<U>(w, i, 0), before));
+  give<U>(w, i, gives_new ? after : before);
   if (sizeof(U) == 8) {
-    w.set_pair(code_exec, made);
+    w.set_pair(code_exec, after);
   } else {
-    w.scalar[code_exec] = static_cast<u32>(made);
+    w.scalar[code_exec] = static_cast<u32>(after);
   }
-  w.scc = made != 0;
+  w.scc = after != 0;
 }
 
 u64 op_and(u64 s, u64 e) { return s & e; }

@@ -71,8 +71,8 @@ float value_of(Half v) { return to_float(v); }
 template <class T, unsigned relation>
 void compare_floats(Wave &w, const Instruction &i) {
   const float a = value_of(source<T>(w, i, 0)), b = value_of(source<T>(w, i, 1));
-  const unsigned found = a < b ? 1 : a == b ? 2 : a > b ? 4 : 8;
-  w.scc = (relation & found) != 0;
+  const unsigned order = a < b ? 1 : a == b ? 2 : a > b ? 4 : 8;
+  w.scc = (relation & order) != 0;
 }
 
 template <class T>

@@ -13,20 +13,20 @@ uint64_t address_of(Wave &w, const Instruction &i, int lane) {
 }
 
 // `pieces` values of `words` each, at the offsets of the instruction in units of `unit` bytes when there are two.
-template <unsigned words, unsigned pieces, unsigned unit>
+template <unsigned words, unsigned chunks, unsigned unit>
 void load(Wave &w, const Instruction &i) {
-  uint32_t loaded[most_lanes][words * pieces];
+  uint32_t loaded[most_lanes][words * chunks];
   for_lanes(w.exec(), [&](int lane) {
-    for (unsigned piece = 0; piece < pieces; ++piece) {
+    for (unsigned chunk = 0; chunk < chunks; ++chunk) {
       const uint64_t at =
-          pieces == 1 ? address_of(w, i, lane)
-                      : w.vector(i.sources[0])[lane] + static_cast<uint64_t>(piece == 0 ? i.offset : i.offset1) * unit;
-      std::memcpy(&loaded[lane][piece * words], shared_address(w, at, 4 * words, false), 4 * words);
+          chunks == 1 ? address_of(w, i, lane)
+                      : w.vector(i.sources[0])[lane] + static_cast<uint64_t>(chunk == 0 ? i.offset : i.offset1) * unit;
+      std::memcpy(&loaded[lane][chunk * words], shared_address(w, at, 4 * words, false), 4 * words);
     }
   });
-  uint32_t *to = w.vectors(i.results[0], words * pieces);
+  uint32_t *to = w.vectors(i.results[0], words * chunks);
   for_lanes(w.exec(), [&](int lane) {
-    for (unsigned k = 0; k < words * pieces; ++k) {
+    for (unsigned k = 0; k < words * chunks; ++k) {
       to[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)] = loaded[lane][k];
     }
   });
@@ -53,25 +53,25 @@ void load_transposed(Wave &w, const Instruction &i) {
   };
   uint32_t *to = w.vectors(i.results[0], words);
   for (unsigned lane = 0; lane < static_cast<unsigned>(w.lanes); ++lane) {
-    unsigned __int128 made = 0;
+    unsigned __int128 gathered = 0;
     for (unsigned k = 0; k < items; ++k) {
       const unsigned from = (lane & ~15u) + lanes_of_line * k + lane % 16 / items;
-      made |= static_cast<unsigned __int128>(item(from, lane % 16 % items)) << (k * bits);
+      gathered |= static_cast<unsigned __int128>(item(from, lane % 16 % items)) << (k * bits);
     }
     for (unsigned k = 0; k < words; ++k) {
-      to[k * static_cast<unsigned>(w.lanes) + lane] = static_cast<uint32_t>(made >> (32 * k));
+      to[k * static_cast<unsigned>(w.lanes) + lane] = static_cast<uint32_t>(gathered >> (32 * k));
     }
   }
 }
 
-template <unsigned words, unsigned pieces, unsigned unit>
+template <unsigned words, unsigned chunks, unsigned unit>
 void store(Wave &w, const Instruction &i) {
   for_lanes(w.exec(), [&](int lane) {
-    for (unsigned piece = 0; piece < pieces; ++piece) {
-      const uint32_t *from = w.vectors(i.sources[1 + piece], words);
+    for (unsigned chunk = 0; chunk < chunks; ++chunk) {
+      const uint32_t *from = w.vectors(i.sources[1 + chunk], words);
       const uint64_t at =
-          pieces == 1 ? address_of(w, i, lane)
-                      : w.vector(i.sources[0])[lane] + static_cast<uint64_t>(piece == 0 ? i.offset : i.offset1) * unit;
+          chunks == 1 ? address_of(w, i, lane)
+                      : w.vector(i.sources[0])[lane] + static_cast<uint64_t>(chunk == 0 ? i.offset : i.offset1) * unit;
       uint8_t *to = shared_address(w, at, 4 * words, true);
       for (unsigned k = 0; k < words; ++k) {
         std::memcpy(to + 4 * k, &from[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)], 4);
@@ -80,7 +80,7 @@ void store(Wave &w, const Instruction &i) {
   });
 }
 
-template <class T, Place place>
+template <class T, Part part>
 void load_small(Wave &w, const Instruction &i) {
   T loaded[most_lanes];
   for_lanes(w.exec(), [&](int lane) {
@@ -88,7 +88,7 @@ void load_small(Wave &w, const Instruction &i) {
   });
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec(), [&](int lane) {
-    to[lane] = placed<place>(w, to[lane], static_cast<uint32_t>(static_cast<int32_t>(loaded[lane])));
+    to[lane] = placed<part>(w, to[lane], static_cast<uint32_t>(static_cast<int32_t>(loaded[lane])));
   });
 }
 
@@ -105,14 +105,14 @@ template <unsigned words, unsigned unit>
 void exchange_two(Wave &w, const Instruction &i) {
   uint32_t loaded[most_lanes][2 * words];
   for_lanes(w.exec(), [&](int lane) {
-    for (unsigned piece = 0; piece < 2; ++piece) {
-      const uint32_t *from = w.vectors(i.sources[1 + piece], words);
+    for (unsigned chunk = 0; chunk < 2; ++chunk) {
+      const uint32_t *from = w.vectors(i.sources[1 + chunk], words);
       const uint64_t at =
-          w.vector(i.sources[0])[lane] + static_cast<uint64_t>(piece == 0 ? i.offset : i.offset1) * unit;
-      uint8_t *place = shared_address(w, at, 4 * words, true);
-      std::memcpy(&loaded[lane][piece * words], place, 4 * words);
+          w.vector(i.sources[0])[lane] + static_cast<uint64_t>(chunk == 0 ? i.offset : i.offset1) * unit;
+      uint8_t *target = shared_address(w, at, 4 * words, true);
+      std::memcpy(&loaded[lane][chunk * words], target, 4 * words);
       for (unsigned k = 0; k < words; ++k) {
-        std::memcpy(place + 4 * k, &from[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)], 4);
+        std::memcpy(target + 4 * k, &from[k * static_cast<unsigned>(w.lanes) + static_cast<unsigned>(lane)], 4);
       }
     }
   });
@@ -132,8 +132,8 @@ int swizzled_lane(unsigned pattern, int lane) {
   }
   if (pattern >= 0xc000) {
     const int mask = static_cast<int>(pattern & 31), count = static_cast<int>(pattern >> 5 & 31);
-    const int turned = (pattern & 0x400) != 0 ? at - count : at + count;
-    return base | (at & mask) | (turned & ~mask & 31);
+    const int rotated = (pattern & 0x400) != 0 ? at - count : at + count;
+    return base | (at & mask) | (rotated & ~mask & 31);
   }
   if ((pattern & 0x8000) != 0) {
     return (lane & ~3) | static_cast<int>(pattern >> (2 * (lane & 3)) & 3);
@@ -146,13 +146,13 @@ int swizzled_lane(unsigned pattern, int lane) {
 void swizzle(Wave &w, const Instruction &i) {
   const uint32_t *from = w.vector(i.sources[0]);
   const uint64_t exec = w.exec();
-  uint32_t made[most_lanes];
+  uint32_t moved[most_lanes];
   for_lanes(exec, [&](int lane) {
     const int source = swizzled_lane(static_cast<unsigned>(i.offset | i.offset1 << 8), lane);
-    made[lane] = (exec >> source & 1) != 0 ? from[source] : 0;
+    moved[lane] = (exec >> source & 1) != 0 ? from[source] : 0;
   });
   uint32_t *to = w.vector(i.results[0]);
-  for_lanes(exec, [&](int lane) { to[lane] = made[lane]; });
+  for_lanes(exec, [&](int lane) { to[lane] = moved[lane]; });
 }
 
 template <bool is_pull, bool fetches_inactive>
@@ -162,28 +162,28 @@ void permute(Wave &w, const Instruction &i) {
   // GFX11 permutes the halves of a wave of 64 each by itself (RDNA3 ISA, DS_BPERMUTE_B32).
   const int lanes = w.architecture == Architecture::gfx1100 ? 32 : w.lanes;
   const auto base_of = [lanes](int lane) { return lane & ~(lanes - 1); };
-  uint32_t made[most_lanes] = {};
+  uint32_t moved[most_lanes] = {};
   for_lanes(exec, [&](int lane) {
     const auto other = base_of(lane) | static_cast<int>(address_of(w, i, lane) / 4 & static_cast<unsigned>(lanes - 1));
     if (!is_pull) {
-      made[other] = from[lane];
+      moved[other] = from[lane];
     } else if (fetches_inactive || (exec >> other & 1) != 0) {
-      made[lane] = from[other];
+      moved[lane] = from[other];
     }
   });
   uint32_t *to = w.vector(i.results[0]);
-  for_lanes(exec, [&](int lane) { to[lane] = made[lane]; });
+  for_lanes(exec, [&](int lane) { to[lane] = moved[lane]; });
 }
 
 // Adds the number of active lanes to a counter, or takes it away, and gives each the former value.
 template <int direction>
 void count(Wave &w, const Instruction &i) {
   const uint64_t at = (w.m0() & 0xffff) + static_cast<uint64_t>(i.offset | i.offset1 << 8);
-  uint8_t *place = shared_address(w, at, 4, true);
+  uint8_t *target = shared_address(w, at, 4, true);
   uint32_t before = 0;
-  std::memcpy(&before, place, 4);
+  std::memcpy(&before, target, 4);
   const uint32_t after = before + static_cast<uint32_t>(direction * __builtin_popcountll(w.exec()));
-  std::memcpy(place, &after, 4);
+  std::memcpy(target, &after, 4);
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec(), [&](int lane) { to[lane] = before; });
 }
@@ -216,16 +216,16 @@ void add_lds(Handlers &handlers) {
     handlers.add(p + "_b64", load<2, 1, 0>);
     handlers.add(p + "_b96", load<3, 1, 0>);
     handlers.add(p + "_b128", load<4, 1, 0>);
-    handlers.add(p + "_i8", load_small<int8_t, Place::whole>);
-    handlers.add(p + "_u8", load_small<uint8_t, Place::whole>);
-    handlers.add(p + "_i16", load_small<int16_t, Place::whole>);
-    handlers.add(p + "_u16", load_small<uint16_t, Place::whole>);
-    handlers.add(p + "_i8_d16", load_small<int8_t, Place::low>);
-    handlers.add(p + "_i8_d16_hi", load_small<int8_t, Place::high>);
-    handlers.add(p + "_u8_d16", load_small<uint8_t, Place::low>);
-    handlers.add(p + "_u8_d16_hi", load_small<uint8_t, Place::high>);
-    handlers.add(p + "_u16_d16", load_small<uint16_t, Place::low>);
-    handlers.add(p + "_u16_d16_hi", load_small<uint16_t, Place::high>);
+    handlers.add(p + "_i8", load_small<int8_t, Part::whole>);
+    handlers.add(p + "_u8", load_small<uint8_t, Part::whole>);
+    handlers.add(p + "_i16", load_small<int16_t, Part::whole>);
+    handlers.add(p + "_u16", load_small<uint16_t, Part::whole>);
+    handlers.add(p + "_i8_d16", load_small<int8_t, Part::low>);
+    handlers.add(p + "_i8_d16_hi", load_small<int8_t, Part::high>);
+    handlers.add(p + "_u8_d16", load_small<uint8_t, Part::low>);
+    handlers.add(p + "_u8_d16_hi", load_small<uint8_t, Part::high>);
+    handlers.add(p + "_u16_d16", load_small<uint16_t, Part::low>);
+    handlers.add(p + "_u16_d16_hi", load_small<uint16_t, Part::high>);
   }
   for (const char *store_name : {"ds_write", "ds_store"}) {
     const std::string p = store_name;

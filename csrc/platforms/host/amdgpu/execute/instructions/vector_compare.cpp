@@ -58,17 +58,17 @@ void classify(Wave &w, const Instruction &i) {
   const Source a(w, i, 0, Format<T>::type), b(w, i, 1, wanted);
   uint64_t mask = 0;
   for_lanes(w.exec() & a.valid, [&](int lane) {
-    unsigned found = 0;
+    unsigned category = 0;
     if constexpr (std::is_same_v<T, float>) {
-      found = class_of<uint32_t>(read<Bits32>(w, a, lane).bits, 8, 23);
+      category = class_of<uint32_t>(read<Bits32>(w, a, lane).bits, 8, 23);
     } else if constexpr (std::is_same_v<T, double>) {
       uint64_t bits = a.wide(lane);
       bits = a.absolute ? bits & 0x7fffffffffffffff : bits;
-      found = class_of<uint64_t>(a.negate ? bits ^ 0x8000000000000000 : bits, 11, 52);
+      category = class_of<uint64_t>(a.negate ? bits ^ 0x8000000000000000 : bits, 11, 52);
     } else {
-      found = class_of<uint32_t>(read<Bits16>(w, a, lane).bits, 5, 10);
+      category = class_of<uint32_t>(read<Bits16>(w, a, lane).bits, 5, 10);
     }
-    mask |= static_cast<uint64_t>((found & b.low(lane)) != 0) << lane;
+    mask |= static_cast<uint64_t>((category & b.low(lane)) != 0) << lane;
   });
   store_mask<sets_exec>(w, i, mask);
 }
@@ -92,8 +92,8 @@ void add_integers(Handlers &handlers, const std::string &prefix, const char *typ
 template <bool sets_exec, class T, unsigned relation>
 void compare_floats(Wave &w, const Instruction &i) {
   compare<sets_exec, T>(w, i, [](auto a, auto b) {
-    const unsigned found = a < b ? 1 : a == b ? 2 : a > b ? 4 : 8;
-    return (relation & found) != 0;
+    const unsigned order = a < b ? 1 : a == b ? 2 : a > b ? 4 : 8;
+    return (relation & order) != 0;
   });
 }
 

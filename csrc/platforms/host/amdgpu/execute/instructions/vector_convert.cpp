@@ -35,8 +35,8 @@ uint16_t normalised_unsigned(double value) {
   return to_integer<uint16_t>(std::nearbyint(std::clamp(value, 0.0, 1.0) * 65535));
 }
 
-uint32_t with_byte(float value, uint32_t place, uint32_t into) {
-  const unsigned shift = 8 * (place & 3);
+uint32_t with_byte(float value, uint32_t index, uint32_t into) {
+  const unsigned shift = 8 * (index & 3);
   return (into & ~(0xffu << shift)) | static_cast<uint32_t>(to_integer<uint8_t>(std::nearbyint(value))) << shift;
 }
 

@@ -123,9 +123,9 @@ void scale_division(Wave &w, const Instruction &i) {
   uint64_t flags = 0;
   for_lanes(w.exec(), [&](int lane) {
     bool flag = false;
-    const T made = division_scale(read<T>(w, a, lane), read<T>(w, b, lane), read<T>(w, c, lane), &flag);
+    const T value = division_scale(read<T>(w, a, lane), read<T>(w, b, lane), read<T>(w, c, lane), &flag);
     flags |= static_cast<uint64_t>(flag) << lane;
-    write<T>(w, i, result, lane, made);
+    write<T>(w, i, result, lane, value);
   });
   w.set_lane_mask(i.results[1], flags);
 }
@@ -139,11 +139,11 @@ void fuse_division(Wave &w, const Instruction &i) {
   const RoundingScope scope(rounding_of<T>(w));
   for_lanes(w.exec(), [&](int lane) {
     const T estimate = read<T>(w, c, lane);
-    T made = std::fma(read<T>(w, a, lane), read<T>(w, b, lane), estimate);
+    T value = std::fma(read<T>(w, a, lane), read<T>(w, b, lane), estimate);
     if ((flags >> lane & 1) != 0) {
-      made = std::ldexp(made, exponent_field(estimate) > L::special / 2 ? L::scale : -L::scale);
+      value = std::ldexp(value, exponent_field(estimate) > L::special / 2 ? L::scale : -L::scale);
     }
-    write<T>(w, i, result, lane, made);
+    write<T>(w, i, result, lane, value);
   });
 }
 

@@ -31,11 +31,11 @@ void function_of_lanes(Wave &w, const Instruction &i) {
 template <class T, double (*function)(double)>
 void function_of_scalar(Wave &w, const Instruction &i) {
   const Source a(w, i, 0, Format<T>::type);
-  const T made = rounded<function>(read<T>(w, a, 0));
+  const T value = rounded<function>(read<T>(w, a, 0));
   if constexpr (std::is_same_v<T, Half>) {
-    w.write32(i.results[0], to_half(scaled_and_clamped(w, i, to_float(made))).bits);
+    w.write32(i.results[0], to_half(scaled_and_clamped(w, i, to_float(value))).bits);
   } else {
-    w.write32(i.results[0], bit_copy<uint32_t>(scaled_and_clamped(w, i, made)));
+    w.write32(i.results[0], bit_copy<uint32_t>(scaled_and_clamped(w, i, value)));
   }
 }
 

@@ -56,11 +56,11 @@ Half fraction(Half v) {
   if (!std::isfinite(to_float(v))) {
     return nan_half();
   }
-  const float made = to_float(v) - std::floor(to_float(v));
-  return made >= 1.0f ? Half{0x3bff} : to_half(std::fmin(made, 0.99951171875f));
+  const float result = to_float(v) - std::floor(to_float(v));
+  return result >= 1.0f ? Half{0x3bff} : to_half(std::fmin(result, 0.99951171875f));
 }
 
-Half turned(Half v, bool cosine) {
+Half sine_or_cosine(Half v, bool cosine) {
   if (!std::isfinite(to_float(v))) {
     return nan_half();
   }
@@ -142,8 +142,8 @@ void add_functions16(Handlers &handlers) {
   ROCPY_LANES1("v_trunc_f16", Half, Half, to_half(std::trunc(wide(a))));
   ROCPY_LANES1("v_rndne_f16", Half, Half, to_half(std::nearbyint(wide(a))));
   ROCPY_LANES1("v_fract_f16", Half, Half, fraction(a));
-  ROCPY_LANES1("v_sin_f16", Half, Half, turned(a, false));
-  ROCPY_LANES1("v_cos_f16", Half, Half, turned(a, true));
+  ROCPY_LANES1("v_sin_f16", Half, Half, sine_or_cosine(a, false));
+  ROCPY_LANES1("v_cos_f16", Half, Half, sine_or_cosine(a, true));
   ROCPY_LANES1("v_frexp_mant_f16", Half, Half, mantissa_of(a));
   ROCPY_LANES1("v_frexp_exp_i16_f16", int16_t, Half, static_cast<int16_t>(exponent_of(a)));
 }

@@ -43,7 +43,7 @@ i32 signed_bit_field(u32 value, u32 from, u32 width) {
 
 u32 permuted_bytes(u32 high, u32 low, u32 selector) {
   const u64 data = static_cast<u64>(high) << 32 | low;
-  u32 made = 0;
+  u32 bits = 0;
   for (int k = 0; k < 4; ++k) {
     const u32 s = selector >> (8 * k) & 0xff;
     u32 byte = 0;
@@ -54,9 +54,9 @@ u32 permuted_bytes(u32 high, u32 low, u32 selector) {
     } else if (s >= 13) {
       byte = 0xff;
     }
-    made |= byte << (8 * k);
+    bits |= byte << (8 * k);
   }
-  return made;
+  return bits;
 }
 
 u32 sum_of_differences(u32 a, u32 b, bool masked) {
@@ -69,11 +69,11 @@ u32 sum_of_differences(u32 a, u32 b, bool masked) {
 }
 
 u32 interpolated_bytes(u32 a, u32 b, u32 c) {
-  u32 made = 0;
+  u32 bits = 0;
   for (int k = 0; k < 32; k += 8) {
-    made |= ((a >> k & 0xff) + (b >> k & 0xff) + (c >> k & 1)) >> 1 << k;
+    bits |= ((a >> k & 0xff) + (b >> k & 0xff) + (c >> k & 1)) >> 1 << k;
   }
-  return made;
+  return bits;
 }
 
 u32 leading_sign_bits(u32 value) {
@@ -82,11 +82,11 @@ u32 leading_sign_bits(u32 value) {
 }
 
 u32 reversed_bits(u32 value) {
-  u32 made = 0;
+  u32 bits = 0;
   for (int k = 0; k < 32; ++k) {
-    made |= (value >> k & 1) << (31 - k);
+    bits |= (value >> k & 1) << (31 - k);
   }
-  return made;
+  return bits;
 }
 
 // a op b op carry in, with the carry out in a mask. `direction` -1 subtracts b from a, 1 adds.
@@ -270,13 +270,13 @@ void add_order(Handlers &handlers) {
 // Any function of three bits, by its truth table, which the modifiers carry.
 template <class T>
 T bit_operation(const Instruction &i, T a, T b, T c) {
-  T made = 0;
+  T bits = 0;
   for (unsigned k = 0; k < 8; ++k) {
     if ((i.truth_table >> k & 1) != 0) {
-      made = static_cast<T>(made | ((k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c)));
+      bits = static_cast<T>(bits | ((k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c)));
     }
   }
-  return made;
+  return bits;
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ void load_words(Wave &w, const Instruction &i) {
   });
 }
 
-template <class T, Place place>
+template <class T, Part part>
 void load_small(Wave &w, const Instruction &i) {
   if (i.to_shared) {
     load_to_shared<T, 1>(w, i);
@@ -66,7 +66,7 @@ void load_small(Wave &w, const Instruction &i) {
   });
   uint32_t *to = w.vector(i.results[0]);
   for_lanes(w.exec(), [&](int lane) {
-    to[lane] = placed<place>(w, to[lane], static_cast<uint32_t>(static_cast<int32_t>(loaded[lane])));
+    to[lane] = placed<part>(w, to[lane], static_cast<uint32_t>(static_cast<int32_t>(loaded[lane])));
   });
 }
 
@@ -108,26 +108,26 @@ constexpr Named accesses[] = {
     {"load_b96", load_words<3>},
     {"load_dwordx4", load_words<4>},
     {"load_b128", load_words<4>},
-    {"load_ubyte", load_small<uint8_t, Place::whole>},
-    {"load_u8", load_small<uint8_t, Place::whole>},
-    {"load_sbyte", load_small<int8_t, Place::whole>},
-    {"load_i8", load_small<int8_t, Place::whole>},
-    {"load_ushort", load_small<uint16_t, Place::whole>},
-    {"load_u16", load_small<uint16_t, Place::whole>},
-    {"load_sshort", load_small<int16_t, Place::whole>},
-    {"load_i16", load_small<int16_t, Place::whole>},
-    {"load_ubyte_d16", load_small<uint8_t, Place::low>},
-    {"load_d16_u8", load_small<uint8_t, Place::low>},
-    {"load_ubyte_d16_hi", load_small<uint8_t, Place::high>},
-    {"load_d16_hi_u8", load_small<uint8_t, Place::high>},
-    {"load_sbyte_d16", load_small<int8_t, Place::low>},
-    {"load_d16_i8", load_small<int8_t, Place::low>},
-    {"load_sbyte_d16_hi", load_small<int8_t, Place::high>},
-    {"load_d16_hi_i8", load_small<int8_t, Place::high>},
-    {"load_short_d16", load_small<uint16_t, Place::low>},
-    {"load_d16_b16", load_small<uint16_t, Place::low>},
-    {"load_short_d16_hi", load_small<uint16_t, Place::high>},
-    {"load_d16_hi_b16", load_small<uint16_t, Place::high>},
+    {"load_ubyte", load_small<uint8_t, Part::whole>},
+    {"load_u8", load_small<uint8_t, Part::whole>},
+    {"load_sbyte", load_small<int8_t, Part::whole>},
+    {"load_i8", load_small<int8_t, Part::whole>},
+    {"load_ushort", load_small<uint16_t, Part::whole>},
+    {"load_u16", load_small<uint16_t, Part::whole>},
+    {"load_sshort", load_small<int16_t, Part::whole>},
+    {"load_i16", load_small<int16_t, Part::whole>},
+    {"load_ubyte_d16", load_small<uint8_t, Part::low>},
+    {"load_d16_u8", load_small<uint8_t, Part::low>},
+    {"load_ubyte_d16_hi", load_small<uint8_t, Part::high>},
+    {"load_d16_hi_u8", load_small<uint8_t, Part::high>},
+    {"load_sbyte_d16", load_small<int8_t, Part::low>},
+    {"load_d16_i8", load_small<int8_t, Part::low>},
+    {"load_sbyte_d16_hi", load_small<int8_t, Part::high>},
+    {"load_d16_hi_i8", load_small<int8_t, Part::high>},
+    {"load_short_d16", load_small<uint16_t, Part::low>},
+    {"load_d16_b16", load_small<uint16_t, Part::low>},
+    {"load_short_d16_hi", load_small<uint16_t, Part::high>},
+    {"load_d16_hi_b16", load_small<uint16_t, Part::high>},
     {"store_dword", store_words<1>},
     {"store_b32", store_words<1>},
     {"store_dwordx2", store_words<2>},
@@ -158,10 +158,10 @@ void add_memory(Handlers &handlers) {
     handlers.add(prefix + "dword", load_words<1>);
     handlers.add(prefix + "dwordx3", load_words<3>);
     handlers.add(prefix + "dwordx4", load_words<4>);
-    handlers.add(prefix + "ubyte", load_small<uint8_t, Place::whole>);
-    handlers.add(prefix + "sbyte", load_small<int8_t, Place::whole>);
-    handlers.add(prefix + "ushort", load_small<uint16_t, Place::whole>);
-    handlers.add(prefix + "sshort", load_small<int16_t, Place::whole>);
+    handlers.add(prefix + "ubyte", load_small<uint8_t, Part::whole>);
+    handlers.add(prefix + "sbyte", load_small<int8_t, Part::whole>);
+    handlers.add(prefix + "ushort", load_small<uint16_t, Part::whole>);
+    handlers.add(prefix + "sshort", load_small<int16_t, Part::whole>);
   }
   // One memory and no caches: nothing to write back or to forget.
   for (const char *name : {"global_inv", "global_wb", "global_wbinv", "buffer_wbl2", "buffer_inv", "buffer_wbinvl1",

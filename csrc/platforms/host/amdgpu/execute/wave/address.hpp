@@ -16,16 +16,16 @@ uint8_t *locate_words(Wave &wave, const Instruction &instruction, int lane, unsi
                       unsigned *reached);
 
 // Where in its register a load of 8 or 16 bits puts them.
-enum class Place { whole, low, high };
+enum class Part { whole, low, high };
 
 // The register after such a load. With error correction memory is read into whole registers: the other half becomes
 // zero ("unused bits are set to zero", CDNA 3 ISA, 16-bit memory operations).
-template <Place place>
+template <Part part>
 uint32_t placed(const Wave &wave, uint32_t before, uint32_t loaded) {
-  const uint32_t kept = wave.has_error_correction ? 0 : before;
-  return place == Place::whole ? loaded
-         : place == Place::low ? (kept & 0xffff0000) | (loaded & 0xffff)
-                               : (kept & 0xffff) | loaded << 16;
+  const uint32_t preserved = wave.has_error_correction ? 0 : before;
+  return part == Part::whole ? loaded
+         : part == Part::low ? (preserved & 0xffff0000) | (loaded & 0xffff)
+                             : (preserved & 0xffff) | loaded << 16;
 }
 
 uint8_t *shared_address(Wave &wave, uint64_t offset, unsigned bytes, bool writes);

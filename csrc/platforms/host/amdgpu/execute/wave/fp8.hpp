@@ -66,14 +66,14 @@ inline uint32_t to_fp8(float value, Fp8 format, bool saturates) {
   double whole = std::floor(scaled);
   const double rest = scaled - whole;
   whole += rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2.0) == 1.0) ? 1 : 0;
-  const uint64_t made = (static_cast<uint64_t>(exponent + bias - 1) << mantissa_bits) + static_cast<uint64_t>(whole);
-  if (made > largest) {
+  const uint64_t encoded = (static_cast<uint64_t>(exponent + bias - 1) << mantissa_bits) + static_cast<uint64_t>(whole);
+  if (encoded > largest) {
     return saturates ? overflow : beyond;
   }
-  if (made == 0) {
+  if (encoded == 0) {
     return is_fnuz(format) ? 0 : sign;
   }
-  return sign | static_cast<uint32_t>(made);
+  return sign | static_cast<uint32_t>(encoded);
 }
 
 }  // namespace rocpy_host::amdgpu

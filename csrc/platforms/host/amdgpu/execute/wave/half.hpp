@@ -11,9 +11,9 @@ namespace rocpy_host::amdgpu {
 template <class To, class From>
 To bit_copy(From value) {
   static_assert(sizeof(To) == sizeof(From), "a copy of bits changes no size");
-  To made;
-  std::memcpy(&made, &value, sizeof made);
-  return made;
+  To result;
+  std::memcpy(&result, &value, sizeof result);
+  return result;
 }
 
 struct Half {
@@ -56,13 +56,13 @@ inline uint32_t round_to_format(double value, int exponent_bits, int mantissa_bi
   whole += up ? 1 : 0;
   // Below the smallest normal the exponent field is 0 and the implicit bit absent; a carry moves on into the exponent.
   const uint64_t field = static_cast<uint64_t>(exponent + bias - 1) << mantissa_bits;
-  const uint64_t made = field + static_cast<uint64_t>(whole);
-  if (made >= infinity) {
+  const uint64_t encoded = field + static_cast<uint64_t>(whole);
+  if (encoded >= infinity) {
     const bool to_infinity =
         rounding == to_nearest || (rounding == upward && sign == 0) || (rounding == downward && sign != 0);
     return sign | (to_infinity ? infinity : infinity - 1);
   }
-  return sign | static_cast<uint32_t>(made);
+  return sign | static_cast<uint32_t>(encoded);
 }
 
 inline double from_format(uint32_t bits, int exponent_bits, int mantissa_bits) {
@@ -85,14 +85,14 @@ inline double from_format(uint32_t bits, int exponent_bits, int mantissa_bits) {
 inline float to_float(Half h) { return static_cast<float>(from_format(h.bits, 5, 10)); }
 inline float to_float(Brain b) { return bit_copy<float>(static_cast<uint32_t>(b.bits) << 16); }
 inline Half to_half(double value, unsigned rounding = to_nearest) {
-  Half made;
-  made.bits = static_cast<uint16_t>(round_to_format(value, 5, 10, rounding));
-  return made;
+  Half result;
+  result.bits = static_cast<uint16_t>(round_to_format(value, 5, 10, rounding));
+  return result;
 }
 inline Brain to_brain(double value, unsigned rounding = to_nearest) {
-  Brain made;
-  made.bits = static_cast<uint16_t>(round_to_format(value, 8, 7, rounding));
-  return made;
+  Brain result;
+  result.bits = static_cast<uint16_t>(round_to_format(value, 8, 7, rounding));
+  return result;
 }
 
 // a * b + c to be rounded once more to a format of at most 24 bits: the sum of doubles, its last bit odd where it is

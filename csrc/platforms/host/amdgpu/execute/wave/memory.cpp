@@ -40,10 +40,10 @@ uint8_t *Memory::access(uint64_t address, size_t bytes, bool writes) {
   if (find(at, bytes, writes) != nullptr) {
     return reinterpret_cast<uint8_t *>(at);
   }
-  Range found;
-  if (lookup_ && lookup_(at, writes, &found) && at >= found.begin && at < found.end && bytes <= found.end - at) {
+  Range match;
+  if (lookup_ && lookup_(at, writes, &match) && at >= match.begin && at < match.end && bytes <= match.end - at) {
     last_ = ranges_.size();
-    ranges_.push_back(found);
+    ranges_.push_back(match);
     return reinterpret_cast<uint8_t *>(at);
   }
   for (const Range &range : ranges_) {
@@ -71,14 +71,14 @@ uint8_t *Memory::access(uint64_t address, size_t bytes, bool writes) {
         bytes, address);
 }
 
-bool ProcessMemory::find(uintptr_t address, bool writes, Range *found) {
+bool ProcessMemory::find(uintptr_t address, bool writes, Range *out) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (const Range &range : ranges_) {
       if (address >= range.begin && address < range.end) {
         if (writes && !range.is_writable) {
           return false;
         }
-        *found = range;
+        *out = range;
         return true;
       }
     }

@@ -18,7 +18,7 @@ class Memory {
  public:
   void allow(const void *begin, size_t bytes, bool is_writable);
   // Asked for an address in no range: gives the range that holds it, or false.
-  using Lookup = std::function<bool(uintptr_t address, bool writes, Range *found)>;
+  using Lookup = std::function<bool(uintptr_t address, bool writes, Range *out)>;
   void set_lookup(Lookup lookup) { lookup_ = std::move(lookup); }
 
   // The address itself if [address, address + bytes) may be used so; throws Fault otherwise.
@@ -36,7 +36,7 @@ class Memory {
 // The process's own map of memory, read once and again when an address is not found.
 class ProcessMemory {
  public:
-  bool find(uintptr_t address, bool writes, Range *found);
+  bool find(uintptr_t address, bool writes, Range *out);
 
  private:
   void read();

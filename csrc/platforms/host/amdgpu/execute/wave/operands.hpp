@@ -123,8 +123,8 @@ T read(const Wave &wave, const Source &source, int lane) {
     bits = source.absolute ? bits & 0x7fff : bits;
     bits = source.negate ? bits ^ 0x8000 : bits;
     if constexpr (std::is_same_v<T, Half>) {
-      const Half made{bits};
-      return wave.flush_in64() && is_denormal(made) ? Half{static_cast<uint16_t>(bits & 0x8000)} : made;
+      const Half unflushed{bits};
+      return wave.flush_in64() && is_denormal(unflushed) ? Half{static_cast<uint16_t>(bits & 0x8000)} : unflushed;
     } else {
       return {bits};
     }
@@ -169,8 +169,8 @@ inline Half output_scaled(const Wave &wave, const Instruction &i, Half value) {
     return Half{};
   }
   constexpr float factors[4] = {1, 2, 4, 0.5f};
-  const Half made = to_half(to_float(value) * factors[i.output_scale], wave.round64());
-  return is_denormal(made) ? Half{static_cast<uint16_t>(made.bits & 0x8000)} : made;
+  const Half scaled = to_half(to_float(value) * factors[i.output_scale], wave.round64());
+  return is_denormal(scaled) ? Half{static_cast<uint16_t>(scaled.bits & 0x8000)} : scaled;
 }
 
 template <class T>
