@@ -227,13 +227,13 @@ cdef int read_by_blocks(WeightSnapshot made) except -1:
         dense = scales.swapaxes(-1, -2)
         if _staging.needed(dense):
             dense = _staging.upload_scales((None, dense))[1]
-        _kept = _operand.parse(dense, "scale", &seen)
+        _owner = _operand.parse(dense, "scale", &seen)
         # Lines along K: the library's A, transposed, in columns.
         spec.op, spec.rows, spec.columns = _TRANSPOSE, k, n
         spec.ld = max(1, view.strides[1] if n > 1 else k)
         spec.scales = seen.data
         pack(made, &view, &spec)
-        del _kept
+        del _owner
     if made.memory is not None:
         kept = b = None
         made.plain = kept_copy(made.source)

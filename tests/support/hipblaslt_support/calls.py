@@ -91,11 +91,11 @@ def set_desc(desc, attribute, value):
 @contextlib.contextmanager
 def handle():
     """A hipBLASLt handle."""
-    made = unwrap(lt.hipblasLtCreate())
+    created = unwrap(lt.hipblasLtCreate())
     try:
-        yield made
+        yield created
     finally:
-        unwrap(lt.hipblasLtDestroy(made))
+        unwrap(lt.hipblasLtDestroy(created))
 
 
 def make_layout(type_, rows, columns, ld, batch=1, stride=0, order=0, mode=0):
@@ -224,8 +224,8 @@ class Call:
         layouts = [self.layouts[name] for name in "abcd"]
         status, count = lt.hipblasLtMatmulAlgoGetHeuristic(handle_, self.desc, *layouts, preference, requested, results)
         unwrap(lt.hipblasLtMatmulPreferenceDestroy(preference))
-        found = [results[i * RESULT_BYTES : (i + 1) * RESULT_BYTES] for i in range(count)]
-        return int(status), found, results
+        entries = [results[i * RESULT_BYTES : (i + 1) * RESULT_BYTES] for i in range(count)]
+        return int(status), entries, results
 
     def matmul(self, handle_, alpha, a, b, beta, c, d, algo=None, workspace=None, workspace_bytes=None, stream=None):
         """Status of hipblasLtMatmul. Arrays are passed by address; None is a null pointer."""
