@@ -101,7 +101,9 @@ class Machine:
             except metadata.PackageNotFoundError:
                 continue
         torch = util.find_spec("torch")
-        site_packages = tuple(Path(folder).parent for folder in (torch.submodule_search_locations or ())) if torch else ()
+        site_packages = (
+            tuple(Path(folder).parent for folder in (torch.submodule_search_locations or ())) if torch else ()
+        )
         from platformdirs import user_cache_path
 
         return cls(

@@ -72,7 +72,13 @@ def evaluate(
 
 
 def _node(
-    arrays: Any, node: Node, computed: Sequence[Any], types: Sequence[str], position: int, x: Any, inputs: Mapping[str, Any]
+    arrays: Any,
+    node: Node,
+    computed: Sequence[Any],
+    types: Sequence[str],
+    position: int,
+    x: Any,
+    inputs: Mapping[str, Any],
 ) -> Any:
     if node.op == "x":
         return arrays.convert(x, compute_type(types[position]))

@@ -79,7 +79,7 @@ class DTypeOf:
 class Traced:
     """Stands for the product or an input while a function is traced."""
 
-    __slots__ = ("builder", "half", "place")
+    __slots__ = ("builder", "half", "position")
 
     def __init__(self, builder: Builder, position: int, half: bool | None = None) -> None:
         self.builder = builder
@@ -336,7 +336,10 @@ def trace(function: Callable[..., Any]) -> Expression:
         raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
     name = getattr(function, "__name__", "epilogue")
     expression = builder.finish(
-        [value.position for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
+        [value.position for value in values],
+        not isinstance(result, tuple),
+        defaults,
+        name if name != "<lambda>" else "f",
     )
     for output in expression.outputs:
         if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):

@@ -199,7 +199,9 @@ def matmul(
     """
     row = find_epilogue(epilogue)
     operands_by_name = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
-    operands = [_operand(x, name) if x is not None or name in ("a", "b") else None for name, x in operands_by_name.items()]
+    operands = [
+        _operand(x, name) if x is not None or name in ("a", "b") else None for name, x in operands_by_name.items()
+    ]
     factor = _number(alpha, "alpha")
     scales = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
     factor *= math.prod(_number(x, name) for name, x in scales.items())

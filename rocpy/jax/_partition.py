@@ -136,10 +136,10 @@ def _explicit_call(spec: Spec, operands: Sequence[Any], seen: Seen, mesh: Any) -
     moved = []
     for (name, x), wanted in zip(present, specs, strict=True):
         own = jax.typeof(x).sharding.spec
-        for axis, (axes_now, to) in enumerate(zip(own, wanted, strict=True)):
-            if _axes_of(axes_now) and _axes_of(axes_now) != _axes_of(to):
+        for axis, (start, to) in enumerate(zip(own, wanted, strict=True)):
+            if _axes_of(start) and _axes_of(start) != _axes_of(to):
                 raise InvalidProblemError(
-                    f"{name}: axis {axis} is sharded over {_axes_of(axes_now)}, which this product cannot keep: its parts "
+                    f"{name}: axis {axis} is sharded over {_axes_of(start)}, which this product cannot keep: its parts "
                     f"would be gathered; reshard it first, with jax.sharding.reshard({name}, {wanted})"
                 )
         # What is whole is cut where its partner is; nothing travels for that.
@@ -195,7 +195,9 @@ def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
 
     def partition(mesh: Any, arguments: Any, results: Any) -> Any:
         cut = _cut([*operands, *outputs], [array.sharding for array in (*arguments, *results)], whole)
-        operand_shardings, result_shardings = ([NamedSharding(mesh, one) for one in _specs(names, cut)] for names in (operands, outputs))
+        operand_shardings, result_shardings = (
+            [NamedSharding(mesh, one) for one in _specs(names, cut)] for names in (operands, outputs)
+        )
         return mesh, functools.partial(_part, spec, seen, cut), tuple(result_shardings), tuple(operand_shardings)
 
     product.def_partition(partition, sharding_rule=rule)

@@ -242,7 +242,11 @@ def _execution(requested: Any, a: Any) -> ExecutionCPU | ExecutionCUDA:
                 "starts"
             )
         return requested if isinstance(requested, ExecutionCPU) else ExecutionCPU()
-    if not (requested is None or isinstance(requested, ExecutionCUDA) or (isinstance(requested, str) and requested == "cuda")):
+    if not (
+        requested is None
+        or isinstance(requested, ExecutionCUDA)
+        or (isinstance(requested, str) and requested == "cuda")
+    ):
         raise InvalidProblemError(
             f"execution: got {requested!r}, expected None, 'cpu', 'cuda', ExecutionCPU() or ExecutionCUDA()"
         )
@@ -268,7 +272,9 @@ def _are_sequences(arguments: dict[str, Any]) -> bool:
     are_sequences = {name: _is_sequence(value) for name, value in arguments.items() if value is not None}
     if len(set(are_sequences.values())) != 1:
         which = ", ".join(name for name, one in are_sequences.items() if one)
-        raise InvalidProblemError(f"{which}: a sequence; all of {', '.join(are_sequences)} must be sequences, or none of them")
+        raise InvalidProblemError(
+            f"{which}: a sequence; all of {', '.join(are_sequences)} must be sequences, or none of them"
+        )
     if not are_sequences["a"]:
         return False
     for name in are_sequences:

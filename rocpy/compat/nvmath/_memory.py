@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 from rocpy.blaslt.engine.lending import Lending
-from rocpy.blaslt.engine.streams import Settle
+from rocpy.blaslt.engine.streams import SynchronizeStream
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["BaseCUDAMemoryManager", "BaseCUDAMemoryManagerAsync", "MemoryPointer"]
@@ -110,7 +110,7 @@ class Resources:
             lending = Lending(*device_and_stream, self.handle or 0)
         if self.allocator is not None and workspace_bytes > size:
             if size:
-                Settle(device_and_stream[1])()  # what is queued uses the one before
+                SynchronizeStream(device_and_stream[1])()  # what is queued uses the one before
             size = workspace_bytes
             memory = self._allocate(size + _ALIGNMENT - 1, stream)
             lending.give_workspace(memory, -(-_address(memory) // _ALIGNMENT) * _ALIGNMENT, size)
@@ -127,7 +127,7 @@ class Resources:
         lent, self._lent = self._lent, {}
         for (_, stream), (lending, size) in lent.items():
             if size:
-                Settle(stream)()
+                SynchronizeStream(stream)()
             lending.close()
 
 

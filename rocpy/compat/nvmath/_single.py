@@ -43,7 +43,9 @@ class Single(_product.Matmul):
                 _arrays.package_of(value, name)
         self._qualifiers = _qualifiers.read(qualifiers, c is not None)
         self._copies = any(map(_qualifiers.is_structured, self._qualifiers))
-        full_a, full_b = (_qualifiers.matrix(operands[name], self._qualifiers[at], name) for at, name in enumerate("ab"))
+        full_a, full_b = (
+            _qualifiers.matrix(operands[name], self._qualifiers[at], name) for at, name in enumerate("ab")
+        )
         self._vectors = len(full_a.shape) == 1, len(full_b.shape) == 1
         if c is not None:
             _check_c(c, full_a, full_b)

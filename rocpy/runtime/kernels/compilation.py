@@ -116,7 +116,9 @@ def code_object(
     """
     using = compiler() if using is None else using
     record = "\0".join([str(_FORMAT), source, arch, using.name, using.version, *_LANGUAGE])
-    path = (_disk_cache.folder() if folder is None else folder) / f"{hashlib.sha256(record.encode()).hexdigest()[:32]}.json"
+    path = (
+        _disk_cache.folder() if folder is None else folder
+    ) / f"{hashlib.sha256(record.encode()).hexdigest()[:32]}.json"
     record_read = _disk_cache.read(path)
     if record_read is None:
         record_read = {"code": using.run(source, f"{name}.hip", arch), "name": name, "arch": arch, "source": source}

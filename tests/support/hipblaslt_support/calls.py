@@ -271,10 +271,10 @@ def run(handle_, problem, a, b, c=None, alpha=1.0, beta=0.0, algo_index=0):
     memory_c = stored(np.full((p.batch, p.m, p.n), np.nan) if c is None else c, p.result, letter("c"))
     memory_d = np.zeros(p.batch * p.m * p.n, DTYPES[p.result][0])
     with Call(p) as call:
-        status, found, _ = call.heuristic(handle_)
-        if status or not found:
-            raise StatusError(f"heuristic: status {status}, {len(found)} found")
-        result = found[algo_index]
+        status, entries, _ = call.heuristic(handle_)
+        if status or not entries:
+            raise StatusError(f"heuristic: status {status}, {len(entries)} found")
+        result = entries[algo_index]
         workspace = np.zeros(workspace_of(result), np.uint8) if workspace_of(result) else None
         status = call.matmul(handle_, alpha, memory_a, memory_b, beta, memory_c, memory_d, algo_of(result), workspace)
         if status:

@@ -99,7 +99,9 @@ class Caller:
             descriptors = []
             for address, shape, dtype in arrays:
                 retained.append((c.c_int64 * max(1, len(shape)))(*shape))
-                descriptors.append(Buffer(c.sizeof(Buffer), None, TYPES[dtype], address, len(shape), c.addressof(retained[-1])))
+                descriptors.append(
+                    Buffer(c.sizeof(Buffer), None, TYPES[dtype], address, len(shape), c.addressof(retained[-1]))
+                )
             retained.append(descriptors)
             return Array(c.sizeof(Array), None, len(descriptors), types([1] * len(descriptors)), pointers(descriptors))
 

@@ -206,7 +206,11 @@ def signatures_are_short(tree: Tree) -> Iterator[str]:
     """A function takes no more than 8 positional parameters, self apart; more belong together in a class."""
     for path, name, line, _, names in functions(tree):
         count = len([each for each in names if each not in ("self", "cls", "ctx")])
-        if count > MAXIMUM_PARAMETERS and not FOREIGN_SIGNATURES.match(name) and f"{path}:{name}" not in LONG_SIGNATURES:
+        if (
+            count > MAXIMUM_PARAMETERS
+            and not FOREIGN_SIGNATURES.match(name)
+            and f"{path}:{name}" not in LONG_SIGNATURES
+        ):
             yield f"{path}:{line}: {name} takes {count} positional parameters, more than {MAXIMUM_PARAMETERS}"
 
 
