@@ -181,7 +181,7 @@ class Packed {
     using py::detail::npy_api;
     const auto *array = py::detail::array_proxy(value);
     constexpr int kDescribedFlags = npy_api::NPY_ARRAY_C_CONTIGUOUS_ | npy_api::NPY_ARRAY_F_CONTIGUOUS_ |
-                          npy_api::NPY_ARRAY_ALIGNED_ | npy_api::NPY_ARRAY_WRITEABLE_;
+                                    npy_api::NPY_ARRAY_ALIGNED_ | npy_api::NPY_ARRAY_WRITEABLE_;
     key += 'A';
     describe(static_cast<int32_t>(array->nd));
     describe(static_cast<int32_t>(array->flags & kDescribedFlags));
