@@ -13,8 +13,7 @@ from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, t
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
-from rocpy.blaslt.model.refusals import copy_refused
-from rocpy.blaslt.model.refusals import no_algorithm
+from rocpy.blaslt.model.refusals import copy_refused, no_algorithm
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
