@@ -279,12 +279,12 @@ def platform_info():
 
 def devices():
     """Return ``(name, arch, memory_bytes)`` of each device of the loaded platform."""
-    cdef vector[DeviceFacts] found
+    cdef vector[DeviceFacts] facts
     with nogil:
-        found = c_devices()
+        facts = c_devices()
     return [
         (fact.name.c_str().decode("utf-8", "replace"), fact.arch.c_str().decode("utf-8", "replace"), fact.memory_bytes)
-        for fact in found
+        for fact in facts
     ]
 
 

@@ -156,17 +156,17 @@ cdef tuple strides_of(const MemoryLayout* layout):
 
 cdef MemoryRecord record_of(object array, str name):
     cdef int kind = kind_of(array)
-    cdef MemoryRecord made
+    cdef MemoryRecord record
     if kind == 0:
         return None
-    made = MemoryRecord.__new__(MemoryRecord)
-    made.array, made.name, made.kind, made.dtype = array, name, kind, array.dtype
+    record = MemoryRecord.__new__(MemoryRecord)
+    record.array, record.name, record.kind, record.dtype = array, name, kind, array.dtype
     if kind == of_numpy:
-        read_ndarray(<cnp.ndarray>array, &made.layout)
+        read_ndarray(<cnp.ndarray>array, &record.layout)
     else:
-        read_tensor(array, &made.layout)
-        read_words(array, &made.words)
-    return made if made.layout.ndim <= max_dims else None
+        read_tensor(array, &record.layout)
+        read_words(array, &record.words)
+    return record if record.layout.ndim <= max_dims else None
 
 
 def records_of(arrays):
@@ -191,10 +191,10 @@ def records_of(arrays):
 
 cpdef bint any_moved(tuple records) except -1:
     """Return whether any array has other memory than when it was recorded; raises as ``MemoryRecord.moved`` does."""
-    cdef bint found = False
+    cdef bint moved = False
     for record in records:
-        found = (<MemoryRecord>record).has_moved() or found
-    return found
+        moved = (<MemoryRecord>record).has_moved() or moved
+    return moved
 
 
 cdef object pinned_memory(object array):

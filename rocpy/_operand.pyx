@@ -129,7 +129,7 @@ cdef bint overlaps_itself(const Operand* out):
 
 
 cdef object parse_output(object array, str name, Operand* out):
-    kept = parse(array, name, out)
+    owner = parse(array, name, out)
     if out.copied:
         raise InvalidOperandError(
             f"{name}: {seen(array)} has memory that cannot be written in place (byte order, alignment, strides or a "
@@ -146,7 +146,7 @@ cdef object parse_output(object array, str name, Operand* out):
         )
     if out.provider == provider_torch:
         check_writable(array, name)
-    return kept
+    return owner
 
 
 cdef object allocate(object prototype, int provider, Operand* out):
@@ -226,11 +226,11 @@ def describe(array, name="array", *, output=False):
     ('float32', (3, 2), (1, 3), 'numpy')
     """
     cdef Operand out
-    kept = parse_output(array, name, &out) if output else parse(array, name, &out)
-    return as_dict(&out, kept)
+    owner = parse_output(array, name, &out) if output else parse(array, name, &out)
+    return as_dict(&out, owner)
 
 
-cdef object as_dict(const Operand* out, object kept):
+cdef object as_dict(const Operand* out, object owner):
     return {
         "data": <size_t>out.data,
         "dtype": array_type_of_hip(out.type).name.decode(),
@@ -241,7 +241,7 @@ cdef object as_dict(const Operand* out, object kept):
         "provider": PROVIDERS[out.provider],
         "read_only": out.read_only,
         "copied": out.copied,
-        "kept": kept,
+        "kept": owner,
     }
 
 
@@ -287,7 +287,7 @@ def allocate_like(array, shape, dtype=None):
     """
     cdef Operand out
     cdef const ArrayType* row
-    kept = parse(array, "array", &out)
+    owner = parse(array, "array", &out)
     if dtype is not None:
         row = array_type_of_name(str(dtype).encode())
         if row == NULL:
@@ -299,9 +299,9 @@ def allocate_like(array, shape, dtype=None):
     out.ndim = len(shape)
     for i in range(out.ndim):
         out.shape[i] = shape[i]
-    made = allocate(array, out.provider, &out)
-    del kept
-    return made
+    result = allocate(array, out.provider, &out)
+    del owner
+    return result
 
 
 def _time(array, int count, *, bint allocation=False):
@@ -331,10 +331,10 @@ def touch(array):
 def resolve_stream(stream=None, array=None):
     """The handle of the stream that a call on `array` would use, as a number."""
     cdef Operand like
-    cdef hipStream_t found = NULL
+    cdef hipStream_t resolved = NULL
     cdef StreamUse use
     like.device_type = kDLCPU
     if array is not None:
         parse(array, "array", &like)
-    stream_of(stream, &like, &found, &use)
-    return <size_t>found
+    stream_of(stream, &like, &resolved, &use)
+    return <size_t>resolved

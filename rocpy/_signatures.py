@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MADE_BY_METHODS", "public_names", "signature_like"]
+__all__ = ["CREATED_BY_METHODS", "public_names", "signature_like"]
 
 
 def signature_like(function: Callable[..., Any]) -> inspect.Signature:
@@ -16,7 +16,7 @@ def signature_like(function: Callable[..., Any]) -> inspect.Signature:
 
 
 # Of a class that is made by class methods, or by methods of another class, alone.
-MADE_BY_METHODS = inspect.Signature()
+CREATED_BY_METHODS = inspect.Signature()
 
 
 def public_names(namespace: dict[str, Any], *others: str) -> Callable[[], list[str]]:

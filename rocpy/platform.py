@@ -79,7 +79,7 @@ class Variable:
     meaning: str
 
 
-def given_variables() -> dict[str, str]:
+def rocpy_variables() -> dict[str, str]:
     """Return the variables of the environment that begin with ``ROCPY_``, those that rocpy does not know too."""
     return {name: value for name, value in os.environ.items() if name.startswith("ROCPY_")}
 

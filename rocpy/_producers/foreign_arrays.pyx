@@ -126,11 +126,11 @@ cdef object parse_view(object array, str name, int provider, Operand* out):
         view = numpy.asarray(memoryview(array) if provider == provider_buffer else array)
     except Exception as error:
         raise InvalidOperandError(f"{name}: {seen(array)} does not export its memory: {error}") from error
-    kept = view
+    owner = view
     if not parse_ndarray(view, out):
-        kept = parse_ndarray_other(view, name, out)
+        owner = parse_ndarray_other(view, name, out)
     out.provider = provider
-    return kept
+    return owner
 
 
 cdef object parse_device_interface(object array, str name, Operand* out):

@@ -75,27 +75,27 @@ for _slot in range(64):
 
 cdef cnp.dtype descriptor_of(int32_t type):
     """The numpy dtype of a hipDataType, noted for the short way."""
-    found = numpy_dtype(type)
+    descriptor = numpy_dtype(type)
     if type < 64 and array_type_of_hip(type).in_numpy:
-        numbers[type] = found.num
-    return found
+        numbers[type] = descriptor.num
+    return descriptor
 
 
 cdef object allocate_ndarray(Operand* out):
-    cdef cnp.ndarray made
+    cdef cnp.ndarray array
     cdef cnp.dtype descriptor
     cdef int number = numbers[out.type] if out.type < 64 else -1
     try:
         if number >= 0:
-            made = cnp.PyArray_EMPTY(out.ndim, <cnp.npy_intp*>&out.shape[0], number, 0)
+            array = cnp.PyArray_EMPTY(out.ndim, <cnp.npy_intp*>&out.shape[0], number, 0)
         else:
             descriptor = descriptor_of(out.type)
             Py_INCREF(descriptor)
-            made = PyArray_NewFromDescr(&PyArray_Type, descriptor, out.ndim, out.shape, NULL, NULL, 0, NULL)
+            array = PyArray_NewFromDescr(&PyArray_Type, descriptor, out.ndim, out.shape, NULL, NULL, 0, NULL)
     except (MemoryError, ValueError) as error:
         raise out_of_memory(out, error) from error
-    out.data = cnp.PyArray_DATA(made)
-    return made
+    out.data = cnp.PyArray_DATA(array)
+    return array
 
 
 cdef object allocate_host(const DLPackExchangeAPI* api, Operand* out):
@@ -134,12 +134,12 @@ cdef object allocate_exchange(const DLPackExchangeAPI* api, Operand* out):
 
 cdef object wrap(const DLPackExchangeAPI* api, DLManagedTensorVersioned* managed, Operand* out):
     """The framework's array over a managed tensor, which it takes over."""
-    cdef void* made = NULL
+    cdef void* object_pointer = NULL
     cdef object result
     out.data = <char*>managed.dl_tensor.data + managed.dl_tensor.byte_offset if managed.dl_tensor.data != NULL else NULL
-    raise_if(api.managed_tensor_to_py_object_no_sync(managed, &made))
-    result = <object><PyObject*>made
-    Py_DECREF(<PyObject*>made)
+    raise_if(api.managed_tensor_to_py_object_no_sync(managed, &object_pointer))
+    result = <object><PyObject*>object_pointer
+    Py_DECREF(<PyObject*>object_pointer)
     return result
 
 
@@ -151,7 +151,7 @@ cdef int raise_if(int failed) except -1:
 cdef object allocate_foreign(object prototype, int provider, Operand* out):
     """Memory for a prototype that has no allocator of its own that C can call."""
     cdef const DLPackExchangeAPI* api
-    cdef Buffer made
+    cdef Buffer buffer
     cls = type(prototype)
     if provider == provider_exchange:
         api = exchange_api(cls)
@@ -161,13 +161,13 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
         return allocate_ndarray(out)
     if cls.__module__.partition(".")[0] == "cupy" and "cupy" in sys.modules:
         return allocate_cupy(out)
-    made = new_buffer(out.type, out.ndim, out.shape, device_index(out), "host" if out.device_type != kDLROCM else "device")
-    out.data = made.data
+    buffer = new_buffer(out.type, out.ndim, out.shape, device_index(out), "host" if out.device_type != kDLROCM else "device")
+    out.data = buffer.data
     take_over = None if isinstance(prototype, Buffer) else from_dlpack_of(prototype)
     if take_over is None:
-        return made
-    result = take_over(Placed(made, (out.device_type, device_index(out) if out.device_type == kDLROCM else 0)))
-    if address_of(result) != <size_t>made.data:
+        return buffer
+    result = take_over(Placed(buffer, (out.device_type, device_index(out) if out.device_type == kDLROCM else 0)))
+    if address_of(result) != <size_t>buffer.data:
         raise UnsupportedError(
             f"{cls.__module__}.{cls.__qualname__} copies the memory that it wraps, so a result cannot be written to it"
         )
@@ -177,18 +177,18 @@ cdef object allocate_foreign(object prototype, int provider, Operand* out):
 cdef class Placed:
     """Memory that a framework takes over as where its operands are: pinned as the CPU's, the host platform's as its ROCm device's."""
     cdef Buffer buffer
-    cdef tuple place
+    cdef tuple dlpack_device
 
-    def __init__(self, Buffer buffer, tuple place):
+    def __init__(self, Buffer buffer, tuple dlpack_device):
         self.buffer = buffer
         # Frameworks name no pinned memory of another's.
-        self.place = place if place[0] in (kDLCPU, kDLROCM) else buffer.__dlpack_device__()
+        self.dlpack_device = dlpack_device if dlpack_device[0] in (kDLCPU, kDLROCM) else buffer.__dlpack_device__()
 
     def __dlpack_device__(self):
-        return self.place
+        return self.dlpack_device
 
     def __dlpack__(self, **keywords):
-        return self.buffer.__dlpack__(**{**keywords, "dl_device": self.place})
+        return self.buffer.__dlpack__(**{**keywords, "dl_device": self.dlpack_device})
 
 
 cdef size_t address_of(object array) except? 0:
@@ -217,11 +217,11 @@ cdef object from_dlpack_of(object prototype):
 
 
 cdef object allocate_cupy(Operand* out):
-    cupy, made = sys.modules["cupy"], None
+    cupy, array = sys.modules["cupy"], None
     try:
         with cupy.cuda.Device(out.device_id):
-            made = cupy.empty(extents(out), descriptor_of(out.type))
+            array = cupy.empty(extents(out), descriptor_of(out.type))
     except cupy.cuda.memory.OutOfMemoryError as error:
         raise out_of_memory(out, error) from error
-    out.data = <void*><size_t>made.data.ptr
-    return made
+    out.data = <void*><size_t>array.data.ptr
+    return array

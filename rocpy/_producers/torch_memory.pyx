@@ -20,26 +20,26 @@ cdef extern from "torch_memory.hpp" namespace "rocpy" nogil:
 
 # TensorImpl itself holds the shapes of five axes; those of more lie elsewhere.
 cdef int _MOST_AXES = 4
-cdef bint places_sought = False
+cdef bint offsets_sought = False
 
 
-cdef int seek_places() except -1:
+cdef int seek_offsets() except -1:
     """Find where tensors keep what says where they lie; where that fails, torch is asked each time."""
-    global places_sought
+    global offsets_sought
     cdef uint64_t impl_offset = 0, keys_offset = 0
     torch = sys.modules["torch"]
     if not key_offsets(&impl_offset, &keys_offset) or not nothing_traces() or torch.is_inference_mode_enabled():
         return 0
-    places_sought = True
+    offsets_sought = True
     try:
-        if find_places(torch, impl_offset, keys_offset) and not changes_are_seen(torch):
+        if find_offsets(torch, impl_offset, keys_offset) and not changes_are_seen(torch):
             forget_tensor_offsets()
     except Exception:
         forget_tensor_offsets()  # only speed is lost
     return 0
 
 
-cdef bint find_places(object torch, uint64_t impl_offset, uint64_t keys_offset) except -1:
+cdef bint find_offsets(object torch, uint64_t impl_offset, uint64_t keys_offset) except -1:
     cdef uint64_t impls[5]
     cdef uint64_t storages[5]
     cdef uint64_t memories[5]
@@ -96,8 +96,8 @@ cdef bint changes_are_seen(object torch) except -1:
 cdef int read_words(object array, TensorWords* out) except -1:
     cdef void* cls = Py_TYPE(array)
     out[0] = TensorWords()
-    if not places_sought:
-        seek_places()
+    if not offsets_sought:
+        seek_offsets()
     if (cls == tensor_type or cls == parameter_type) and is_clear(array) and array.dim() <= _MOST_AXES:
         read_tensor_words(<const void*><PyObject*>array, out)
     return 0

@@ -72,13 +72,13 @@ cdef extern from "torch_state.hpp" namespace "rocpy" nogil:
 cdef class GetSet:
     """One attribute of torch's tensor type, read through its C getter."""
 
-    cdef object kept
+    cdef object descriptor
     cdef PyGetSetDef* definition
 
     def __init__(self, descriptor):
         if Py_TYPE(descriptor) != &PyGetSetDescr_Type:
             raise UnsupportedError(f"torch's attribute {descriptor!r} is not the C getter that rocpy expects; please report this torch version")
-        self.kept = descriptor
+        self.descriptor = descriptor
         self.definition = (<PyGetSetDescrObject*><PyObject*>descriptor).d_getset
 
     cdef inline PyObject* read(self, object array) noexcept:
@@ -88,13 +88,13 @@ cdef class GetSet:
 cdef class Method:
     """One method without arguments, of torch's tensor type or of its C module, called through its C function."""
 
-    cdef object kept
+    cdef object target
     cdef PyCFunction function
     cdef PyObject* owner
 
     def __init__(self, target):
         cdef PyMethodDef* definition
-        self.kept = target
+        self.target = target
         self.owner = NULL
         if Py_TYPE(target) == &PyMethodDescr_Type:
             definition = (<PyMethodDescrObject*><PyObject*>target).d_method
@@ -306,7 +306,7 @@ cdef int parse_plain(object array, Operand* out) except -1:
     return 1
 
 
-cdef int way_of(object array) except -1:
+cdef int access_of(object array) except -1:
     """0: torch's dispatcher must see this tensor; 1: its memory may be used; 2: that too, but the use must be recorded."""
     cdef void* cls = <void*>Py_TYPE(array)
     if (cls != tensor_type and cls != parameter_type) or cls == NULL:
@@ -340,21 +340,21 @@ def route(x, weight, bias=None):
     int
         0: torch's dispatcher must see them; 1: their memory may be used; 2: that too, but autograd must record it.
     """
-    cdef int way = way_of(x), other
-    if way == 0:
+    cdef int access = access_of(x), other
+    if access == 0:
         return 0
-    other = way_of(weight)
+    other = access_of(weight)
     if other == 0:
         return 0
-    way |= other
+    access |= other
     if bias is not None:
-        other = way_of(bias)
+        other = access_of(bias)
         if other == 0:
             return 0
-        way |= other
+        access |= other
     if forward_mode_is_on():
         return 0
-    return 1 if way == 1 else 2
+    return 1 if access == 1 else 2
 
 
 cdef object state_reason(object array):

@@ -63,5 +63,5 @@ _LATE = {
 def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise missing_attribute("rocpy.blaslt", name, __all__)
-    found = globals()[name] = suggest_keywords(getattr(importlib.import_module(f"rocpy.blaslt.{_LATE[name]}"), name))
-    return found
+    exported = globals()[name] = suggest_keywords(getattr(importlib.import_module(f"rocpy.blaslt.{_LATE[name]}"), name))
+    return exported

@@ -311,8 +311,8 @@ def _problem(
 def _matrix(batch: tuple[int, ...], rows: int, columns: int, dtype: str, letter: str) -> OperandInfo:
     if letter == "n":
         return OperandInfo.dense((*batch, rows, columns), dtype)
-    turned = OperandInfo.dense((*batch, columns, rows), dtype)
-    return OperandInfo((*batch, rows, columns), (*turned.strides[:-2], *turned.strides[:-3:-1]), dtype)
+    transposed = OperandInfo.dense((*batch, columns, rows), dtype)
+    return OperandInfo((*batch, rows, columns), (*transposed.strides[:-2], *transposed.strides[:-3:-1]), dtype)
 
 
 def _ask(problem: Problem, options: Options, packed: bool, device: int | None, extensions: bool = True) -> Support:
@@ -337,7 +337,7 @@ def _ask(problem: Problem, options: Options, packed: bool, device: int | None, e
 def _answer(problem: Problem, options: Options, name: str, packed: bool, device: int | None) -> Support:
     if options.copies == "error":
         _refuse_block_copies(problem)
-    found, bits = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
+    planned, bits = _build.query(problem, options, -1 if device is None else device, packed, _REQUESTED)
     copies = tuple(operand for operand, bit in COPY_BITS.items() if bits >> bit & 1 and operand != "columns")
     if copies:
         if options.copies == "error":
@@ -348,7 +348,7 @@ def _answer(problem: Problem, options: Options, name: str, packed: bool, device:
         recipe = _recipes.recipe_of(bits, problem.epilogue, problem.a.dtype, problem.dtype)
         base = _answer(_recipes.base_problem(problem, recipe), _recipes.strict(options), name, packed, device)
         return Support(problem, name, [_recipes.why(problem, recipe)], "unfused", base.algorithms, base.copies)
-    return Support(problem, name, [], found[0].lowering if found else "native", len(found))
+    return Support(problem, name, [], planned[0].lowering if planned else "native", len(planned))
 
 
 def _refuse_block_copies(problem: Problem) -> None:
@@ -370,15 +370,15 @@ def _refuse_block_copies(problem: Problem) -> None:
 
 def _copied(problem: Problem, names: tuple[str, ...]) -> Problem:
     """Return a problem as it is after copies were made."""
-    made = with_copies(problem, names)
+    copied = with_copies(problem, names)
     if "block32" in (problem.scale_a, problem.scale_b):
         # Blocks run along K, so that the library wants K adjacent in both.
         b = problem.b
-        made = replace(
-            made,
+        copied = replace(
+            copied,
             a=OperandInfo.dense(problem.a.shape, problem.a.dtype),
             b=_matrix(b.shape[:-2], b.shape[-2], b.shape[-1], b.dtype, "t"),
         )
-    if made == problem:
+    if copied == problem:
         raise UnsupportedError(f"{', '.join(names)}: the library does not support {problem} in any layout")
-    return made
+    return copied

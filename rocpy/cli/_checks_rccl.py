@@ -85,13 +85,13 @@ def variables(machine: Machine) -> Iterator[Finding]:
         )
     if known.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE"):
         yield Finding("note", f"NCCL_DEBUG={known['NCCL_DEBUG']} logs every call, which is slow", "set NCCL_DEBUG=WARN")
-    given = known.get("NCCL_SOCKET_IFNAME", "")
-    wanted = [name for name in given.lstrip("^=").split(",") if name]
+    selection = known.get("NCCL_SOCKET_IFNAME", "")
+    wanted = [name for name in selection.lstrip("^=").split(",") if name]
     there = [path.name for path in sorted(machine.path("/sys/class/net").glob("*"))]
-    if wanted and not given.startswith("^") and not any(name.startswith(tuple(wanted)) for name in there):
+    if wanted and not selection.startswith("^") and not any(name.startswith(tuple(wanted)) for name in there):
         yield Finding(
             "problem",
-            f"NCCL_SOCKET_IFNAME={given}, and the interfaces are {', '.join(there) or 'none'}",
+            f"NCCL_SOCKET_IFNAME={selection}, and the interfaces are {', '.join(there) or 'none'}",
             "name one of them, or unset NCCL_SOCKET_IFNAME",
         )
 

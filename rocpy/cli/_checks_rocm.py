@@ -84,12 +84,12 @@ def hipblaslt_kernels(machine: Machine) -> Iterator[Finding]:
         return
     for tree in machine.rocm_trees():
         for library in tree.libraries("hipblaslt")[:1]:
-            place = library.resolve().parent
-            folders = [place / name for name in KERNEL_FOLDERS if (place / name).is_dir()]
+            folder = library.resolve().parent
+            folders = [folder / name for name in KERNEL_FOLDERS if (folder / name).is_dir()]
             if not folders:
                 yield Finding(
                     "problem",
-                    f"{library} has no kernel folder ({place / KERNEL_FOLDERS[0]})",
+                    f"{library} has no kernel folder ({folder / KERNEL_FOLDERS[0]})",
                     "reinstall hipblaslt of this ROCm; if you moved the library, move its kernel folder too",
                 )
                 continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 
-from rocpy.platform import given_variables
+from rocpy.platform import rocpy_variables
 
 AMD_VENDOR = "0x1002"
 LIBRARY_FOLDERS = ("lib", "lib64")
@@ -25,10 +25,10 @@ class RocmTree:
 
     def libraries(self, stem: str) -> list[Path]:
         """Return the files ``lib<stem>.so*``, unversioned first."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for folder in LIBRARY_FOLDERS:
-            found += sorted((self.path / folder).glob(f"lib{stem}.so*"), key=lambda path: (len(path.name), path.name))
-        return found
+            paths += sorted((self.path / folder).glob(f"lib{stem}.so*"), key=lambda path: (len(path.name), path.name))
+        return paths
 
     @property
     def is_host(self) -> bool:
@@ -101,12 +101,14 @@ class Machine:
             except metadata.PackageNotFoundError:
                 continue
         torch = util.find_spec("torch")
-        places = tuple(Path(place).parent for place in (torch.submodule_search_locations or ())) if torch else ()
+        site_packages = (
+            tuple(Path(folder).parent for folder in (torch.submodule_search_locations or ())) if torch else ()
+        )
         from platformdirs import user_cache_path
 
         return cls(
-            environ={name: value for name, value in environ.items() if value is not None} | given_variables(),
-            site_packages=places,
+            environ={name: value for name, value in environ.items() if value is not None} | rocpy_variables(),
+            site_packages=site_packages,
             versions=versions,
             process=process,
             cache=user_cache_path("rocpy"),
@@ -125,25 +127,25 @@ class Machine:
 
     def amd_gpus(self) -> list[str]:
         """Return the PCI addresses of AMD display and compute devices: the kernel's list, which needs no driver."""
-        found = []
+        names = []
         for device in sorted(self.path("/sys/bus/pci/devices").glob("*")):
             name = f"/sys/bus/pci/devices/{device.name}"
             # Class 0x03 is display, 0x12 a processing accelerator.
             if self.text(f"{name}/vendor") == AMD_VENDOR and self.text(f"{name}/class")[:4] in {"0x03", "0x12"}:
-                found.append(device.name)
-        return found
+                names.append(device.name)
+        return names
 
     def architectures(self) -> list[str]:
         """Return the gfx names of the GPUs that the driver presents, such as gfx942."""
-        found = []
+        names = []
         for node in sorted(self.path("/sys/class/kfd/kfd/topology/nodes").glob("*")):
             text = self.text(f"/sys/class/kfd/kfd/topology/nodes/{node.name}/properties")
             match = re.search(r"^gfx_target_version (\d+)", text, re.MULTILINE)
             if match and int(match[1]):
                 number = int(match[1])
                 # Decimal 90402 stands for 9.4.2; stepping and minor are hexadecimal digits in the name.
-                found.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
-        return found
+                names.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
+        return names
 
     def is_wsl(self) -> bool:
         """Return whether the kernel is that of Windows Subsystem for Linux."""
@@ -151,9 +153,9 @@ class Machine:
 
     def torch_hip(self) -> str | None:
         """Return the HIP version that torch was built for, ``None`` without HIP; torch is not imported."""
-        for place in self.site_packages:
+        for folder in self.site_packages:
             try:
-                text = (place / "torch" / "version.py").read_text(encoding="utf-8")
+                text = (folder / "torch" / "version.py").read_text(encoding="utf-8")
             except OSError:
                 continue
             if match := re.search(r"^hip\b[^=]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE):
@@ -163,7 +165,7 @@ class Machine:
     def rocm_trees(self) -> Iterator[RocmTree]:
         """Yield the ROCm installs in the order in which rocpy tries them, each folder once; never rocpy's own."""
         candidates: list[tuple[Path, str]] = []
-        candidates += [(place / "torch", "torch") for place in self.site_packages]
+        candidates += [(folder / "torch", "torch") for folder in self.site_packages]
         if named := self.environ.get("ROCM_PATH"):
             candidates.append((self.path(named), "ROCM_PATH"))
         candidates.append((self.path("/opt/rocm"), "/opt/rocm"))
@@ -177,5 +179,5 @@ class Machine:
 
     def mapped(self, stem: str) -> list[str]:
         """Return the files of one library that the looked-at process has mapped."""
-        found = re.findall(rf"\s(/\S*lib{stem}\.so\S*)$", self.text(f"/proc/{self.process}/maps"), re.MULTILINE)
-        return sorted(set(found))
+        paths = re.findall(rf"\s(/\S*lib{stem}\.so\S*)$", self.text(f"/proc/{self.process}/maps"), re.MULTILINE)
+        return sorted(set(paths))

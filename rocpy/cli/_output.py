@@ -167,15 +167,15 @@ def _print_rich_table(
         from rich.table import Table
     except ImportError:
         return False
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    made.min_width = min(len(title), width)
-    made.show_header = any(columns)
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    table.min_width = min(len(title), width)
+    table.show_header = any(columns)
     for column in columns:
-        made.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
+        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
     for row in cells:
         # Square brackets in a path or message are text here, not markup.
-        made.add_row(*(escape(cell) for cell in row))
-    Console(highlight=False, soft_wrap=False, width=width).print(made)
+        table.add_row(*(escape(cell) for cell in row))
+    Console(highlight=False, soft_wrap=False, width=width).print(table)
     return True
 
 

@@ -182,22 +182,22 @@ def _compare(arguments: Arguments) -> int:
     if arguments.plot is not None or arguments.only:
         raise UsageError("rocpy bench: --compare cannot be combined with --plot or --only")
     old, new = map(read, arguments.compare)
-    found = changes(old, new)
-    if not found:
+    differences = changes(old, new)
+    if not differences:
         raise UsageError(f"rocpy bench: {arguments.compare[0]} and {arguments.compare[1]} have no row in common")
     gone, added = left_out(old, new)
     notes = [f"rows in one run only: {gone} in the old one, {added} in the new one"] if gone or added else []
     if machines(old) != machines(new):
         notes.append("measured on different machines: judged by the speed relative to each group's peer")
     if arguments.html is not None:
-        arguments.html.write_text(comparison_page(found, notes), encoding="utf-8")
+        arguments.html.write_text(comparison_page(differences, notes), encoding="utf-8")
     if arguments.as_json:
-        print_json({"changes": [asdict(change) for change in found], "notes": notes})
+        print_json({"changes": [asdict(change) for change in differences], "notes": notes})
     else:
-        print_table("old and new", COLUMNS, [change.cells for change in found], numbers=NUMBERS)
+        print_table("old and new", COLUMNS, [change.cells for change in differences], numbers=NUMBERS)
         for note in notes:
             say(note)
-    return EXIT_PROBLEM if any(change.verdict in {"slower", "grown"} for change in found) else 0
+    return EXIT_PROBLEM if any(change.verdict in {"slower", "grown"} for change in differences) else 0
 
 
 def _require_plot(plot: Path | None) -> None:
@@ -270,5 +270,5 @@ def _raise_exit(number: int, _: object) -> None:
 
 def folder() -> Path:
     """Return where the benchmarks are: in the source checkout, or beside this file in an installed package."""
-    beside = Path(__file__).resolve().parent / "benchmarks"
-    return beside if beside.is_dir() else Path(__file__).resolve().parents[2] / "benchmarks"
+    bundled = Path(__file__).resolve().parent / "benchmarks"
+    return bundled if bundled.is_dir() else Path(__file__).resolve().parents[2] / "benchmarks"

@@ -81,8 +81,8 @@ def candidates(words: Sequence[str]) -> list[str]:
         if word in below:
             parser = below[word]
         previous = word
-    found = list(_following(parser, previous))
-    return sorted({word for word in found if word.startswith(prefix) and (prefix or not word.startswith("-"))})
+    words_after = list(_following(parser, previous))
+    return sorted({word for word in words_after if word.startswith(prefix) and (prefix or not word.startswith("-"))})
 
 
 def _commands(parser: Parser) -> dict[str, Parser]:

@@ -65,8 +65,8 @@ def libraries(release: str) -> dict[str, Path]:
     """
     host = package_folder()
     folders = (host / "rocm" / "all", host / "rocm" / release.partition(".")[0], host / "rocm" / release)
-    found = {path.name: path for folder in folders for path in sorted(folder.glob("lib*.so.*"))}
-    return {**found, "librocpy_host.so": host / "lib" / "librocpy_host.so"}
+    paths = {path.name: path for folder in folders for path in sorted(folder.glob("lib*.so.*"))}
+    return {**paths, "librocpy_host.so": host / "lib" / "librocpy_host.so"}
 
 
 def lay_out(tree: Path, release: str) -> None:

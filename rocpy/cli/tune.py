@@ -216,10 +216,10 @@ def show(arguments: Arguments) -> int:
 def _object_of(text: str) -> dict[str, Any]:
     """Return the JSON object that a record holds, or the text itself of one that holds none."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {"text": text}
+        value = None
+    return value if isinstance(value, dict) else {"text": text}
 
 
 def export(arguments: Arguments) -> int:
@@ -315,8 +315,8 @@ def _database(path: Path | None, command: str) -> Iterator[Database]:
 def _records(base: Database, all_environments: bool) -> list[Record]:
     from rocpy.tuning import scope
 
-    found = base.records(None if all_environments else scope())
-    return sorted(found, key=lambda record: (record.scope, record.key))
+    records = base.records(None if all_environments else scope())
+    return sorted(records, key=lambda record: (record.scope, record.key))
 
 
 def _problem_text(record: Record) -> str:

@@ -113,8 +113,8 @@ class CustomEpilogue(UserEpilogue):
         >>> halved.evaluate(np.ones((1, 2), np.float32), bias=np.arange(2, dtype=np.float32))
         array([[0.5, 1. ]], dtype=float32)
         """
-        made = evaluate(self.expression, x, self.complete(inputs))
-        return made[0] if self.expression.single else made
+        results = evaluate(self.expression, x, self.complete(inputs))
+        return results[0] if self.expression.single else results
 
     def complete(self, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the inputs by name with their defaults; refuses what is missing or unknown.
@@ -127,29 +127,29 @@ class CustomEpilogue(UserEpilogue):
         if inputs is None:
             inputs = {}
         if type(inputs) is dict and tuple(inputs) == self.expression.inputs:
-            found = inputs.copy()  # another thread may change the caller's
-            for value in found.values():
+            complete_inputs = inputs.copy()  # another thread may change the caller's
+            for value in complete_inputs.values():
                 if value is None:
                     break
             else:
-                return found
+                return complete_inputs
         if not isinstance(inputs, Mapping):
             raise InvalidProblemError(
                 f"epilogue_inputs: got {type(inputs).__name__}, expected a dict of the inputs by name"
             )
-        found = {**dict(self.expression.defaults), **inputs}
+        complete_inputs = {**dict(self.expression.defaults), **inputs}
         listed = ", ".join(self.inputs) or "none"
         for name in inputs:
             if name not in self.inputs:
                 raise InvalidProblemError(
                     f"epilogue_inputs: epilogue {self.name!r} has no input {name!r}; its inputs: {listed}"
                 )
-        missing = [name for name in self.inputs if found.get(name) is None]
+        missing = [name for name in self.inputs if complete_inputs.get(name) is None]
         if missing:
             raise InvalidProblemError(
                 f"epilogue_inputs: epilogue {self.name!r} needs {', '.join(map(repr, missing))}; its inputs: {listed}"
             )
-        return found
+        return complete_inputs
 
     def vjp(self) -> Gradient:
         """Return the backward pass: how the gradients of the results become those of the product and the inputs.
@@ -215,8 +215,8 @@ def _with_bias(expression: Expression) -> Expression:
     """Return an expression of the product plus an input ``bias``."""
     builder = Builder((*expression.inputs, "bias"))
     x = builder.op("add", builder.x(), builder.input("bias"))
-    places = builder.copy(expression, lambda node: x if node.op == "x" else None)
-    outputs = [places[place] for place in expression.outputs]
+    positions = builder.copy(expression, lambda node: x if node.op == "x" else None)
+    outputs = [positions[position] for position in expression.outputs]
     return builder.finish(outputs, expression.single, expression.defaults, expression.name)
 
 

@@ -51,42 +51,48 @@ def evaluate(
     types of the results.
     """
     if isinstance(x, Buffer):
-        made = evaluate(expression, x.to_numpy(), inputs, x_type, out_types)
-        return tuple(_buffer(value) for value in made)
+        wide_results = evaluate(expression, x.to_numpy(), inputs, x_type, out_types)
+        return tuple(_buffer(value) for value in wide_results)
     arrays = _arrays_of(x)
     named = {name: type_of(inputs[name], name) for name in expression.used_inputs}
     types = expression.types(name_of(x.dtype, "x") if x_type is None else x_type, named)
     operands = {name: inputs[name] if named[name][1] == NUMBER else arrays.own(inputs[name], x) for name in named}
     with np.errstate(all="ignore"):
-        found: list[Any] = []
-        for place, node in enumerate(expression.nodes):
-            found.append(_node(arrays, node, found, types, place, x, operands))
+        computed: list[Any] = []
+        for position, node in enumerate(expression.nodes):
+            computed.append(_node(arrays, node, computed, types, position, x, operands))
         results: list[Any] = []
-        for number, place in enumerate(expression.outputs):
-            wanted = types[place] if out_types is None else out_types[number]
-            result = arrays.rounded(arrays.array(found[place], x), wanted)
+        for number, position in enumerate(expression.outputs):
+            wanted = types[position] if out_types is None else out_types[number]
+            result = arrays.rounded(arrays.array(computed[position], x), wanted)
             # Results share no memory with each other, and none is a view of a larger array.
-            shared = expression.nodes[place].op == "pick" or any(result is other for other in results)
+            shared = expression.nodes[position].op == "pick" or any(result is other for other in results)
             results.append(arrays.copy(result) if shared else result)
     return tuple(results)
 
 
 def _node(
-    arrays: Any, node: Node, found: Sequence[Any], types: Sequence[str], place: int, x: Any, inputs: Mapping[str, Any]
+    arrays: Any,
+    node: Node,
+    computed: Sequence[Any],
+    types: Sequence[str],
+    position: int,
+    x: Any,
+    inputs: Mapping[str, Any],
 ) -> Any:
     if node.op == "x":
-        return arrays.convert(x, compute_type(types[place]))
+        return arrays.convert(x, compute_type(types[position]))
     if node.op == "input":
         value = inputs[node.value]
-        return value if is_number(value) else arrays.convert(value, compute_type(types[place]))
+        return value if is_number(value) else arrays.convert(value, compute_type(types[position]))
     if node.op == "const":
         return node.value
-    args = [found[arg] for arg in node.args]
+    args = [computed[arg] for arg in node.args]
     if node.op in ("cast", "cast_like"):
-        cast = arrays.cast(arrays.array(args[0], x), types[place])
-        return arrays.convert(cast, compute_type(types[place]))
-    wide = compute_type(types[place])
-    if types[place] == "bool" and node.op not in ("and", "or", "not", "where"):
+        cast = arrays.cast(arrays.array(args[0], x), types[position])
+        return arrays.convert(cast, compute_type(types[position]))
+    wide = compute_type(types[position])
+    if types[position] == "bool" and node.op not in ("and", "or", "not", "where"):
         wide = compute_type(_widest([types[arg] for arg in node.args]))
     if node.op == "where":
         condition = arrays.convert(arrays.array(args[0], x), "bool")
@@ -211,8 +217,8 @@ def numpy_erf(x: Any) -> Any:
         term = term * -square / n
         total = total + term / (2 * n + 1)
     outer = np.copysign(1.0 - numpy_erfc(np.abs(wide)), wide)
-    made = np.where(np.abs(wide) < 0.75, 2.0 / math.sqrt(math.pi) * total, outer)
-    return np.where(np.isnan(wide), np.nan, made).astype(x.dtype)
+    result = np.where(np.abs(wide) < 0.75, 2.0 / math.sqrt(math.pi) * total, outer)
+    return np.where(np.isnan(wide), np.nan, result).astype(x.dtype)
 
 
 _NUMPY_NAMES = {
@@ -347,6 +353,6 @@ def _arrays_of(x: Any) -> _Arrays:
 
 
 def _buffer(array: Any) -> Buffer:
-    made = Buffer(array.shape, array.dtype)
-    made.copy_from(np.ascontiguousarray(array))
-    return made
+    buffer = Buffer(array.shape, array.dtype)
+    buffer.copy_from(np.ascontiguousarray(array))
+    return buffer

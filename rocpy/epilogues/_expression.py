@@ -306,12 +306,12 @@ def _type_of(node: Node, args: list[tuple[str, int]], x: str, inputs: Mapping[st
         return "bool", rank
     if kind == "like":
         return args[1][0], args[0][1]
-    found, _ = result_type(args[1:] if kind == "where" else args)
-    if kind == "float" and category(found) < 2:
+    type_, _ = result_type(args[1:] if kind == "where" else args)
+    if kind == "float" and category(type_) < 2:
         return "float32", rank
-    if kind == "promote" and found == "bool" and node.op not in ("pick", "interleave"):
+    if kind == "promote" and type_ == "bool" and node.op not in ("pick", "interleave"):
         raise InvalidProblemError(f"{node.op}: its operands are truth values; cast them, or use &, | and where")
-    return found, rank
+    return type_, rank
 
 
 class Builder:
@@ -320,12 +320,12 @@ class Builder:
     def __init__(self, inputs: Iterable[str]) -> None:
         self.inputs = tuple(inputs)
         self.nodes: list[Node] = []
-        self._places: dict[tuple[Any, ...], int] = {}
+        self._positions: dict[tuple[Any, ...], int] = {}
 
     def _put(self, node: Node) -> int:
-        position = self._places.get(node.key)
+        position = self._positions.get(node.key)
         if position is None:
-            position = self._places[node.key] = len(self.nodes)
+            position = self._positions[node.key] = len(self.nodes)
             self.nodes.append(node)
         return position
 

@@ -79,11 +79,11 @@ class DTypeOf:
 class Traced:
     """Stands for the product or an input while a function is traced."""
 
-    __slots__ = ("builder", "half", "place")
+    __slots__ = ("builder", "half", "position")
 
-    def __init__(self, builder: Builder, place: int, half: bool | None = None) -> None:
+    def __init__(self, builder: Builder, position: int, half: bool | None = None) -> None:
         self.builder = builder
-        self.place = place
+        self.position = position
         self.half = half  # whether it has half the product's columns; None: it goes with either
 
     # ---- what functions see ----
@@ -122,7 +122,7 @@ class Traced:
         return DTypeOf(self)
 
     def _cast(self, dtype: str) -> Traced:
-        return Traced(self.builder, self.builder.op("cast", self.place, value=dtype), self.half)
+        return Traced(self.builder, self.builder.op("cast", self.position, value=dtype), self.half)
 
     def __getitem__(self, index: Any) -> Traced:
         lane = _lane_of(index)
@@ -137,7 +137,7 @@ class Traced:
                 f"{where_written()}[{index!r}]: this has half of the product's columns already, and cannot be halved "
                 "again"
             )
-        return Traced(self.builder, self.builder.op("pick", self.place, value=lane), True)
+        return Traced(self.builder, self.builder.op("pick", self.position, value=lane), True)
 
     # ---- what would need a value ----
 
@@ -272,15 +272,15 @@ class _Writer:
                 "one operand has all of the product's columns and another has half of them; take [..., 0::2] or "
                 "[..., 1::2] of both"
             )
-        indices = [self.place(arg) for arg in args]
+        indices = [self.position(arg) for arg in args]
         return Traced(self.builder, self.builder.op(name, *indices, value=value), halves.pop() if halves else None)
 
-    def place(self, value: Any) -> int:
+    def position(self, value: Any) -> int:
         """Return the place of an operand, a constant or a traced value."""
         if isinstance(value, Traced):
             if value.builder is not self.builder:
                 raise InvalidOperandError("a value of another function's trace; pass what it needs as a named input")
-            return value.place
+            return value.position
         return self.builder.const(self.number(value))
 
     def number(self, value: Any) -> bool | int | float:
@@ -336,7 +336,10 @@ def trace(function: Callable[..., Any]) -> Expression:
         raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
     name = getattr(function, "__name__", "epilogue")
     expression = builder.finish(
-        [value.place for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
+        [value.position for value in values],
+        not isinstance(result, tuple),
+        defaults,
+        name if name != "<lambda>" else "f",
     )
     for output in expression.outputs:
         if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):

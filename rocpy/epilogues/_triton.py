@@ -25,7 +25,7 @@ from rocpy.epilogues._resolve import Resolved, resolve
 from rocpy.epilogues._triton_source import INPUT_KINDS, KernelText, kernel_text
 from rocpy.epilogues._types import ARRAY, NUMBER, ZERO_DIM, name_of
 from rocpy.errors import InvalidProblemError, UnsupportedError
-from rocpy.runtime import _kept
+from rocpy.runtime import _disk_cache
 
 __all__ = ["ARCHITECTURES", "FusedKernel", "Tile", "compile_kernel", "tiles"]
 
@@ -132,16 +132,16 @@ class FusedKernel:
 
 def _described(epilogue: CustomEpilogue, inputs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return kind and type of each input that is read."""
-    found = {}
+    described = {}
     for name in epilogue.expression.used_inputs:
-        given = inputs.get(name)
-        if not isinstance(given, tuple) or len(given) != 2 or given[0] not in INPUT_KINDS:
+        argument = inputs.get(name)
+        if not isinstance(argument, tuple) or len(argument) != 2 or argument[0] not in INPUT_KINDS:
             raise InvalidProblemError(
-                f"inputs: got {given!r} for {name!r}, expected a pair of what it broadcasts along, of "
+                f"inputs: got {argument!r} for {name!r}, expected a pair of what it broadcasts along, of "
                 f"{', '.join(INPUT_KINDS)}, and its type"
             )
-        found[name] = (given[0], "float32" if given[0] == "number" else name_of(given[1], name))
-    return found
+        described[name] = (argument[0], "float32" if argument[0] == "number" else name_of(argument[1], name))
+    return described
 
 
 def _resolved(epilogue: CustomEpilogue, operand: str, inputs: Mapping[str, tuple[str, str]]) -> Resolved:
@@ -264,15 +264,15 @@ def compile_text(
     options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": contraction}
     constants = {"BM": tile.m, "BN": tile.n, "BK": tile.k, "GROUP": tile.group, "EVEN_K": even_k}
     key = _key(kernel, arch, options, constants, aligned)
-    folder = _kept.folder() if folder is None else folder
+    folder = _disk_cache.folder() if folder is None else folder
     version = _version()
     # Without Triton one that any version made will do.
     paths = [folder / f"{key}-{version}.json"] if version else sorted(folder.glob(f"{key}-*.json"), reverse=True)
-    found = next((made for made in map(_read, paths) if made is not None), None)
-    if found is None:
-        found = _compile(kernel, arch, options, constants, aligned, tile)
-        _kept.write(paths[0], dataclasses.asdict(found))
-    return found
+    compiled = next((record for record in map(_read, paths) if record is not None), None)
+    if compiled is None:
+        compiled = _compile(kernel, arch, options, constants, aligned, tile)
+        _disk_cache.write(paths[0], dataclasses.asdict(compiled))
+    return compiled
 
 
 def _version() -> str:
@@ -312,22 +312,22 @@ def _compile(
     signature |= dict.fromkeys(constants, "constexpr")
     # Where vectors of 16 bytes may begin.
     divisible = {
-        (place,): [["tt.divisibility", 16]]
-        for place, argument in enumerate(kernel.arguments)
+        (position,): [["tt.divisibility", 16]]
+        for position, argument in enumerate(kernel.arguments)
         if aligned and (argument.kind == "pointer" or (argument.kind == "stride" and argument.of in ("a", "b")))
     }
     source = ASTSource(fn=function, signature=signature, constexprs=dict(constants), attrs=divisible)
     with tempfile.TemporaryDirectory(prefix="rocpy-triton-") as scratch, _cached_in(scratch):
-        made = triton.compile(source, target=GPUTarget("hip", arch, ARCHITECTURES[arch]), options=dict(options))
+        compiled = triton.compile(source, target=GPUTarget("hip", arch, ARCHITECTURES[arch]), options=dict(options))
     return FusedKernel(
-        code=made.asm["hsaco"],
-        isa=made.asm["amdgcn"],
-        name=made.metadata.name,
+        code=compiled.asm["hsaco"],
+        isa=compiled.asm["amdgcn"],
+        name=compiled.metadata.name,
         arch=arch,
         tile=tile,
-        threads=made.metadata.num_warps * ARCHITECTURES[arch],
-        shared_bytes=made.metadata.shared,
-        scratch_bytes=int(_SCRATCH.findall(made.asm["amdgcn"])[-1]),
+        threads=compiled.metadata.num_warps * ARCHITECTURES[arch],
+        shared_bytes=compiled.metadata.shared,
+        scratch_bytes=int(_SCRATCH.findall(compiled.asm["amdgcn"])[-1]),
         arguments=tuple((argument.name, argument.signature) for argument in kernel.arguments),
     )
 
@@ -344,7 +344,7 @@ def _cached_in(folder: str) -> Any:
 
 def _read(path: Path) -> FusedKernel | None:
     """Return a kept kernel; ``None`` where there is none, or none that can be read."""
-    data = _kept.read(path)
+    data = _disk_cache.read(path)
     try:
         if data is None:
             return None

@@ -27,17 +27,17 @@ def batched_call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
 def _mappable(spec: Spec, present: tuple[bool, ...]) -> Callable[..., Any]:
     """Return the product of those operands that are present, with its rule."""
 
-    def every(given: Sequence[Any], absent: Any) -> list[Any]:
-        rest = iter(given)
+    def every(operands: Sequence[Any], absent: Any) -> list[Any]:
+        rest = iter(operands)
         return [next(rest) if there else absent for there in present]
 
     @custom_vmap  # type: ignore[untyped-decorator]
-    def product(*given: Any) -> Any:
-        return partitioned_call(spec, every(given, None))
+    def product(*operands: Any) -> Any:
+        return partitioned_call(spec, every(operands, None))
 
     @product.def_vmap  # type: ignore[untyped-decorator]
-    def rule(axis_size: int, in_batched: Sequence[bool], *given: Any) -> Any:
-        return _map(spec, axis_size, every(in_batched, False), every(given, None))
+    def rule(axis_size: int, in_batched: Sequence[bool], *operands: Any) -> Any:
+        return _map(spec, axis_size, every(in_batched, False), every(operands, None))
 
     return product
 

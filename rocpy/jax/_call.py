@@ -179,7 +179,7 @@ def varying_axes(x: Any) -> frozenset[str]:
 
 def _attributes(spec: Spec, operands: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     yield "epilogue", spec.epilogue
-    yield "operands", np.int32(sum(1 << place for place, x in enumerate(operands) if x is not None))
+    yield "operands", np.int32(sum(1 << position for position, x in enumerate(operands) if x is not None))
     yield "transposed", np.int32(spec.transpose_a | spec.transpose_b << 1)
     yield "compute", np.int32(0 if spec.compute is None else 1 + compute_code(spec.compute))
     yield "alpha", np.float64(spec.alpha)
@@ -196,8 +196,8 @@ def call(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
     problem, results = problem_of(spec, operands)
     if problem.dtype == "int32" and not float(spec.alpha).is_integer():
         raise UnsupportedError(f"alpha = {spec.alpha}: an int32 result is scaled by integers")
-    given = [x for x in operands if x is not None]
-    found = jax.ffi.ffi_call(_TARGET, results)(*given, **dict(_attributes(spec, operands)))
-    axes = tuple(sorted(varying_axes(given[0])))
+    present = [x for x in operands if x is not None]
+    arrays = jax.ffi.ffi_call(_TARGET, results)(*present, **dict(_attributes(spec, operands)))
+    axes = tuple(sorted(varying_axes(present[0])))
     # In jax.shard_map all operands vary over the same axes, and so do the results, which a call by itself does not say.
-    return tuple(jax.lax.pcast(x, axes, to="varying") for x in found) if axes else tuple(found)
+    return tuple(jax.lax.pcast(x, axes, to="varying") for x in arrays) if axes else tuple(arrays)

@@ -44,9 +44,9 @@ class OptionWords {
  public:
   bool find(std::string_view text, int64_t *word) {
     lock_.lock();
-    const auto found = words_.find(std::string(text));
-    const bool known = found != words_.end();
-    if (known) *word = found->second;
+    const auto entry = words_.find(std::string(text));
+    const bool known = entry != words_.end();
+    if (known) *word = entry->second;
     lock_.unlock();
     return known;
   }
@@ -100,8 +100,8 @@ inline int32_t type_of_xla(XLA_FFI_DataType type) {
 }
 
 // XLA's arrays are dense and row-major; `transposed` swaps the last two axes of the view.
-inline const char *read_buffer(const void *given, bool transposed, Operand *out) {
-  const XLA_FFI_Buffer *buffer = static_cast<const XLA_FFI_Buffer *>(given);
+inline const char *read_buffer(const void *argument, bool transposed, Operand *out) {
+  const XLA_FFI_Buffer *buffer = static_cast<const XLA_FFI_Buffer *>(argument);
   out->type = type_of_xla(buffer->dtype);
   if (out->type < 0) return "an array of a type that rocpy has no products of";
   if (buffer->rank > max_dims) return "an array of more than 32 axes";
@@ -153,8 +153,8 @@ inline const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
     bool known = true;
     if (name == "epilogue") {
       const std::string_view wanted = text_of(type, value);
-      for (size_t place = 0; place < frame_epilogues().size(); ++place)
-        if (frame_epilogues()[place] == wanted) out->epilogue = static_cast<int32_t>(place);
+      for (size_t index = 0; index < frame_epilogues().size(); ++index)
+        if (frame_epilogues()[index] == wanted) out->epilogue = static_cast<int32_t>(index);
     } else if (name == "options") {
       out->options = text_of(type, value);
     } else if (name == "operands") {
@@ -215,7 +215,7 @@ inline XLA_FFI_Error *frame_error(const XLA_FFI_CallFrame *frame, const char *me
 }
 
 // The stream and the device that XLA queues this call on.
-inline XLA_FFI_Error *frame_place(const XLA_FFI_CallFrame *frame, int *device, hipStream_t *stream) {
+inline XLA_FFI_Error *frame_device_and_stream(const XLA_FFI_CallFrame *frame, int *device, hipStream_t *stream) {
   XLA_FFI_Stream_Get_Args on{};
   on.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
   on.ctx = frame->ctx;

@@ -49,10 +49,10 @@ def _number(x: Any, name: str) -> float:
 def _stored(aux: Any) -> Any:
     if not isinstance(aux, Mapping):
         return aux
-    found = [value for key, value in aux.items() if str(key).endswith("_aux")]
-    if len(found) != 1:
+    values = [value for key, value in aux.items() if str(key).endswith("_aux")]
+    if len(values) != 1:
         raise InvalidProblemError(f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux")
-    return found[0]
+    return values[0]
 
 
 @overload
@@ -198,8 +198,10 @@ def matmul(
     (16.0, [2.0, 2.0, 2.0, 2.0])
     """
     row = find_epilogue(epilogue)
-    given = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
-    operands = [_operand(x, name) if x is not None or name in ("a", "b") else None for name, x in given.items()]
+    operands_by_name = dict(zip(OPERANDS, (a, b, c, bias, _stored(aux)), strict=True))
+    operands = [
+        _operand(x, name) if x is not None or name in ("a", "b") else None for name, x in operands_by_name.items()
+    ]
     factor = _number(alpha, "alpha")
     scales = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
     factor *= math.prod(_number(x, name) for name, x in scales.items())

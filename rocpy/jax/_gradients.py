@@ -102,23 +102,23 @@ def _forward(spec: Spec, a: Any, b: Any, c: Any, bias: Any, aux: Any) -> Any:
     if _is_composed(row):
         results, pull = jax.vjp(functools.partial(_composed, spec), a, b, c, bias, aux)
         return results, pull
-    kept = (a, b, _addend(c), _addend(bias))
+    residuals = (a, b, _addend(c), _addend(bias))
     if name in ("default", "bias"):
         results = product(spec, a, b, c, bias, None)
-        return results, (*kept, None)
+        return results, (*residuals, None)
     if row.aux == "store":
         results = product(spec, a, b, c, bias, None)
-        return results, (*kept, results[1])
+        return results, (*residuals, results[1])
     if name in _BY_RESULT:
         results = product(spec, a, b, c, bias, None)
-        return results, (*kept, results[0])
+        return results, (*residuals, results[0])
     stored = f"{name}_aux_bias" if row.bias else f"{name}_aux"
     if stored in EPILOGUES:
         d, pre = product(dataclasses.replace(spec, epilogue=stored), a, b, c, bias, None)
     else:
         (pre,) = product(plain_spec(spec), a, b, c, bias, None)
         d = activation_of(spec)(wide(pre)).astype(pre.dtype)
-    return (d,), (*kept, pre)
+    return (d,), (*residuals, pre)
 
 
 # ---- backward ----
@@ -136,11 +136,11 @@ def _bits(dtype: Any) -> int:
     return dtypes.lookup(str(dtype)).bits
 
 
-def _backward(spec: Spec, kept: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+def _backward(spec: Spec, residuals: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the gradients of all operands; XLA drops those that nobody reads."""
     if _is_composed(spec.row):
-        return kept(gradients)
-    a, b, c, bias, saved = kept
+        return residuals(gradients)
+    a, b, c, bias, saved = residuals
     d = gradients[0]
     name = function_of(spec.row)
     if name in _BY_RESULT and spec.row.aux == "none":

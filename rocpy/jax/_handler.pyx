@@ -71,7 +71,7 @@ cdef extern from "_frame.hpp" namespace "rocpy" nogil:
     const char *read_frame(const XLA_FFI_CallFrame *frame, ProductFrame *out)
     c_bool answers_metadata(XLA_FFI_CallFrame *frame)
     XLA_FFI_Error *frame_error(const XLA_FFI_CallFrame *frame, const char *message, int code)
-    XLA_FFI_Error *frame_place(const XLA_FFI_CallFrame *frame, int *device, hipStream_t *stream)
+    XLA_FFI_Error *frame_device_and_stream(const XLA_FFI_CallFrame *frame, int *device, hipStream_t *stream)
     c_bool fits(const Operand &operand, int32_t type, int32_t ndim, const int64_t *shape)
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
@@ -111,7 +111,7 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
                      Status *status) noexcept nogil:
     """Launch a product whose plan is kept; otherwise say what stands in the way, with the plan's key."""
     cdef shared_ptr[CachedCall] call
-    cdef CachedCall *found
+    cdef CachedCall *cached
     cdef int64_t word = 0
     begin_key(key, frame.epilogue, frame.result.type, frame.compute, False, False, process_tuning_word(), device)
     if frame.clamped:
@@ -124,16 +124,16 @@ cdef Outcome attempt(ProductFrame *frame, Operands *operands, PlanKey *key, int 
     if not key.fits():
         return needs_python
     call = plan_cache().find(key[0])
-    found = call.get()
-    if found == NULL:
+    cached = call.get()
+    if cached == NULL:
         return not_planned
-    if found.copies or found.transposed or found.plan == NULL:
+    if cached.copies or cached.transposed or cached.plan == NULL:
         return needs_python
-    if not fits(frame.result, found.result_type, found.result_ndim, found.result_shape) or (
-        not fits(frame.extra, found.extra_type, found.extra_ndim, found.extra_shape) and (found.extra_ndim >= 0 or frame.extra.ndim >= 0)
+    if not fits(frame.result, cached.result_type, cached.result_ndim, cached.result_shape) or (
+        not fits(frame.extra, cached.extra_type, cached.extra_ndim, cached.extra_shape) and (cached.extra_ndim >= 0 or frame.extra.ndim >= 0)
     ):
         return refused
-    status[0] = launch(found, frame, operands, device, stream)
+    status[0] = launch(cached, frame, operands, device, stream)
     if not status.ok():
         return failed
     if waits and table.hipStreamQuery(stream) == _HIP_NOT_READY:
@@ -181,7 +181,7 @@ cdef object view(const Operand *operand, bint transposed, bint on_device):
     cdef Operand dense = operand[0]
     cdef int axis
     cdef char *start
-    cdef object made
+    cdef object array
     cdef Py_ssize_t bytes
     if operand.ndim < 0:
         return None
@@ -200,11 +200,11 @@ cdef object view(const Operand *operand, bint transposed, bint on_device):
     for extent in shape:
         bytes *= extent
     if bytes == 0:
-        made = numpy.empty(shape, dtype)
+        array = numpy.empty(shape, dtype)
     else:
         start = <char *>dense.data
-        made = numpy.frombuffer(<char[:bytes]>start, dtype).reshape(shape)
-    return made.swapaxes(-1, -2) if transposed else made
+        array = numpy.frombuffer(<char[:bytes]>start, dtype).reshape(shape)
+    return array.swapaxes(-1, -2) if transposed else array
 
 
 cdef bint is_transposed(const Operand *operand) noexcept nogil:
@@ -231,12 +231,12 @@ cdef int by_function_form(ProductFrame *frame, Operands *operands, object option
     )
     if frame.extra.ndim < 0:
         return 0
-    beside = view(&frame.extra, False, on_device)
+    extra = view(&frame.extra, False, on_device)
     value = result[1][EPILOGUES[EPILOGUE_NAMES[frame.epilogue]].outputs[0]]
     if on_device:
-        beside.copy_from(value, stream=stream)
+        extra.copy_from(value, stream=stream)
     else:
-        beside[...] = value
+        extra[...] = value
     return 0
 
 
@@ -328,7 +328,7 @@ cdef XLA_FFI_Error *handle(XLA_FFI_CallFrame *call, bint on_device) noexcept nog
     operands.bias, operands.aux, operands.out = frame.operands[<int>frame_bias], frame.operands[<int>frame_aux], frame.result
     operands.packed = False
     if on_device:
-        error = frame_place(call, &device, &stream)
+        error = frame_device_and_stream(call, &device, &stream)
         if error != NULL:
             return error
     # The first product of the process chooses the platform, which takes the GIL.

@@ -130,16 +130,16 @@ def _explicit_mesh(operands: Sequence[Any]) -> Any:
 def _explicit_call(spec: Spec, operands: Sequence[Any], seen: Seen, mesh: Any) -> tuple[Any, ...]:
     """Return the results of a product whose operands' types say how they are cut, and its own with them."""
     names, outputs = _names(spec, seen)
-    given = [(name, x) for name, x in zip(OPERANDS, operands, strict=True) if x is not None]
-    cut = _cut(names, [jax.typeof(x).sharding for _, x in given], _whole(spec, seen))
+    present = [(name, x) for name, x in zip(OPERANDS, operands, strict=True) if x is not None]
+    cut = _cut(names, [jax.typeof(x).sharding for _, x in present], _whole(spec, seen))
     specs = _specs(names, cut)
     moved = []
-    for (name, x), wanted in zip(given, specs, strict=True):
+    for (name, x), wanted in zip(present, specs, strict=True):
         own = jax.typeof(x).sharding.spec
-        for axis, (found, to) in enumerate(zip(own, wanted, strict=True)):
-            if _axes_of(found) and _axes_of(found) != _axes_of(to):
+        for axis, (start, to) in enumerate(zip(own, wanted, strict=True)):
+            if _axes_of(start) and _axes_of(start) != _axes_of(to):
                 raise InvalidProblemError(
-                    f"{name}: axis {axis} is sharded over {_axes_of(found)}, which this product cannot keep: its parts "
+                    f"{name}: axis {axis} is sharded over {_axes_of(start)}, which this product cannot keep: its parts "
                     f"would be gathered; reshard it first, with jax.sharding.reshard({name}, {wanted})"
                 )
         # What is whole is cut where its partner is; nothing travels for that.
@@ -176,8 +176,8 @@ def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
     whole = _whole(spec, seen)
 
     @custom_partitioning  # type: ignore[untyped-decorator]
-    def product(*given: Any) -> Any:
-        return call(spec, _every(seen, given))
+    def product(*operands: Any) -> Any:
+        return call(spec, _every(seen, operands))
 
     def rule(mesh: Any, values: Any, results: Any) -> Any:  # noqa: ARG001
         used = dict.fromkeys(name for names in (*operands, *outputs) for name in names if name)
@@ -195,16 +195,18 @@ def _partitionable(spec: Spec, seen: Seen) -> Callable[..., Any]:
 
     def partition(mesh: Any, arguments: Any, results: Any) -> Any:
         cut = _cut([*operands, *outputs], [array.sharding for array in (*arguments, *results)], whole)
-        given, made = ([NamedSharding(mesh, one) for one in _specs(names, cut)] for names in (operands, outputs))
-        return mesh, functools.partial(_part, spec, seen, cut), tuple(made), tuple(given)
+        operand_shardings, result_shardings = (
+            [NamedSharding(mesh, one) for one in _specs(names, cut)] for names in (operands, outputs)
+        )
+        return mesh, functools.partial(_part, spec, seen, cut), tuple(result_shardings), tuple(operand_shardings)
 
     product.def_partition(partition, sharding_rule=rule)
     return product
 
 
-def _every(seen: Seen, given: Sequence[Any]) -> list[Any]:
+def _every(seen: Seen, operands: Sequence[Any]) -> list[Any]:
     """Return all operands of a call, ``None`` where there is none."""
-    rest = iter(given)
+    rest = iter(operands)
     return [None if one is None else next(rest) for one in seen]
 
 
@@ -215,24 +217,24 @@ def _axes_of(entry: Any) -> tuple[str, ...]:
 
 def _cut(names: Names, shardings: Sequence[Any], whole: tuple[str, ...]) -> dict[str, Any]:
     """Return the axes of the mesh that each name is cut over: as the first array says, each of the mesh's once."""
-    found: dict[str, Any] = {}
+    cut: dict[str, Any] = {}
     used: set[str] = set()
     for own, sharding in zip(names, shardings, strict=True):
         for name, axes in zip(own, getattr(sharding, "spec", ()), strict=False):
-            given = _axes_of(axes)
-            if name and given and name not in found and name not in whole and used.isdisjoint(given):
-                found[name] = given
-                used.update(given)
-    return found
+            mesh_axes = _axes_of(axes)
+            if name and mesh_axes and name not in cut and name not in whole and used.isdisjoint(mesh_axes):
+                cut[name] = mesh_axes
+                used.update(mesh_axes)
+    return cut
 
 
 def _specs(names: Names, cut: dict[str, Any]) -> list[PartitionSpec]:
     return [PartitionSpec(*(cut.get(name) for name in own)) for own in names]
 
 
-def _part(spec: Spec, seen: Seen, cut: dict[str, Any], *given: Any) -> tuple[Any, ...]:
+def _part(spec: Spec, seen: Seen, cut: dict[str, Any], *operands: Any) -> tuple[Any, ...]:
     """Return the results of one device."""
-    parts = _every(seen, given)
+    parts = _every(seen, operands)
     results = _sum_of_parts(spec, parts, cut["k"]) if "k" in cut else call(spec, parts)
     if spec.row.gradient == "bgrad" and "m" in cut:
         return results[0], jax.lax.psum(results[1], cut["m"])

@@ -34,7 +34,7 @@ cdef Capturing capture_of(hipStream_t stream, int device)
 # Whether a capture was opened by another library.
 cdef bint is_foreign(Capturing capturing)
 # Keep memory of rocpy's own where another library captures a stream: its graph may be launched at any time.
-cdef int keep_with_foreign_graph(hipStream_t stream, int device, object kept) except -1
+cdef int keep_with_foreign_graph(hipStream_t stream, int device, object owner) except -1
 # Drop what belonged to graphs of other libraries that are gone.
 cdef int drop_gone_graphs() except -1
 # Leave what belongs to a parent process as it is.

@@ -83,12 +83,12 @@ cdef bint is_foreign(Capturing capturing):
     return type(capturing) is ForeignCapturing
 
 
-cdef int keep_with_foreign_graph(hipStream_t stream, int device, object kept) except -1:
+cdef int keep_with_foreign_graph(hipStream_t stream, int device, object owner) except -1:
     cdef Capturing capturing
     if foreign_captures:
         capturing = capture_of(stream, device)
         if is_foreign(capturing):
-            capturing.objects.append(kept)
+            capturing.objects.append(owner)
     return 0
 
 
@@ -122,15 +122,15 @@ cdef int drop_gone_graphs() except -1:
 cdef Capturing begin_foreign(hipStream_t stream, unsigned long long number):
     """Recognise a capture that another library opened."""
     global foreign_count
-    cdef Capturing made = ForeignCapturing()
+    cdef Capturing capturing = ForeignCapturing()
     cdef cpp_bool watched = False
     if foreign_graphs:
         drop_gone_graphs()
     foreign_count += 1
-    foreign_graphs[foreign_count] = foreign_captures[number] = made
+    foreign_graphs[foreign_count] = foreign_captures[number] = capturing
     _core.check(watch_captured_graph(stream, foreign_count, &watched))
-    made.keeps_operands = watched
-    return made
+    capturing.keeps_operands = watched
+    return capturing
 
 
 cdef int refuse_unknown(hipStream_t stream, int code) except -1:
@@ -144,7 +144,7 @@ cdef Capturing capture_of(hipStream_t stream, int device):
     cdef unsigned long long number = 0
     cdef StreamContext *context = NULL
     cdef _core.Status status
-    cdef Capturing found
+    cdef Capturing capturing
     cdef int code = abi.slot_hipStreamGetCaptureInfo(stream, &state, &number)
     if code != 0:
         abi.slot_hipGetLastError()
@@ -161,20 +161,20 @@ cdef Capturing capture_of(hipStream_t stream, int device):
             "stream: its capture was invalidated by a call that is not allowed during capture; end it and capture "
             "again",
             function="hipStreamGetCaptureInfo", library="hip", status=901, status_name="hipErrorStreamCaptureInvalidated")
-    found = captures.get(number)
+    capturing = captures.get(number)
     key = (device, <size_t>stream)
-    if found is None:
+    if capturing is None:
         if foreign_captures:
             end_foreign(key, number)
-        found = foreign_captures.get(number)
-        if found is None:
-            found = begin_foreign(stream, number)
-    if key not in found.contexts:
+        capturing = foreign_captures.get(number)
+        if capturing is None:
+            capturing = begin_foreign(stream, number)
+    if key not in capturing.contexts:
         with nogil:
             status = lend_to_capture(device, stream, &context)
         _core.check(status)
-        found.contexts[key] = <size_t>context
-    return found
+        capturing.contexts[key] = <size_t>context
+    return capturing
 
 
 cdef int forget_foreign() except -1:

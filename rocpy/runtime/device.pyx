@@ -167,23 +167,23 @@ cdef class Device:
     @property
     def properties(self):
         """Facts of hipGetDeviceProperties, as a dict."""
-        cdef abi.hipDeviceProp_t found
-        abi.hipGetDevicePropertiesR0600(&found, self.index)
+        cdef abi.hipDeviceProp_t facts
+        abi.hipGetDevicePropertiesR0600(&facts, self.index)
         return {
-            "name": found.name.decode("utf-8", "replace"),
-            "arch": found.gcnArchName.decode("utf-8", "replace"),
-            "memory_bytes": found.totalGlobalMem,
-            "shared_memory_per_block_bytes": found.sharedMemPerBlock,
-            "warp_size": found.warpSize,
-            "max_threads_per_block": found.maxThreadsPerBlock,
-            "multiprocessors": found.multiProcessorCount,
-            "clock_khz": found.clockRate,
-            "memory_clock_khz": found.memoryClockRate,
-            "memory_bus_bits": found.memoryBusWidth,
-            "l2_cache_bytes": found.l2CacheSize,
-            "compute_capability": (found.major, found.minor),
-            "pci": (found.pciDomainID, found.pciBusID, found.pciDeviceID),
-            "integrated": bool(found.integrated),
+            "name": facts.name.decode("utf-8", "replace"),
+            "arch": facts.gcnArchName.decode("utf-8", "replace"),
+            "memory_bytes": facts.totalGlobalMem,
+            "shared_memory_per_block_bytes": facts.sharedMemPerBlock,
+            "warp_size": facts.warpSize,
+            "max_threads_per_block": facts.maxThreadsPerBlock,
+            "multiprocessors": facts.multiProcessorCount,
+            "clock_khz": facts.clockRate,
+            "memory_clock_khz": facts.memoryClockRate,
+            "memory_bus_bits": facts.memoryBusWidth,
+            "l2_cache_bytes": facts.l2CacheSize,
+            "compute_capability": (facts.major, facts.minor),
+            "pci": (facts.pciDomainID, facts.pciBusID, facts.pciDeviceID),
+            "integrated": bool(facts.integrated),
         }
 
     def synchronize(self):

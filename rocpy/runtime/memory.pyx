@@ -42,16 +42,16 @@ cdef int32_t type_of(object dtype) except -1:
 
 
 cdef object numpy_dtype(int32_t type):
-    found = dtypes.get(type)
-    if found is None:
+    dtype = dtypes.get(type)
+    if dtype is None:
         row = array_type_of_hip(type)
         name = row.name.decode()
         if not row.in_numpy:
             import ml_dtypes
 
             name = getattr(ml_dtypes, name)
-        found = dtypes[type] = numpy.dtype(name)
-    return found
+        dtype = dtypes[type] = numpy.dtype(name)
+    return dtype
 
 
 cdef int fill_extents(object shape, int64_t* extents) except -1:
@@ -85,38 +85,38 @@ cdef size_t bytes_of(int32_t type, object shape) except? 0:
 
 
 cdef Buffer buffer_on(void* data, int32_t type, object shape, int device, object source):
-    cdef Buffer made = Buffer.__new__(Buffer)
-    made.ndim = fill_extents(shape, made.extents)
-    made.type = type
-    made.nbytes = size_of(type, made.ndim, made.extents)
-    made.device_index = device
-    made.location = "device"
-    made.data = data
-    made.source = source
-    made.closed = False
-    made.generation = _device.generation_of(made.device_index)
-    return made
+    cdef Buffer buffer = Buffer.__new__(Buffer)
+    buffer.ndim = fill_extents(shape, buffer.extents)
+    buffer.type = type
+    buffer.nbytes = size_of(type, buffer.ndim, buffer.extents)
+    buffer.device_index = device
+    buffer.location = "device"
+    buffer.data = data
+    buffer.source = source
+    buffer.closed = False
+    buffer.generation = _device.generation_of(buffer.device_index)
+    return buffer
 
 
 cdef Buffer new_buffer(int32_t type, int ndim, const int64_t* extents, int device, str location):
-    cdef Buffer made = Buffer.__new__(Buffer)
-    fill_buffer(made, type, ndim, extents, device, location)
-    return made
+    cdef Buffer buffer = Buffer.__new__(Buffer)
+    fill_buffer(buffer, type, ndim, extents, device, location)
+    return buffer
 
 
-cdef int fill_buffer(Buffer made, int32_t type, int ndim, const int64_t* extents, int device, str location) except -1:
+cdef int fill_buffer(Buffer buffer, int32_t type, int ndim, const int64_t* extents, int device, str location) except -1:
     cdef int i
-    made.nbytes = size_of(type, ndim, extents)
-    made.type = type
-    made.ndim = ndim
+    buffer.nbytes = size_of(type, ndim, extents)
+    buffer.type = type
+    buffer.ndim = ndim
     for i in range(ndim):
-        made.extents[i] = extents[i]
-    made.device_index = device
-    made.location = location
-    cdef Allocation memory = allocate(made.nbytes, device, location)
-    made.data, made.source = memory.data, memory
-    made.closed = False
-    made.generation = _device.generation_of(made.device_index)
+        buffer.extents[i] = extents[i]
+    buffer.device_index = device
+    buffer.location = location
+    cdef Allocation memory = allocate(buffer.nbytes, device, location)
+    buffer.data, buffer.source = memory.data, memory
+    buffer.closed = False
+    buffer.generation = _device.generation_of(buffer.device_index)
     return 0
 
 
@@ -201,7 +201,7 @@ cdef class Buffer:
         True
         """
         cdef Operand view
-        cdef Buffer made
+        cdef Buffer buffer
         cdef Import taken
         cdef int64_t step = 1
         cdef int fault, i
@@ -218,21 +218,21 @@ cdef class Buffer:
             step *= view.shape[i]
         if view.device_type not in (kDLCPU, kDLROCM, kDLROCMHost):
             raise InvalidOperandError(f"array: its memory is on a device of DLPack type {view.device_type}, which HIP cannot use")
-        made = Buffer.__new__(Buffer)
-        made.data = view.data
-        made.type = view.type
-        made.ndim = view.ndim
+        buffer = Buffer.__new__(Buffer)
+        buffer.data = view.data
+        buffer.type = view.type
+        buffer.ndim = view.ndim
         for i in range(view.ndim):
-            made.extents[i] = view.shape[i]
-        made.nbytes = size_of(view.type, view.ndim, view.shape)
-        made.device_index = view.device_id if view.device_type == kDLROCM else 0
-        made.location = "foreign"
-        made.source = taken
-        made.foreign_type = view.device_type
-        made.read_only_ = taken.read_only()
-        made.closed = False
-        made.generation = _device.generation_of(made.device_index)
-        return made
+            buffer.extents[i] = view.shape[i]
+        buffer.nbytes = size_of(view.type, view.ndim, view.shape)
+        buffer.device_index = view.device_id if view.device_type == kDLROCM else 0
+        buffer.location = "foreign"
+        buffer.source = taken
+        buffer.foreign_type = view.device_type
+        buffer.read_only_ = taken.read_only()
+        buffer.closed = False
+        buffer.generation = _device.generation_of(buffer.device_index)
+        return buffer
 
     cdef int check(self) except -1:
         if self.closed:
@@ -390,9 +390,9 @@ cdef class Buffer:
         numpy.ndarray
             A new array.
         """
-        made = numpy.empty(self.shape, self.dtype)
-        self.copy_to(made, stream=stream)
-        return made
+        result = numpy.empty(self.shape, self.dtype)
+        self.copy_to(result, stream=stream)
+        return result
 
     def fill(self, int value, *, stream=None):
         """Set every byte, in the stream's order (hipMemsetAsync).
@@ -435,21 +435,21 @@ cdef class Buffer:
         """
         cdef Operand exported
         cdef int i
-        place = self.__dlpack_device__()
+        device_pair = self.__dlpack_device__()
         if copy:
             raise BufferError("a Buffer exports its own memory only; copy it with to_numpy() or into another Buffer")
-        if dl_device is not None and tuple(dl_device) == (kDLCPU, 0) and place[0] == kDLROCMHost:
-            place = (kDLCPU, 0)  # pinned memory is the CPU's too
-        if dl_device is not None and tuple(dl_device) == (kDLROCM, self.device_index) and place[0] == kDLCPU and not self.foreign_type:
-            place = (kDLROCM, self.device_index)  # the host platform's memory is also its device's, as programs for ROCm know it
-        if dl_device is not None and tuple(dl_device) != place:
-            raise BufferError(f"the Buffer is on DLPack device {place}, not on {tuple(dl_device)}")
+        if dl_device is not None and tuple(dl_device) == (kDLCPU, 0) and device_pair[0] == kDLROCMHost:
+            device_pair = (kDLCPU, 0)  # pinned memory is the CPU's too
+        if dl_device is not None and tuple(dl_device) == (kDLROCM, self.device_index) and device_pair[0] == kDLCPU and not self.foreign_type:
+            device_pair = (kDLROCM, self.device_index)  # the host platform's memory is also its device's, as programs for ROCm know it
+        if dl_device is not None and tuple(dl_device) != device_pair:
+            raise BufferError(f"the Buffer is on DLPack device {device_pair}, not on {tuple(dl_device)}")
         versioned = max_version is not None and max_version[0] >= 1
         if self.read_only_ and not versioned:
             raise BufferError("a read-only Buffer needs a consumer that knows DLPack 1")
         source = self.memory_now(<void**>&exported.data)
         exported.type, exported.ndim = self.type, self.ndim
-        exported.device_type, exported.device_id = place[0], place[1]
+        exported.device_type, exported.device_id = device_pair[0], device_pair[1]
         for i in range(self.ndim):
             exported.shape[i] = self.extents[i]
         if stream != -1:

@@ -59,7 +59,7 @@ def discontinuity_oracle(values: Array, predecessor: object = None, successor: o
     return heads.reshape(values.shape), tails.reshape(values.shape)
 
 
-def difference_oracle(values: Array, mode: str, beside: object = None, valid: int | None = None) -> Array:
+def difference_oracle(values: Array, mode: str, neighbour: object = None, valid: int | None = None) -> Array:
     """Return a group's items less their neighbours, `beside` the one beyond the end that the mode looks at."""
     flat = values.ravel()
     limit = flat.size if valid is None else min(max(valid, 0), flat.size)
@@ -67,12 +67,12 @@ def difference_oracle(values: Array, mode: str, beside: object = None, valid: in
     if limit:
         if mode == "left":
             result[1:limit] = flat[1:limit] - flat[: limit - 1]
-            if beside is not None:
-                result[:1] = flat[:1] - beside  # arrays of integers wrap, numpy's scalars warn
+            if neighbour is not None:
+                result[:1] = flat[:1] - neighbour  # arrays of integers wrap, numpy's scalars warn
         else:
             result[: limit - 1] = flat[: limit - 1] - flat[1:limit]
-            if beside is not None:
-                result[limit - 1 : limit] = flat[limit - 1 : limit] - beside
+            if neighbour is not None:
+                result[limit - 1 : limit] = flat[limit - 1 : limit] - neighbour
     return result.reshape(values.shape)
 
 

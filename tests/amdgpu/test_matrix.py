@@ -64,18 +64,18 @@ class Run:
         registers = []
         for operand, values, extent in (("a", self.a, form.rows), ("b", self.b, form.columns)):
             bits = matrix.BITS[getattr(form, operand)]
-            places = matrix.input_places(form, arch, extent)
-            made = matrix.pack(values, places, bits, matrix.words_of(form, arch, operand), lanes)
+            positions = matrix.input_positions(form, arch, extent)
+            made = matrix.pack(values, positions, bits, matrix.words_of(form, arch, operand), lanes)
             if arch == "gfx1100":
                 made[:, 16:] = made[:, :16]
             registers.append(made)
-        places, width = matrix.result_places(form, arch), matrix.BITS[form.result]
+        positions, width = matrix.result_positions(form, arch), matrix.BITS[form.result]
         apart = 32 if arch == "gfx1100" else None
-        sums = matrix.pack(self.c, places, width, matrix.words_of(form, arch, "d"), lanes, apart, first)
+        sums = matrix.pack(self.c, positions, width, matrix.words_of(form, arch, "d"), lanes, apart, first)
         out = np.zeros_like(sums)
         self.report = amdgpu.run(code, f"k{alike.index(form)}", 1, threads or lanes, *registers, sums, out)
         self.registers = out
-        return matrix.unpack(out, places, self.dtype, width, apart, first)
+        return matrix.unpack(out, positions, self.dtype, width, apart, first)
 
     def factors(self, values, operand):
         """Return what the unit multiplies: of XF32 the float32 without its last 13 bits."""
@@ -171,7 +171,7 @@ def test_lanes_of_b_take_others(pattern):
     taken = {1: lanes % 32, 2: lanes % 32 + 32, 3: (lanes + 16) % 64}.get(pattern, lanes % 16 + 16 * (pattern - 4))
     for form in of("gfx942", "v_mfma_f32_32x32x2_f32", "v_mfma_f32_16x16x16_f16", "v_mfma_f32_4x4x4_16b_bf16"):
         run = Run(form, "gfx942")
-        lane, item = matrix.input_places(form, "gfx942", form.columns)
+        lane, item = matrix.input_positions(form, "gfx942", form.columns)
         held = np.zeros((64, item.max() + 1))
         held[lane, item] = run.b.astype(np.float64)
         run.check(run.execute(f"blgp:{pattern}"), b=held[taken[lane], item])

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from made_up_library import made_up, problem
+from made_up_library import fake_library, problem
 
 import rocpy
 from rocpy.blaslt.selection import library as _library
@@ -83,7 +83,7 @@ def test_a_selftest_in_one_thread_alters_nothing_in_others(record, rng):
 
 
 def test_what_was_right_lifts_a_doubt_and_never_a_cards_dialect(record, monkeypatch):
-    made_up(monkeypatch, 100100, "gfx942")
+    fake_library(monkeypatch, 100100, "gfx942")
     doubted = problem("relu_aux_bias", "float16")
     assert "tensileUseBias" in _library.refusal(doubted)
     here = _library.library(0)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up_library import made_up, problem
+from made_up_library import fake_library, problem
 
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.selection import library as _library
@@ -251,7 +251,7 @@ def test_every_row_names_its_source_and_rises():
     ],
 )
 def test_what_a_release_is_not_asked_for(monkeypatch, version, card, asked, reason):
-    made_up(monkeypatch, version, card)
+    fake_library(monkeypatch, version, card)
     found = _library.refusal(asked)
     assert reason in found
     assert bool(found) == bool(reason)

@@ -17,20 +17,20 @@ def check_refused(error):
 
 
 def test_networks_of_their_own():
-    found = container_ranks.run("meet_by_tcp", "-n")
+    found = container_ranks.run("rendezvous_by_tcp", "-n")
     for rank, own in enumerate(found):
         check_refused(own["from_env"])
         assert f"shares no memory with ranks [{1 - rank}]" in own["from_env"][1]
 
 
 def test_networks_ipc_and_mounts_of_their_own():
-    for own in container_ranks.run("meet_by_tcp", "-n", "-i", "-m"):
+    for own in container_ranks.run("rendezvous_by_tcp", "-n", "-i", "-m"):
         check_refused(own["from_env"])
 
 
 @pytest.mark.torch
 def test_torch_in_networks_of_their_own():
-    found = container_ranks.run("meet_by_torch", "-n")
+    found = container_ranks.run("rendezvous_by_torch", "-n")
     assert [len(own["warned"]) for own in found] == [1, 0]
     for own in found:
         check_refused(own["backend"])
@@ -50,7 +50,7 @@ def test_process_ids_of_their_own():
 
 
 def test_a_process_id_of_another_namespace_is_not_looked_up():
-    late, other = container_ranks.run("be_late_beside_a_decoy", "--fork", "--pid", "--mount-proc")
+    late, other = container_ranks.run("be_late_with_a_decoy", "--fork", "--pid", "--mount-proc")
     assert late["is_decoy"]
     assert late["processes"] == ["alive", "alive"]
     assert "waiting for rank 1" in late["late"][1]

@@ -36,7 +36,7 @@ def test_capsules_are_read_and_given_back_once(versioned):
     assert producer.deleted == 0
     del kept
     gc.collect()
-    assert (producer.given, producer.deleted) == (1, 1)
+    assert (producer.exports, producer.deleted) == (1, 1)
 
 
 def test_a_capsule_itself_is_taken_and_marked_as_used():

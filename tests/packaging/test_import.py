@@ -31,7 +31,7 @@ heavy = {"asyncio", "email", "importlib_metadata", "matplotlib", "rich", "scipy"
 heavy |= {"importlib.resources", "pathlib", "shutil", "tempfile", "urllib"}
 late = {"rocpy.epilogues", "rocpy.tuning", "rocpy._search", "rocpy._hip_python"}
 late |= {f"rocpy.blaslt.custom.{name}" for name in ("binding", "call", "executables", "plan", "support", "tile")}
-late |= {f"rocpy.blaslt.grouped.{name}" for name in ("explain", "function", "pieces")}
+late |= {f"rocpy.blaslt.grouped.{name}" for name in ("explain", "function", "group_slices")}
 late |= {"rocpy.blaslt._support", "rocpy.blaslt.arrays.quantization"}
 print(*sorted(brought & (heavy | late)))
 """

@@ -54,8 +54,8 @@ def hip():
 
 @pytest.fixture
 def function(hip, code):
-    module = hip.made("hipModuleLoadData", code)
-    yield hip.made("hipModuleGetFunction", module, b"scale")
+    module = hip.created("hipModuleLoadData", code)
+    yield hip.created("hipModuleGetFunction", module, b"scale")
     assert hip.hipModuleUnload(module) == 0
 
 
@@ -85,7 +85,7 @@ def fill(target, value):
 def test_kernels_copies_and_fills_take_other_work(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
     y, z, other = np.zeros_like(x), np.zeros_like(x), np.full_like(x, 50)
-    graph = hip.made("hipGraphCreate", 0)
+    graph = hip.created("hipGraphCreate", 0)
     copied = hip.node("MemcpyNode1D", graph, [], *copy(y, x))
     filled = hip.node("MemsetNode", graph, [copied], ctypes.byref(fill(y, 9)))
     scaled = hip.node("KernelNode", graph, [filled], ctypes.byref(kernel(function, y, z, 3)))
@@ -123,11 +123,11 @@ def test_a_child_is_copied_and_replaced(hip, function):
     y, z = np.zeros_like(x), np.zeros_like(x)
     children = []
     for factor in (4, 6):
-        child = hip.made("hipGraphCreate", 0)
+        child = hip.created("hipGraphCreate", 0)
         first = hip.node("KernelNode", child, [], ctypes.byref(kernel(function, x, y, factor)))
         hip.node("MemsetNode", child, [first], ctypes.byref(fill(y, factor)))
         children.append(child)
-    graph = hip.made("hipGraphCreate", 0)
+    graph = hip.created("hipGraphCreate", 0)
     inner = hip.node("ChildGraphNode", graph, [], children[0])
     hip.node("MemcpyNode1D", graph, [inner], *copy(z, y))
     assert hip.hipGraphDestroy(children[0]) == 0
@@ -137,14 +137,14 @@ def test_a_child_is_copied_and_replaced(hip, function):
     assert hip.hipGraphExecChildGraphNodeSetParams(ready, inner, children[1]) == 0
     hip.run(ready)
     np.testing.assert_array_equal(z, [6, 6, 6, 6, *(6 * x[4:])])
-    empty = hip.made("hipGraphCreate", 0)
+    empty = hip.created("hipGraphCreate", 0)
     assert hip.hipGraphExecChildGraphNodeSetParams(ready, inner, empty) == INVALID  # of another shape
     hip.destroy(graphs=[empty, children[1], graph], execs=[ready])
 
 
 def test_what_is_refused(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
-    graph, other = hip.made("hipGraphCreate", 0), hip.made("hipGraphCreate", 0)
+    graph, other = hip.created("hipGraphCreate", 0), hip.created("hipGraphCreate", 0)
     copied = hip.node("MemcpyNode1D", graph, [], *copy(np.zeros_like(x), x))
     elsewhere = hip.node("MemcpyNode1D", other, [], *copy(np.zeros_like(x), x))
     ready = hip.ready(graph)
@@ -168,7 +168,7 @@ def test_what_is_refused(hip, function):
 def test_what_a_node_was_made_of_can_be_read_and_given_to_another(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
     y, z, w = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
-    graph = hip.made("hipGraphCreate", 0)
+    graph = hip.created("hipGraphCreate", 0)
     copied = hip.node("MemcpyNode1D", graph, [], *copy(y, x))
     filled = hip.node("MemsetNode", graph, [copied], ctypes.byref(fill(y, 9)))
     hip.node("KernelNode", graph, [filled], ctypes.byref(kernel(function, y, z, 3)))
@@ -215,7 +215,7 @@ def test_a_captured_kernel_and_a_host_function_can_be_read(hip, function):
     x = np.arange(COUNT, dtype=np.int32)
     y = np.zeros_like(x)
     called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
-    stream = hip.made("hipStreamCreate")
+    stream = hip.created("hipStreamCreate")
     params = kernel(function, x, y, 3)
     assert hip.hipStreamBeginCapture(stream, 0) == 0
     assert hip.hipModuleLaunchKernel(function, 1, 1, 1, COUNT, 1, 1, 0, stream, params.arguments, None) == 0
@@ -239,7 +239,7 @@ def test_a_captured_kernel_and_a_host_function_can_be_read(hip, function):
 
 def test_a_graph_is_drawn(hip, tmp_path):
     x = np.arange(COUNT, dtype=np.int32)
-    graph = hip.made("hipGraphCreate", 0)
+    graph = hip.created("hipGraphCreate", 0)
     copied = hip.node("MemcpyNode1D", graph, [], *copy(np.zeros_like(x), x))
     hip.node("MemsetNode", graph, [copied], ctypes.byref(fill(x, 9)))
     path = tmp_path / "graph.dot"

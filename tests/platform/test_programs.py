@@ -87,10 +87,10 @@ class Code:
     """The kernels of a code object, launched with arrays and numbers."""
 
     def __init__(self, hip, arch, *options):
-        self.hip, self.module = hip, hip.made("hipModuleLoadData", compiled(KERNEL, arch, *options))
+        self.hip, self.module = hip, hip.created("hipModuleLoadData", compiled(KERNEL, arch, *options))
 
     def function(self, name):
-        return self.hip.made("hipModuleGetFunction", self.module, name)
+        return self.hip.created("hipModuleGetFunction", self.module, name)
 
 
 def arguments(*values):
@@ -115,11 +115,11 @@ def test_blocks_of_a_cooperative_launch_wait_for_each_other(hip, arch, options):
     np.testing.assert_array_equal(sums, np.full(7, 28 * 6))
 
     # As a node of a graph too, each time from the start.
-    stream, graph = hip.made("hipStreamCreate"), ctypes.c_void_p()
+    stream, graph = hip.created("hipStreamCreate"), ctypes.c_void_p()
     assert hip.hipStreamBeginCapture(stream, 0) == 0
     assert launch(hip, function, 7, 64, values, sums, 7, stream=stream) == 0
     assert hip.hipStreamEndCapture(stream, ctypes.byref(graph)) == 0
-    ready = hip.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+    ready = hip.created("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
     for _ in range(2):
         hip.run(ready)
     np.testing.assert_array_equal(sums, np.full(7, 3 * 28 * 6))
@@ -140,7 +140,7 @@ def test_what_a_cooperative_launch_refuses(hip):
     assert launch(hip, function, 1, 1025, values, values, 1) == INVALID_CONFIGURATION
     assert launch(hip, function, 0, 64, values, values, 1) == INVALID_CONFIGURATION
     assert launch(hip, None, 1, 64, values, values, 1) == INVALID_HANDLE
-    stream = hip.made("hipStreamCreate")
+    stream = hip.created("hipStreamCreate")
     assert hip.hipStreamDestroy(stream) == 0
     assert launch(hip, function, 1, 64, values, values, 1, stream=stream) == DESTROYED
     # By the address of a host symbol that nothing was registered for.
@@ -167,7 +167,7 @@ def test_grids_of_several_devices_wait_for_each_other(hip):
     streams, parts, kept = [], (FunctionLaunch * 3)(), arguments(values, sums)
     for device, part in enumerate(parts):
         assert hip.hipSetDevice(device) == 0
-        streams.append(hip.made("hipStreamCreate"))
+        streams.append(hip.created("hipStreamCreate"))
         part.function, part.stream = function.value, streams[-1].value
         part.shape[:] = (1, 1, 1, 64 * (device + 1), 1, 1, 0)
         part.params = ctypes.cast(kept, ctypes.POINTER(ctypes.c_void_p))
@@ -204,13 +204,13 @@ def test_occupancy_suggests_a_block(hip):
 
 
 def test_contexts_are_those_of_devices(hip):
-    first, second, popped = (hip.made("hipDevicePrimaryCtxRetain", device) for device in (0, 1, 1))
+    first, second, popped = (hip.created("hipDevicePrimaryCtxRetain", device) for device in (0, 1, 1))
     assert first.value != second.value == popped.value
     device = ctypes.c_int()
 
     def current():
         assert hip.hipCtxGetDevice(ctypes.byref(device)) == 0
-        assert hip.made("hipCtxGetCurrent").value == (first, second)[device.value].value
+        assert hip.created("hipCtxGetCurrent").value == (first, second)[device.value].value
         return device.value
 
     assert hip.hipCtxPopCurrent(None) == INVALID_CONTEXT  # nothing was pushed
@@ -222,7 +222,7 @@ def test_contexts_are_those_of_devices(hip):
     assert popped.value == first.value
     assert hip.hipCtxSetCurrent(second) == 0
     assert current() == 1
-    assert hip.made("hipCtxCreate", 0, 0).value == first.value
+    assert hip.created("hipCtxCreate", 0, 0).value == first.value
     assert current() == 1  # AMD's runtime pushes it and leaves the device
     assert hip.hipCtxDestroy(first) == hip.hipCtxSetCurrent(None) == 0
     assert hip.hipCtxPopCurrent(None) == INVALID_CONTEXT
@@ -321,6 +321,6 @@ def test_what_a_copy_of_a_box_refuses(hip):
     assert status((1, 1, 1), change=lambda params: setattr(params.src, "ptr", None)) == INVALID
     assert status((1, 1, 1), change=lambda params: setattr(params, "dst_array", 8)) == 801
     assert hip.hipMemcpy3D(None) == INVALID
-    stream = hip.made("hipStreamCreate")
+    stream = hip.created("hipStreamCreate")
     assert hip.hipStreamDestroy(stream) == 0
     assert hip.hipMemcpy3DAsync(ctypes.byref(box(target, *inside, (1, 1, 1))), stream) == DESTROYED

@@ -19,7 +19,7 @@ _TARGET = ("-target", "amdgcn-amd-amdhsa", "-mcode-object-version=5")
 
 def _assembled(text, arch):
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder, "code.s"), Path(folder, "code.o")
+        source, output = Path(folder, "code.s"), Path(folder, "code.o")
         source.write_text(text)
         command = [
             device_library.zig(),
@@ -31,10 +31,10 @@ def _assembled(text, arch):
             "-c",
             source,
             "-o",
-            made,
+            output,
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return made.read_bytes() if done.returncode == 0 else None, done.stderr
+        return output.read_bytes() if done.returncode == 0 else None, done.stderr
 
 
 def text_section(code):
@@ -46,10 +46,10 @@ def encodings(lines, arch):
     """Return LLVM's bytes for each line, in slots of 32 bytes; None where the architecture has no such instruction."""
     good = [True] * len(lines)
     for _ in range(4):
-        kept = (line if fine else "s_nop 0" for line, fine in zip(lines, good, strict=True))
-        made, messages = _assembled(".text\n" + "".join(f"{line}\n.balign {SLOT},0\n" for line in kept), arch)
-        if made is not None:
-            text = text_section(made)
+        accepted = (line if fine else "s_nop 0" for line, fine in zip(lines, good, strict=True))
+        code, messages = _assembled(".text\n" + "".join(f"{line}\n.balign {SLOT},0\n" for line in accepted), arch)
+        if code is not None:
+            text = text_section(code)
             return [text[SLOT * k : SLOT * (k + 1)] if fine else None for k, fine in enumerate(good)]
         for number in re.findall(r"code\.s:(\d+):\d+: error", messages):
             good[(int(number) - 2) // 2] = False
@@ -59,21 +59,21 @@ def encodings(lines, arch):
 @functools.cache
 def code_object(assembly, arch):
     """Return the code object of assembly text."""
-    made, messages = _assembled(assembly, arch)
-    assert made is not None, messages
-    return device_library.link([made])
+    code, messages = _assembled(assembly, arch)
+    assert code is not None, messages
+    return device_library.link([code])
 
 
 @functools.cache
 def compiled(source, arch, *options):
     """Return the code object of HIP C++ that includes no headers."""
     with tempfile.TemporaryDirectory() as folder:
-        path, made = Path(folder, "code.hip"), Path(folder, "code.s")
+        path, output = Path(folder, "code.hip"), Path(folder, "code.s")
         path.write_text(source)
         command = [device_library.zig(), "clang", "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc"]
         command += [f"--offload-arch={arch}", "-O3", "-std=c++17", "-ffp-contract=off", "-mcode-object-version=5"]
-        subprocess.run([*command, *options, "-S", path, "-o", made], check=True, capture_output=True)
-        return code_object(made.read_text(), arch)
+        subprocess.run([*command, *options, "-S", path, "-o", output], check=True, capture_output=True)
+        return code_object(output.read_text(), arch)
 
 
 _KERNEL = """

@@ -111,7 +111,7 @@ def lanes_of(arch):
     return 64 if arch.startswith("gfx9") else 32
 
 
-def input_places(form, arch, extent):
+def input_positions(form, arch, extent):
     """Return lane and item of the element of block b, row or column i, depth k, each of shape (blocks, extent, k)."""
     b, i, k = np.indices((form.blocks, extent, form.depth))
     if arch.startswith("gfx9"):
@@ -123,7 +123,7 @@ def input_places(form, arch, extent):
     return i + 16 * (k // each), k % each
 
 
-def result_places(form, arch):
+def result_positions(form, arch):
     """Return lane and item of each element of the result, of shape (blocks, rows, columns)."""
     b, i, j = np.indices((form.blocks, form.rows, form.columns))
     if arch == "gfx1100":
@@ -148,11 +148,11 @@ def words_of(form, arch, operand):
     return repeats * BITS[getattr(form, operand)] * form.rows * form.depth * form.blocks // lanes_of(arch) // 32
 
 
-def pack(elements, places, bits, words, lanes, apart=None, first=0):
+def pack(elements, positions, bits, words, lanes, apart=None, first=0):
     """Return registers, of shape (words, lanes), that hold the elements' bits at their places."""
     registers = np.zeros((words, lanes), np.uint32)
     raw = np.ascontiguousarray(elements).view(f"u{elements.itemsize}").astype(np.uint64)
-    lane, item = places
+    lane, item = positions
     at = item * (apart or bits) + first
     np.bitwise_or.at(registers, (at // 32, lane), (raw << (at % 32).astype(np.uint64)).astype(np.uint32))
     if bits == 64:
@@ -160,9 +160,9 @@ def pack(elements, places, bits, words, lanes, apart=None, first=0):
     return registers
 
 
-def unpack(registers, places, dtype, bits, apart=None, first=0):
+def unpack(registers, positions, dtype, bits, apart=None, first=0):
     """Return the elements that registers hold at their places."""
-    lane, item = places
+    lane, item = positions
     at = item * (apart or bits) + first
     raw = registers[at // 32, lane].astype(np.uint64)
     if bits == 64:

@@ -54,8 +54,8 @@ def both(body, *flags):
     for rank in ranks:
         rank.stdin.write("go\n")
         rank.stdin.flush()
-    found = [rank.communicate()[0] for rank in ranks]
-    print(json.dumps([json.loads(text.splitlines()[-1]) for text in found]))
+    outputs = [rank.communicate()[0] for rank in ranks]
+    print(json.dumps([json.loads(text.splitlines()[-1]) for text in outputs]))
 
 
 def one(body, rank, *flags):
@@ -105,26 +105,26 @@ def configure(name, address):
 
 
 @contextmanager
-def told(found, name):
+def told(results, name):
     """Note what a block raises."""
     try:
         yield
-        found[name] = None
+        results[name] = None
     except Exception as error:
-        found[name] = [type(error).__name__, str(error)]
+        results[name] = [type(error).__name__, str(error)]
 
 
-def meet_by_tcp(rank):
+def rendezvous_by_tcp(rank):
     """What a communicator comes to when the ranks have no memory in common."""
     from rocpy import rccl
 
-    found = {}
-    with told(found, "from_env"):
+    results = {}
+    with told(results, "from_env"):
         rccl.Communicator.from_env(timeout_s=3600)
-    return found
+    return results
 
 
-def meet_by_torch(rank):
+def rendezvous_by_torch(rank):
     """The ways of torch.distributed."""
     import warnings
     from datetime import timedelta
@@ -134,21 +134,21 @@ def meet_by_torch(rank):
     from rocpy import rccl
 
     dist = importlib.import_module("torch.distributed")
-    found = {}
-    with told(found, "backend"):
+    results = {}
+    with told(results, "backend"):
         dist.init_process_group("rocpy", timeout=timedelta(hours=1))
     os.environ["MASTER_PORT"] = "29501"
     dist.init_process_group("gloo", timeout=timedelta(minutes=3))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         comm = rccl.Communicator.from_torch(timeout_s=100)
-    found["warned"] = [str(one.message) for one in caught if "shares no memory" in str(one.message)]
-    found["kind"] = type(comm).__name__
-    found["sum"] = comm.all_reduce(torch.tensor([rank + 1.0])).tolist()
-    with told(found, "rccl"):
+    results["warned"] = [str(one.message) for one in caught if "shares no memory" in str(one.message)]
+    results["kind"] = type(comm).__name__
+    results["sum"] = comm.all_reduce(torch.tensor([rank + 1.0])).tolist()
+    with told(results, "rccl"):
         rccl.Communicator.from_torch(carrier="rccl", timeout_s=3600)
     dist.destroy_process_group()
-    return found
+    return results
 
 
 def work_and_die(rank):
@@ -158,21 +158,21 @@ def work_and_die(rank):
     from rocpy import rccl
 
     comm = rccl.Communicator.from_env(timeout_s=3600)
-    found = {"sum": comm.all_reduce(np.ones(3)).tolist(), "pid": os.getpid()}
-    found["processes"] = [row["process"] for row in comm.status()["ranks"]]
+    results = {"sum": comm.all_reduce(np.ones(3)).tolist(), "pid": os.getpid()}
+    results["processes"] = [row["process"] for row in comm.status()["ranks"]]
     comm.barrier()
     if rank == 1:
-        print(json.dumps(found), flush=True)
+        print(json.dumps(results), flush=True)
         os._exit(0)
     try:
         comm.all_reduce(np.ones(3))
     except rccl.RemoteError as error:
-        found["dead"] = error.rank
+        results["dead"] = error.rank
     comm.abort()
-    return found
+    return results
 
 
-def be_late_beside_a_decoy(rank):
+def be_late_with_a_decoy(rank):
     """What is said of a late rank while another process of its number, in this rank's namespace, is stopped."""
     if rank == 1:
         for _ in range(200):  # numbers that rank 0's namespace has not come to yet
@@ -184,7 +184,7 @@ def be_late_beside_a_decoy(rank):
 
     from rocpy import rccl
 
-    found = {}
+    results = {}
     comm = rccl.Communicator.from_env(timeout_s=100)
     comm.barrier()
     if rank == 0:
@@ -192,19 +192,19 @@ def be_late_beside_a_decoy(rank):
         while (decoy := subprocess.Popen(["sleep", "100"])).pid < number:
             decoy.kill()
             decoy.wait()
-        found["is_decoy"] = decoy.pid == number
+        results["is_decoy"] = decoy.pid == number
         decoy.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, decoy.pid, os.WSTOPPED)
-        found["processes"] = [row["process"] for row in comm.status()["ranks"]]
-        with told(found, "late"):
+        results["processes"] = [row["process"] for row in comm.status()["ranks"]]
+        with told(results, "late"):
             comm.all_reduce(np.ones(1), timeout_s=0.3)
         decoy.kill()
         decoy.wait()
     else:
-        with told(found, "late"):
+        with told(results, "late"):
             comm.recv(np.ones(1), 0, timeout_s=100)
     comm.abort()
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class Producer:
     name: bytes | None = None
     memory: ctypes.Array = field(default_factory=lambda: (ctypes.c_double * 64)(*range(64)))
     deleted: int = 0
-    given: int = 0
+    exports: int = 0
     requests: list = field(default_factory=list)
 
     def tensor(self):
@@ -91,7 +91,7 @@ class Producer:
                 strides.insert(0, step)
                 step *= max(extent, 1)
         steps = None if strides is None else (ctypes.c_int64 * max(len(strides), 1))(*strides)
-        self.kept = (*getattr(self, "kept", ()), extents, steps)
+        self.retained = (*getattr(self, "retained", ()), extents, steps)
         return DLTensor(
             data=None if self.null_data else ctypes.addressof(self.memory),
             device=DLDevice(*self.device),
@@ -111,8 +111,8 @@ class Producer:
             managed = DLManagedTensorVersioned(*self.version, None, deleter, self.flags, self.tensor())
         else:
             managed = DLManagedTensor(self.tensor(), None, deleter)
-        self.kept = (*self.kept, managed, deleter, self.name)
-        self.given += 1
+        self.retained = (*self.retained, managed, deleter, self.name)
+        self.exports += 1
         return new_capsule(ctypes.addressof(managed), self.name or NAMES[versioned], None)
 
     def __dlpack_device__(self):

@@ -85,11 +85,11 @@ def _compiled(
 @functools.cache
 def _scratch() -> str:
     folder = tempfile.TemporaryDirectory(prefix="fake-rocm-")
-    _kept.append(folder)
+    _retained.append(folder)
     return folder.name
 
 
-_kept: list[tempfile.TemporaryDirectory] = []
+_retained: list[tempfile.TemporaryDirectory] = []
 
 
 def tree(
@@ -235,14 +235,14 @@ class Machine:
             ``result``, with ``opened``: the labels of the fake trees whose libraries were opened.
         """
         self.log.write_text("")
-        kept = {
+        inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("ROCPY_", "ROCM_", "HIP_", "LD_", "COVERAGE")) or name == "LD_PRELOAD"
         }
         search_path = os.pathsep.join([str(self.site), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {
-            **kept,
+            **inherited,
             "PYTHONPATH": search_path,
             "FAKE_ROCM_LOG": str(self.log),
             "FAKE_ROCM_DEFAULT": str(self.folder / "opt" / "rocm"),

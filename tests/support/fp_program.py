@@ -41,25 +41,25 @@ def words(count: int, dtype: str, seed: int = 0) -> Any:
     if dtype == "float64":
         exponent = (drawn >> np.uint64(52)) % np.uint64(24) + np.uint64(1023 - 12)
         sign = (drawn & np.uint64(1)) << np.uint64(63)
-        made = sign | exponent << np.uint64(52) | drawn & np.uint64(2**52 - 2)
-        return made.view(np.float64)
+        drawn_words = sign | exponent << np.uint64(52) | drawn & np.uint64(2**52 - 2)
+        return drawn_words.view(np.float64)
     narrow = drawn.astype(np.uint32)
-    made = (narrow & np.uint32(1)) << np.uint32(31) | (narrow >> np.uint32(23)) % np.uint32(24) + np.uint32(
+    drawn_words = (narrow & np.uint32(1)) << np.uint32(31) | (narrow >> np.uint32(23)) % np.uint32(24) + np.uint32(
         127 - 12
     ) << (np.uint32(23))
-    return (made | narrow & np.uint32(2**23 - 2)).view(np.float32)
+    return (drawn_words | narrow & np.uint32(2**23 - 2)).view(np.float32)
 
 
 def matrices(m: int, k: int, n: int, dtype: str, power: int = 0) -> tuple[Any, Any]:
     """Return operands; ``power`` is subtracted from every exponent, exactly."""
     import numpy as np
 
-    made = []
+    operands = []
     for seed, shape in enumerate(((m, k), (k, n))):
         values = words(m * k if seed == 0 else k * n, dtype, seed)
         integers, shift = (np.uint64, 52) if dtype == "float64" else (np.uint32, 23)
-        made.append((values.view(integers) - integers(power << shift)).view(values.dtype).reshape(shape))
-    return made[0], made[1]
+        operands.append((values.view(integers) - integers(power << shift)).view(values.dtype).reshape(shape))
+    return operands[0], operands[1]
 
 
 def products() -> Iterator[tuple[str, Any]]:
@@ -68,10 +68,10 @@ def products() -> Iterator[tuple[str, Any]]:
     from rocpy.testing.cases import cases
     from rocpy.testing.runner import keywords, make_operands
 
-    for place, case in enumerate(cases("quick")):
+    for number, case in enumerate(cases("quick")):
         if case.dtype.startswith("complex") and not rocpy.blaslt.supported(case.dtype):
             continue
-        if case.m * case.n * case.k <= 2**15 and place % 4 == 0:
+        if case.m * case.n * case.k <= 2**15 and number % 4 == 0:
             operands = make_operands(case)
             a, b = operands.pop("a"), operands.pop("b")
             yield case.name, partial(rocpy.matmul, a, b, **operands, **keywords(case))
@@ -296,17 +296,17 @@ def main(name: str, when: str, with_torch: str) -> None:
         fp_environment.write(fp_environment.ENVIRONMENTS[name])
     if with_torch == "torch":
         __import__("torch")
-        given = fp_environment.read()
+        environment = fp_environment.read()
         fp_environment.write(default)  # backward imports this at its first call, and the import divides by zero
         __import__("torch.fx.experimental.symbolic_shapes")
-        fp_environment.write(given)
+        fp_environment.write(environment)
     import rocpy  # noqa: F401
 
     if when == "after" and name:
         fp_environment.write(fp_environment.ENVIRONMENTS[name])
     before = fp_environment.read()
-    found = digests(calls(small_numbers, narrow_numbers, composed_numbers, layers, collectives))
-    json.dump({"digests": found, "before": before, "after": fp_environment.read()}, sys.stdout)
+    seen = digests(calls(small_numbers, narrow_numbers, composed_numbers, layers, collectives))
+    json.dump({"digests": seen, "before": before, "after": fp_environment.read()}, sys.stdout)
 
 
 if __name__ == "__main__":

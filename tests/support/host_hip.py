@@ -37,7 +37,7 @@ class Hip:
     def __getattr__(self, name):
         return getattr(self.library, f"rocpy_host_{name}")
 
-    def made(self, name, *arguments):
+    def created(self, name, *arguments):
         """Call what gives a handle back."""
         handle = ctypes.c_void_p()
         status = getattr(self, name)(ctypes.byref(handle), *arguments)
@@ -46,10 +46,10 @@ class Hip:
 
     def node(self, kind, graph, after, *arguments):
         count = ctypes.c_size_t(len(after))
-        return self.made(f"hipGraphAdd{kind}", graph, (ctypes.c_void_p * len(after))(*after), count, *arguments)
+        return self.created(f"hipGraphAdd{kind}", graph, (ctypes.c_void_p * len(after))(*after), count, *arguments)
 
     def ready(self, graph):
-        return self.made("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
+        return self.created("hipGraphInstantiate", graph, None, None, ctypes.c_size_t(0))
 
     def run(self, ready):
         assert self.hipGraphLaunch(ready, None) == 0

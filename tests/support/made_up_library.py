@@ -10,7 +10,7 @@ from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.blaslt.selection import library as _library
 
 
-def made_up(monkeypatch: pytest.MonkeyPatch, version: int, card: str) -> None:
+def fake_library(monkeypatch: pytest.MonkeyPatch, version: int, card: str) -> None:
     """Let the loaded library be one of AMD's of a version, on a card."""
     library = _library.Library(version, card, False, f"made up: {version} {card}")
     monkeypatch.setattr(_library, "library", lambda device, version=0: library)

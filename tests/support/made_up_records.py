@@ -13,12 +13,12 @@ def problem(m=8, n=16, k=32, dtype="float16", **more):
     return Problem.make(OperandInfo.dense((m, k), dtype), OperandInfo.dense((k, n), dtype), **more)
 
 
-def record(number=0, *, scope=SCOPE, date=1000.0, made=None, **changes):
-    made = made or problem(m=8 + number)
+def record(number=0, *, scope=SCOPE, date=1000.0, of_problem=None, **changes):
+    of_problem = of_problem or problem(m=8 + number)
     values = {
         "scope": scope,
-        "key": problem_key(made),
-        "problem": made.to_json(),
+        "key": problem_key(of_problem),
+        "problem": of_problem.to_json(),
         "kernel": f"kernel{number}",
         "solution": number,
         "workspace_bytes": 0,

@@ -63,7 +63,7 @@ def main():
             comm.recv(np.zeros(1), 1 - comm.rank, timeout_s=0.2)
         except TimeoutError as error:
             late = str(error)
-    found = {
+    results = {
         "by_variables": by_variables,
         "device": device,
         "same": over_rccl == over_mpi,
@@ -72,7 +72,7 @@ def main():
         "refused": refused,
         "late": late,
     }
-    everyone = MPI.COMM_WORLD.gather(found)
+    everyone = MPI.COMM_WORLD.gather(results)
     if everyone is not None:
         sys.stdout.write(json.dumps(everyone) + "\n")
 

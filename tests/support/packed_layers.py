@@ -47,10 +47,10 @@ class OfWeight(nn.Module):
 
 
 def mlp_reference(state):
-    made = nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 12))
+    reference = nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 12))
     names = {"fc1.weight": "0.weight", "fc1.bias": "0.bias", "fc2.weight": "2.weight", "fc2.bias": "2.bias"}
-    made.load_state_dict({names[name]: value for name, value in state.items()})
-    return made
+    reference.load_state_dict({names[name]: value for name, value in state.items()})
+    return reference
 
 
 def loaded(module, state):
@@ -76,7 +76,7 @@ KINDS = {
 }
 
 
-def made(kind, packs):
+def packed_layer(kind, packs):
     torch.manual_seed(3)
     module = KINDS[kind][0]().eval()
     if packs == "frozen":

@@ -32,7 +32,7 @@ def belongings():
 
 
 # What the process that made the memory of a communicator keeps for a while, to tell who comes late why there is none.
-KEPT = (1, 2, 1, 0)
+RETAINED = (1, 2, 1, 0)
 
 
 def left_behind(before, phase):
@@ -41,8 +41,8 @@ def left_behind(before, phase):
     while True:
         # Each by its name: what an earlier failure kept may go meanwhile, and a count would let it hide a new one.
         more = tuple((now - then).total() for now, then in zip(belongings(), before, strict=True))
-        if not any(more) or (phase == "init" and more == KEPT) or time.monotonic() > patience:
-            return more if more != KEPT or phase != "init" else (0, 0, 0, 0)
+        if not any(more) or (phase == "init" and more == RETAINED) or time.monotonic() > patience:
+            return more if more != RETAINED or phase != "init" else (0, 0, 0, 0)
         time.sleep(0.02)
 
 
@@ -116,8 +116,8 @@ def play(rank, ident, what, phase, seconds, connection):
     # What the platform keeps for itself, such as workers, is there before.
     rccl.Communicator.init(1, 0, rccl.UniqueId.make(), device=rank).close()
     before, start = belongings(), time.monotonic()
-    found = act(rank, ident, what, phase, seconds)
-    connection.send((found, time.monotonic() - start, left_behind(before, phase)))
+    outcome = act(rank, ident, what, phase, seconds)
+    connection.send((outcome, time.monotonic() - start, left_behind(before, phase)))
     connection.close()
 
 

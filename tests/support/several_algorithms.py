@@ -8,8 +8,8 @@ import rocpy
 
 def candidates(product, least=2):
     """Return a product's algorithms; a library of AMD's may have too few to choose from."""
-    found = product.plan()
-    if len(found) < least and not rocpy.platform.current().is_emulated:
-        pytest.skip(f"{found[0].library} has {len(found)} algorithms for {product.problem}")
-    assert len(found) >= least, "there is nothing to choose from"
-    return found
+    planned = product.plan()
+    if len(planned) < least and not rocpy.platform.current().is_emulated:
+        pytest.skip(f"{planned[0].library} has {len(planned)} algorithms for {product.problem}")
+    assert len(planned) >= least, "there is nothing to choose from"
+    return planned

@@ -31,8 +31,8 @@ def pre(model, x):
     return F.linear(x, model.fc1.weight, model.fc1.bias)
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-11)
 
 
 def replaced(cls, *, fused=None):

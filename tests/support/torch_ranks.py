@@ -100,9 +100,9 @@ def without_gloo():
         raise RuntimeError("gloo is disabled in this test")
 
     module = dist.distributed_c10d
-    kept = module.ProcessGroupGloo
+    original = module.ProcessGroupGloo
     module.ProcessGroupGloo = type("NoGloo", (), {"__init__": refuse})
-    return lambda: setattr(module, "ProcessGroupGloo", kept)
+    return lambda: setattr(module, "ProcessGroupGloo", original)
 
 
 def train(rank, size, kind, backend, path):

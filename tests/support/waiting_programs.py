@@ -136,14 +136,14 @@ def null_stream_and_nonblocking_stream(waits):
 def streams_of_two_devices(waits):
     """A device's stream copies what another device's products give."""
     with Stream(0) as first, Stream(1) as second, Buffer((N, N), "float32", device=1) as copy:
-        operand, hidden, given = (Buffer((N, N), "float32") for _ in range(3))
-        for buffer, value in ((operand, 1), (hidden, 0), (given, 0)):
+        operand, hidden, copied = (Buffer((N, N), "float32") for _ in range(3))
+        for buffer, value in ((operand, 1), (hidden, 0), (copied, 0)):
             buffer.copy_from(matrix(value))
         rocpy.matmul(operand, operand, out=hidden, stream=first)
-        rocpy.matmul(hidden, operand, out=given, stream=first)
+        rocpy.matmul(hidden, operand, out=copied, stream=first)
         if waits:
             second.wait(first.record())
-        copy.copy_from(given, stream=second)
+        copy.copy_from(copied, stream=second)
         right = holds(copy.to_numpy(), N * N)
         first.synchronize()
     return right
@@ -237,5 +237,5 @@ PROGRAMS = (
 )
 
 if __name__ == "__main__":
-    wrong = {way: [run.__name__ for run in PROGRAMS if not run(way == "waits")] for way in ("waits", "forgets")}
+    wrong = {mode: [run.__name__ for run in PROGRAMS if not run(mode == "waits")] for mode in ("waits", "forgets")}
     print(json.dumps(wrong))

@@ -46,16 +46,16 @@ class Shared:
 
             self.x, self.source = torch.ones(M, K), torch.ones(K, N)
         self.bias = None if kind == "mx" else self.source[0] * 0
-        self.weight = self.made()
+        self.weight = self.build()
 
-    def made(self) -> rocpy.Weight:
+    def build(self) -> rocpy.Weight:
         """Return another Weight of the same source."""
         return rocpy.Weight(self.source, self.bias, **self.more)
 
     def check(self, result: Any) -> None:
         """Refuse what no value that the source had explains."""
-        found = np.asarray(result).astype(np.float64)
-        low, high = found.min(), found.max()
+        values = np.asarray(result).astype(np.float64)
+        low, high = values.min(), values.max()
         assert low >= K * LOW, f"{low} for at least {K * LOW}"
         assert high <= K * HIGH, f"{high} for at most {K * HIGH}"
 
@@ -116,7 +116,7 @@ def refresh(shared: Shared) -> None:
 
 def close(shared: Shared) -> None:
     before = shared.weight
-    shared.weight = shared.made()
+    shared.weight = shared.build()
     before.close()
 
 

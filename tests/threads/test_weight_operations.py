@@ -90,7 +90,7 @@ def test_closing_lets_running_products_finish_and_refuses_later_ones():
 def test_a_plan_goes_on_with_a_refreshed_weight_and_ends_with_a_closed_one():
     shared = Shared("numpy")
     for epilogue in (None, rocpy.epilogue(lambda x: x + 0.0)):
-        weight = shared.made()
+        weight = shared.build()
         with rocpy.Matmul(shared.x, weight, epilogue=epilogue) as planned:
             assert (planned.execute() == K).all()
             shared.source[:] = 2

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 nn = torch.nn if torch else None
 PACKED = "_rocpy_packed"
-KINDS, LAYERS, made, check, close = layers.KINDS, layers.LAYERS, layers.made, layers.check, layers.close
+KINDS, LAYERS, packed_layer, check, close = layers.KINDS, layers.LAYERS, layers.packed_layer, layers.check, layers.close
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def take_step(module, x, cls, option, compiled):
 def test_every_optimizer_is_followed(x, cls, option, compiled, packs):
     torch._dynamo.reset()
     for kind in ("Linear", "Weight") if compiled else KINDS:
-        module = made(kind, packs if kind != "Weight" else "default")
+        module = packed_layer(kind, packs if kind != "Weight" else "default")
         before = copy.deepcopy(module.state_dict())
         with torch.no_grad():
             module(x)
@@ -326,7 +326,7 @@ UNREPORTED = [
 @pytest.mark.parametrize("change", [*REPORTED, *UNREPORTED, parametrized], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_by_default_every_change_is_seen(x, kind, change):
-    module = made(kind, "default")
+    module = packed_layer(kind, "default")
     check(kind, module, x)
     assert not any(PACKED in layer.__dict__ for layer in module.modules())
     with torch.no_grad():
@@ -357,7 +357,7 @@ def test_by_default_every_change_is_seen(x, kind, change):
     ],
 )
 def test_packed_layers_see_what_torch_reports(x, kind, change, packs, mode):
-    module = made(kind, packs)
+    module = packed_layer(kind, packs)
     with mode():
         module(x)
     assert any(PACKED in layer.__dict__ for layer in module.modules())
@@ -369,7 +369,7 @@ def test_packed_layers_see_what_torch_reports(x, kind, change, packs, mode):
 @pytest.mark.parametrize("kind", LAYERS)
 def test_debugging_finds_what_torch_does_not_report(x, kind, change, monkeypatch):
     monkeypatch.setenv("ROCPY_DEBUG", "1")
-    module = made(kind, "frozen")
+    module = packed_layer(kind, "frozen")
     with torch.no_grad():
         module(x)
     change(module)
@@ -382,7 +382,7 @@ def test_debugging_finds_what_torch_does_not_report(x, kind, change, monkeypatch
 
 
 def test_a_frozen_teacher_beside_a_student_that_trains(x):
-    teacher, student = made("MLP", "frozen"), made("MLP", "frozen")
+    teacher, student = packed_layer("MLP", "frozen"), packed_layer("MLP", "frozen")
     for p in teacher.parameters():
         p.requires_grad_(False)
     optimizer = torch.optim.AdamW(student.parameters(), lr=0.1, fused=True)

@@ -12,7 +12,7 @@ rt = pytest.importorskip("rocpy.torch")
 layers = pytest.importorskip("packed_layers")
 
 pytestmark = pytest.mark.torch
-LAYERS, made, check, close = layers.LAYERS, layers.made, layers.check, layers.close
+LAYERS, packed_layer, check, close = layers.LAYERS, layers.packed_layer, layers.check, layers.close
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def x():
 @pytest.mark.parametrize("packs", ["default", "frozen"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_parameters_for_one_call_are_read(x, kind, packs):
-    module = made(kind, packs)
+    module = packed_layer(kind, packs)
     given = {name: value.detach() * 2 for name, value in module.named_parameters()}
-    other = made(kind, "default")
+    other = packed_layer(kind, "default")
     with torch.no_grad():
         for name, parameter in other.named_parameters():
             parameter.copy_(given[name])
@@ -36,7 +36,7 @@ def test_parameters_for_one_call_are_read(x, kind, packs):
 
 @pytest.mark.parametrize("packs", ["default", "frozen"])
 def test_an_ensemble_of_models_is_read(x, packs):
-    modules = [made("Linear", packs) for _ in range(3)]
+    modules = [packed_layer("Linear", packs) for _ in range(3)]
     with torch.no_grad():
         for factor, module in enumerate(modules):
             module.weight.mul_(factor)
@@ -52,7 +52,7 @@ def test_an_ensemble_of_models_is_read(x, packs):
 @pytest.mark.parametrize("packs", ["default", "frozen"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_averages_follow(x, kind, packs):
-    module = made(kind, packs)
+    module = packed_layer(kind, packs)
     average = torch.optim.swa_utils.AveragedModel(
         module, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5), use_buffers=True
     )

@@ -93,7 +93,7 @@ def test_records_with_terms_that_are_none_are_left_out(export, name, value):
 
 def test_tunableop():
     # Row-major 8 x 32 @ 32 x 16 is hipBLASLt's 16 x 8 x 32 without transposition.
-    text, left_out = export_tunableop([record(0, made=problem(8, 16, 32), solution=572)], torch_version="2.10.0")
+    text, left_out = export_tunableop([record(0, of_problem=problem(8, 16, 32), solution=572)], torch_version="2.10.0")
     assert left_out == 0
     assert text.splitlines() == [
         "Validator,PT_VERSION,2.10.0",
@@ -107,14 +107,14 @@ def test_tunableop_of_a_transposed_weight_and_of_a_batch():
     a = OperandInfo.dense((8, 32), "bfloat16")
     transposed = Problem.make(a, OperandInfo((32, 16), (1, 32), "bfloat16"))
     batch = Problem.make(OperandInfo.dense((3, 8, 32), "float32"), OperandInfo.dense((3, 32, 16), "float32"))
-    text, left_out = export_tunableop([record(1, made=transposed), record(2, made=batch)])
+    text, left_out = export_tunableop([record(1, of_problem=transposed), record(2, of_problem=batch)])
     assert left_out == 0
     assert "GemmTunableOp_BFloat16_TN,tn_16_8_32_ld_32_32_16,Gemm_Hipblaslt_TN_1,0.08" in text
     assert "GemmStridedBatchedTunableOp_float_NN,nn_16_8_32_B_3_ld_16_32_16,Gemm_Hipblaslt_NN_2,0.08" in text
 
 
 def test_the_offline_tuning_file():
-    text, left_out = export_hipblaslt([record(0, made=problem(8, 16, 32), solution=572)])
+    text, left_out = export_hipblaslt([record(0, of_problem=problem(8, 16, 32), solution=572)])
     assert left_out == 0
     assert text.splitlines() == [
         "Git Version: abc123",
@@ -125,7 +125,7 @@ def test_the_offline_tuning_file():
 
 def test_of_two_records_with_one_offline_key_the_faster_is_written():
     wide = Problem.make(OperandInfo((8, 32), (64, 1), "float16"), OperandInfo.dense((32, 16), "float16"))
-    records = [record(1, made=problem(8, 16, 32), measured_us=9.0), record(2, made=wide, measured_us=5.0)]
+    records = [record(1, of_problem=problem(8, 16, 32), measured_us=9.0), record(2, of_problem=wide, measured_us=5.0)]
     assert problem_key(wide) != problem_key(problem(8, 16, 32))
     text, _ = export_hipblaslt(records)
     assert text.splitlines()[-1].endswith(",2")
@@ -137,9 +137,9 @@ def test_of_two_records_with_one_offline_key_the_faster_is_written():
 def test_what_the_formats_cannot_say_is_left_out_and_counted(export):
     fused = problem(8, 16, 32, epilogue="gelu")
     host = json.dumps({**json.loads(SCOPE), "platform": "host"})
-    text, left_out = export([record(1, made=fused), record(2, scope=host)])
+    text, left_out = export([record(1, of_problem=fused), record(2, scope=host)])
     assert (text, left_out) == ("", 2)
-    text, left_out = export([record(1, made=fused), record(3)])
+    text, left_out = export([record(1, of_problem=fused), record(3)])
     assert left_out == 1
     assert text
 

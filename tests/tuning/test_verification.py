@@ -12,7 +12,7 @@ import rocpy
 from rocpy.blaslt.selection import selftest_record as _selftest_record
 from rocpy.blaslt.selection import tuning_state as _tuning_state
 from rocpy.errors import RocpyWarning, UnsupportedError
-from rocpy.runtime import _kept
+from rocpy.runtime import _disk_cache
 from rocpy.testing.cases import cases
 from rocpy.testing.runner import dtype_of, keywords, make_operands
 from rocpy.tuning import Database, _live, database
@@ -240,7 +240,7 @@ def test_a_record_that_cannot_be_written_holds_for_this_process(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_kept, "replace", full)
+    monkeypatch.setattr(_disk_cache, "replace", full)
     with Faulty(a, b) as product:
         first = candidates(product)[0]
         product.wrong = frozenset({0})

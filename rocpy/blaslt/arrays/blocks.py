@@ -47,10 +47,10 @@ def prepare_changes(changes: dict[str, Any], scales: tuple[Any, ...], options: O
     """Return new operands of a planned product, whose sums have ``k`` terms, as :func:`prepare` does."""
     if not (are_blocks(scales[0]) or are_blocks(scales[1])):
         return changes
-    found = {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
-    if "b" in found:
-        found["b"] = _repacked(found["b"], k)
-    return found
+    prepared = {name: along_k(value, name, options) if name in ("a", "b") else value for name, value in changes.items()}
+    if "b" in prepared:
+        prepared["b"] = _repacked(prepared["b"], k)
+    return prepared
 
 
 def along_k(array: Any, name: str, options: Options) -> Any:
@@ -65,7 +65,7 @@ def along_k(array: Any, name: str, options: Options) -> Any:
     except InvalidOperandError:
         return array  # refused by name when it is parsed
     if row.bits == 8:
-        return _turned(array, name, options) if right else _lying(array, name, options)
+        return _transposed(array, name, options) if right else _lying(array, name, options)
     if row.bits > 8:
         return array
     torch = sys.modules.get("torch")
@@ -96,11 +96,11 @@ def packing_refused(name: str, dtype: str) -> UnsupportedError:
 
 def of_weight(weight: Any, source: Any) -> tuple[Any, Any]:
     """Return the source of a Weight with scales by blocks as the library reads it, and its scales, dense along K."""
-    turned = weight.layout == "nk"
-    scale = weight.scale.swapaxes(-1, -2) if turned else weight.scale
+    transposed = weight.layout == "nk"
+    scale = weight.scale.swapaxes(-1, -2) if transposed else weight.scale
     if len(scale.shape) != 2:
         raise InvalidProblemError(f"scale: got shape {tuple(weight.scale.shape)}, expected two axes, as w has")
-    b = _repacked(along_k(source.swapaxes(-1, -2) if turned else source, "b", Options()), scale.shape[0] * BLOCK)
+    b = _repacked(along_k(source.swapaxes(-1, -2) if transposed else source, "b", Options()), scale.shape[0] * BLOCK)
     return b, contiguous(scale.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
@@ -166,7 +166,7 @@ def _lying(array: Any, name: str, options: Options) -> Any:
     return contiguous(array)
 
 
-def _turned(array: Any, name: str, options: Options) -> Any:
+def _transposed(array: Any, name: str, options: Options) -> Any:
     if len(array.shape) < 2:
         return _lying(array, name, options)
     if isinstance(array, Buffer) or not hasattr(array, "swapaxes"):
@@ -186,39 +186,39 @@ def _steps(array: Any) -> tuple[int, ...]:
     return dense_strides(tuple(array.shape))
 
 
-def kinds(given: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
+def kinds(scales: tuple[Any, ...] | None, a: tuple[int, ...], b: tuple[int, ...]) -> dict[str, Any]:
     """Return what ``Problem.make`` takes of the scales of a product whose operands have these shapes."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     no_batch: tuple[int, ...] = ()
-    if given is None:
-        return found
+    if scales is None:
+        return result
     m, n, k, batch_shape, _ = extents_of(a, b)
-    for name, value in zip(("scale_a", "scale_b", "scale_c", "scale_d"), given, strict=False):
+    for name, value in zip(("scale_a", "scale_b", "scale_c", "scale_d"), scales, strict=False):
         if value is None:
             continue
         kind, batch = "scalar", no_batch
         if not isinstance(value, int | float | np.generic):
             view = describe(value, name)
             kind, batch = scale_kind(name, tuple(view["shape"]), view["dtype"], (m, n, k), batch_shape)
-        found[name] = kind if name in ("scale_a", "scale_b") else True
+        result[name] = kind if name in ("scale_a", "scale_b") else True
         if batch:
-            found[name + "_batch"] = batch
-    if given[4]:
-        found["amax"] = True
-    if {found.get("scale_a"), found.get("scale_b")} == {"scalar", "vector"}:
-        found["scale_a"] = found["scale_b"] = "vector"
-    return found
+            result[name + "_batch"] = batch
+    if scales[4]:
+        result["amax"] = True
+    if {result.get("scale_a"), result.get("scale_b")} == {"scalar", "vector"}:
+        result["scale_a"] = result["scale_b"] = "vector"
+    return result
 
 
-def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], turned: bool) -> Any:
+def dense(scale: Any, shape: tuple[int, ...], strides: tuple[int, ...], transposed: bool) -> Any:
     """Return scales dense in memory, with the last two axes exchanged if ``turned``; ``None`` where they are."""
-    if turned and len(shape) > 1:
+    if transposed and len(shape) > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
         strides = (*strides[:-2], strides[-1], strides[-2])
         if isinstance(scale, Buffer):
-            made = Buffer(shape, scale.dtype)
-            made.copy_from(np.ascontiguousarray(scale.to_numpy().swapaxes(-1, -2)))
-            return made
+            buffer = Buffer(shape, scale.dtype)
+            buffer.copy_from(np.ascontiguousarray(scale.to_numpy().swapaxes(-1, -2)))
+            return buffer
         scale = scale.swapaxes(-1, -2) if hasattr(scale, "swapaxes") else scale
     usual = dense_strides(shape)
     if all(x == y or extent <= 1 for x, y, extent in zip(strides, usual, shape, strict=True)):
@@ -235,9 +235,9 @@ def repeated(value: Any, like: Any, count: int) -> Any:
             value.reshape(()).to(like.device) if hasattr(value, "new_full") else float(np.asarray(value).reshape(()))
         )
     if isinstance(like, Buffer):
-        made = Buffer((count,), "float32")
-        made.copy_from(np.full(count, float(np.asarray(value).reshape(())), np.float32))
-        return made
+        buffer = Buffer((count,), "float32")
+        buffer.copy_from(np.full(count, float(np.asarray(value).reshape(())), np.float32))
+        return buffer
     if not isinstance(value, float | int | np.generic | np.ndarray):
         value = value.reshape(())
     module = sys.modules.get(type(like).__module__.partition(".")[0])
@@ -306,14 +306,14 @@ def dequantized(operand: Any, scale: Any, name: str) -> Any:
     # Blocks of K apart from each other: (..., M, K / 32, 32), and of b (..., K / 32, 32, N).
     axis = -2 if right and not lone else -1
     shape = tuple(numbers.shape)
-    place = len(shape) + axis
-    cut = numbers.reshape(*shape[:place], shape[place] // BLOCK, BLOCK, *shape[place + 1 :])
+    position = len(shape) + axis
+    cut = numbers.reshape(*shape[:position], shape[position] // BLOCK, BLOCK, *shape[position + 1 :])
     if lone:
         product = cut * factors.reshape(-1, 1)
     else:
         product = cut * (factors[..., :, None, :] if right else factors[..., None])
     wide = tuple(product.shape)
-    return product.reshape(*wide[: len(wide) + axis - 1], shape[place], *shape[place + 1 :])
+    return product.reshape(*wide[: len(wide) + axis - 1], shape[position], *shape[position + 1 :])
 
 
 def _as_bytes(array: Any) -> Any:
@@ -321,5 +321,5 @@ def _as_bytes(array: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         return array.view(torch.uint8)
-    found = values(array)
-    return found if found.dtype == np.uint8 else np.ascontiguousarray(found).view(np.uint8)
+    host = values(array)
+    return host if host.dtype == np.uint8 else np.ascontiguousarray(host).view(np.uint8)

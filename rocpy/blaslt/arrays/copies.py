@@ -34,9 +34,9 @@ def contiguous(array: Any, shape: tuple[int, ...] | None = None) -> Any:
                 "it; pass a contiguous array"
             ) from None
     if isinstance(array, Buffer):
-        made = Buffer(array.shape if shape is None else shape, array.dtype)
-        made.copy_from(array if shape is None else np.ascontiguousarray(np.broadcast_to(array.to_numpy(), shape)))
-        return made
+        buffer = Buffer(array.shape if shape is None else shape, array.dtype)
+        buffer.copy_from(array if shape is None else np.ascontiguousarray(np.broadcast_to(array.to_numpy(), shape)))
+        return buffer
     if hasattr(array, "contiguous") and not isinstance(array, memoryview):  # torch's name for it
         if array.is_conj():
             array = array.resolve_conj()
@@ -143,16 +143,16 @@ class Copied(Preparation):
 
     def prepare(self) -> ProductCall:
         """Return the call on the copies."""
-        made: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         with timed("copied %s", ", ".join(self._names)):
             for name in self._names:
                 if name == "c" and "columns" in self._names and len(self._shape) > 1:
-                    made[name] = in_columns(self._call.c, self._shape)
+                    changes[name] = in_columns(self._call.c, self._shape)
                 elif name not in ("out", "columns"):
-                    made[name] = contiguous(getattr(self._call, name), self._shape if name == "c" else None)
+                    changes[name] = contiguous(getattr(self._call, name), self._shape if name == "c" else None)
         if self.works_on_result:
-            made.update(out=None, dtype=self._dtype)
-        return self._call.replaced(**made)
+            changes.update(out=None, dtype=self._dtype)
+        return self._call.replaced(**changes)
 
     def finish(self, outputs: Any) -> Any:
         """Write the result where the user wants it."""
@@ -171,31 +171,31 @@ def unpacked(weight: Any, bias: Any) -> Any:
     return weight.matrix()
 
 
-def turned_rows(array: Any) -> Any:
+def transposed_rows(array: Any) -> Any:
     """Return a dense array of shape (..., N, M) as one of shape (..., M, N), by its own framework."""
     if isinstance(array, Buffer):
-        rows = turned_rows(array.to_numpy())
-        made = Buffer(rows.shape, array.dtype)
-        made.copy_from(rows)
+        rows = transposed_rows(array.to_numpy())
+        buffer = Buffer(rows.shape, array.dtype)
+        buffer.copy_from(rows)
         array.close()
-        return made
+        return buffer
     rows = array.swapaxes(-1, -2)
     # Frameworks that have neither (jax) make arrays of their own of whatever they give.
     module = sys.modules.get(type(array).__module__.partition(".")[0])
     if hasattr(rows, "contiguous"):
-        return framework_of(rows).given_away(rows.contiguous(), tuple(rows.shape))
+        return framework_of(rows).hand_over(rows.contiguous(), tuple(rows.shape))
     return getattr(module, "ascontiguousarray", lambda array: array)(rows)
 
 
-def turned_product(outputs: Any, out: Any, settle: Callable[[], None]) -> Any:
+def transposed_product(outputs: Any, out: Any, synchronize: Callable[[], None]) -> Any:
     """Return results that were computed in columns as the user wants them: in rows, or in ``out``."""
-    settle()
+    synchronize()
     result, *more = outputs if isinstance(outputs, tuple) else (outputs,)
     if out is None:
-        result = turned_rows(result)
+        result = transposed_rows(result)
     else:
-        assign(out, turned_rows(result) if isinstance(result, Buffer) else result.swapaxes(-1, -2))
+        assign(out, transposed_rows(result) if isinstance(result, Buffer) else result.swapaxes(-1, -2))
         result = out
     if not more:
         return result
-    return (result, None if more[0] is None else turned_rows(more[0]), *more[1:])
+    return (result, None if more[0] is None else transposed_rows(more[0]), *more[1:])

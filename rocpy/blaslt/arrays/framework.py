@@ -48,7 +48,7 @@ class Framework:
         """Return an array in rows: the order in which a framework adds depends on how its array lies."""
         return getattr(self.module, "ascontiguousarray", lambda array: array)(array)
 
-    def given_away(self, array: Any, shape: tuple[int, ...]) -> Any:
+    def hand_over(self, array: Any, shape: tuple[int, ...]) -> Any:
         """Return a new array in a shape, as a call gives it to its caller."""
         return array.reshape(shape)
 
@@ -101,7 +101,7 @@ class _Torch(Framework):
     def dense(self, array: Any) -> Any:
         return array.contiguous()
 
-    def given_away(self, array: Any, shape: tuple[int, ...]) -> Any:
+    def hand_over(self, array: Any, shape: tuple[int, ...]) -> Any:
         # No view: what autograd records as a function's result could not be changed in place if it were one.
         array = array if tuple(array.shape) == shape else array.reshape(shape)
         return self.module.ops.aten._unsafe_view(array, shape) if array._is_view() else array
@@ -175,14 +175,14 @@ def framework_of(array: Any) -> Framework:
     """
     # A subclass of numpy's or torch's array from elsewhere has its base's operations.
     name = "numpy" if isinstance(array, np.ndarray) else root(array)
-    found = _framework(name)
-    if found is None:
+    framework = _framework(name)
+    if framework is None:
         raise UnsupportedError(
             f"this product must be composed from operations of the operands' framework, and rocpy does not support "
             f"{type(array).__module__}.{type(array).__name__} for that; pass numpy, torch, CuPy or jax arrays, or "
             "apply the epilogue to the plain product"
         )
-    return found
+    return framework
 
 
 def values(array: Any) -> np.ndarray[Any, Any]:
@@ -194,8 +194,8 @@ def values(array: Any) -> np.ndarray[Any, Any]:
     if root(array) == "torch":
         array = array.detach().cpu()
         narrow = array.dtype.is_floating_point and array.dtype.itemsize <= 2
-        made: np.ndarray[Any, Any] = (array.float() if narrow else array).numpy()
-        return made
+        result: np.ndarray[Any, Any] = (array.float() if narrow else array).numpy()
+        return result
     try:
         return np.asarray(array)
     except TypeError:
@@ -219,5 +219,5 @@ def numpy_erfc(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     wide = np.minimum(np.abs(x.astype(np.float64)), 40.0)  # where it is 0, and the square no infinity
     t = 2.0 / (2.0 + np.minimum(wide, 26.0))
     tail = t * np.exp(-wide * wide + _erfc_series()(t))
-    made: np.ndarray[Any, Any] = np.where(x < 0, 2.0 - tail, tail).astype(x.dtype)
-    return made
+    result: np.ndarray[Any, Any] = np.where(x < 0, 2.0 - tail, tail).astype(x.dtype)
+    return result

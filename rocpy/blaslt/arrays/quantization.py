@@ -274,7 +274,7 @@ def dequantize_mx(values: _Array, scales: _Array, dtype: WideName | _OtherDType 
     row = _target(dtype, _SOURCES)
     wide = library.wide(values)
     axis = _axis(axis, wide.ndim)
-    wanted = tuple(-(-e // BLOCK) if place == axis else e for place, e in enumerate(wide.shape))
+    wanted = tuple(-(-e // BLOCK) if position == axis else e for position, e in enumerate(wide.shape))
     if tuple(scales.shape) != wanted:
         raise InvalidProblemError(
             f"scales: shape {tuple(scales.shape)}; for values of shape {tuple(wide.shape)} in blocks of {BLOCK} "
@@ -388,10 +388,10 @@ def dequantize(values: _Array, scales: _Array, dtype: WideName | _OtherDType = "
     _of_type(values, "values", _SCALED)
     _of_type(scales, "scales", ("float32", "float64"))
     row = _target(dtype, _SOURCES)
-    shape, given = tuple(values.shape), tuple(scales.shape)
-    pairs = zip(reversed(given), reversed(shape), strict=False)
-    if len(given) > len(shape) or any(extent not in (1, full) for extent, full in pairs):
-        raise InvalidProblemError(f"scales: shape {given} does not broadcast to the values' {shape}")
+    shape, scale_shape = tuple(values.shape), tuple(scales.shape)
+    pairs = zip(reversed(scale_shape), reversed(shape), strict=False)
+    if len(scale_shape) > len(shape) or any(extent not in (1, full) for extent, full in pairs):
+        raise InvalidProblemError(f"scales: shape {scale_shape} does not broadcast to the values' {shape}")
     return library.cast(library.wide(values) * library.cast(scales, "float64"), row.name)
 
 

@@ -16,7 +16,7 @@ from rocpy import dtypes, platform
 from rocpy._messages.log import timed
 from rocpy._operand import allocate_like, describe
 from rocpy.blaslt.arrays.blocks import are_blocks, kinds
-from rocpy.blaslt.arrays.copies import assign, contiguous, in_columns, turned_product, turned_rows
+from rocpy.blaslt.arrays.copies import assign, contiguous, in_columns, transposed_product, transposed_rows
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.lowering import lower, matrix_layout
 from rocpy.blaslt.model.options import Options, resolve_options
@@ -119,14 +119,14 @@ def _by_blocks(scales: tuple[Any, ...] | None) -> bool:
 
 def download(buffer: Any, like: Any, stream: Any = None) -> Any:
     """Return a device result as an array of another array's framework, in CPU memory."""
-    made = allocate_like(like, tuple(buffer.shape), str(buffer.dtype))
-    view = describe(made, "result")
+    result = allocate_like(like, tuple(buffer.shape), str(buffer.dtype))
+    view = describe(result, "result")
     target = _elements(view)
     if target.size:
         target.setflags(write=True)
         buffer.copy_to(target, stream=stream)
     buffer.close()
-    return made
+    return result
 
 
 def has_own_memory() -> bool:
@@ -154,7 +154,7 @@ def prototype(array: Any) -> Any:
 
 def check_layouts(
     info: dict[str, OperandInfo | None],
-    given: tuple[Any, Any],
+    factors: tuple[Any, Any],
     options: Options,
     scales: tuple[Any, ...] | None,
     arguments: dict[str, Any],
@@ -166,7 +166,7 @@ def check_layouts(
     left, right = info["a"], info["b"]
     if options.copies != "error" or left is None or right is None:
         return
-    conjugates = _is_conjugate(given[0]), _is_conjugate(given[1])
+    conjugates = _is_conjugate(factors[0]), _is_conjugate(factors[1])
     if not any(conjugates):
         return  # the others are checked as they are copied
     dtype = arguments["dtype"]
@@ -194,7 +194,7 @@ def refuse_copies(problem: Problem) -> None:
         if name == "out" and problem.out is not None and problem.out.dtype != problem.dtype:
             raise cast_refused(problem.out.dtype, problem.dtype)
         raise copy_refused(name, getattr(problem, name).text)
-    if lowered.turned and problem.bias is not None:
+    if lowered.transposed and problem.bias is not None:
         refuse_turning(Options(copies="error"), problem.bias.text)
 
 
@@ -324,7 +324,7 @@ class _Transposed(Preparation):
 
     def finish(self, outputs: Any) -> Any:
         if not isinstance(outputs, tuple):
-            return turned_product(outputs, self._call.out, lambda: None)
+            return transposed_product(outputs, self._call.out, lambda: None)
         result, extra = outputs
-        rows = turned_product(result, self._call.out, lambda: None)
-        return rows, {key: turned_rows(value) for key, value in extra.items()}
+        rows = transposed_product(result, self._call.out, lambda: None)
+        return rows, {key: transposed_rows(value) for key, value in extra.items()}

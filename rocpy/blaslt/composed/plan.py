@@ -38,7 +38,9 @@ class UnfusedPlan:
         info("composed %s: %s", problem, self.text)
         native = self.product.native_operands()
         # Made of the user's operands, which may have changed at the next execution.
-        self.made = [name for name, value in native.items() if value is not None and value is not operands[name]]
+        self.replaced_names = [
+            name for name, value in native.items() if value is not None and value is not operands[name]
+        ]
         a, b = native.pop("a"), native.pop("b")
         self.native = NativeMatmul(
             a, b, **native, **self.product.native_arguments(), options=strict(options), stream=stream
@@ -48,20 +50,20 @@ class UnfusedPlan:
         """Return the algorithms of the native product, as ways to compute the whole."""
         return [replace(x, lowering="unfused") for x in self.native.plan(max_algorithms=requested)]
 
-    def execute(self, rank: int, stream: Any, settle: Callable[[], None]) -> Any:
+    def execute(self, rank: int, stream: Any, synchronize: Callable[[], None]) -> Any:
         """Return the result, or a pair of it and what goes beside it."""
         chosen = next(one for one in self.native.algorithms if one.rank == rank)
-        if self.made:
+        if self.replaced_names:
             if stream is not None:
-                settle()
+                synchronize()
             native = self.product.native_operands()
-            self.native.reset_operands(**{name: native[name] for name in self.made})
+            self.native.reset_operands(**{name: native[name] for name in self.replaced_names})
         base = self.native.execute(algorithm=chosen, stream=stream)
         if stream is not None:
-            settle()
+            synchronize()
         result, extra = self.product.finish(base)
         if stream is not None:
-            settle()
+            synchronize()
         if "amax" in extra:
             amax = extra.pop("amax")
             return result, next(iter(extra.values()), None), amax
@@ -92,7 +94,7 @@ class ComposingMatmul(NativeMatmul):
         return UnfusedPlan(copies, self.problem, self.given, self.options, self.stream, arguments)
 
     def _bias_gradient_of_empty(self, result: Any) -> Any:
-        problem, given = self.problem, self.given
+        problem, operands = self.problem, self.given
         return bias_gradient_of_empty(
-            problem.epilogue, given["a"], given["b"], self.scale_values, result, problem.dtype
+            problem.epilogue, operands["a"], operands["b"], self.scale_values, result, problem.dtype
         )

@@ -65,41 +65,41 @@ class Unfused:
         return self._native_operands({name: self.operands[name] for name in ("a", "b", "c", "bias")})
 
     @default_arithmetic
-    def _native_operands(self, made: dict[str, Any]) -> dict[str, Any]:
+    def _native_operands(self, operands: dict[str, Any]) -> dict[str, Any]:
         recipe = self.recipe
-        if is_weight(made["b"]) and (recipe.operands or not recipe.scaled):
-            made["b"] = made["b"].matrix()  # a Weight would bring its scale along
-            if not recipe.blocks and needed(made["b"]):
-                made["b"] = upload(made["b"], "b")  # beside the others' copies on the device
+        if is_weight(operands["b"]) and (recipe.operands or not recipe.scaled):
+            operands["b"] = operands["b"].matrix()  # a Weight would bring its scale along
+            if not recipe.blocks and needed(operands["b"]):
+                operands["b"] = upload(operands["b"], "b")  # beside the others' copies on the device
         if recipe.blocks:
             scales = self._scales()
             for name in ("a", "b"):
-                bare = isinstance(getattr(made[name], "memory", made[name]), Buffer)
-                wide = dequantized(made[name], scales[f"scale_{name}"], name)
-                made[name] = _buffer(wide) if bare else wide
-        like = getattr(made["a"], "memory", made["a"])
+                bare = isinstance(getattr(operands[name], "memory", operands[name]), Buffer)
+                wide = dequantized(operands[name], scales[f"scale_{name}"], name)
+                operands[name] = _buffer(wide) if bare else wide
+        like = getattr(operands["a"], "memory", operands["a"])
         for name in ("a", "b"):
             if recipe.operands and not recipe.blocks:
-                made[name] = convert(made[name], recipe.operands, like)
+                operands[name] = convert(operands[name], recipe.operands, like)
         if recipe.epilogue != "bias":
-            made["bias"] = None
-        elif dtypes.lookup(made["bias"].dtype).name not in ("float32", recipe.dtype):
-            made["bias"] = convert(made["bias"], recipe.dtype, like)
+            operands["bias"] = None
+        elif dtypes.lookup(operands["bias"].dtype).name not in ("float32", recipe.dtype):
+            operands["bias"] = convert(operands["bias"], recipe.dtype, like)
         if not recipe.scaled:
-            made["c"] = None
-        elif self._scales()["scale_c"] is not None and made["c"] is not None:
-            made["c"] = self._scaled_c(made["c"], like)
-        elif made["c"] is not None and dtypes.lookup(made["c"].dtype).name != recipe.dtype:
-            made["c"] = convert(made["c"], recipe.dtype, like)
-        return made
+            operands["c"] = None
+        elif self._scales()["scale_c"] is not None and operands["c"] is not None:
+            operands["c"] = self._scaled_c(operands["c"], like)
+        elif operands["c"] is not None and dtypes.lookup(operands["c"].dtype).name != recipe.dtype:
+            operands["c"] = convert(operands["c"], recipe.dtype, like)
+        return operands
 
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the native product."""
-        made = dict(self.arguments)
-        made.update(epilogue=self.recipe.epilogue, dtype=self.recipe.dtype)
+        arguments = dict(self.arguments)
+        arguments.update(epilogue=self.recipe.epilogue, dtype=self.recipe.dtype)
         if not self.recipe.scaled:
-            made.update(alpha=1.0, beta=None)
-        made.pop("clamp")
+            arguments.update(alpha=1.0, beta=None)
+        arguments.pop("clamp")
         own = {name: value for name, value in self._scales().items() if name in ("scale_a", "scale_b")}
         scaled = self.recipe.scaled and not self.recipe.blocks
         own = own if scaled else dict.fromkeys(own)
@@ -107,31 +107,31 @@ class Unfused:
         if unit:
             own = dict.fromkeys(own, 1.0)
         for name in SCALES:
-            made.pop(name, None)
-        if "given" in made:
+            arguments.pop(name, None)
+        if "given" in arguments:
             # A sixth place tells that scale_b is the Weight's own.
             more = (self.arguments["given"] or ())[5:] if scaled else ()
             none = all(value is None for value in own.values())
-            made["given"] = None if none else (*own.values(), None, None, False, *more)
+            arguments["given"] = None if none else (*own.values(), None, None, False, *more)
         elif unit or not is_weight(self.operands["b"]) or self.operands["b"].scale is None:
-            made.update(own)
+            arguments.update(own)
         else:
-            made["scale_a"] = own["scale_a"]
-        if made.get("compute") != "tf32" or self.recipe.operands:
-            made["compute"] = None
-        return made
+            arguments["scale_a"] = own["scale_a"]
+        if arguments.get("compute") != "tf32" or self.recipe.operands:
+            arguments["compute"] = None
+        return arguments
 
     def _scales(self) -> dict[str, Any]:
         """Return the scales and amax as they were given, that of a Weight among them."""
-        given = self.arguments.get("given")
-        if given is None:
-            found = {name: self.arguments.get(name) for name in SCALES}
+        ordered = self.arguments.get("given")
+        if ordered is None:
+            scales = {name: self.arguments.get(name) for name in SCALES}
         else:
-            found = dict(zip(SCALES, given, strict=False))
+            scales = dict(zip(SCALES, ordered, strict=False))
         b = self.operands["b"]
-        if found["scale_b"] is None and is_weight(b):
-            found["scale_b"] = b.factors
-        return found
+        if scales["scale_b"] is None and is_weight(b):
+            scales["scale_b"] = b.factors
+        return scales
 
     def _scaled_c(self, c: Any, like: Any) -> Any:
         """Return c times its scale, in the type of the native product's result."""
@@ -184,7 +184,7 @@ class Unfused:
             x = self._biased(framework, self._scaled(framework, x))
             extra = {}
             if self.row.aux == "store":
-                extra[self.row.aux_name] = framework.given_away(framework.narrow(x, self.dtype), shape)
+                extra[self.row.aux_name] = framework.hand_over(framework.narrow(x, self.dtype), shape)
             y = self._activated(framework, x)
             scales = self._scales()
             if self.row.gradient:
@@ -193,7 +193,7 @@ class Unfused:
                 extra["amax"] = framework.largest_magnitude(y)
             if scales["scale_d"] is not None:
                 y = y * self._factor(framework, "scale_d", x)
-            return framework.given_away(framework.narrow(y, self.dtype), shape), extra
+            return framework.hand_over(framework.narrow(y, self.dtype), shape), extra
 
     def _full(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (..., M, N) behind numpy's rules for vectors."""
@@ -353,9 +353,9 @@ def activation(name: str, x: Any, framework: Framework | None = None) -> Any:
 
 
 def _buffer(array: np.ndarray[Any, Any]) -> Buffer:
-    made = Buffer(array.shape, array.dtype)
-    made.copy_from(array)
-    return made
+    buffer = Buffer(array.shape, array.dtype)
+    buffer.copy_from(array)
+    return buffer
 
 
 def convert(array: Any, dtype: str, like: Any) -> Any:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Bound", "bind", "nearest_form", "whole_form"]
 
 
-def refuse_operands(**given: Any) -> None:
+def refuse_operands(**operands: Any) -> None:
     """Refuse operands of the library's epilogues beside an epilogue of the user's."""
-    for name, value in given.items():
+    for name, value in operands.items():
         if value is not None:
             raise InvalidProblemError(
                 f"{name}: an operand of the library's own epilogues; add a parameter to the function, and pass it in "
@@ -102,9 +102,9 @@ def bind(expression: Expression, problem: Problem, inputs: Mapping[str, OperandI
     resolved = resolve(
         expression, problem.dtype, {name: (one.dtype, 2 if one.shape else 1) for name, one in inputs.items()}
     )
-    for place, dtype in enumerate(resolved.out_types):
+    for position, dtype in enumerate(resolved.out_types):
         if dtype not in _RESULTS:
-            which = "the result" if expression.single else f"result {place}"
+            which = "the result" if expression.single else f"result {position}"
             raise InvalidProblemError(
                 f"epilogue {expression.name!r}: {which} is {dtype}, which is not a result dtype; cast it to one of "
                 f"{', '.join(_RESULTS)}"
@@ -127,30 +127,30 @@ def _domains(expression: Expression) -> dict[str, set[bool]]:
     """Return for each input whether it meets values of half the product's columns, of all, or both."""
     halves = expression.halves
     wanted: list[set[bool]] = [set() if half is None else {half} for half in halves]
-    for place in expression.outputs:
-        wanted[place] |= {bool(halves[place])}
-    found: dict[str, set[bool]] = {}
-    for place in range(len(expression.nodes) - 1, -1, -1):
-        node = expression.nodes[place]
-        below = {"pick": {False}, "interleave": {True}}.get(node.op, wanted[place])
+    for position in expression.outputs:
+        wanted[position] |= {bool(halves[position])}
+    domains: dict[str, set[bool]] = {}
+    for position in range(len(expression.nodes) - 1, -1, -1):
+        node = expression.nodes[position]
+        below = {"pick": {False}, "interleave": {True}}.get(node.op, wanted[position])
         for arg in node.args:
             wanted[arg] |= below
         if node.op == "input":
-            found.setdefault(node.value, set()).update(wanted[place])
-    return found
+            domains.setdefault(node.value, set()).update(wanted[position])
+    return domains
 
 
 def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     if broadcast(shape, wanted) == wanted:
         return
-    ways = []
+    forms = []
     if wanted:
-        ways.append(f"({wanted[-1]},) for one per column")
+        forms.append(f"({wanted[-1]},) for one per column")
     if len(wanted) > 1:
-        ways.append(f"({wanted[-2]}, 1) for one per row")
+        forms.append(f"({wanted[-2]}, 1) for one per row")
     raise InvalidProblemError(
         f"epilogue_inputs[{name!r}]: shape {shape} does not broadcast to the result's {wanted}; expected "
-        + ", ".join([*ways, f"{wanted}, or one number"])
+        + ", ".join([*forms, f"{wanted}, or one number"])
     )
 
 
@@ -159,19 +159,19 @@ def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> 
 
 def _kinds(bound: Bound, dtype: str) -> dict[str, str]:
     """Return which inputs may be the bias or the addend of a product of a type."""
-    problem, found = bound.problem, {}
+    problem, kinds = bound.problem, {}
     allowed = bias_types(find_family(problem.a.dtype, problem.b.dtype, "block32" in problem.scale_a), dtype)
     matrices = min(len(problem.a.shape), len(problem.b.shape)) > 1
     for name, info in bound.inputs:
         if info.shape == problem.result_shape:
             if info.dtype == dtype:
-                found[name] = "full"
+                kinds[name] = "full"
         elif matrices and info.dtype in allowed:
             if info.shape == (problem.n,):
-                found[name] = "row"
+                kinds[name] = "row"
             elif info.shape == (problem.m, 1):
-                found[name] = "column"
-    return found
+                kinds[name] = "column"
+    return kinds
 
 
 def whole_form(bound: Bound) -> NativeForm | None:
@@ -188,9 +188,9 @@ def whole_form(bound: Bound) -> NativeForm | None:
 def base_type(bound: Bound) -> str:
     """Return the type of the product that an unfused epilogue begins with: the widest there is of what is computed."""
     problem = bound.problem
-    given = RESULT_TYPES.get(problem.a.dtype, ())
+    available = RESULT_TYPES.get(problem.a.dtype, ())
     wanted = bound.resolved.compute or working_type(problem.dtype)
-    return wanted if wanted in given and problem.c is None else problem.dtype
+    return wanted if wanted in available and problem.c is None else problem.dtype
 
 
 def nearest_form(bound: Bound) -> tuple[NativeForm, Expression]:
@@ -232,11 +232,11 @@ def check_out(out: Any, bound: Bound) -> tuple[Any, ...]:
                 "out= of that shape"
             )
     seen: dict[int, int] = {}
-    for place, one in enumerate(outs):
+    for position, one in enumerate(outs):
         if count > 1 and one is not None and 0 not in bound.result_shape:
-            first = seen.setdefault(describe(one, "out", output=True)["data"], place)
-            if first != place:
-                raise InvalidOperandError(f"out: results {first} and {place} share one array; pass two arrays")
+            first = seen.setdefault(describe(one, "out", output=True)["data"], position)
+            if first != position:
+                raise InvalidOperandError(f"out: results {first} and {position} share one array; pass two arrays")
     return outs
 
 

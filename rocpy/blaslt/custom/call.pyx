@@ -43,23 +43,23 @@ def executable_of(ProductCall call not None, tuning):
     Executable
         What makes the results.
     """
-    cdef Executable found = None
+    cdef Executable executable = None
     complete(call)
     key = key_of(call, tuning)
     if key is not None:
-        found = <Executable>_EXECUTABLES.get(key)
-    if found is None:
-        found = plan(call)
+        executable = <Executable>_EXECUTABLES.get(key)
+    if executable is None:
+        executable = plan(call)
         if key is not None:
             with _LOCK:
-                _EXECUTABLES[key] = found
+                _EXECUTABLES[key] = executable
                 if len(_EXECUTABLES) > _MOST:
                     del _EXECUTABLES[next(iter(_EXECUTABLES))]
-    if call.out is None and found.single:
+    if call.out is None and executable.single:
         call.out = (None,)
     else:
-        call.out = _custom.check_out(call.out, found.bound)
-    return found
+        call.out = _custom.check_out(call.out, executable.bound)
+    return executable
 
 
 def by_algorithm(ProductCall call not None):
@@ -87,29 +87,29 @@ cdef int complete(ProductCall call) except -1:
 cdef dict named_inputs(ProductCall call):
     """Return all inputs of the function by name, in its order."""
     cdef tuple names = <tuple?>call.epilogue.expression.inputs
-    cdef dict made = {}, given
+    cdef dict named = {}, inputs
     if type(call.inputs) is dict and len(<dict>call.inputs) == len(names):
-        given = <dict>call.inputs
+        inputs = <dict>call.inputs
         for name in names:
-            value = given.get(name)
+            value = inputs.get(name)
             if value is None:
                 break
-            made[name] = value
+            named[name] = value
         else:
-            return made
-    made = _custom.complete(call.epilogue, call.inputs, call.b)
-    return {name: made[name] for name in names}
+            return named
+    named = _custom.complete(call.epilogue, call.inputs, call.b)
+    return {name: named[name] for name in names}
 
 
 cdef dict arguments_of(ProductCall call):
     """Return the keyword arguments of the planned product."""
-    cdef dict made = {
+    cdef dict arguments = {
         "alpha": call.alpha, "beta": call.beta, "epilogue": call.epilogue, "bias": call.bias, "aux": call.aux, "clamp": call.clamp,
         "epilogue_inputs": call.inputs, "dtype": call.dtype, "compute": call.compute, "options": call.options, "stream": call.stream,
     }
     if call.scales is not None:
-        made.update(zip(_scale_arguments.SCALES, call.scales))
-    return made
+        arguments.update(zip(_scale_arguments.SCALES, call.scales))
+    return arguments
 
 
 cdef Executable plan(ProductCall call):

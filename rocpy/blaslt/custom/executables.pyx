@@ -20,21 +20,21 @@ cdef object scaled_beta(object beta, object factor):
 
 cpdef ProductCall native_call(object form, ProductCall call):
     """Return the product with one of the library's epilogues in the place of the user's; ``form`` is a :class:`NativeForm`."""
-    cdef ProductCall made = ProductCall.__new__(ProductCall)
+    cdef ProductCall native = ProductCall.__new__(ProductCall)
     cdef double factor = form.alpha
     cdef str c = form.c, bias = form.bias
-    made.a, made.b, made.compute, made.options, made.stream, made.scales = (
+    native.a, native.b, native.compute, native.options, native.stream, native.scales = (
         call.a, call.b, call.compute, call.options, call.stream, call.scales)
-    made.alpha = call.alpha if factor == 1 else call.alpha * form.alpha
+    native.alpha = call.alpha if factor == 1 else call.alpha * form.alpha
     if c:
-        made.c, made.beta = call.inputs[c], form.beta
+        native.c, native.beta = call.inputs[c], form.beta
     else:
-        made.c = call.c
-        made.beta = scaled_beta(call.beta, form.alpha) if call.c is not None and factor != 1 else call.beta
+        native.c = call.c
+        native.beta = scaled_beta(call.beta, form.alpha) if call.c is not None and factor != 1 else call.beta
     if bias:
-        made.bias = call.inputs[bias]
-    made.clamp = form.clamp
-    return made
+        native.bias = call.inputs[bias]
+    native.clamp = form.clamp
+    return native
 
 
 cdef class LibraryExecutable(Executable):
@@ -64,14 +64,14 @@ cdef class LibraryExecutable(Executable):
             self.unit_scales = tuple([unit_scales.get(name) for name in _scale_arguments.SCALES])
 
     cpdef ProductCall begin(self, ProductCall call):
-        cdef ProductCall made = native_call(self.form, call)
-        made.epilogue, made.dtype = self.epilogue, self.dtype
+        cdef ProductCall native = native_call(self.form, call)
+        native.epilogue, native.dtype = self.epilogue, self.dtype
         if self.unit_scales is not None:
-            given = call.scales or (None, None, None, None, False)
-            made.scales = tuple([one if unit is None else unit for one, unit in zip(given, self.unit_scales)])
+            scales = call.scales or (None, None, None, None, False)
+            native.scales = tuple([one if unit is None else unit for one, unit in zip(scales, self.unit_scales)])
         if self.rest is None:
-            made.out = (<tuple>call.out)[0]
-        return made
+            native.out = (<tuple>call.out)[0]
+        return native
 
     cpdef tuple finish(self, ProductCall call, object base):
         if self.rest is None:
@@ -105,20 +105,20 @@ cdef class TileExecutable(Executable):
 
     cdef ProductCall program_call(self, ProductCall call):
         """Return the product that the program is applied to."""
-        cdef ProductCall made = ProductCall.__new__(ProductCall)
-        made.a, made.b, made.c, made.compute, made.options, made.stream = call.a, call.b, call.c, call.compute, call.options, call.stream
-        made.alpha, made.beta, made.dtype, made.scales = call.alpha, call.beta, self.dtype, call.scales
+        cdef ProductCall converted = ProductCall.__new__(ProductCall)
+        converted.a, converted.b, converted.c, converted.compute, converted.options, converted.stream = call.a, call.b, call.c, call.compute, call.options, call.stream
+        converted.alpha, converted.beta, converted.dtype, converted.scales = call.alpha, call.beta, self.dtype, call.scales
         if call.scales is not None or isinstance(call.b, WeightOperand):
-            made.scales = _scale_arguments.all_scales(call.b, call.scales or (None, None, None, None, False))
+            converted.scales = _scale_arguments.all_scales(call.b, call.scales or (None, None, None, None, False))
         if self.alpha != 1:
-            made.alpha = call.alpha * self.alpha
+            converted.alpha = call.alpha * self.alpha
             if call.c is not None:
-                made.beta = scaled_beta(call.beta, self.alpha)
+                converted.beta = scaled_beta(call.beta, self.alpha)
         if self.bias:
-            made.bias = call.inputs[self.bias]
-        made.inputs = tuple([call.inputs[name] for name in self.inputs])
-        made.out = (<tuple>call.out)[self.lead]
-        return made
+            converted.bias = call.inputs[self.bias]
+        converted.inputs = tuple([call.inputs[name] for name in self.inputs])
+        converted.out = (<tuple>call.out)[self.lead]
+        return converted
 
     def algorithms(self, ProductCall call, int requested):
         """Return the algorithms that run the program."""
@@ -130,9 +130,9 @@ cdef class TileExecutable(Executable):
         cdef Py_ssize_t i
         if len(results) == 1:
             return results
-        made = [*results[1:self.lead + 1], results[0], *results[self.lead + 1:]]
+        ordered = [*results[1:self.lead + 1], results[0], *results[self.lead + 1:]]
         for i in range(len(outs)):
             if i != self.lead and outs[i] is not None:
-                _copies.assign(outs[i], made[i])
-                made[i] = outs[i]
-        return tuple(made)
+                _copies.assign(outs[i], ordered[i])
+                ordered[i] = outs[i]
+        return tuple(ordered)

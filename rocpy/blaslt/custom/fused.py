@@ -60,8 +60,8 @@ def fused_of(bound: _custom.Bound) -> Fused:
     if not _program.available():
         raise UnsupportedError(f"the {platform.current().name} platform does not support tile programs")
     resolved, problem = bound.resolved, bound.problem
-    given = RESULT_TYPES.get(problem.a.dtype, ()) if problem.c is None else (problem.c.dtype,)
-    lead = next((place for place, dtype in enumerate(resolved.out_types) if dtype in given), None)
+    available = RESULT_TYPES.get(problem.a.dtype, ()) if problem.c is None else (problem.c.dtype,)
+    lead = next((position for position, dtype in enumerate(resolved.out_types) if dtype in available), None)
     if lead is None:
         raise UnsupportedError(
             f"epilogue {resolved.expression.name!r}: a {problem.a.dtype} product cannot have a "
@@ -85,8 +85,8 @@ def _led(resolved: Resolved, lead: int) -> Resolved:
     """Return an expression with one of its results before the others."""
     if lead == 0:
         return resolved
-    types, places = resolved.out_types, resolved.expression.outputs
-    expression = replace(resolved.expression, outputs=(places[lead], *places[:lead], *places[lead + 1 :]))
+    types, outputs = resolved.out_types, resolved.expression.outputs
+    expression = replace(resolved.expression, outputs=(outputs[lead], *outputs[:lead], *outputs[lead + 1 :]))
     return replace(resolved, expression=expression, out_types=(types[lead], *types[:lead], *types[lead + 1 :]))
 
 

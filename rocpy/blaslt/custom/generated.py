@@ -51,7 +51,7 @@ class Generated:
         """Return the results of what is left after the product, written where the user wants them."""
         shape = bound.result_shape
         x = placed(base, "the product")
-        made = results_of(x.array, shape, bound.out_types)
+        results = results_of(x.array, shape, bound.out_types)
         if math.prod(shape):
             whole = (1,) * max(0, 2 - len(shape)) + shape
             batch, (rows, columns) = math.prod(whole[:-2]), whole[-2:]
@@ -60,13 +60,13 @@ class Generated:
                 one, steps = _walked(placed(inputs[name], name), name, shape, options)
                 arguments += [one.argument, *map(np.int64, steps)]
             grid = self.kernel.grid(batch, rows, columns)
-            arguments += [one.argument for one in made]
+            arguments += [one.argument for one in results]
             arguments += map(np.int64, (batch, rows, columns, grid[2], grid[1]))
             launch(
                 self.code, self.kernel.name, device_of(x.array, stream), grid, self.kernel.threads, arguments,
                 like=x.array, stream=stream,
             )  # fmt: skip
-        return write(made, outs, base, stream)
+        return write(results, outs, base, stream)
 
 
 def _walked(one: Placed, name: str, shape: tuple[int, ...], options: Any) -> tuple[Placed, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from typing import Any
 from rocpy._operand import allocate_like, describe, resolve_stream
 from rocpy.blaslt.arrays import copies as _copies
 from rocpy.blaslt.arrays import staging as _staging
-from rocpy.blaslt.engine.streams import Settle, device_and_stream
+from rocpy.blaslt.engine.streams import SynchronizeStream, device_and_stream
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model.problem import dense_strides
 from rocpy.errors import UnsupportedError
@@ -21,7 +21,7 @@ from rocpy.runtime.device import device_generation
 from rocpy.runtime.kernels.module import Kernel, Module
 from rocpy.runtime.memory import Buffer
 
-__all__ = ["Placed", "launch", "placed", "results_of", "settled", "write"]
+__all__ = ["Placed", "launch", "placed", "results_of", "synchronize_user_stream", "write"]
 
 _CPU = 1
 
@@ -55,14 +55,14 @@ class Placed:
     strides: tuple[int, ...]
     address: int
     dtype: str
-    kept: Any = None
+    retained: Any = None
 
     @property
     def argument(self) -> Any:
         """Its address as a kernel's argument."""
-        made = _Address(self.address)
-        made.owner = self.array, self.kept
-        return made
+        address = _Address(self.address)
+        address.owner = self.array, self.retained
+        return address
 
     def steps(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the steps of this array broadcast to a result's shape: of the whole batch, of rows and of columns.
@@ -118,12 +118,12 @@ def dense(one: Placed, name: str, shape: tuple[int, ...] | None, options: Any) -
 
 def results_of(like: Any, shape: tuple[int, ...], dtypes: Sequence[str]) -> list[Placed]:
     """Return new arrays of a's framework for the results."""
-    made = []
+    results = []
     for dtype in dtypes:
         array = allocate_like(like, shape, dtype)
         view = describe(array, "result", output=True)
-        made.append(Placed(array, shape, dense_strides(shape), int(view["data"]), view["dtype"]))
-    return made
+        results.append(Placed(array, shape, dense_strides(shape), int(view["data"]), view["dtype"]))
+    return results
 
 
 @functools.lru_cache(maxsize=256)
@@ -148,28 +148,28 @@ def launch(
     kernel = _loaded(code, name, device, device_generation(device))
     kernel.launch(grid, threads, *arguments, shared_bytes=shared_bytes, stream=handle)
     if stream is None and not isinstance(like, Buffer) and describe(like, "a")["device_type"] == _CPU:
-        Settle(handle)()
+        SynchronizeStream(handle)()
 
 
-def settled(stream: Any, like: Any) -> None:
+def synchronize_user_stream(stream: Any, like: Any) -> None:
     """Wait for a stream that the user gave: a framework's copies do not follow its order."""
     if stream is not None:
-        Settle(resolve_stream(stream, like))()
+        SynchronizeStream(resolve_stream(stream, like))()
 
 
 def write(results: Sequence[Placed], outs: Sequence[Any], like: Any, stream: Any) -> tuple[Any, ...]:
     """Return the results as arrays of the framework of ``like``, written where the user wants them."""
-    made: list[Any] = []
+    written: list[Any] = []
     for result, out in zip(results, outs, strict=True):
         array = result.array
         if _staging.has_own_memory() and describe(like, "a")["device_type"] == _CPU:
             array = _staging.download(array, like, stream)
         if out is not None:
-            settled(stream, like)
+            synchronize_user_stream(stream, like)
             _copies.assign(out, array)
-            settled(stream, like)
-        made.append(array if out is None else out)
-    return tuple(made)
+            synchronize_user_stream(stream, like)
+        written.append(array if out is None else out)
+    return tuple(written)
 
 
 def refuse_host_operands(array: Any, options: Any) -> None:

@@ -63,9 +63,9 @@ class CustomProduct(ComposingMatmul):
     """A planned product with an epilogue of the user's."""
 
     __slots__ = (
-        "_closed", "_places", "_plain", "_problem", "_records", "_strategies", "_using", "absent", "alpha", "beta",
-        "bound", "chosen_options", "device_index", "epilogue", "epilogue_name", "given_stream", "inputs", "numbers",
-        "operands", "right", "settings", "weight_bias",
+        "_closed", "_plain", "_positions", "_problem", "_records", "_strategies", "_using", "absent", "alpha", "beta",
+        "bound", "chosen_options", "device_index", "epilogue", "epilogue_name", "inputs", "numbers",
+        "operands", "requested_stream", "right", "settings", "weight_bias",
     )  # fmt: skip
 
     @default_arithmetic
@@ -94,7 +94,7 @@ class CustomProduct(ComposingMatmul):
         self.chosen_options: Options = resolve_options(options)
         self.epilogue = epilogue
         self.epilogue_name = str(epilogue.name)
-        self.alpha, self.beta, self.given_stream = alpha, beta, stream
+        self.alpha, self.beta, self.requested_stream = alpha, beta, stream
         self.settings = {name: value for name, value in settings.items() if value is not None}
         #: The Weight that was given, or the array; what was read of it is among the operands.
         self.right = b
@@ -106,21 +106,21 @@ class CustomProduct(ComposingMatmul):
         self.operands = {"a": a, "b": b, "c": c}
         self._strategies: dict[str, Strategy] = {}
         self._bind(dtype)
-        self._places: dict[int, tuple[str, int]] = {}
+        self._positions: dict[int, tuple[str, int]] = {}
         self.absent: dict[str, str] = {}
         self._closed = False
 
     def _bind(self, dtype: Any) -> None:
-        given = self.operands
+        operands = self.operands
         plain = ComposingMatmul(
-            given["a"], given["b"], given["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
-            options=self.chosen_options, stream=self.given_stream, **self.settings,
+            operands["a"], operands["b"], operands["c"], alpha=self.alpha, beta=self.beta, dtype=dtype,
+            options=self.chosen_options, stream=self.requested_stream, **self.settings,
         )  # fmt: skip
         problem = plain.problem
         self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
         self._problem = _custom.problem_of(self.bound)
         self._plain = plain
-        self.device_index = device_and_stream(plain.given["a"], self.given_stream)[0]
+        self.device_index = device_and_stream(plain.given["a"], self.requested_stream)[0]
         # The function's inputs are read where they lie, in the shapes that they had when they were bound.
         self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
 
@@ -149,7 +149,7 @@ class CustomProduct(ComposingMatmul):
             raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
         self._close_strategies()
         refusal: RocpyError | None = None
-        found: list[Algorithm] = []
+        offers: list[Algorithm] = []
         for kind in STRATEGIES:
             try:
                 strategy = kind(self)
@@ -161,34 +161,34 @@ class CustomProduct(ComposingMatmul):
                 self.absent[kind.label] = str(error)
                 continue
             self._strategies[strategy.label] = strategy
-            for place, one in enumerate(offered):
+            for position, one in enumerate(offered):
                 name = one.name if strategy.lowering == "native" else f"{one.name} ({strategy.lowering})"
-                self._places[len(found)] = (strategy.label, place)
-                found.append(dataclasses.replace(one, name=name, lowering=strategy.lowering, rank=len(found)))
+                self._positions[len(offers)] = (strategy.label, position)
+                offers.append(dataclasses.replace(one, name=name, lowering=strategy.lowering, rank=len(offers)))
         if refusal is not None and not self._strategies:
             raise refusal
-        self.found = self._tuned(found)
+        self.found = self._tuned(offers)
         if algorithms is not None:
             chosen = [self._find(one) for one in algorithms]
             self.found = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
         self.chosen = self.found[0].rank if self.found else 0
         return Algorithms(self.found)
 
-    def _tuned(self, found: list[Algorithm]) -> list[Algorithm]:
+    def _tuned(self, candidates: list[Algorithm]) -> list[Algorithm]:
         """Put what was measured to be the fastest first."""
         device = self.device_index
         problem = self.launched
-        place, source = _choice.choose(problem, self.chosen_options, device, found) if found else (0, "")
+        position, source = _choice.choose(problem, self.chosen_options, device, candidates) if candidates else (0, "")
         if source == "tuned":
-            chosen = _choice.labelled(found[place], source, problem, self.chosen_options, device)
-            return [chosen, *found[:place], *found[place + 1 :]]
-        return found
+            chosen = _choice.labelled(candidates[position], source, problem, self.chosen_options, device)
+            return [chosen, *candidates[:position], *candidates[position + 1 :]]
+        return candidates
 
     def _find(self, algorithm: Any) -> Algorithm:
-        found = _algorithms.find(algorithm, self.algorithms, self.device_index)
-        if found is None:
+        match = _algorithms.find(algorithm, self.algorithms, self.device_index)
+        if match is None:
             raise _algorithms.missing(algorithm, self.algorithms)
-        return found
+        return match
 
     @_exclusive
     def pin(self, algorithm: Any) -> Algorithm:
@@ -217,11 +217,11 @@ class CustomProduct(ComposingMatmul):
         if not self._strategies:
             self.plan()
         outs = _custom.check_out(out, self.bound)
-        label, place = self._chosen if algorithm is None else self._places[self._find(algorithm).rank]
-        stream = hold_stream(self.given_stream if stream is None else stream)
+        label, position = self._chosen if algorithm is None else self._positions[self._find(algorithm).rank]
+        stream = hold_stream(self.requested_stream if stream is None else stream)
         with on_device_of(stream):
             try:
-                results = self._strategies[label].execute(self, place, outs, stream)
+                results = self._strategies[label].execute(self, position, outs, stream)
             except (LibraryError, UnsupportedError) as error:
                 inner = getattr(self._strategies[label], "inner", None)
                 if algorithm is not None or self._is_pinned or inner is None:
@@ -229,10 +229,10 @@ class CustomProduct(ComposingMatmul):
                 if not _library.composes_after(error, inner.launched, self.device_index):
                     raise
                 self.plan()  # the library is not asked for it again
-                if (label, place) == self._chosen:
+                if (label, position) == self._chosen:
                     raise
-                label, place = self._chosen
-                results = self._strategies[label].execute(self, place, outs, stream)
+                label, position = self._chosen
+                results = self._strategies[label].execute(self, position, outs, stream)
         return results[0] if self.bound.resolved.expression.single else results
 
     @_exclusive
@@ -280,10 +280,10 @@ class CustomProduct(ComposingMatmul):
         self.alpha = self.alpha if alpha is None else alpha
         self.beta = self.beta if beta is None else beta
         try:
-            given = dict(epilogue_inputs or {})
-            if self.weight_bias and b is not None and "bias" not in given and getattr(b, "bias", None) is not None:
-                given["bias"] = b.bias  # of the new Weight
-            self.inputs = self.epilogue.complete({**self.inputs, **given})
+            new_inputs = dict(epilogue_inputs or {})
+            if self.weight_bias and b is not None and "bias" not in new_inputs and getattr(b, "bias", None) is not None:
+                new_inputs["bias"] = b.bias  # of the new Weight
+            self.inputs = self.epilogue.complete({**self.inputs, **new_inputs})
             _custom.check_tensors(self.inputs)
             old, numbers = self.problem, self.numbers
             self._bind(old.dtype)
@@ -339,13 +339,13 @@ class CustomProduct(ComposingMatmul):
     @property
     def executable(self) -> Executable:
         """How the function form computes the same."""
-        label, place = self._chosen
-        return self._strategies[label].executable(place)
+        label, position = self._chosen
+        return self._strategies[label].executable(position)
 
     @property
     def _chosen(self) -> tuple[str, int]:
         chosen = self.algorithm
-        return (next(iter(self._strategies)), 0) if chosen is None else self._places[chosen.rank]
+        return (next(iter(self._strategies)), 0) if chosen is None else self._positions[chosen.rank]
 
     @property
     def _is_pinned(self) -> bool:
@@ -380,7 +380,7 @@ class CustomProduct(ComposingMatmul):
     @property
     def stream(self) -> Any:
         """The stream given at construction."""
-        return self.given_stream
+        return self.requested_stream
 
     @property
     def launched(self) -> Problem:
@@ -419,7 +419,7 @@ class CustomProduct(ComposingMatmul):
     def _close_strategies(self) -> None:
         for strategy in self._strategies.values():
             strategy.close()
-        self._strategies, self._places, self.absent, self.found = {}, {}, {}, None
+        self._strategies, self._positions, self.absent, self.found = {}, {}, {}, None
 
     @_exclusive
     def close(self) -> None:

@@ -17,7 +17,7 @@ from rocpy.blaslt.custom.executables import LibraryExecutable, TileExecutable, n
 from rocpy.blaslt.custom.fused import fused_of
 from rocpy.blaslt.custom.generated import generated_of
 from rocpy.blaslt.custom.triton_kernel import TritonProduct, triton_product_of
-from rocpy.blaslt.engine.streams import Settle
+from rocpy.blaslt.engine.streams import SynchronizeStream
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.executable import Executable
 from rocpy.blaslt.model.options import Options
@@ -57,7 +57,7 @@ class Owner(Protocol):
     settings: dict[str, Any]
     bound: _custom.Bound
     chosen_options: Options
-    given_stream: Any
+    requested_stream: Any
     epilogue_name: str
     device_index: int
 
@@ -104,11 +104,11 @@ class Strategy:
     def reset(self, owner: Owner) -> None:
         """Take the owner's operands as they are now."""
 
-    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
         """Return the results."""
         raise NotImplementedError
 
-    def executable(self, place: int) -> Executable:
+    def executable(self, position: int) -> Executable:
         """Return how the function form computes the same by an algorithm."""
         raise NotImplementedError
 
@@ -151,7 +151,7 @@ class Native(Strategy):
             clamp=form.clamp,
             dtype=dtype,
             options=dataclasses.replace(owner.chosen_options, fallback=fallback),
-            stream=owner.given_stream,
+            stream=owner.requested_stream,
             **{**owner.settings, **_missing_scales(owner.bound, dtype)},
         )
 
@@ -166,13 +166,13 @@ class Native(Strategy):
 
     def reset(self, owner: Owner) -> None:
         call = native_call(self.form, _call(owner))
-        given = {name: getattr(call, name) for name in ("a", "b", "c", "alpha", "beta", "bias")}
-        self.inner.reset_operands(**{name: value for name, value in given.items() if value is not None})
+        changes = {name: getattr(call, name) for name in ("a", "b", "c", "alpha", "beta", "bias")}
+        self.inner.reset_operands(**{name: value for name, value in changes.items() if value is not None})
 
-    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
-        return (self.inner.execute(algorithm=place, out=outs[0], stream=stream),)
+    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:  # noqa: ARG002
+        return (self.inner.execute(algorithm=position, out=outs[0], stream=stream),)
 
-    def executable(self, place: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
+    def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
         return self._library_executable()
 
     def _library_executable(self, rest: Any = None) -> Executable:
@@ -217,11 +217,11 @@ class _Composed(Native):
     def plan(self, requested: int) -> list[Algorithm]:
         return super().plan(requested)[:_COMPOSED]
 
-    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        base = self.inner.execute(algorithm=place, stream=stream)
+    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+        base = self.inner.execute(algorithm=position, stream=stream)
         return tuple(self.last.finish(base, owner.inputs, owner.bound, outs, owner.chosen_options, stream))
 
-    def executable(self, place: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
+    def executable(self, position: int) -> Executable:  # noqa: ARG002 (the function form's product makes its own choice)
         return self._library_executable(self.last)
 
 
@@ -275,18 +275,18 @@ class _Rest:
         """Return the results, written where the user wants them."""
         from rocpy.epilogues._evaluate import evaluate
 
-        settle = None if stream is None else Settle(resolve_stream(stream, base))
-        if settle is not None:
-            settle()  # the framework's operations do not follow the order of a stream that the user gave
+        synchronize = None if stream is None else SynchronizeStream(resolve_stream(stream, base))
+        if synchronize is not None:
+            synchronize()  # the framework's operations do not follow the order of a stream that the user gave
         results = evaluate(self.expression, base, inputs, str(base.dtype).removeprefix("torch."), bound.out_types)
-        if settle is not None:
-            settle()
-        made = []
+        if synchronize is not None:
+            synchronize()
+        written = []
         for result, out in zip(results, outs, strict=True):
             if out is not None:
                 _copies.assign(out, result)
-            made.append(result if out is None else out)
-        return tuple(made)
+            written.append(result if out is None else out)
+        return tuple(written)
 
 
 # ---- strategies that are one kernel ----
@@ -305,11 +305,11 @@ class Tiled(Strategy):
     def plan(self, requested: int) -> list[Algorithm]:
         return self._executable(0).algorithms(_call(self.owner, outs=self._no_outs), requested)
 
-    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        return self._executable(place).finish(_call(owner, stream, outs), None)
+    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+        return self._executable(position).finish(_call(owner, stream, outs), None)
 
-    def executable(self, place: int) -> Executable:
-        return self._executable(place)
+    def executable(self, position: int) -> Executable:
+        return self._executable(position)
 
     def _executable(self, rank: int) -> TileExecutable:
         return TileExecutable(self.owner.bound, self.fused, rank)
@@ -327,30 +327,30 @@ class Triton(Strategy):
 
     def __init__(self, owner: Owner) -> None:
         a, b = owner.operands["a"], owner.operands["b"]
-        self.made = triton_product_of(
+        self.product = triton_product_of(
             owner.bound, a, b, scales_of(owner.settings), owner.chosen_options, owner.device_index
         )
 
     def plan(self, requested: int) -> list[Algorithm]:
-        return self.made.algorithms(requested)
+        return self.product.algorithms(requested)
 
     def prepare(self) -> None:
-        self.made.compile_all()
+        self.product.compile_all()
 
-    def execute(self, owner: Owner, place: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
-        return self.made.run(place, _call(owner, stream, outs))
+    def execute(self, owner: Owner, position: int, outs: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+        return self.product.run(position, _call(owner, stream, outs))
 
-    def executable(self, place: int) -> Executable:
-        return _TritonExecutable(self.made, place)
+    def executable(self, position: int) -> Executable:
+        return _TritonExecutable(self.product, position)
 
 
 class _TritonExecutable(Executable):
-    def __init__(self, made: TritonProduct, place: int) -> None:
-        super().__init__(made.bound)
-        self._made, self._place = made, place
+    def __init__(self, product: TritonProduct, position: int) -> None:
+        super().__init__(product.bound)
+        self._product, self._position = product, position
 
     def finish(self, call: ProductCall, base: Any) -> tuple[Any, ...]:  # noqa: ARG002 (there is none)
-        return self._made.run(self._place, call)
+        return self._product.run(self._position, call)
 
 
 # Best first; what several of them offer are candidates of one plan.

@@ -34,24 +34,27 @@ def input_infos(epilogue: CustomEpilogue, kinds: Mapping[str, Any] | None, plain
     InvalidProblemError
         If there is no such input or kind.
     """
-    given = dict(kinds or {})
+    requested = dict(kinds or {})
     shapes = {"row": (plain.n,), "column": (plain.m, 1), "full": plain.result_shape, "scalar": ()}
     if epilogue.expression.halved:
         shapes["full"] = (*plain.result_shape[:-1], plain.n // 2)
-    found = {}
-    for name in given:
+    infos = {}
+    for name in requested:
         if name not in epilogue.inputs:
             raise InvalidProblemError(f"epilogue_inputs: epilogue {epilogue.name!r} has no input {name!r}")
     for name in epilogue.inputs:
-        kind, dtype = given.get(name, "scalar" if name in dict(epilogue.expression.defaults) else "full"), plain.dtype
+        kind, dtype = (
+            requested.get(name, "scalar" if name in dict(epilogue.expression.defaults) else "full"),
+            plain.dtype,
+        )
         if isinstance(kind, tuple) and len(kind) == 2:
             kind, dtype = kind[0], str(kind[1]) if str(kind[1]) in ("bool", "uint8") else dtypes.lookup(kind[1]).name
         if kind not in _KINDS:
             raise InvalidProblemError(
                 f"epilogue_inputs[{name!r}]: got {kind!r}, expected {', '.join(map(repr, _KINDS))}"
             )
-        found[name] = OperandInfo.dense(shapes[kind], dtype)
-    return found
+        infos[name] = OperandInfo.dense(shapes[kind], dtype)
+    return infos
 
 
 def custom_answer(
@@ -116,10 +119,10 @@ def _device(device: int | None) -> int:
 
 def _by_triton(bound: _custom.Bound, options: Options, base: Any, device: int | None) -> Any:
     check(bound, options)
-    made = TritonProduct(bound, _device(device))
+    product = TritonProduct(bound, _device(device))
     letters = "".join("n" if info.strides[-1] == 1 else "t" for info in (bound.problem.a, bound.problem.b))
-    made.kernel(made.tiles[0], letters, aligned=True)
-    return replace(base, algorithms=len(made.tiles))
+    product.kernel(product.tiles[0], letters, aligned=True)
+    return replace(base, algorithms=len(product.tiles))
 
 
 def _with_kernel(bound: _custom.Bound, strict: Options, ask: Callable[..., Any], device: int | None) -> Any:

@@ -16,8 +16,8 @@ from rocpy._operand cimport Operand
 from rocpy.blaslt.operands._arguments cimport describe, describe_scales, dtype_code, info, must_be_staged, parse_all, parse_one, problem_of, read_factors
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, place_of,
-    plan_cache, release_context, settle,
+    CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_hold, after_wait, algorithms_of, borrow_context, execute, resolve_device_and_stream,
+    plan_cache, release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine.program cimport TileProgram, operand_type
 from rocpy.blaslt.model.packed cimport Packed
@@ -59,14 +59,14 @@ cdef dict _BOOLEAN = {}  # by dtype: a dtype's name is slow to ask for
 cdef bint is_boolean(object array) except -1:
     """Whether an array of any framework has the type of truth values."""
     cdef object dtype = getattr(array, "dtype", None)
-    cdef object found
+    cdef object answer
     try:
-        found = _BOOLEAN.get(dtype)
+        answer = _BOOLEAN.get(dtype)
     except TypeError:  # of a framework whose dtypes have no hash
         return str(dtype).endswith("bool")
-    if found is None:
-        found = _BOOLEAN[dtype] = str(dtype).endswith("bool")
-    return found
+    if answer is None:
+        answer = _BOOLEAN[dtype] = str(dtype).endswith("bool")
+    return answer
 
 
 cdef class Call:
@@ -77,7 +77,7 @@ cdef class Call:
     cdef Operand *extra  # inputs, then outputs
     cdef MatmulFactors factors
     cdef Scales scales
-    cdef ProductCall given  # as the caller made it
+    cdef ProductCall arguments  # as the caller made it
     cdef object options
     cdef tuple arrays  # a, b, c and bias as they are multiplied
     cdef tuple inputs
@@ -96,14 +96,14 @@ cdef class Call:
         """Read what was given."""
         cdef int i
         cdef TileProgram program = self.program
-        cdef ProductCall given = self.given
-        cdef tuple inputs = <tuple>given.inputs, scales = <tuple>given.scales
-        cdef object a = given.a, b = given.b, c = given.c, bias = given.bias
+        cdef ProductCall arguments = self.arguments
+        cdef tuple inputs = <tuple>arguments.inputs, scales = <tuple>arguments.scales
+        cdef object a = arguments.a, b = arguments.b, c = arguments.c, bias = arguments.bias
         _core.ensure()
-        if given.options is None and not _ACTIVE:
+        if arguments.options is None and not _ACTIVE:
             self.options = _DEFAULT
         else:
-            self.options = _options.resolve_options(given.options)
+            self.options = _options.resolve_options(arguments.options)
         if len(inputs) != program.inputs:
             raise InvalidProblemError(f"inputs: {len(inputs)} arrays; the tile program reads {program.inputs}")
         if isinstance(b, WeightOperand):
@@ -119,48 +119,48 @@ cdef class Call:
         self.extra = <Operand *>malloc(max(1, len(inputs) + len(program.outputs)) * sizeof(Operand))
         if self.extra == NULL:
             raise MemoryError("no memory for the operands of a tile program")
-        kept = parse_all(&self.operands, a, b, c, bias, None, None)
+        owners = parse_all(&self.operands, a, b, c, bias, None, None)
         self.inputs = tuple([seen_as(x, "uint8") if is_boolean(x) else x for x in inputs])
         parsed = [parse_one(x, _INPUT_NAMES[i], &self.extra[i], &self.operands.a) for i, x in enumerate(self.inputs)]
-        self.held = (kept, parsed)
-        read_factors(&self.factors, given.alpha, given.beta, c, self.operands.a.type)
-        self.after = place_of(&self.operands.a, given.stream, &self.device, &self.stream, &self.use)
+        self.held = (owners, parsed)
+        read_factors(&self.factors, arguments.alpha, arguments.beta, c, self.operands.a.type)
+        self.after = resolve_device_and_stream(&self.operands.a, arguments.stream, &self.device, &self.stream, &self.use)
         if scales is not None:
             self.scales = read_scales(scales, &self.operands.a, &self.operands.b, self.device)
         self.row_bias = self.operands.bias.ndim > 1 and self.problem().column_bias
 
     cdef Call with_row_bias(self):
         """Return the same call with a bias for each row as an input."""
-        return call_of(biased(self.program), self.given.replaced(bias=None, inputs=(*self.given.inputs, self.given.bias)))
+        return call_of(biased(self.program), self.arguments.replaced(bias=None, inputs=(*self.arguments.inputs, self.arguments.bias)))
 
     cdef Call on_device(self):
         """Return the same call with copies of its operands on the device."""
-        cdef ProductCall given = self.given
-        cdef tuple scales = _staging.upload_scales(given.scales)
+        cdef ProductCall arguments = self.arguments
+        cdef tuple scales = _staging.upload_scales(arguments.scales)
         blocks = scales is not None and (_blocks.are_blocks(scales[0]) or _blocks.are_blocks(scales[1]))
-        a, b = given.a, given.b
+        a, b = arguments.a, arguments.b
         if scales is not None:
             a, b = _blocks.prepare(a, b, scales[0], scales[1], self.options)
-        copied = {name: _staging.upload(x, name, blocks=blocks) for name, x in (("a", a), ("b", b), ("c", given.c), ("bias", given.bias))}
-        inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, _INPUT_NAMES[i], None) for i, x in enumerate(given.inputs)]
-        return call_of(self.program, given.replaced(inputs=tuple(inputs), scales=scales, **copied))
+        copied = {name: _staging.upload(x, name, blocks=blocks) for name, x in (("a", a), ("b", b), ("c", arguments.c), ("bias", arguments.bias))}
+        inputs = [_staging._moved(seen_as(x, "uint8") if is_boolean(x) else x, _INPUT_NAMES[i], None) for i, x in enumerate(arguments.inputs)]
+        return call_of(self.program, arguments.replaced(inputs=tuple(inputs), scales=scales, **copied))
 
     cdef Call with_dense(self, int copies):
         """Return the same call with copies of those operands that the library cannot read."""
         a, b, c, bias = self.dense(copies)
-        return call_of(self.program, self.given.replaced(a=a, b=b, c=c, bias=bias))
+        return call_of(self.program, self.arguments.replaced(a=a, b=b, c=c, bias=bias))
 
     cdef fill_key(self, PlanKey *key, int requested):
         cdef int64_t word
         cdef int i, axis
         # No epilogue's number: bit 30 tells such keys from all others.
-        word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.given.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
-        if self.given.compute is not None:
-            word |= <int64_t>(1 + _settings.compute_code(self.given.compute)) << 24
+        word = <int64_t>1 << 30 | (<int64_t>(dtype_code(self.arguments.dtype) & 0xffff) << 8) | <int64_t>(requested > 1)
+        if self.arguments.compute is not None:
+            word |= <int64_t>(1 + _settings.compute_code(self.arguments.compute)) << 24
         word |= <int64_t>self.operands.packed << 28 | <int64_t>(self.scales is not None) << 29
         key.size = 0
         key.add(word)
-        key.add(self.program.kept.id)
+        key.add(self.program.cached.id)
         key.add(self.device)
         key.add(0 if self.options is _DEFAULT else <int64_t>hash(self.options))
         for name in self.program.outputs:
@@ -175,7 +175,7 @@ cdef class Call:
             describe_scales(key, self.scales)
 
     cdef object problem(self):
-        return problem_of(&self.operands, "default" if self.operands.bias.ndim < 0 else "bias", self.given.dtype, self.given.compute, None, self.scales)
+        return problem_of(&self.operands, "default" if self.operands.bias.ndim < 0 else "bias", self.arguments.dtype, self.arguments.compute, None, self.scales)
 
     cdef shared_ptr[CachedCall] plan(self, int requested) except *:
         cdef StreamContext *context = NULL
@@ -185,13 +185,13 @@ cdef class Call:
         if self.program.pairs and problem.n % 2:
             raise InvalidProblemError(f"{problem}: a tile program of pairs makes one column out of two, and N is odd")
         shape = result_of(problem, self.program.pairs)
-        beside = [beside_of(info(&self.extra[i]), problem, shape, i) for i in range(self.program.inputs)]
-        beside += [beside_of(OperandInfo(shape, dense_strides(shape), name), problem, shape, -1) for name in self.program.outputs]
+        auxiliaries = [auxiliary_of(info(&self.extra[i]), problem, shape, i) for i in range(self.program.inputs)]
+        auxiliaries += [auxiliary_of(OperandInfo(shape, dense_strides(shape), name), problem, shape, -1) for name in self.program.outputs]
         with nogil:
             status = borrow_context(self.device, self.stream, &context)
         _core.check(status)
         try:
-            call = build(problem, self.options, context, self.operands.packed, requested, self.program, tuple(beside))
+            call = build(problem, self.options, context, self.operands.packed, requested, self.program, tuple(auxiliaries))
         finally:
             release_context(context)
         return call
@@ -204,18 +204,18 @@ cdef class Call:
             name = next(name for name, bit in _settings.COPY_BITS.items() if copies >> bit & 1)
             raise _refusals.copy_refused(name, "of a tile program")
         if self.after != after_wait:
-            settle(self.stream)
-        made = dict(a=a, b=b, c=c, bias=bias)
-        for name in made:
+            synchronize_stream(self.stream)
+        operands = dict(a=a, b=b, c=c, bias=bias)
+        for name in operands:
             if copies >> _settings.COPY_BITS[name] & 1:
-                made[name] = _copies.contiguous(made[name], problem.result_shape if name == "c" else None)
+                operands[name] = _copies.contiguous(operands[name], problem.result_shape if name == "c" else None)
         if self.after != after_wait:
-            settle(self.stream)
-        return tuple(made.values())
+            synchronize_stream(self.stream)
+        return tuple(operands.values())
 
     cdef tuple run(self, CachedCall *call, size_t rank):
         cdef void *pointers[24]
-        cdef int i, place
+        cdef int i, axis
         cdef int count = self.program.inputs
         cdef list outputs = []
         cdef Operand *to
@@ -227,10 +227,10 @@ cdef class Call:
             to.type = operand_type(name)
             to.device_type, to.device_id = self.operands.a.device_type, self.operands.a.device_id
             to.ndim = call.result_ndim
-            for place in range(to.ndim):
-                to.shape[place] = call.result_shape[place]
-            made = _operand.allocate(self.owner, self.operands.a.provider, to)
-            outputs.append(seen_as(made, "bool") if name == "bool" else made)
+            for axis in range(to.ndim):
+                to.shape[axis] = call.result_shape[axis]
+            array = _operand.allocate(self.owner, self.operands.a.provider, to)
+            outputs.append(seen_as(array, "bool") if name == "bool" else array)
             pointers[count + i] = to.data
         held = (self.held, outputs)
         if self.after >= after_hold:
@@ -247,7 +247,7 @@ cdef class Call:
         cdef shared_ptr[CachedCall] call
         cdef int requested = _LISTED if rank else 1
         if self.staged:
-            with _staging.on_device_of(self.given.stream):
+            with _staging.on_device_of(self.arguments.stream):
                 return self.staged_product(out, rank)
         if self.row_bias:
             return self.with_row_bias().product(out, rank)
@@ -266,25 +266,25 @@ cdef class Call:
         if out is None:
             return results
         if self.after != after_wait:
-            settle(self.stream)
+            synchronize_stream(self.stream)
         _copies.assign(out, results[0])
         return (out, *results[1:])
 
     cdef tuple staged_product(self, object out, int rank):
         """Run the call on copies of its operands on the device, and bring its results back."""
-        cdef tuple scales = <tuple>self.given.scales
-        a = self.given.a
+        cdef tuple scales = <tuple>self.arguments.scales
+        a = self.arguments.a
         _staging.check_allowed(self.options)
         if scales is not None:
-            a = _blocks.prepare(a, self.given.b, scales[0], scales[1], self.options)[0]
+            a = _blocks.prepare(a, self.arguments.b, scales[0], scales[1], self.options)[0]
         like = getattr(a, "memory", a)
         results = self.on_device().product(None, rank)
-        made = [_staging.download(x, like, self.given.stream) for x in results]
-        made[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(made[1:], self.program.outputs)]
+        downloaded = [_staging.download(x, like, self.arguments.stream) for x in results]
+        downloaded[1:] = [seen_as(x, "bool") if name == "bool" else x for x, name in zip(downloaded[1:], self.program.outputs)]
         if out is not None:
-            _copies.assign(out, made[0])
-            made[0] = out
-        return tuple(made)
+            _copies.assign(out, downloaded[0])
+            downloaded[0] = out
+        return tuple(downloaded)
 
     cdef list algorithms(self, int requested):
         """Return the algorithms of the call, or of the one that must be made instead."""
@@ -312,27 +312,27 @@ cdef tuple result_of(object problem, bint pairs):
     return (*problem.batch_shape, problem.m, problem.n // 2 if pairs else problem.n)
 
 
-cdef object beside_of(object given, object problem, tuple shape, int which):
+cdef object auxiliary_of(object operand, object problem, tuple shape, int which):
     """Return an array as one of the result's whole shape, in which what is repeated has stride 0."""
-    extents, strides = list(given.shape), list(given.strides)
+    extents, strides = list(operand.shape), list(operand.strides)
     if which >= 0:
         # Axes that the result lacks because an operand is a vector, the input lacks too.
         if len(problem.b.shape) == 1:
             extents.append(1)
             strides.append(0)
         if len(problem.a.shape) == 1:
-            place = max(0, len(extents) - 1)
-            extents.insert(place, 1)
-            strides.insert(place, 0)
+            axis = max(0, len(extents) - 1)
+            extents.insert(axis, 1)
+            strides.insert(axis, 0)
     missing = len(shape) - len(extents)
     extents = [1] * missing + extents
     strides = [0] * missing + strides
     if missing < 0 or any(e not in (1, wanted) for e, wanted in zip(extents, shape)):
         raise InvalidProblemError(
-            f"inputs[{which}]: shape {given.shape}; it must broadcast to the result's, {problem.result_shape[:-1]} + ({shape[-1]},)"
+            f"inputs[{which}]: shape {operand.shape}; it must broadcast to the result's, {problem.result_shape[:-1]} + ({shape[-1]},)"
         )
     steps = tuple([0 if e == 1 else s for e, s in zip(extents, strides)])
-    return OperandInfo(shape, steps, given.dtype)
+    return OperandInfo(shape, steps, operand.dtype)
 
 
 cdef TileProgram biased(TileProgram program):
@@ -350,11 +350,11 @@ cdef TileProgram biased(TileProgram program):
     return TileProgram(code, program.result, program.inputs + 1, program.outputs, pairs=program.pairs)
 
 
-cdef Call call_of(TileProgram program, ProductCall given):
-    cdef Call made = Call.__new__(Call)
-    made.program, made.given = program, given
-    made.parse()
-    return made
+cdef Call call_of(TileProgram program, ProductCall arguments):
+    cdef Call call = Call.__new__(Call)
+    call.program, call.arguments = program, arguments
+    call.parse()
+    return call
 
 
 cdef tuple run_program(TileProgram program, ProductCall call, int rank):

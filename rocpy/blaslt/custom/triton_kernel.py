@@ -76,18 +76,18 @@ def check(bound: _custom.Bound, options: Any) -> None:
 
 def _kinds(bound: _custom.Bound) -> dict[str, str]:
     """Return what each input broadcasts along."""
-    found = {}
+    kinds = {}
     for name, info in bound.inputs:
         rows, columns = (1, 1, *info.shape)[-2:]
         if math.prod(info.shape) == 1:
-            found[name] = "scalar"
+            kinds[name] = "scalar"
         elif rows == 1:
-            found[name] = "row"
+            kinds[name] = "row"
         elif columns == 1:
-            found[name] = "column"
+            kinds[name] = "column"
         else:
-            found[name] = "full"
-    return found
+            kinds[name] = "full"
+    return kinds
 
 
 class TritonProduct:
@@ -129,14 +129,14 @@ class TritonProduct:
 
         even_k = self.bound.problem.k % tile.k == 0
         key = (tile, layout, aligned, scales)
-        found = self._kernels.get(key)
-        if found is None:
+        compiled = self._kernels.get(key)
+        if compiled is None:
             text = kernel_text(self.bound.resolved, self.bound.problem.a.dtype, layout, self.kinds, scales)
-            found = _triton.compile_text(text, self.arch, tile=tile, even_k=even_k, aligned=aligned)
-            self._kernels[key] = found
+            compiled = _triton.compile_text(text, self.arch, tile=tile, even_k=even_k, aligned=aligned)
+            self._kernels[key] = compiled
             if (layout, aligned, scales) not in self._variants:
                 self._variants.append((layout, aligned, scales))
-        return found
+        return compiled
 
     def compile_all(self) -> None:
         """Compile every candidate for the operands that have been seen."""
@@ -169,22 +169,22 @@ class TritonProduct:
         if is_weight(b):
             b = b.matrix()
         refuse_host_operands(a, options)
-        found, letters = {}, ""
+        located, letters = {}, ""
         for name, array in (("a", a), ("b", b)):
             one = placed(array, name)
             letter = _letter(one)
             if not letter or one.steps(self._shape(name)) is None:
                 one, letter = dense(one, name, None, options), "n"
-            found[name] = one
+            located[name] = one
             letters += letter
-        return found, letters
+        return located, letters
 
     def _shape(self, name: str) -> tuple[int, ...]:
         problem = self.bound.problem
         ends = {"a": (problem.m, problem.k), "b": (problem.k, problem.n)}
         return (*problem.batch_shape, *ends[name])
 
-    def run(self, place: int, call: ProductCall) -> tuple[Any, ...]:
+    def run(self, position: int, call: ProductCall) -> tuple[Any, ...]:
         """Return the results of one candidate, written where the user wants them."""
         a, b, stream = call.a, call.b, call.stream
         options = resolve_options(call.options)
@@ -192,16 +192,16 @@ class TritonProduct:
         arrays, layout = self.operands(a, b, options)
         scales, numbers = _scales(b, call.scales)
         like = arrays["a"].array
-        made = results_of(like, shape, self.bound.out_types)
+        results = results_of(like, shape, self.bound.out_types)
         steps = {name: _known(arrays[name].steps(self._shape(name))) for name in "ab"}
         for name in self.kinds:
             arrays[f"in_{name}"], steps[f"in_{name}"] = self._input(name, call.inputs[name], options)
-        for number, one in enumerate(made):
+        for number, one in enumerate(results):
             arrays[f"out{number}"], steps[f"out{number}"] = one, _known(one.steps(shape))
         lines = {name: own[1] for name, own in steps.items()} | _lines(steps, layout)
         extents = {"M": problem.m, "N": problem.n, "K": problem.k}
         _check_reach(lines, extents)
-        kernel = self.kernel(self.tiles[place], layout, _aligned(arrays, lines), tuple(scales))
+        kernel = self.kernel(self.tiles[position], layout, _aligned(arrays, lines), tuple(scales))
         arrays |= scales
         arguments: list[Any] = []
         for name, _ in kernel.arguments:
@@ -220,7 +220,7 @@ class TritonProduct:
                 kernel.code, kernel.name, device_of(like, stream), kernel.grid(problem.m, problem.n, problem.batch),
                 kernel.threads, [*arguments, None, None], like=like, stream=stream, shared_bytes=kernel.shared_bytes,
             )  # fmt: skip
-        return write(made, call.out, a, stream)
+        return write(results, call.out, a, stream)
 
     def first(self, a: Any, b: Any, scales: tuple[Any, ...] | None, options: Any) -> None:
         """Compile the first candidate for operands."""
@@ -241,14 +241,14 @@ class TritonProduct:
 
 def _scales(b: Any, scales: tuple[Any, ...] | None) -> tuple[dict[str, Placed], float]:
     """Return the scales that are arrays of one number, for the kernel to read, and the product of those on the host."""
-    found, numbers = {}, 1.0
-    given = _scale_arguments.all_scales(b, scales or (None, None, None, None, False)) or ()
-    for name, value in zip(("scale_a", "scale_b"), given, strict=False):
+    arrays, numbers = {}, 1.0
+    values = _scale_arguments.all_scales(b, scales or (None, None, None, None, False)) or ()
+    for name, value in zip(("scale_a", "scale_b"), values, strict=False):
         if isinstance(value, (int, float, np.generic)):
             numbers *= float(value)
         elif value is not None:
-            found[name] = placed(value, name)
-    return found, numbers
+            arrays[name] = placed(value, name)
+    return arrays, numbers
 
 
 def _known(steps: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -296,6 +296,6 @@ def triton_product_of(
         If there is no such kernel, with the reason.
     """
     check(bound, options)
-    made = TritonProduct(bound, device)
-    made.first(a, b, scales, options)
-    return made
+    product = TritonProduct(bound, device)
+    product.first(a, b, scales, options)
+    return product

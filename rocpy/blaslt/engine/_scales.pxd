@@ -13,5 +13,5 @@ cdef class Scales:
     cdef readonly bint amax
 
 
-cdef int read_number(Scales scales, int place, str name, double value, int device) except -1
-cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int device)
+cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1
+cdef Scales read_scales(tuple values, const Operand *a, const Operand *b, int device)

@@ -36,14 +36,14 @@ cdef Buffer number(double value, int device):
     cdef uint32_t bits
     memcpy(&bits, &narrow, sizeof(bits))
     key = (device, _device.generation_of(device), bits)
-    found = _NUMBERS.get(key)
-    if found is None:
+    buffer = _NUMBERS.get(key)
+    if buffer is None:
         if len(_NUMBERS) >= _MOST_NUMBERS:
             _NUMBERS.clear()
-        found = Buffer((1,), "float32", device=device)
-        put_aside(found, numpy.array([narrow], numpy.float32), device)
-        _NUMBERS[key] = found
-    return found
+        buffer = Buffer((1,), "float32", device=device)
+        put_aside(buffer, numpy.array([narrow], numpy.float32), device)
+        _NUMBERS[key] = buffer
+    return buffer
 
 
 cdef int put_aside(Buffer memory, object values, int device) except -1:
@@ -74,21 +74,21 @@ cdef class Scales:
         self.numbers = []
 
 
-cdef int read_number(Scales scales, int place, str name, double value, int device) except -1:
+cdef int read_number(Scales scales, int slot, str name, double value, int device) except -1:
     cdef Buffer memory = number(value, device)
-    scales.pointers[place] = memory.data
+    scales.pointers[slot] = memory.data
     scales.held.append(memory)
     scales.numbers.append(memory)
-    scales.problem[name] = "scalar" if place < 2 else True
+    scales.problem[name] = "scalar" if slot < 2 else True
     return 0
 
 
-cdef int read_array(Scales scales, int place, str name, object value, const Operand *a, const Operand *b, int device) except -1:
+cdef int read_array(Scales scales, int slot, str name, object value, const Operand *a, const Operand *b, int device) except -1:
     """Read scales given as an array: one number is taken where it lies, others are made dense if they are not."""
     cdef Operand seen
     cdef int axis
     cdef int64_t count = 1
-    cdef object kept = _operand.parse(value, name, &seen)
+    cdef object owner = _operand.parse(value, name, &seen)
     for axis in range(seen.ndim):
         count *= seen.shape[axis]
     if seen.device_type != a.device_type or seen.device_id != a.device_id:
@@ -96,36 +96,36 @@ cdef int read_array(Scales scales, int place, str name, object value, const Oper
             raise InvalidOperandError(
                 f"{name} is on another device than a; move it, so that all operands are on one device"
             )
-        return read_number(scales, place, name, (<float *>seen.data)[0], device)
-    if count != 1 or seen.type != _FLOAT32 or place >= 2:
+        return read_number(scales, slot, name, (<float *>seen.data)[0], device)
+    if count != 1 or seen.type != _FLOAT32 or slot >= 2:
         shape = tuple([seen.shape[axis] for axis in range(seen.ndim)])
         m, n, k, batch_shape, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
         kind, batch = types.scale_kind(name, shape, array_type_of_hip(seen.type).name.decode(), (m, n, k), batch_shape)
         if kind != "scalar":
             strides = tuple([seen.strides[axis] for axis in range(seen.ndim)])
-            dense = _blocks.dense(value, shape, strides, kind == "block32" and place == 1)
+            dense = _blocks.dense(value, shape, strides, kind == "block32" and slot == 1)
             if dense is not None:
-                kept = (dense, _operand.parse(dense, name, &seen))
+                owner = (dense, _operand.parse(dense, name, &seen))
         if batch:
             scales.problem[name + "_batch"] = batch
-        scales.problem[name] = kind if place < 2 else True
+        scales.problem[name] = kind if slot < 2 else True
     else:
         scales.problem[name] = "scalar"
-    scales.pointers[place] = seen.data
-    scales.held += [value, kept]
+    scales.pointers[slot] = seen.data
+    scales.held += [value, owner]
     return 0
 
 
-cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int device):
+cdef Scales read_scales(tuple values, const Operand *a, const Operand *b, int device):
     """Read ``(scale_a, scale_b, scale_c, scale_d, amax)`` of a product of a and b."""
     cdef Scales scales = Scales.__new__(Scales)
-    cdef int place
+    cdef int slot
     cdef str name
-    for place in range(4):
-        value = given[place]
+    for slot in range(4):
+        value = values[slot]
         if value is None:
             continue
-        name = _NAMES[place]
+        name = _NAMES[slot]
         if type(value) is float or type(value) is int or isinstance(value, (float, int, numpy.floating, numpy.integer)):
             if isinstance(value, bool):
                 raise InvalidOperandError(f"{name}: got {value!r}, expected a number or a float32 array")
@@ -134,34 +134,34 @@ cdef Scales read_scales(tuple given, const Operand *a, const Operand *b, int dev
                     f"{name}: got {value!r}, expected a number; look for NaN in the data that was quantized"
                 )
             try:
-                read_number(scales, place, name, value, device)
+                read_number(scales, slot, name, value, device)
             except OverflowError:
                 raise InvalidOperandError(
                     f"{name}: an integer of {value.bit_length()} bits; pass a float32 number"
                 ) from None
         else:
-            read_array(scales, place, name, value, a, b, device)
-    scales.amax = given[4]
+            read_array(scales, slot, name, value, a, b, device)
+    scales.amax = values[4]
     if scales.amax:
         scales.problem["amax"] = True
     # hipBLASLt wants both of one kind.
     kinds = scales.problem.get("scale_a"), scales.problem.get("scale_b")
     if kinds == ("scalar", "vector"):
-        spread(scales, 0, a, b, given)
+        spread(scales, 0, a, b, values)
     elif kinds == ("vector", "scalar"):
-        spread(scales, 1, a, b, given)
+        spread(scales, 1, a, b, values)
     return scales
 
 
-cdef int spread(Scales scales, int place, const Operand *a, const Operand *b, tuple given) except -1:
+cdef int spread(Scales scales, int slot, const Operand *a, const Operand *b, tuple values) except -1:
     """Put a vector of equal scales in the place of a scalar."""
     cdef int axis
     cdef Operand seen
     m, n, _, _, _ = extents_of(tuple([a.shape[axis] for axis in range(a.ndim)]), tuple([b.shape[axis] for axis in range(b.ndim)]))
-    cdef object value = given[place]
-    made = _blocks.repeated(value, given[1 - place], m if place == 0 else n)
-    kept = _operand.parse(made, _NAMES[place], &seen)
-    scales.problem[_NAMES[place]] = "vector"
-    scales.pointers[place] = seen.data
-    scales.held += [made, kept]
+    cdef object value = values[slot]
+    vector = _blocks.repeated(value, values[1 - slot], m if slot == 0 else n)
+    owner = _operand.parse(vector, _NAMES[slot], &seen)
+    scales.problem[_NAMES[slot]] = "vector"
+    scales.pointers[slot] = seen.data
+    scales.held += [vector, owner]
     return 0

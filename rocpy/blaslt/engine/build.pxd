@@ -8,5 +8,5 @@ from rocpy.blaslt.engine.program cimport TileProgram
 
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
-                                  TileProgram program=*, tuple beside=*) except *
+                                  TileProgram program=*, tuple auxiliaries=*) except *
 cdef bint refuses(const Status &status)

@@ -97,12 +97,12 @@ cdef bint refuses(const Status &status):
 cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object problem, object options, StreamContext *context, bint packed,
                                     str why) except *:
     """Make the call one that begins with the nearest native product, or refuse for the reason given."""
-    cdef int place
+    cdef int index
     if options.fallback == "error":
         raise _recipes.refused(why)
     _recipes.check_reproducible(problem, options)
     strict = _recipes.strict(options)
-    for place, recipe in enumerate(_recipes.recipes_of(problem)):
+    for index, recipe in enumerate(_recipes.recipes_of(problem)):
         if not _recipes.keeps_scales(problem, recipe):
             continue
         try:
@@ -112,17 +112,17 @@ cdef shared_ptr[CachedCall] unfused(shared_ptr[CachedCall] result, object proble
             build(base, strict, context, packed and not recipe.operands, 1)
         except (InvalidProblemError, UnsupportedError):
             continue
-        result.get().copies = _recipes.kind_bits(problem, place)
+        result.get().copies = _recipes.kind_bits(problem, index)
         return result
     raise UnsupportedError(why)
 
 
-cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple beside, object lowered) except -1:
+cdef int fill_program(MatmulSpec *spec, TileProgram program, tuple auxiliaries, object lowered) except -1:
     """State a tile program and how its inputs, then its outputs lie: beside the result, or beside half of it where there are pairs."""
     cdef rocpyExtProgramOperand_t operand
     cdef int64_t bits
-    spec.program = program.kept
-    for info, lies in zip(beside, lowered.beside):
+    spec.program = program.cached
+    for info, lies in zip(auxiliaries, lowered.auxiliaries):
         operand.type = operand_type(info.dtype)
         operand.reserved = 0
         operand.row_stride, operand.column_stride, operand.batch_stride = lies[:3]
@@ -217,7 +217,7 @@ cdef int fill_outer(MatmulSpec *spec, object problem, object lowered) except -1:
     """State the loop over batch axes that the library does not walk: its extents, and each operand's steps in bytes."""
     cdef bint swapped = lowered.swapped
     cdef int i, j
-    cdef dict places = {  # in the library's order
+    cdef dict slots = {  # in the library's order
         "a": <int>operand_b if swapped else <int>operand_a,
         "b": <int>operand_a if swapped else <int>operand_b,
         "c": <int>operand_c, "d": <int>operand_d, "bias": <int>operand_bias, "aux": <int>operand_aux,
@@ -233,7 +233,7 @@ cdef int fill_outer(MatmulSpec *spec, object problem, object lowered) except -1:
     for j in range(spec.outer_ndim):
         spec.outer_shape[j] = lowered.outer_shape[j]
     for name, strides in lowered.outer_strides.items():
-        i = places[name]
+        i = slots[name]
         for j in range(spec.outer_ndim):
             spec.outer_stride_bytes[i][j] = strides[j] * array_type_of_hip(types[name]).bits // 8
     return 0
@@ -266,17 +266,17 @@ cdef int finish_call(CachedCall *call, object problem, object lowered, int algor
     call.source = source.encode()
     call.swapped = lowered.swapped
     call.synchronous = call.plan.flops() <= _SYNCHRONOUS_FLOPS
-    if lowered.turned:
+    if lowered.transposed:
         call.transposed = True
-        turned_shape = (*problem.batch_shape, problem.n, problem.m)
-        fill_shape(&call.result_ndim, call.result_shape, turned_shape)
+        transposed_shape = (*problem.batch_shape, problem.n, problem.m)
+        fill_shape(&call.result_ndim, call.result_shape, transposed_shape)
         if problem.row.aux == "store":
-            fill_shape(&call.extra_ndim, call.extra_shape, turned_shape)
+            fill_shape(&call.extra_ndim, call.extra_shape, transposed_shape)
     return 0
 
 
 cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext *context, bint packed, int requested,
-                                  TileProgram program=None, tuple beside=()) except *:
+                                  TileProgram program=None, tuple auxiliaries=()) except *:
     """Plan a problem. The cases with nothing to launch, and those where operands must be copied first, are calls of their own kind.
 
     `requested` 0: the plan stands for others, and nothing is launched by it. `program` takes the place of the activation, `beside`
@@ -301,11 +301,11 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             program = stand_in(problem.row)
         if program is None and (problem.out is None or problem.out.dtype == problem.dtype):
             return unfused(result, problem, options, context, packed, _recipes.no_enumerator(problem))
-    lowered = _lowering.lower(problem, beside)
+    lowered = _lowering.lower(problem, auxiliaries)
     if lowered.copies:
         call.copies = copies_of(lowered)
         return result
-    if lowered.turned and problem.out is None:
+    if lowered.transposed and problem.out is None:
         _refusals.refuse_turning(options, problem.bias.text)
     reason = why_composed(problem, lowered, context.device, version, own_program)
     if reason:
@@ -318,7 +318,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
         return result
 
     if program is not None:
-        fill_program(&spec, program, beside, lowered)
+        fill_program(&spec, program, auxiliaries, lowered)
     fill_matrices(&spec, problem, lowered, packed)
     call.integer_factors = spec.scale_type == _INT32
     fill_epilogue(&spec, problem, lowered, enumerator if program is None else None)
@@ -332,7 +332,7 @@ cdef shared_ptr[CachedCall] build(object problem, object options, StreamContext 
             raise UnsupportedError(
                 f"{problem}: the {_platform.current().name} platform has no algorithm for this tile program"
             )
-        return unfused(result, problem, options, context, packed, _refusals.nothing_found(problem, options))
+        return unfused(result, problem, options, context, packed, _refusals.no_algorithm(problem, options))
     index, source = 0, "heuristic"
     if requested > 0 and not own_program:  # a record of the problem is none of it with a program of the caller's
         index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))

@@ -11,7 +11,7 @@ from rocpy._core cimport Status
 from abi cimport hipStream_t, rocpyExtProgramOperand_t
 
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.program cimport KeptProgram
+from rocpy.blaslt.engine.program cimport CachedProgram
 from rocpy.blaslt.engine._scales cimport Scales
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
@@ -83,7 +83,7 @@ cdef extern from "matmul.hpp" namespace "rocpy" nogil:
         int32_t scale_mode_b
         int32_t vector_attribute_a
         int32_t vector_attribute_b
-        const KeptProgram *program
+        const CachedProgram *program
         vector[rocpyExtProgramOperand_t] program_operands
         vector[int64_t] program_outer_bytes
         int32_t outer_ndim
@@ -183,11 +183,11 @@ cdef struct Launch:
 
 
 cdef list algorithms_of(CachedCall *call, int device)
-cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
+cdef int resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1
 cdef void aim(MatmulPointers *pointers, const CachedCall *call, const Operand *a, const Operand *b, const Operand *c) noexcept nogil
 # `owner` is the user's a, whose framework allocates; `out` is the array of launch.out, where that is set; `held` is what the launch reads beside the operands.
 cdef object execute(const Launch *launch, object owner, object out, tuple held, Scales scales)
-cdef int settle(hipStream_t c_stream) except -1
+cdef int synchronize_stream(hipStream_t c_stream) except -1
 # Whether a launch that failed may have written over the c that it reads: one of several, into c's own memory.
 cdef bint overwrites_c(const Launch *launch) noexcept
 # Raise where a stream is captured: for what no graph can hold. `what` names it, `do` says what to do.

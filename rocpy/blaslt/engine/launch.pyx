@@ -37,20 +37,20 @@ cdef int _HIP_NOT_READY = 600  # hipErrorNotReady
 cdef list algorithms_of(CachedCall *call, int device):
     """Return the algorithms of a planned call as data, in the platform's order; empty where nothing is launched. With a device they tell
     what their ids hold for, which takes a handle the first time."""
-    cdef list found = []
+    cdef list algorithms = []
     cdef const MatmulAlgorithm *algorithm
     cdef int32_t index = 0
     cdef size_t i
     if call.plan == NULL:
-        return found
+        return algorithms
     library, arch = ("", "") if device < 0 else origin(device)
     for i in range(call.plan.algorithms().size()):
         algorithm = &call.plan.algorithms()[i]
         memcpy(&index, &algorithm.algo, sizeof(index))
         # c_str: Cython would copy the string where nothing catches what that throws.
-        found.append(Algorithm(index, algorithm.name.c_str().decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
-                               library=library, arch=arch, lowering="native" if call.plan.spec().program == NULL else "fused"))
-    return found
+        algorithms.append(Algorithm(index, algorithm.name.c_str().decode(), algorithm.workspace_bytes, algorithm.waves, rank=<int>i,
+                                    library=library, arch=arch, lowering="native" if call.plan.spec().program == NULL else "fused"))
+    return algorithms
 
 
 cdef inline void set_up(Operand *out, const Operand *like, int32_t type, int32_t ndim, const int64_t *shape) noexcept nogil:
@@ -141,7 +141,7 @@ cdef inline int enqueue(const Launch *launch, const MatmulPointers *pointers) ex
                 status = launch.call.plan.launch(context, pointers[0], launch.factors[0], launch.algorithm)
         release_context(context)
     if not status.ok() and launch.after != after_capture:
-        settle(launch.stream)  # some of the batch may be queued, and its operands are about to go
+        synchronize_stream(launch.stream)  # some of the batch may be queued, and its operands are about to go
     return _core.check(status)
 
 
@@ -177,7 +177,7 @@ cdef int clear(Operand *operand, const Launch *launch) except -1:
     return 0
 
 
-cdef int place_of(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1:
+cdef int resolve_device_and_stream(const Operand *like, object stream, int *device, hipStream_t *out, StreamUse *use) except -1:
     """Resolve device and stream of a call; returns what is to be done after the launch."""
     cdef int other = 0
     _operand.stream_of(stream, like, out, use)
@@ -221,7 +221,7 @@ cdef int refuse_captured(object stream, str what, str do) except -1:
     return refuse_capture(after_nothing if capture_of(c_stream, device) is None else after_capture, what, do)
 
 
-cdef int settle(hipStream_t c_stream) except -1:
+cdef int synchronize_stream(hipStream_t c_stream) except -1:
     """Wait for a stream that the user gave, and for what the frameworks have queued: around copies that they make outside its order."""
     cdef int code
     with nogil:

@@ -4,12 +4,12 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as c_bool
 
 cdef extern from "tile_program.hpp" namespace "rocpy" nogil:
-    cdef cppclass KeptProgram "rocpy::TileProgram":
+    cdef cppclass CachedProgram "rocpy::TileProgram":
         int64_t id
 
 
 cdef class TileProgram:
-    cdef const KeptProgram *kept
+    cdef const CachedProgram *cached
     cdef readonly tuple instructions
     cdef readonly object result
     cdef readonly int inputs

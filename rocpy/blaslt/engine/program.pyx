@@ -53,7 +53,7 @@ cdef extern from *:
         uint32_t flags
     void add_instruction(FreshProgram *program, int opcode, unsigned destination, const unsigned *sources, unsigned index,
                          double immediate) except +
-    const KeptProgram *keep_program "rocpy::keep_program"(const FreshProgram &program) noexcept nogil
+    const CachedProgram *keep_program "rocpy::keep_program"(const FreshProgram &program) noexcept nogil
     bint runs_programs() noexcept nogil
 
 cdef int _MOST = 256  # ROCPY_EXT_PROGRAM_MOST_INSTRUCTIONS, and of registers
@@ -132,12 +132,12 @@ cdef class TileProgram:
         self.inputs = inputs
         self.pairs = pairs
         for one in self.instructions:
-            found = OPCODES.get(one[0]) if one else None
-            if found is None:
+            opcode = OPCODES.get(one[0]) if one else None
+            if opcode is None:
                 raise InvalidProblemError(
                     f"tile program, {one!r}: unknown opcode; the opcodes are {', '.join(OPCODES)}"
                 )
-            name, number, count = one[0], found[0], found[1]
+            name, number, count = one[0], opcode[0], opcode[1]
             more = 1 if name in ("INPUT", "CONSTANT", "ROUND", "OUTPUT") else 0
             wanted = 1 + (name != "OUTPUT") + count + more
             if len(one) != wanted:
@@ -168,38 +168,38 @@ cdef class TileProgram:
         fresh.input_count = inputs
         fresh.output_count = <uint32_t>len(self.outputs)
         fresh.flags = 1 if pairs else 0  # ROCPY_EXT_PROGRAM_PAIRS
-        self.kept = keep_program(fresh)
-        if self.kept == NULL:
+        self.cached = keep_program(fresh)
+        if self.cached == NULL:
             raise OutOfMemoryError("no memory for a tile program")
 
     @property
     def id(self):
         """A number that programs of the same content share, and no others."""
-        return self.kept.id
+        return self.cached.id
 
     def __repr__(self):
         more = "".join([f", {name}={value!r}" for name, value in (("inputs", self.inputs), ("outputs", self.outputs), ("pairs", self.pairs)) if value])
         return f"TileProgram({list(self.instructions)!r}, result={self.result}{more})"
 
     def __eq__(self, other):
-        return type(other) is TileProgram and (<TileProgram>other).kept == self.kept and (<TileProgram>other).outputs == self.outputs
+        return type(other) is TileProgram and (<TileProgram>other).cached == self.cached and (<TileProgram>other).outputs == self.outputs
 
     def __hash__(self):
-        return hash(self.kept.id)
+        return hash(self.cached.id)
 
 
 cdef dict _STAND_INS = {}
 
 
 cdef TileProgram stand_in(object row):
-    cdef TileProgram found
+    cdef TileProgram program
     if not row.program:
         return None
-    found = _STAND_INS.get(row.name)
-    if found is None:
+    program = _STAND_INS.get(row.name)
+    if program is None:
         if row.aux == "load":
             code = [("VALUE", 0), ("AUX", 1), (row.program, 1, 1), ("MUL", 0, 0, 1)]
         else:
             code = [("VALUE", 0), (row.program, 0, 0)]
-        found = _STAND_INS[row.name] = TileProgram(code, 0)
-    return found
+        program = _STAND_INS[row.name] = TileProgram(code, 0)
+    return program

@@ -3,5 +3,5 @@
 from abi cimport hipStream_t
 
 
-cdef class Settle:
+cdef class SynchronizeStream:
     cdef hipStream_t c_stream

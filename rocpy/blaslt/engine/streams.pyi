@@ -5,7 +5,7 @@ from typing import Any, Self
 from typing_extensions import disjoint_base
 
 @disjoint_base
-class Settle:
+class SynchronizeStream:
     def __new__(cls, handle: int) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
 

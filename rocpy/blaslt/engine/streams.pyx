@@ -3,19 +3,19 @@
 
 from rocpy cimport _operand
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport place_of, settle
+from rocpy.blaslt.engine.launch cimport resolve_device_and_stream, synchronize_stream
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 
-cdef class Settle:
+cdef class SynchronizeStream:
     """Waits for one stream when called."""
 
     def __cinit__(self, size_t handle):
         self.c_stream = <hipStream_t>handle
 
     def __call__(self):
-        settle(self.c_stream)
+        synchronize_stream(self.c_stream)
 
 
 def device_and_stream(a, stream):
@@ -25,5 +25,5 @@ def device_and_stream(a, stream):
     cdef hipStream_t c_stream = NULL
     cdef StreamUse use
     _operand.parse((<Packed>a).memory if type(a) is Packed else a, "a", &operand)
-    place_of(&operand, stream, &device, &c_stream, &use)
+    resolve_device_and_stream(&operand, stream, &device, &c_stream, &use)
     return device, <size_t>c_stream

@@ -18,14 +18,14 @@ from rocpy.blaslt.operands._arguments cimport (
 from rocpy.blaslt.engine.build cimport build
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, Launch, MatmulFactors, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of,
-    borrow_context, execute, overwrites_c, place_of, plan_cache, refuse_capture, release_context,
+    borrow_context, execute, overwrites_c, resolve_device_and_stream, plan_cache, refuse_capture, release_context,
 )
 from rocpy.blaslt.front.steps cimport Arguments, Step, layout, preparing_step, staging_step
 from rocpy.blaslt.model.executable cimport Executable
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
-from rocpy.blaslt.engine.streams cimport Settle
+from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
@@ -105,7 +105,7 @@ cdef object product(Arguments *call):
         &operands, <object>call.a, <object>call.b, <object>call.c, <object>call.bias, <object>call.aux, <object>call.out)
     read_factors(&factors, <object>call.alpha, <object>call.beta, <object>call.c, operands.a.type)
     launch.operands, launch.factors = &operands, &factors
-    launch.after = place_of(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
+    launch.after = resolve_device_and_stream(&operands.a, <object>call.stream, &launch.device, &launch.stream, &use)
     if call.weight != NULL and launch.after != after_wait and launch.after != after_hold:
         keep_with_foreign_graph(launch.stream, launch.device, <object>call.weight)
     if <object>call.scales is not None:
@@ -141,8 +141,8 @@ cdef object product(Arguments *call):
             raise
         return product(call)  # whose plan is to compose
     if found.transposed:
-        result = _copies.turned_product(
-            result, <object>call.out, (lambda: None) if launch.after == after_wait else Settle(<size_t>launch.stream))
+        result = _copies.transposed_product(
+            result, <object>call.out, (lambda: None) if launch.after == after_wait else SynchronizeStream(<size_t>launch.stream))
     elif launch.out != NULL:
         _operand.written(<object>call.out, operands.out.provider)
     if found.extra_ndim < 0 and (scales is None or not scales.amax):

@@ -38,7 +38,7 @@ def _copied_names(product: Any) -> tuple[str, ...]:
     """Return what a planned product copies: operands that the library cannot take or reach, and a turned result."""
     names = [name for name in COPY_BITS if name in product.copies or name in product.staged]
     problem = product.problem
-    if problem.column_bias and 0 not in problem.result_shape and lower(problem).turned:
+    if problem.column_bias and 0 not in problem.result_shape and lower(problem).transposed:
         names.append("result")
     return tuple(names)
 

@@ -3,7 +3,7 @@
 
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._operand cimport Operand
-from rocpy.blaslt.engine.launch cimport CachedCall, Launch, Operands, after_wait, refuse_capture, refuse_captured, settle
+from rocpy.blaslt.engine.launch cimport CachedCall, Launch, Operands, after_wait, refuse_capture, refuse_captured, synchronize_stream
 from rocpy.blaslt.model.product_call cimport ProductCall
 from rocpy.blaslt.operands._arguments cimport info, staged_infos
 
@@ -44,7 +44,7 @@ cdef class Step:
         self.preparation = preparation
 
     cdef int wait(self) except -1:
-        return settle(self.stream) if self.waits else 0
+        return synchronize_stream(self.stream) if self.waits else 0
 
     cdef object prepare(self):
         self.wait()

@@ -75,7 +75,7 @@ cdef inline void one_matrix(Operand *operand, int axis) noexcept nogil:
         operand.strides[i] = operand.strides[i + 1]
 
 
-cdef void settle_strides(Operand *operand) noexcept nogil:
+cdef void reset_empty_strides(Operand *operand) noexcept nogil:
     """Give an operand without elements the strides of a dense one: its own say nothing, and one matrix of it may have elements."""
     cdef int axis
     cdef int64_t step = 1
@@ -142,10 +142,10 @@ cdef void take_one(PackedGroups *groups) noexcept nogil:
     cdef Operands *one = &groups.one
     # The plan depends on whether the shared axis has more than one element, and not on how many; columns set the leading dimension.
     cdef int64_t shared = min(groups.total, <int64_t>2)
-    settle_strides(&whole.a)
-    settle_strides(&whole.b)
-    settle_strides(&whole.bias)
-    settle_strides(&whole.out)
+    reset_empty_strides(&whole.a)
+    reset_empty_strides(&whole.b)
+    reset_empty_strides(&whole.bias)
+    reset_empty_strides(&whole.out)
     memcpy(one, whole, sizeof(Operands))
     if groups.ragged == Ragged.m:
         one.a.shape[0] = shared

@@ -21,10 +21,10 @@ from rocpy.blaslt.grouped._plans cimport (
 from rocpy.blaslt.engine.launch cimport (
     CachedCall, Operands, PlanKey, StreamContext, after_capture, after_hold, after_wait, algorithms_of, borrow_context, operand_a,
     operand_aux, operand_b, operand_bias, operand_d, operand_scale_a, operand_scale_b, plan_cache, refuse_capture, refuse_captured,
-    release_context, settle,
+    release_context, synchronize_stream,
 )
 from rocpy.blaslt.engine._scales cimport Scales
-from rocpy.blaslt.engine.streams cimport Settle
+from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.runtime._capture cimport capture_of, keep_with_foreign_graph
 from rocpy.runtime.handles.keep_alive cimport hold
 
@@ -37,7 +37,7 @@ from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import settings as _settings
 from rocpy.blaslt.arrays import staging as _staging
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.grouped.pieces import Pieces
+from rocpy.blaslt.grouped.group_slices import GroupSlices
 from rocpy.errors import LibraryError, UnsupportedError
 
 cdef extern from "table.hpp" namespace "rocpy" nogil:
@@ -60,13 +60,13 @@ cdef int _staged = -1
 cdef int _LISTED = _choice.LISTED
 
 
-cdef object allocate(Operand *made, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner):
-    made.type = type
-    made.device_type = like.device_type
-    made.device_id = like.device_id
-    made.ndim = ndim
-    memcpy(made.shape, shape, <size_t>ndim * sizeof(int64_t))
-    return _operand.allocate(owner, like.provider, made)
+cdef object allocate(Operand *operand, const Operand *like, int32_t type, int ndim, const int64_t *shape, object owner):
+    operand.type = type
+    operand.device_type = like.device_type
+    operand.device_id = like.device_id
+    operand.ndim = ndim
+    memcpy(operand.shape, shape, <size_t>ndim * sizeof(int64_t))
+    return _operand.allocate(owner, like.provider, operand)
 
 
 cdef int finish(Status status, GroupedCall call, tuple held) except -1:
@@ -74,7 +74,7 @@ cdef int finish(Status status, GroupedCall call, tuple held) except -1:
     cdef hipStream_t c_stream = call.c_stream
     cdef int code
     if not status.ok() and call.after != after_capture:
-        settle(c_stream)  # some groups may be queued, and their operands are about to go
+        synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
     _core.check(status)
     if call.after == after_capture:
         capture_of(c_stream, call.device).keep(held)
@@ -96,12 +96,12 @@ cdef bint is_staged(object array) except? -1:
     return _staged and _staging.needed(array)
 
 
-cdef inline void moves(GroupedProduct *product, int place, void *data, int32_t type, int64_t per_index, int64_t per_group) noexcept nogil:
+cdef inline void moves(GroupedProduct *product, int slot, void *data, int32_t type, int64_t per_index, int64_t per_group) noexcept nogil:
     cdef int64_t size = <int64_t>1 << array_type_of_hip(type).shift
-    product.operands[place].data = <char *>data
-    product.operands[place].element_bytes = size
-    product.operands[place].per_index = per_index * size
-    product.operands[place].per_group = per_group * size
+    product.operands[slot].data = <char *>data
+    product.operands[slot].element_bytes = size
+    product.operands[slot].per_index = per_index * size
+    product.operands[slot].per_group = per_group * size
 
 
 cdef object packed(GroupedCall call, object run, list explained):
@@ -123,8 +123,8 @@ cdef object packed(GroupedCall call, object run, list explained):
         refuse_captured(call.stream, "operands in CPU memory are copied to the device", "move them there")
         return _groups.staged(run, call.a, call.b, call.bias, call.out, _options.resolve_options(call.options), call.keywords(
             ("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")))
-    cdef object kept = parse_all(&groups.whole, call.a, call.b, None, call.bias, None, call.out)
-    call.resolve_place(&groups.whole.a)
+    cdef object owner = parse_all(&groups.whole, call.a, call.b, None, call.bias, None, call.out)
+    call.resolve_stream(&groups.whole.a)
     read_groups(&groups, call, &starts)
     take_one(&groups)
     if call.scale_a is not None or call.scale_b is not None:
@@ -132,17 +132,17 @@ cdef object packed(GroupedCall call, object run, list explained):
                                    scales_at)
     fill_key(&key, &groups, call, scales, scales_at)
     cdef shared_ptr[CachedCall] planned = find(&key, &groups.one, call, scales, 0, None)
-    cdef CachedCall *found = planned.get()
-    if found.integer_factors:
+    cdef CachedCall *cached = planned.get()
+    if cached.integer_factors:
         check_whole(&call.factors)
-    if found.copies:
-        return not_as_they_lie(found, &groups, call, starts, run, explained)
-    aim_groups(&product, found, &groups, scales, scales_at)
+    if cached.copies:
+        return not_as_they_lie(cached, &groups, call, starts, run, explained)
+    aim_groups(&product, cached, &groups, scales, scales_at)
     if explained is not None:
-        if found.plan != NULL:
-            explain_runs(&product, found, &groups, call, scales, starts, explained)
+        if cached.plan != NULL:
+            explain_runs(&product, cached, &groups, call, scales, starts, explained)
         return None
-    return launch_packed(&product, found, &groups, call, scales, starts, &key, kept)
+    return launch_packed(&product, cached, &groups, call, scales, starts, &key, owner)
 
 
 cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Scales scales, const GroupedOperand *scales_at) except -1:
@@ -161,47 +161,47 @@ cdef int fill_key(PlanKey *key, const PackedGroups *groups, GroupedCall call, Sc
     return 0
 
 
-cdef object not_as_they_lie(const CachedCall *found, PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, object run,
+cdef object not_as_they_lie(const CachedCall *cached, PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, object run,
                             list explained):
     """Compute or explain what the library does not take as it lies: operands are copied first, or the products composed."""
-    cdef bint composed = found.copies >> 7  # _recipes.UNFUSED_BIT
-    cdef list names = [name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1]
+    cdef bint composed = cached.copies >> 7  # _recipes.UNFUSED_BIT
+    cdef list names = [name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1]
     if explained is not None:
         if composed:
-            explained.extend(pieces_of(groups, call, starts, found.result_type).explained())
+            explained.extend(slices_of(groups, call, starts, cached.result_type).explained())
         else:
             explained.append(names)
         return None
     refuse_capture(call.after, "an operand must be copied or the products composed", "see rocpy.explain(); pass dense operands")
     if composed:
-        return pieces_of(groups, call, starts, found.result_type).one_by_one(Settle(<size_t>call.c_stream))
+        return slices_of(groups, call, starts, cached.result_type).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     if call.after != after_wait:
-        settle(call.c_stream)
+        synchronize_stream(call.c_stream)
     resolved = _options.current_options() if call.resolved is None else call.resolved
     return _groups.copied(
-        run, names, resolved, call.keywords(("a", "b", "bias", "out")), array_type_of_hip(found.result_type).name.decode(),
+        run, names, resolved, call.keywords(("a", "b", "bias", "out")), array_type_of_hip(cached.result_type).name.decode(),
         call.keywords(("offsets", "groups", "epilogue", "clamp", "alpha", "scale_a", "scale_b", "dtype", "options", "stream")),
-        (lambda: None) if call.after == after_wait else Settle(<size_t>call.c_stream))
+        (lambda: None) if call.after == after_wait else SynchronizeStream(<size_t>call.c_stream))
 
 
-cdef int aim_groups(GroupedProduct *product, const CachedCall *found, const PackedGroups *groups, Scales scales,
+cdef int aim_groups(GroupedProduct *product, const CachedCall *cached, const PackedGroups *groups, Scales scales,
                     const GroupedOperand *scales_at) except -1:
     """State where each group's operands lie, in the library's order; the results' memory follows when it is allocated."""
     cdef const Operands *whole = &groups.whole
     cdef const Steps *at = &groups.steps
-    cdef bint swapped = found.swapped
+    cdef bint swapped = cached.swapped
     product.ragged = groups.ragged
-    if found.plan == NULL:
+    if cached.plan == NULL:
         return 0
-    product.spec = &found.plan.spec()
+    product.spec = &cached.plan.spec()
     product.swapped = swapped
     moves(product, operand_b if swapped else operand_a, whole.a.data, whole.a.type, at.a_index, at.a_group)
     moves(product, operand_a if swapped else operand_b, whole.b.data, whole.b.type, at.b_index, at.b_group)
-    moves(product, operand_d, NULL, found.result_type, at.d_index, at.d_group)
+    moves(product, operand_d, NULL, cached.result_type, at.d_index, at.d_group)
     if whole.bias.ndim >= 0:
         moves(product, operand_bias, whole.bias.data, whole.bias.type, at.bias_index, at.bias_group)
-    if found.extra_ndim >= 0:
-        moves(product, operand_aux, NULL, found.result_type, at.aux_index, at.aux_group)
+    if cached.extra_ndim >= 0:
+        moves(product, operand_aux, NULL, cached.result_type, at.aux_index, at.aux_group)
     if scales is not None:
         memcpy(&product.operands[<int>operand_scale_b if swapped else <int>operand_scale_a], &scales_at[0], sizeof(GroupedOperand))
         memcpy(&product.operands[<int>operand_scale_a if swapped else <int>operand_scale_b], &scales_at[1], sizeof(GroupedOperand))
@@ -213,7 +213,7 @@ cdef object model_of(PackedGroups *groups, GroupedCall call, Scales scales):
     return problem_of(&groups.one, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
 
 
-cdef int explain_runs(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+cdef int explain_runs(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
                       const vector[int64_t] &starts, list explained) except -1:
     """Plan each run of groups of one size, and launch nothing."""
     cdef StreamContext *context = NULL
@@ -222,7 +222,7 @@ cdef int explain_runs(GroupedProduct *product, const CachedCall *found, PackedGr
     cdef Status status
     cdef int device = call.device
     cdef hipStream_t c_stream = call.c_stream
-    pieces = pieces_of(groups, call, starts, found.result_type)
+    slices = slices_of(groups, call, starts, cached.result_type)
     model = model_of(groups, call, scales)
     options = _options.current_options() if call.resolved is None else call.resolved
     with nogil:
@@ -230,7 +230,7 @@ cdef int explain_runs(GroupedProduct *product, const CachedCall *found, PackedGr
     _core.check(status)
     try:
         while next_run(product[0], starts.data(), groups.count, &run):
-            problem = pieces.problem(model, run.extent, run.count)
+            problem = slices.problem(model, run.extent, run.count)
             ready = plan_run(product, &run, problem, options, context, _LISTED)
             explained.append((run.first, run.count, run.extent, problem, algorithms_of(ready.get(), device),
                               ready.get().algorithm, ready.get().source.c_str().decode(), device))
@@ -240,12 +240,12 @@ cdef int explain_runs(GroupedProduct *product, const CachedCall *found, PackedGr
     return 0
 
 
-cdef bint launch_and_keep(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+cdef bint launch_and_keep(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
                           const vector[int64_t] &starts, PlanKey *key, tuple held) except -1:
     """Launch every group, and keep or wait for what the stream still uses; returns whether the library takes them all."""
     cdef Status status
     try:
-        status = launch_runs(product, found, groups, call, scales, starts, key)
+        status = launch_runs(product, cached, groups, call, scales, starts, key)
     except UnsupportedError:
         if call.after == after_capture:
             raise
@@ -261,35 +261,35 @@ cdef bint launch_and_keep(GroupedProduct *product, const CachedCall *found, Pack
     return True
 
 
-cdef object launch_packed(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
-                          const vector[int64_t] &starts, PlanKey *key, object kept):
+cdef object launch_packed(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
+                          const vector[int64_t] &starts, PlanKey *key, object owner):
     """Allocate the results and launch; groups that the library does not take are computed each by itself, composed."""
     cdef Operand fresh, extra
     cdef const Operands *whole = &groups.whole
-    cdef object result = call.out, beside = None
+    cdef object result = call.out, auxiliary = None
     cdef bint gaps = groups.ragged != Ragged.k and (starts[0] > 0 or starts[<size_t>groups.count] < groups.total)
     if call.out is None:
-        result = allocate(&fresh, &whole.a, found.result_type, groups.result_ndim, groups.result_shape, call.a)
+        result = allocate(&fresh, &whole.a, cached.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:
             clear(&fresh, call.c_stream)
     else:
         memcpy(&fresh, &whole.out, sizeof(Operand))
-    if found.extra_ndim >= 0:
-        beside = allocate(&extra, &whole.a, found.result_type, groups.result_ndim, groups.result_shape, call.a)
+    if cached.extra_ndim >= 0:
+        auxiliary = allocate(&extra, &whole.a, cached.result_type, groups.result_ndim, groups.result_shape, call.a)
         if gaps:
             clear(&extra, call.c_stream)
         product.operands[<int>operand_aux].data = <char *>extra.data
-    if found.plan != NULL:
+    if cached.plan != NULL:
         product.operands[<int>operand_d].data = <char *>fresh.data
-        held = (kept, call.a, call.b, call.bias, result, beside, *([] if scales is None else scales.held))
-        if not launch_and_keep(product, found, groups, call, scales, starts, key, held):
-            return pieces_of(groups, call, starts, found.result_type).one_by_one(Settle(<size_t>call.c_stream))
+        held = (owner, call.a, call.b, call.bias, result, auxiliary, *([] if scales is None else scales.held))
+        if not launch_and_keep(product, cached, groups, call, scales, starts, key, held):
+            return slices_of(groups, call, starts, cached.result_type).one_by_one(SynchronizeStream(<size_t>call.c_stream))
     if call.out is not None:
         _operand.written(call.out, whole.out.provider)
-    return result if beside is None else (result, {call.row.outputs[0]: beside})
+    return result if auxiliary is None else (result, {call.row.outputs[0]: auxiliary})
 
 
-cdef Status launch_runs(GroupedProduct *product, const CachedCall *found, PackedGroups *groups, GroupedCall call, Scales scales,
+cdef Status launch_runs(GroupedProduct *product, const CachedCall *cached, PackedGroups *groups, GroupedCall call, Scales scales,
                         const vector[int64_t] &starts, PlanKey *key) except *:
     """Launch the groups, planning a run of those of one size where it has no plan yet; returns the last launch's status."""
     cdef StreamContext *context = NULL
@@ -299,7 +299,7 @@ cdef Status launch_runs(GroupedProduct *product, const CachedCall *found, Packed
     cdef int device = call.device
     cdef hipStream_t c_stream = call.c_stream
     cdef double alpha = call.factors.alpha
-    cdef object pieces = None, model = None, options = None
+    cdef object slices = None, model = None, options = None
     with nogil:
         status = borrow_context(device, c_stream, &context)
     _core.check(status)
@@ -311,25 +311,25 @@ cdef Status launch_runs(GroupedProduct *product, const CachedCall *found, Packed
                 return status
             if model is None:
                 model = model_of(groups, call, scales)
-                pieces = pieces_of(groups, call, starts, found.result_type)
+                slices = slices_of(groups, call, starts, cached.result_type)
                 options = _options.current_options() if call.resolved is None else call.resolved
-            problem = pieces.problem(model, run.extent, run.count)
+            problem = slices.problem(model, run.extent, run.count)
             if call.after != after_capture and measures():
-                pieces.measure(problem, options, run.first, run.count)
+                slices.measure(problem, options, run.first, run.count)
             ready = plan_run(product, &run, problem, options, context, 1)
             keep(key, &run, ready)
     except BaseException:
         if call.after != after_capture:
-            settle(c_stream)  # some groups may be queued, and their operands are about to go
+            synchronize_stream(c_stream)  # some groups may be queued, and their operands are about to go
         raise
     finally:
         release_context(context)
 
 
-cdef object pieces_of(const PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, int32_t result_type):
+cdef object slices_of(const PackedGroups *groups, GroupedCall call, const vector[int64_t] &starts, int32_t result_type):
     """Return what the groups are of the user's arrays, for those that are planned, measured, explained or computed one by one."""
     cdef const Steps *at = &groups.steps
-    return Pieces(
+    return GroupSlices(
         "mnk"[<int32_t>groups.ragged], starts, (call.a, call.b, call.bias, call.out, call.scale_a, call.scale_b),
         array_type_of_hip(result_type).name.decode(), call.keywords(("epilogue", "clamp", "alpha", "options", "stream")),
         dict(a=(at.a_index, at.a_group), b=(at.b_index, at.b_group), bias=(at.bias_index, at.bias_group)))

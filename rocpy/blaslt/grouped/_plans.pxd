@@ -51,13 +51,13 @@ cdef class GroupedCall:
     cdef int after
 
     cdef int resolve(self) except -1
-    cdef int resolve_place(self, const Operand *like) except -1
+    cdef int resolve_stream(self, const Operand *like) except -1
     cdef dict keywords(self, tuple names)
 
 
 cdef int add_settings(PlanKey *key, int64_t form, GroupedCall call, Scales scales) except -1
 cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall call, Scales scales, int requested, tuple live) except *
-cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *places)
+cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
+                              GroupedOperand *operands)
 cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *run, object problem, object options, StreamContext *context,
                                      int requested) except *

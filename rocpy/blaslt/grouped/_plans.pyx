@@ -10,10 +10,10 @@ from rocpy cimport _core
 from rocpy cimport _operand
 from rocpy._core cimport Status
 from rocpy._operand cimport Operand
-from rocpy.blaslt.operands._arguments cimport dtype_code, epilogue_index, problem_of, real, same_place
+from rocpy.blaslt.operands._arguments cimport dtype_code, epilogue_index, problem_of, real, check_same_device
 from rocpy.blaslt.engine.build cimport build, refuses
 from rocpy.blaslt.engine.launch cimport (
-    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, place_of, plan_cache,
+    CachedCall, MatmulPlan, MatmulSpec, Operands, PlanKey, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, plan_cache,
     release_context,
 )
 from rocpy.blaslt.engine._scales cimport Scales, read_number
@@ -52,9 +52,9 @@ cdef class GroupedCall:
         self.factors.alpha = real(self.alpha, "alpha")
         return 0
 
-    cdef int resolve_place(self, const Operand *like) except -1:
+    cdef int resolve_stream(self, const Operand *like) except -1:
         """Find the device and the stream that the call runs on, and what is done after its launch."""
-        self.after = place_of(like, self.stream, &self.device, &self.c_stream, &self.use)
+        self.after = resolve_device_and_stream(like, self.stream, &self.device, &self.c_stream, &self.use)
         return 0
 
     cdef dict keywords(self, tuple names):
@@ -113,33 +113,33 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
     return planned
 
 
-cdef Scales read_group_scales(tuple given, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
-                              GroupedOperand *places):
+cdef Scales read_group_scales(tuple values, Ragged ragged, const Operands *whole, int64_t count, int64_t longest, int device,
+                              GroupedOperand *operands):
     """Read the scales of packed groups; `places` are filled for a and b, in the user's order."""
     cdef Scales scales = Scales.__new__(Scales)
     cdef Operand seen
-    cdef int place
+    cdef int index
     lines = (_group_scales.Lines(whole.a.shape[whole.a.ndim - 2], ragged == Ragged.m),
              _group_scales.Lines(whole.b.shape[whole.b.ndim - 1], ragged == Ragged.n))
-    for place, one in enumerate(_group_scales.pair(given, lines, count, longest)):
+    for index, one in enumerate(_group_scales.pair(values, lines, count, longest)):
         if one is None:
             continue
-        name = "scale_b" if place else "scale_a"
+        name = "scale_b" if index else "scale_a"
         if one.is_number:
-            read_number(scales, place, name, one.value, device)
+            read_number(scales, index, name, one.value, device)
         else:
-            kept = _operand.parse(one.value, name, &seen)
+            owner = _operand.parse(one.value, name, &seen)
             if seen.device_type == _CPU and whole.a.device_type != _CPU and one.per_group == 0 and one.kind == "scalar":
-                read_number(scales, place, name, (<float *>seen.data)[0], device)
+                read_number(scales, index, name, (<float *>seen.data)[0], device)
             else:
-                same_place(&whole.a, &seen, name)
-                scales.pointers[place] = seen.data
-                scales.held += [one.value, kept]
+                check_same_device(&whole.a, &seen, name)
+                scales.pointers[index] = seen.data
+                scales.held += [one.value, owner]
         scales.problem[name] = one.kind
-        places[place].data = <char *>scales.pointers[place]
-        places[place].element_bytes = sizeof(float)
-        places[place].per_index = one.per_index * <int64_t>sizeof(float)
-        places[place].per_group = one.per_group * <int64_t>sizeof(float)
+        operands[index].data = <char *>scales.pointers[index]
+        operands[index].element_bytes = sizeof(float)
+        operands[index].per_index = one.per_index * <int64_t>sizeof(float)
+        operands[index].per_group = one.per_group * <int64_t>sizeof(float)
     return scales
 
 
@@ -159,7 +159,7 @@ cdef shared_ptr[CachedCall] plan_run(GroupedProduct *product, const GroupRun *ru
     if not status.ok() and not refuses(status):
         _core.check(status)
     if not status.ok() or call.plan.algorithms().empty():
-        raise _groups.nothing_found(run.extent, problem, options)
+        raise _groups.no_algorithm_error(run.extent, problem, options)
     index, source = _choice.choose(problem, options, context.device, algorithms_of(call, -1))
     if index < 0:
         raise UnsupportedError(_library.all_wrong(problem))

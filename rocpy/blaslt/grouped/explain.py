@@ -31,32 +31,32 @@ def explain_groups(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     moved: list[Any] = []
     if needed(a):
         check_allowed(options)
-        given = {"a": a, "b": b, "bias": arguments.get("bias")}
-        copies = tuple(name for name, value in given.items() if value is not None)
-        moved = [take(value, name, options) for name, value in given.items()]
+        operands = {"a": a, "b": b, "bias": arguments.get("bias")}
+        copies = tuple(name for name, value in operands.items() if value is not None)
+        moved = [take(value, name, options) for name, value in operands.items()]
         a, b, arguments["bias"] = moved
         scales = upload_scales((arguments.get("scale_a"), arguments.get("scale_b")))
         arguments["scale_a"], arguments["scale_b"] = scales or (None, None)
         arguments["out"] = None
-    found = explain_packed(a, b, **arguments)
-    while len(found) == 1 and isinstance(found[0], list):
-        names = found[0]
+    packed_runs = explain_packed(a, b, **arguments)
+    while len(packed_runs) == 1 and isinstance(packed_runs[0], list):
+        names = packed_runs[0]
         if options.copies == "error":
             value = {"a": a, "b": b, **arguments}[names[0]]
             raise copy_refused(names[0], f"shape {tuple(value.shape)}")
         copies += tuple(names)
-        given = {"a": a, "b": b, **arguments}
-        given.update({name: None if name == "out" else contiguous(given[name]) for name in names})
-        a, b = given.pop("a"), given.pop("b")
-        arguments = given
-        found = explain_packed(a, b, **arguments)
+        operands = {"a": a, "b": b, **arguments}
+        operands.update({name: None if name == "out" else contiguous(operands[name]) for name in names})
+        a, b = operands.pop("a"), operands.pop("b")
+        arguments = operands
+        packed_runs = explain_packed(a, b, **arguments)
     runs = []
-    for run in found:
+    for run in packed_runs:
         if len(run) == 4:
             runs.append((run[0], run[1], run[3]))
         else:
             first, count, _, problem, algorithms, chosen, source, device = run
-            runs.append((first, count, made_explanation(problem, algorithms, chosen, source, device, options)))
+            runs.append((first, count, explanation_of(problem, algorithms, chosen, source, device, options)))
     for value in moved:
         if isinstance(value, Buffer):
             value.close()
@@ -71,13 +71,13 @@ def _explain_lists(a: Any, b: Any, **arguments: Any) -> GroupedExplanation:
     scales = {name: of_lists(arguments.pop(name, None), name, len(lefts)) for name in ("scale_a", "scale_b")}
     runs = []
     for group, (left, right) in enumerate(zip(lefts, rights, strict=True)):
-        given = {name: values[group] for name, values in scales.items()}
-        how = explain_product(left, right, bias=biases[group], **given, **arguments)
+        group_scales = {name: values[group] for name, values in scales.items()}
+        how = explain_product(left, right, bias=biases[group], **group_scales, **arguments)
         runs.append((group, 1, how))
     return GroupedExplanation(tuple(runs))
 
 
-def made_explanation(
+def explanation_of(
     problem: Problem, algorithms: Sequence[Any], chosen: int, source: str, device: int, options: Options
 ) -> Explanation:
     """Return the explanation of a run of groups from its plan."""

@@ -137,15 +137,15 @@ def grouped_matmul(a, b, /, *, offsets=None, groups=None, epilogue=None, bias=No
 
 
 def explain_packed(a, b, **arguments):
-    """Return what the packed form would launch; for rocpy.blaslt.grouped.pieces."""
+    """Return what the packed form would launch; for rocpy.blaslt.grouped.group_slices."""
     cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
-    cdef list found = []
+    cdef list runs = []
     for name, value in dict(arguments, a=a, b=b).items():
         if not hasattr(call, name):
             raise TypeError(f"grouped_matmul() got an unexpected keyword argument {name!r}")
         setattr(call, name, value)
-    packed(call, grouped_matmul, found)
-    return found
+    packed(call, grouped_matmul, runs)
+    return runs
 
 
 cdef class ListedGroups:
@@ -178,15 +178,15 @@ cdef class ListedGroups:
     cdef tuple read_weight(self, Py_ssize_t g):
         """Return the scales of a group; what a Weight holds is read at one time, and takes the Weight's place."""
         cdef WeightSnapshot weight
-        given = None
+        values = None
         if self.scale_a[g] is not None or self.scale_b[g] is not None:
-            given = (self.scale_a[g], self.scale_b[g], None, None, False)
+            values = (self.scale_a[g], self.scale_b[g], None, None, False)
         if isinstance(self.b[g], WeightOperand):
             weight = <WeightSnapshot>(<WeightOperand>self.b[g]).read()
             self.b[g] = weight  # owned by this call
             if weight.scale is not None:
-                given = _scale_arguments.weight_scales(given, weight.factors)
-        return given
+                values = _scale_arguments.weight_scales(values, weight.factors)
+        return values
 
     cdef int add(self, Py_ssize_t g) except -1:
         """Plan a group and allocate its result, or leave it for later."""
@@ -195,24 +195,24 @@ cdef class ListedGroups:
         cdef PlanKey key
         cdef Scales scales = None
         cdef shared_ptr[CachedCall] planned
-        cdef CachedCall *found
+        cdef CachedCall *cached
         cdef object live = None
-        cdef tuple given = self.read_weight(g)
+        cdef tuple values = self.read_weight(g)
         left, right, bias = self.a[g], self.b[g], self.bias[g]
         if bias is None and call.row.bias and isinstance(right, WeightOperand):
             bias = (<WeightSnapshot>right).bias
-        if given is not None and (are_blocks(given[0]) or are_blocks(given[1])):
+        if values is not None and (are_blocks(values[0]) or are_blocks(values[1])):
             self.later.append(g)  # their operands are brought into the order that the library reads
             return 0
-        kept = parse_all(&operands, left, right, None, bias, None, self.out[g])
+        owners = parse_all(&operands, left, right, None, bias, None, self.out[g])
         if not self.begun:
             self.begun = True
             memcpy(&self.first, &operands.a, sizeof(Operand))
-            call.resolve_place(&self.first)
+            call.resolve_stream(&self.first)
         elif self.first.device_type != operands.a.device_type or self.first.device_id != operands.a.device_id:
             raise _groups.elsewhere(g, info(&operands.a).text, info(&self.first).text)
-        if given is not None:
-            scales = read_scales(given, &operands.a, &operands.b, call.device)
+        if values is not None:
+            scales = read_scales(values, &operands.a, &operands.b, call.device)
             self.numbers.append(scales.numbers)
         add_settings(&key, 0, call, scales)
         if operands.packed:
@@ -222,43 +222,43 @@ cdef class ListedGroups:
             describe_scales(&key, scales)
         if call.after != after_capture:
             live = ((left, right, None, bias, None, None), dict(
-                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **_scale_arguments.scale_arguments(right, given)))
+                call.keywords(("alpha", "epilogue", "clamp", "dtype", "stream")), **_scale_arguments.scale_arguments(right, values)))
         planned = find(&key, &operands, call, scales, 1, live)
-        found = planned.get()
-        if found.copies or found.transposed:
+        cached = planned.get()
+        if cached.copies or cached.transposed:
             self.later.append(g)
             return 0
-        if found.integer_factors:
+        if cached.integer_factors:
             check_whole(&call.factors)
-        self.take(g, planned, &operands, scales, (kept, left, right, bias))
+        self.take(g, planned, &operands, scales, (owners, left, right, bias))
         return 0
 
-    cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, tuple kept) except -1:
+    cdef int take(self, Py_ssize_t g, const shared_ptr[CachedCall] &planned, const Operands *operands, Scales scales, tuple owners) except -1:
         """Allocate the result of a planned group and add it to the launch."""
-        cdef CachedCall *found = planned.get()
+        cdef CachedCall *cached = planned.get()
         cdef ListedProduct product
         cdef Operand fresh, extra
-        cdef object row = self.call.row, result = self.out[g], beside = None
+        cdef object row = self.call.row, result = self.out[g], auxiliary = None
         if result is None:
-            result = allocate(&fresh, &operands.a, found.result_type, found.result_ndim, found.result_shape, self.a[g])
+            result = allocate(&fresh, &operands.a, cached.result_type, cached.result_ndim, cached.result_shape, self.a[g])
             product.pointers.d = fresh.data
         else:
             product.pointers.d = operands.out.data
         product.pointers.aux = NULL
-        if found.extra_ndim >= 0:
-            beside = allocate(&extra, &operands.a, found.result_type, found.extra_ndim, found.extra_shape, self.a[g])
+        if cached.extra_ndim >= 0:
+            auxiliary = allocate(&extra, &operands.a, cached.result_type, cached.extra_ndim, cached.extra_shape, self.a[g])
             product.pointers.aux = extra.data
-        self.results[g] = (result, {row.outputs[0]: beside}) if row.outputs else result
-        self.held.append((*kept, result, beside, *([] if scales is None else scales.held)))
-        if found.plan == NULL:
+        self.results[g] = (result, {row.outputs[0]: auxiliary}) if row.outputs else result
+        self.held.append((*owners, result, auxiliary, *([] if scales is None else scales.held)))
+        if cached.plan == NULL:
             return 0
-        product.pointers.a = operands.b.data if found.swapped else operands.a.data
-        product.pointers.b = operands.a.data if found.swapped else operands.b.data
+        product.pointers.a = operands.b.data if cached.swapped else operands.a.data
+        product.pointers.b = operands.a.data if cached.swapped else operands.b.data
         product.pointers.c = NULL
         product.pointers.bias = operands.bias.data if operands.bias.ndim >= 0 else NULL
         if scales is not None:
-            product.pointers.scales[<int>_SCALE_A] = scales.pointers[<int>_SCALE_B if found.swapped else <int>_SCALE_A]
-            product.pointers.scales[<int>_SCALE_B] = scales.pointers[<int>_SCALE_A if found.swapped else <int>_SCALE_B]
+            product.pointers.scales[<int>_SCALE_A] = scales.pointers[<int>_SCALE_B if cached.swapped else <int>_SCALE_A]
+            product.pointers.scales[<int>_SCALE_B] = scales.pointers[<int>_SCALE_A if cached.swapped else <int>_SCALE_B]
         product.call = planned
         self.products.push_back(product)
         return 0

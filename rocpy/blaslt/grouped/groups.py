@@ -13,8 +13,7 @@ from rocpy.blaslt.arrays.staging import check_allowed, download, on_device_of, t
 from rocpy.blaslt.model.epilogues import EpilogueRow
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import MAX_EXTENT, OperandInfo, Problem
-from rocpy.blaslt.model.refusals import copy_refused
-from rocpy.blaslt.model.refusals import nothing_found as no_algorithm
+from rocpy.blaslt.model.refusals import copy_refused, no_algorithm
 from rocpy.blaslt.model.weight_operand import is_weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.runtime.memory import Buffer
@@ -36,8 +35,8 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
             f"a and b: {type(a).__name__} and {type(b).__name__}; without offsets= one of them must be a list or tuple "
             "of operands: pass lists, or offsets= for groups in one array"
         )
-    given = {"a": a, "b": b, "bias": bias}
-    lengths = {name: len(value) for name, value in given.items() if is_sequence(value)}
+    operands = {"a": a, "b": b, "bias": bias}
+    lengths = {name: len(value) for name, value in operands.items() if is_sequence(value)}
     several = {name: length for name, length in lengths.items() if length != 1}
     if len(set(several.values())) > 1:
         text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -46,11 +45,11 @@ def aligned(a: Any, b: Any, bias: Any, out: Any, groups: Any) -> tuple[list[Any]
     if out is not None and (not is_sequence(out) or len(out) != count):
         shown = f"{len(out)} arrays" if is_sequence(out) else f"a {type(out).__name__}"
         raise InvalidOperandError(f"out: got {shown}, expected a list of {count} arrays for {count} products")
-    for name, value in given.items():
-        missing = [place for place, item in enumerate(value) if item is None] if is_sequence(value) else []
+    for name, value in operands.items():
+        missing = [index for index, item in enumerate(value) if item is None] if is_sequence(value) else []
         if missing and name != "bias":
             raise InvalidOperandError(f"{name}[{missing[0]}]: got None, expected an operand for every group")
-    full = [list(value) if is_sequence(value) else [value] for value in given.values()]
+    full = [list(value) if is_sequence(value) else [value] for value in operands.values()]
     full = [value * count if len(value) == 1 else value for value in full]
     return full[0], full[1], full[2], list(out) if out is not None else [None] * count
 
@@ -118,15 +117,15 @@ def wrong_count(count: int, groups: int) -> InvalidProblemError:
 def wrong_offsets(boundaries: Sequence[int], total: int) -> InvalidProblemError:
     """Return the error for boundaries that decrease or leave the array."""
     before = 0
-    for place, number in enumerate(boundaries):
+    for index, number in enumerate(boundaries):
         if number < before:
-            seen = "is negative" if place == 0 else f"comes after {before}"
-            return InvalidProblemError(f"offsets: boundary {place} is {number}, which {seen}; they must not decrease")
+            seen = "is negative" if index == 0 else f"comes after {before}"
+            return InvalidProblemError(f"offsets: boundary {index} is {number}, which {seen}; they must not decrease")
         if number > total:
             break
         before = number
     return InvalidProblemError(
-        f"offsets: boundary {place} is {number}, past the {total} elements of the axis; the last must be at most "
+        f"offsets: boundary {index} is {number}, past the {total} elements of the axis; the last must be at most "
         f"{total}"
     )
 
@@ -139,10 +138,10 @@ def count_of(groups: Any) -> int:
     return min(int(groups), 2**62)
 
 
-def check_count(given: int, found: int) -> None:
+def check_count(requested: int, actual: int) -> None:
     """Refuse a number of groups that is not that of the operands."""
-    if given not in (-1, found):
-        raise InvalidProblemError(f"groups={given}, but the operands hold {found}; omit it")
+    if requested not in (-1, actual):
+        raise InvalidProblemError(f"groups={requested}, but the operands hold {actual}; omit it")
 
 
 def wrong_form(a: OperandInfo, b: OperandInfo) -> InvalidProblemError:
@@ -180,7 +179,7 @@ def mismatch(
     return UnsupportedError(f"a: shape {a.shape}, b: shape {b.shape}: hipBLASLt supports extents up to {MAX_EXTENT}")
 
 
-def nothing_found(extent: int, problem: Problem, options: Options) -> UnsupportedError:
+def no_algorithm_error(extent: int, problem: Problem, options: Options) -> UnsupportedError:
     """Return the error for a group that the platform has no algorithm for."""
     return UnsupportedError(f"a group of {extent}: {no_algorithm(problem, options)}")
 
@@ -192,7 +191,7 @@ def copied(
     operands: dict[str, Any],
     dtype: str,
     arguments: dict[str, Any],
-    settle: Callable[[], None],
+    synchronize: Callable[[], None],
 ) -> Any:
     """Copy what the library cannot take as it lies, run, and put the result where the user wants it."""
     if options.copies == "error":
@@ -203,11 +202,11 @@ def copied(
             operands[name] = contiguous(operands[name])
     out = operands.pop("out")
     a, b = operands.pop("a"), operands.pop("b")
-    settle()
+    synchronize()
     if "out" not in names:
         return run(a, b, **operands, out=out, **arguments)
     result = run(a, b, **operands, **{**arguments, "dtype": dtype})
-    settle()
+    synchronize()
     return deliver(result, out)
 
 
@@ -236,8 +235,8 @@ def staged(
         fetched = download(result, a, arguments["stream"])
         if extra is not None:
             extra = {key: download(value, a, arguments["stream"]) for key, value in extra.items()}
-        for value, given in zip(moved, (a, b, bias), strict=True):
-            if value is not given:
+        for value, original in zip(moved, (a, b, bias), strict=True):
+            if value is not original:
                 value.close()
     if out is not None:
         assign(out, fetched)

@@ -63,24 +63,24 @@ def of_lists(scale: Any, name: str, count: int) -> list[Any]:
 
 
 def pair(
-    given: tuple[Any, Any], lines: tuple[Lines, Lines], groups: int, longest: int
+    values: tuple[Any, Any], lines: tuple[Lines, Lines], groups: int, longest: int
 ) -> tuple[Placed | None, Placed | None]:
     """Return where the scales of a and b are, both of one kind, as hipBLASLt wants them.
 
     ``longest`` is the largest number of rows or columns that one group has of an axis that they share.
     """
-    found = [
+    kinds_read = [
         None if value is None else _read(value, name, each, groups)
-        for value, name, each in zip(given, ("scale_a", "scale_b"), lines, strict=True)
+        for value, name, each in zip(values, ("scale_a", "scale_b"), lines, strict=True)
     ]
-    kinds = {one.kind for one in found if one is not None}
+    kinds = {one.kind for one in kinds_read if one is not None}
     if len(kinds) == 2:
-        for place, one in enumerate(found):
-            other = found[1 - place]
+        for index, one in enumerate(kinds_read):
+            other = kinds_read[1 - index]
             if one is not None and other is not None and one.kind == "scalar":
-                length = longest if lines[place].shared else lines[place].count
-                found[place] = _as_vectors(one, other.value, groups, length)
-    return found[0], found[1]
+                length = longest if lines[index].shared else lines[index].count
+                kinds_read[index] = _as_vectors(one, other.value, groups, length)
+    return kinds_read[0], kinds_read[1]
 
 
 def _read(value: Any, name: str, lines: Lines, groups: int) -> Placed:

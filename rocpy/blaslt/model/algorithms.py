@@ -185,17 +185,19 @@ def origin(device: int) -> tuple[str, str]:
     return f"hipblaslt {chosen.libraries['hipblaslt'].version}", chosen.devices[device].arch
 
 
-def read(given: object) -> Algorithm | int | str:
+def read(requested: object) -> Algorithm | int | str:
     """Return what the user named an algorithm by: a record as an Algorithm, an index, or a kernel's name."""
-    if isinstance(given, Mapping):
-        inner = given.get("algorithm", given)
+    if isinstance(requested, Mapping):
+        inner = requested.get("algorithm", requested)
         return inner if isinstance(inner, Algorithm) else Algorithm.from_dict(inner)
-    if isinstance(given, int) and not isinstance(given, bool) and _is_absurd(given):
-        raise InvalidProblemError(f"algorithm {given:.6g} is not the index of an algorithm; they are numbered from 0")
-    if isinstance(given, (Algorithm, str)) or (isinstance(given, int) and not isinstance(given, bool)):
-        return given
+    if isinstance(requested, int) and not isinstance(requested, bool) and _is_absurd(requested):
+        raise InvalidProblemError(
+            f"algorithm {requested:.6g} is not the index of an algorithm; they are numbered from 0"
+        )
+    if isinstance(requested, (Algorithm, str)) or (isinstance(requested, int) and not isinstance(requested, bool)):
+        return requested
     raise InvalidProblemError(
-        f"algorithm: got {type(given).__name__}, expected an Algorithm, its record, an index into .algorithms, or "
+        f"algorithm: got {type(requested).__name__}, expected an Algorithm, its record, an index into .algorithms, or "
         "a kernel's name"
     )
 
@@ -203,30 +205,30 @@ def read(given: object) -> Algorithm | int | str:
 def check_origin(algorithm: Algorithm, device: int) -> None:
     """Refuse an algorithm of another library, version or architecture, where its id is another kernel's."""
     here = origin(device)
-    made = (algorithm.library or here[0], algorithm.arch or here[1])
-    if made != here:
+    own = (algorithm.library or here[0], algorithm.arch or here[1])
+    if own != here:
         raise InvalidProblemError(
-            f"algorithm {algorithm.name or algorithm.id} was recorded for {made[0]} on {made[1]}, but the current "
+            f"algorithm {algorithm.name or algorithm.id} was recorded for {own[0]} on {own[1]}, but the current "
             f"platform is {here[0]} on {here[1]}: its id would select a different kernel; call plan() and choose again"
         )
 
 
-def find(given: object, found: Sequence[Algorithm], device: int) -> Algorithm | None:
+def find(requested: object, algorithms: Sequence[Algorithm], device: int) -> Algorithm | None:
     """Return the algorithm that the user means, or ``None``; a wrong index or record is refused."""
-    wanted = read(given)
+    wanted = read(requested)
     if isinstance(wanted, str):
-        return next((mine for mine in found if mine.name == wanted), None)
+        return next((mine for mine in algorithms if mine.name == wanted), None)
     if isinstance(wanted, int):
-        if not 0 <= wanted < len(found):
-            raise InvalidProblemError(f"algorithm {wanted}: this product has {len(found)}, numbered from 0")
-        return found[wanted]
+        if not 0 <= wanted < len(algorithms):
+            raise InvalidProblemError(f"algorithm {wanted}: this product has {len(algorithms)}, numbered from 0")
+        return algorithms[wanted]
     check_origin(wanted, device)
-    return next((mine for mine in found if mine.is_same(wanted)), None)
+    return next((mine for mine in algorithms if mine.is_same(wanted)), None)
 
 
-def key_words(given: object, device: int) -> tuple[int, int]:
+def key_words(requested: object, device: int) -> tuple[int, int]:
     """Return what a plan's key holds of the algorithm that the user names; one of another library is refused."""
-    wanted = read(given)
+    wanted = read(requested)
     if isinstance(wanted, int):
         return -1 - wanted, 0
     if isinstance(wanted, str):

@@ -81,7 +81,7 @@ class Explanation:
             ]
         if self.unfused:
             lines.append(f"because    {self.unfused}")
-        lines += [f"not        {way}: {reason}" for way, reason in self.absent]
+        lines += [f"not        {strategy}: {reason}" for strategy, reason in self.absent]
         measured = "" if algorithm is None or algorithm.elapsed_ms is None else f", {algorithm.elapsed_ms:.4g} ms"
         lines.append(f"chosen by  {self.source}{measured}")
         if self.packed:

@@ -53,7 +53,7 @@ class Lowered:
 
     copies: tuple[str, ...] = ()
     columns: bool = False
-    turned: bool = False
+    transposed: bool = False
     swapped: bool = True
     op_a: int = OP_N
     op_b: int = OP_N
@@ -74,7 +74,7 @@ class Lowered:
     outer_strides: dict[str, tuple[int, ...]] = field(default_factory=dict)  # elements, for each operand
     # What lies beside the result: steps along the rows, the columns and the batch of the library's D, then along the
     # axes of outer_shape.
-    beside: tuple[tuple[int, int, int, tuple[int, ...]], ...] = ()
+    auxiliaries: tuple[tuple[int, int, int, tuple[int, ...]], ...] = ()
 
 
 def matrix_layout(shape: tuple[int, int], strides: tuple[int, int]) -> tuple[str, int] | None:
@@ -122,7 +122,7 @@ def _unusable_batch(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(stride < 0 and extent > 1 for extent, stride in zip(shape, strides, strict=True))
 
 
-def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:
+def lower(problem: Problem, auxiliaries: Sequence[OperandInfo] = ()) -> Lowered:
     """Return the problem in hipBLASLt's terms; see :class:`Lowered` for what must be copied first.
 
     ``beside`` are arrays with an element for each of the result's, of shape (batch ..., M, N), that an epilogue reads
@@ -137,7 +137,7 @@ def lower(problem: Problem, beside: Sequence[OperandInfo] = ()) -> Lowered:
     lowering.lay_out_aux()
     if lowering.copies:
         return Lowered(copies=tuple(lowering.copies), columns=not lowering.swapped)
-    lowering.step_through_batch(beside)
+    lowering.step_through_batch(auxiliaries)
     lowering.join_rows()
     return lowering.finish()
 
@@ -168,7 +168,7 @@ class _Lowering:
         self.matrix: dict[str, tuple[int, int]] = {}
         self.batch: dict[str, tuple[int, ...]] = {"bias": (0,) * self.batch_ndim}
         self.fresh = OperandInfo(problem.result_shape, dense_strides(problem.result_shape), problem.dtype)
-        self.turned, self.swapped = False, True
+        self.transposed, self.swapped = False, True
         self.extents: list[int] = []
         self.strides: dict[str, list[int]] = {}
         self.paces: dict[str, list[int]] = {}
@@ -209,8 +209,8 @@ class _Lowering:
         if problem.column_bias:
             # hipBLASLt's bias runs along the rows of its D, which lies in columns then.
             lies = _as("column", size, matrix) if _separate(problem, matrix, batch) else None
-            self.turned = lies is None or (row.aux == "store" and min(size) > 1)
-            if self.turned:
+            self.transposed = lies is None or (row.aux == "store" and min(size) > 1)
+            if self.transposed:
                 matrix, batch = _result_view(_in_columns(problem), problem)
                 lies = ("column", max(1, problem.m))
         elif lies is None or not _separate(problem, matrix, batch) or (lies[0] == "column" and bound_to_rows):
@@ -298,13 +298,13 @@ class _Lowering:
         ):
             self.copy("aux")
 
-    def step_through_batch(self, beside: Sequence[OperandInfo]) -> None:
+    def step_through_batch(self, auxiliaries: Sequence[OperandInfo]) -> None:
         """Collect the steps of every operand along the batch axes, and make one axis of those that allow it."""
         problem = self.problem
         strides = {name: list(self.batch[name]) for name in ("a", "b", "c", "d", "bias", "aux")}
         strides["scale_a"] = _scale_steps(problem, "scale_a", problem.scale_a_batch)
         strides["scale_b"] = _scale_steps(problem, "scale_b", problem.scale_b_batch)
-        for i, operand in enumerate(beside):
+        for i, operand in enumerate(auxiliaries):
             self.paces[f"beside{i}"] = list(operand.strides[-2:])
             strides[f"beside{i}"] = [
                 s if e != 1 else 0 for e, s in zip(problem.batch_shape, operand.strides[:-2], strict=True)
@@ -363,14 +363,14 @@ class _Lowering:
     def finish(self) -> Lowered:
         """Return the problem in the library's terms."""
         problem, swapped = self.problem, self.swapped
-        out = Lowered(swapped=swapped, columns=not swapped, turned=self.turned)
+        out = Lowered(swapped=swapped, columns=not swapped, transposed=self.transposed)
         inner = self._batch_axis()
         step = {name: values[inner] if inner is not None else 0 for name, values in self.strides.items()}
         out.batch_count = self.extents[inner] if inner is not None else 1
         out.outer_shape = tuple(e for axis, e in enumerate(self.extents) if axis != inner)
         outer = {name: tuple(s for i, s in enumerate(values) if i != inner) for name, values in self.strides.items()}
         out.outer_strides = {name: outer[name] for name in OPERANDS}
-        out.beside = tuple(
+        out.auxiliaries = tuple(
             (pace[swapped], pace[not swapped], step[name], outer[name]) for name, pace in self.paces.items()
         )
         self._set_matrices(out, step)
@@ -460,8 +460,8 @@ def _as(orientation: str, shape: tuple[int, int], strides: tuple[int, int]) -> t
     if rows == 0 or columns == 0:
         return orientation, max(1, columns if orientation == "row" else rows)
     if orientation == "column":
-        turned = _as("row", (columns, rows), (column_stride, row_stride))
-        return None if turned is None else ("column", turned[1])
+        transposed = _as("row", (columns, rows), (column_stride, row_stride))
+        return None if transposed is None else ("column", transposed[1])
     if columns > 1 and column_stride != 1:
         return None
     if rows > 1 and row_stride < columns:
@@ -484,9 +484,9 @@ def _separate(problem: Problem, matrix: tuple[int, int], batch: tuple[int, ...])
 
 def _collapse(extents: list[int], strides: dict[str, list[int]]) -> tuple[list[int], dict[str, list[int]]]:
     """Drop batch axes of extent 1 and merge neighbours that every operand steps through evenly."""
-    kept = [axis for axis, extent in enumerate(extents) if extent != 1]
-    extents = [extents[axis] for axis in kept]
-    strides = {name: [values[axis] for axis in kept] for name, values in strides.items()}
+    retained = [axis for axis, extent in enumerate(extents) if extent != 1]
+    extents = [extents[axis] for axis in retained]
+    strides = {name: [values[axis] for axis in retained] for name, values in strides.items()}
     axis = len(extents) - 2
     while axis >= 0:
         if all(values[axis] == values[axis + 1] * extents[axis + 1] for values in strides.values()):

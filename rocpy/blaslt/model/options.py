@@ -105,18 +105,18 @@ def current_options() -> Options:
     return _stack.get()[-1]
 
 
-def resolve_options(given: object) -> Options:
+def resolve_options(requested: object) -> Options:
     """Return the options of a call: a record, a dict or ``options(...)`` of changes to the current ones, or those."""
-    if given is None:
+    if requested is None:
         return current_options()
-    if isinstance(given, Options):
-        return given
-    if isinstance(given, options):
-        return given.value
-    if isinstance(given, Mapping):
-        return _changed(current_options(), given)
+    if isinstance(requested, Options):
+        return requested
+    if isinstance(requested, options):
+        return requested.value
+    if isinstance(requested, Mapping):
+        return _changed(current_options(), requested)
     raise InvalidProblemError(
-        f"options must be rocpy.blaslt.Options, rocpy.options(...) or a dict, not {type(given).__name__}"
+        f"options must be rocpy.blaslt.Options, rocpy.options(...) or a dict, not {type(requested).__name__}"
     )
 
 

@@ -28,7 +28,7 @@ cdef class Packed:
 
 cdef object parse_packed(Packed packed, str name, Operand *out):
     """Fill *out with the extents that the elements have."""
-    cdef object kept = _operand.parse(packed.memory, name, out)
+    cdef object owner = _operand.parse(packed.memory, name, out)
     cdef int bits = array_type_of_name(packed.dtype.encode()).bits
     cdef int axis, last = out.ndim - 1
     cdef int64_t swap
@@ -44,4 +44,4 @@ cdef object parse_packed(Packed packed, str name, Operand *out):
         out.strides[last] = out.strides[last - 1]
         out.strides[last - 1] = swap
     out.read_only = True
-    return (packed.memory, kept)
+    return (packed.memory, owner)

@@ -280,7 +280,7 @@ class Problem:
             raise InvalidProblemError("a problem needs operands a and b")
         more: dict[str, Any] = {name: data[name] for name in _FLAGS if name in data}
         more |= {name: tuple(data[name]) for name in ("scale_a_batch", "scale_b_batch") if name in data}
-        made = cls.make(
+        problem = cls.make(
             a,
             b,
             epilogue=data["epilogue"],
@@ -292,9 +292,9 @@ class Problem:
         )
         inputs = tuple((name, _read_operand(info)) for name, info in data.get("inputs", ()))
         return (
-            replace(made, expression=data.get("expression", ""), inputs=inputs)
+            replace(problem, expression=data.get("expression", ""), inputs=inputs)
             if inputs or data.get("expression")
-            else made
+            else problem
         )
 
     def __repr__(self) -> str:
@@ -391,9 +391,9 @@ def _transposition_that_fits(a: tuple[int, ...], b: tuple[int, ...]) -> str:
         return ""
     for name, shape, fits in (("b", b, b[-1:] == a[-1:]), ("a", a, len(b) > 1 and a[-2:-1] == b[-2:-1])):
         if fits and len(shape) > 1:
-            turned = (*shape[:-2], shape[-1], shape[-2])
+            transposed = (*shape[:-2], shape[-1], shape[-2])
             how = f"{name}.T" if len(shape) == 2 else f"{name} with its last two axes exchanged"
-            return f"; {how} would fit (shape {turned})"
+            return f"; {how} would fit (shape {transposed})"
     return ""
 
 

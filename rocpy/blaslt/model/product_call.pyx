@@ -18,11 +18,11 @@ cdef class ProductCall:
 
     def replaced(self, **changes):
         """Return the call with other arguments in the place of some."""
-        cdef ProductCall made = ProductCall.__new__(ProductCall)
-        made.a, made.b, made.c, made.bias, made.aux, made.out = self.a, self.b, self.c, self.bias, self.aux, self.out
-        made.alpha, made.beta, made.epilogue, made.inputs, made.clamp = self.alpha, self.beta, self.epilogue, self.inputs, self.clamp
-        made.dtype, made.compute, made.options, made.stream = self.dtype, self.compute, self.options, self.stream
-        made.scales, made.algorithm = self.scales, self.algorithm
+        cdef ProductCall changed = ProductCall.__new__(ProductCall)
+        changed.a, changed.b, changed.c, changed.bias, changed.aux, changed.out = self.a, self.b, self.c, self.bias, self.aux, self.out
+        changed.alpha, changed.beta, changed.epilogue, changed.inputs, changed.clamp = self.alpha, self.beta, self.epilogue, self.inputs, self.clamp
+        changed.dtype, changed.compute, changed.options, changed.stream = self.dtype, self.compute, self.options, self.stream
+        changed.scales, changed.algorithm = self.scales, self.algorithm
         for name, value in changes.items():
-            setattr(made, name, value)
-        return made
+            setattr(changed, name, value)
+        return changed

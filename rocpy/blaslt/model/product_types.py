@@ -211,7 +211,7 @@ _KINDS = ("float8_e8m0fnu", "uint", "int", "float", "complex")
 def check_cast(result: str, out: str, results: tuple[str, ...] = ()) -> None:
     """Refuse an out whose type drops what the result's kind has: its sign, its fraction or its imaginary part."""
     first, second = (
-        next((place for place, prefix in enumerate(_KINDS) if name.removeprefix("b").startswith(prefix)), -1)
+        next((rank for rank, prefix in enumerate(_KINDS) if name.removeprefix("b").startswith(prefix)), -1)
         for name in (result, out)
     )
     if result != out and second < first:
@@ -338,20 +338,20 @@ def scale_kind(
     if math.prod(shape) == 1:
         return "scalar", ()
     length, line = (m, (m, 1)) if name == "scale_a" else (n, (1, n))
-    found = []
+    batches = []
     if len(shape) > 1 and shape[-2:] == line and _fits(shape[:-2], batch_shape):
-        found.append(shape[:-2])
+        batches.append(shape[:-2])
     if shape[-1] == length and _fits(shape[:-1], batch_shape):
-        found.append(shape[:-1])
-    if len(found) == 2 and math.prod(found[0]) != 1:
-        full = (1,) * (len(batch_shape) - len(found[0]))
+        batches.append(shape[:-1])
+    if len(batches) == 2 and math.prod(batches[0]) != 1:
+        full = (1,) * (len(batch_shape) - len(batches[0]))
         raise InvalidProblemError(
             f"{name}: shape {shape} is ambiguous for batch axes {batch_shape}: it may mean {line} for each of "
-            f"{found[0]} or ({length},) for each of {found[1]}; pass {(*full, *shape)} or "
-            f"{(*full[1:], *found[1], *line)}"
+            f"{batches[0]} or ({length},) for each of {batches[1]}; pass {(*full, *shape)} or "
+            f"{(*full[1:], *batches[1], *line)}"
         )
-    if found:
-        return "vector", found[0]
+    if batches:
+        return "vector", batches[0]
     raise InvalidProblemError(
         f"{name}: got shape {shape}, expected one number, or shape {(length,)} or {line}"
         + (f", or {(*batch_shape, *line)} for those of each batch entry" if batch_shape else "")

@@ -9,7 +9,7 @@ from rocpy.blaslt.model.problem import Problem
 from rocpy.errors import UnsupportedError
 
 
-def nothing_found(problem: Problem, options: Options) -> str:
+def no_algorithm(problem: Problem, options: Options) -> str:
     """Return the message for a problem that the platform has no algorithm for."""
     chosen = platform.current()
     if options.reproducible:

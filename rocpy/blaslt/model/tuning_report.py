@@ -97,11 +97,11 @@ class TuningReport:
     def _rows(self) -> list[tuple[str, ...]]:
         """Return the names of the columns, and a row an algorithm."""
         rows: list[tuple[str, ...]] = [("", "algorithm", "cold ms", "warm ms", "spread", "trials", "")]
-        for place, trial in enumerate(self.trials):
+        for rank, trial in enumerate(self.trials):
             algorithm = trial.algorithm
             rows.append(
                 (
-                    "*" if place == 0 else "",
+                    "*" if rank == 0 else "",
                     f"{algorithm.name or 'unnamed'} #{algorithm.id}" + (" (heuristic)" if algorithm.rank == 0 else ""),
                     _time(algorithm.elapsed_ms),
                     _time(trial.warm_ms),

@@ -37,7 +37,7 @@ cdef class Planned:
     cdef readonly object launched  # the problem as it is launched: with dense operands where copies are made
     cdef public list found  # the algorithms of the plan; the rank of each is its place there
     cdef public size_t chosen  # the rank of the one that is taken
-    cdef dict kept  # plans by problem, the one used last at the end
+    cdef dict cached_plans  # plans by problem, the one used last at the end
     cdef str extra_name
     cdef readonly object prototype  # the user's a where the operands are copies on the device: results come back as its framework has them
     #: The validated problem, plain data.

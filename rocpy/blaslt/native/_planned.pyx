@@ -12,7 +12,7 @@ from abi cimport hipStream_t
 from rocpy._memory_record cimport MemoryRecord, record_of
 from rocpy.blaslt.operands._arguments cimport operand_named
 from rocpy.blaslt.engine.build cimport build
-from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, place_of, release_context
+from rocpy.blaslt.engine.launch cimport CachedCall, Operands, StreamContext, algorithms_of, borrow_context, resolve_device_and_stream, release_context
 from rocpy.blaslt.engine._scales cimport Scales, read_scales
 from rocpy.runtime cimport device as _device
 from rocpy.runtime.handles.stream_handle cimport StreamUse
@@ -26,10 +26,10 @@ from rocpy.errors import ClosedError, InvalidOperandError, RocpyError, Unsupport
 from rocpy.runtime.device import Device
 
 # Plans of other layouts or Ms that a Matmul keeps.
-cdef int _KEPT = 8
+cdef int _MOST_CACHED_PLANS = 8
 
 
-cdef class Kept:
+cdef class CachedPlan:
     """The plan of a problem that is not the present one."""
 
     cdef shared_ptr[CachedCall] call
@@ -48,7 +48,7 @@ cdef class Planned:
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        place_of(&operands.a, self.stream, &device, &c_stream, &use)
+        resolve_device_and_stream(&operands.a, self.stream, &device, &c_stream, &use)
         return read_scales(scales, &operands.a, &operands.b, device)
 
     cdef int state_problem(self, object problem) except -1:
@@ -67,17 +67,17 @@ cdef class Planned:
 
     cdef int change_problem(self, object problem) except -1:
         """Take another problem; the plan goes to those kept, and one kept for the new problem comes from there."""
-        cdef Kept entry = None
+        cdef CachedPlan entry = None
         cdef object before = self.problem
         if self.call.get() != NULL and self.call.get().plan != NULL:
-            entry = Kept()
+            entry = CachedPlan()
             entry.call, entry.found, entry.chosen = self.call, self.found, self.chosen
         self.state_problem(problem)
         if entry is not None:
-            self.kept[before] = entry
-            if len(self.kept) > _KEPT:
-                del self.kept[next(iter(self.kept))]
-        entry = self.kept.pop(problem, None)
+            self.cached_plans[before] = entry
+            if len(self.cached_plans) > _MOST_CACHED_PLANS:
+                del self.cached_plans[next(iter(self.cached_plans))]
+        entry = self.cached_plans.pop(problem, None)
         if entry is not None:
             self.call, self.found, self.chosen = entry.call, entry.found, entry.chosen
         return 0
@@ -97,11 +97,11 @@ cdef class Planned:
     cdef int record_memory(self) except -1:
         """Note where the memory of operands and scales is that executions read, and whether what they read of it is a copy."""
         cdef MemoryRecord record
-        cdef list found = []
-        cdef int place
+        cdef list records = []
+        cdef int index
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        place_of(&self.operands.a, self.stream, &self.device, &c_stream, &use)
+        resolve_device_and_stream(&self.operands.a, self.stream, &self.device, &c_stream, &use)
         self.generation = _device.generation_of(self.device)
         self.copied = False
         for name, array in self.originals.items():
@@ -109,15 +109,15 @@ cdef class Planned:
             if record is None:
                 self.copied = self.copied or operand_named(&self.operands, name).copied
             else:
-                found.append(record)
+                records.append(record)
                 self.copied = self.copied or record.is_elsewhere(operand_named(&self.operands, name).data)
         if self.scales is not None and self.prototype is None:
-            for place in range(4):
-                record = record_of(self.scale_values[place], SCALES[place])
+            for index in range(4):
+                record = record_of(self.scale_values[index], SCALES[index])
                 if record is not None:
-                    found.append(record)
-                    self.copied = self.copied or record.is_elsewhere(self.scales.pointers[place])
-        self.records = tuple(found)
+                    records.append(record)
+                    self.copied = self.copied or record.is_elsewhere(self.scales.pointers[index])
+        self.records = tuple(records)
         return 0
 
     cdef int read_again(self) except -1:
@@ -143,7 +143,7 @@ cdef class Planned:
         cdef StreamUse use
         cdef DefaultFpEnvironment environment
         environment.hold()
-        place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
+        resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         with nogil:
             status = borrow_context(device, c_stream, &context)
         _core.check(status)
@@ -157,11 +157,11 @@ cdef class Planned:
             self.found = self.unfused.plan(requested)
             self.chosen = self.found[0].rank
             return 0
-        found = algorithms_of(self.call.get(), device)
+        algorithms = algorithms_of(self.call.get(), device)
         self.chosen = self.call.get().algorithm
-        if found:
-            found.insert(0, _choice.labelled(found.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
-        self.found = found
+        if algorithms:
+            algorithms.insert(0, _choice.labelled(algorithms.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
+        self.found = algorithms
         return 0
 
     def _compose(self, copies):
@@ -192,7 +192,7 @@ cdef class Planned:
         cdef int device = 0
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
-        place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
+        resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         mine = _algorithms.find(algorithm, self.found, device)
         if mine is None and self.found:
             mine = self.find_among_all(algorithm, device)
@@ -202,18 +202,18 @@ cdef class Planned:
 
     cdef object find_among_all(self, object algorithm, int device):
         cdef shared_ptr[CachedCall] call = self.call
-        cdef list found = self.found
+        cdef list before = self.found
         cdef size_t chosen = self.chosen
         taken = self.algorithm
         self.make_plan(all_algorithms)
         mine = _algorithms.find(algorithm, self.found, device)
         if mine is None:
-            self.call, self.found, self.chosen = call, found, chosen
+            self.call, self.found, self.chosen = call, before, chosen
             return None
         # The plan is that of all from now on; what the user has seen keeps its order, its times and its choice.
-        places = {(one.id, one.name): one.rank for one in self.found}
-        self.found = [replace(one, rank=places[one.id, one.name]) for one in found if (one.id, one.name) in places] + [mine]
-        self.chosen = places.get((taken.id, taken.name), mine.rank)
+        ranks = {(one.id, one.name): one.rank for one in self.found}
+        self.found = [replace(one, rank=ranks[one.id, one.name]) for one in before if (one.id, one.name) in ranks] + [mine]
+        self.chosen = ranks.get((taken.id, taken.name), mine.rank)
         return mine
 
     def pin(self, algorithm):
@@ -266,5 +266,5 @@ cdef class Planned:
         cdef StreamUse use
         if self.closed:
             raise ClosedError("this Matmul was closed; create a new one")
-        place_of(&self.operands.a, self.stream, &device, &c_stream, &use)
+        resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
         return Device(device).name

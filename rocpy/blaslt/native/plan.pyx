@@ -16,12 +16,12 @@ from rocpy.blaslt.operands._arguments cimport (
     reset_factors, sole_aux, staged_infos,
 )
 from rocpy.blaslt.engine.launch cimport (
-    Launch, MatmulFactors, Operands, after_hold, after_wait, execute, overwrites_c, place_of, refuse_capture, settle,
+    Launch, MatmulFactors, Operands, after_hold, after_wait, execute, overwrites_c, resolve_device_and_stream, refuse_capture, synchronize_stream,
 )
 from rocpy.blaslt.native._planned cimport Planned, first_algorithms
 from rocpy.blaslt.model.packed cimport Packed
 from rocpy.blaslt.engine._scales cimport Scales
-from rocpy.blaslt.engine.streams cimport Settle
+from rocpy.blaslt.engine.streams cimport SynchronizeStream
 from rocpy.blaslt.model.weight_operand cimport WeightOperand
 from rocpy.blaslt.operands.weight_snapshot cimport WeightSnapshot
 from rocpy.blaslt.operands.weight cimport Weight
@@ -107,7 +107,7 @@ cdef class Matmul(Planned):
         self.stream = stream
         self.dtype = dtype
         self.compute = compute
-        self.kept = {}
+        self.cached_plans = {}
         self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
@@ -189,7 +189,7 @@ cdef class Matmul(Planned):
         launch.call, launch.operands, launch.factors = self.call.get(), &self.operands, &self.factors
         launch.out = NULL
         launch.program = NULL
-        launch.after = place_of(&self.operands.a, stream, &launch.device, &launch.stream, &use)
+        launch.after = resolve_device_and_stream(&self.operands.a, stream, &launch.device, &launch.stream, &use)
         if self.taken is not None and launch.after != after_wait and launch.after != after_hold:
             keep_with_foreign_graph(launch.stream, launch.device, self.taken)
         if self.copies or self.unfused is not None or self.prototype is not None or launch.call.transposed:
@@ -212,20 +212,20 @@ cdef class Matmul(Planned):
 
     cdef tuple copy_operands(self, Launch *launch, Operands *copied):
         """Launch copies of those operands that the library cannot take as they lie; returns the copies."""
-        cdef list made = []
+        cdef list arrays = []
         if launch.after != after_wait:
-            settle(launch.stream)
+            synchronize_stream(launch.stream)
         memcpy(copied, &self.operands, sizeof(Operands))
         for name in self.copies:
             array = _copies.copy_of(self.given[name], name, self.problem)
-            made.append(parse_one(array, name, operand_named(copied, name), &copied.a))
+            arrays.append(parse_one(array, name, operand_named(copied, name), &copied.a))
         launch.operands = copied
-        return tuple(made)
+        return tuple(arrays)
 
     cdef object compose(self, Launch *launch, object stream):
         """Compute the product of several; what it returns is new, whatever `out` can take."""
         launch.out = NULL
-        return self.unfused.execute(launch.algorithm, stream, Settle(<size_t>launch.stream))
+        return self.unfused.execute(launch.algorithm, stream, SynchronizeStream(<size_t>launch.stream))
 
     @cython.final
     cdef inline object launch_or_compose(self, Launch *launch, object out, tuple held, object stream, bint named):
@@ -236,8 +236,8 @@ cdef class Matmul(Planned):
                              (held, pinned_memories((*self.given.values(), out))) if launch.after >= after_hold else held, self.scales)
             if launch.call.transposed:
                 if launch.after != after_wait:
-                    settle(launch.stream)
-                result = _copies.turned_product(result, None, lambda: None)
+                    synchronize_stream(launch.stream)
+                result = _copies.transposed_product(result, None, lambda: None)
             return result
         except (LibraryError, UnsupportedError) as error:
             if named or self.is_pinned() or overwrites_c(launch):
@@ -270,7 +270,7 @@ cdef class Matmul(Planned):
             _operand.written(out, launch.out.provider)
         elif out is not None:
             if launch.after != after_wait:
-                settle(launch.stream)
+                synchronize_stream(launch.stream)
             _copies.assign(out, result)
         if out is not None:
             result = out
@@ -311,7 +311,7 @@ cdef class Matmul(Planned):
         cdef object scale_a, scale_b, scale_c, scale_d
         cdef DefaultFpEnvironment environment
         environment.hold()
-        given = dict(self.given)
+        named = dict(self.given)
         scale_a, scale_b, scale_c, scale_d = new_scales
         if "b" in changes and not same:
             b = changes["b"]
@@ -341,30 +341,30 @@ cdef class Matmul(Planned):
             with _staging.on_device_of(self.stream):
                 changes = {name: _staging.take(value, name, self.options, values) for name, value in changes.items()}
                 values = _staging.upload_scales(values)
-        _reset.check_names(self.problem, given, changes)
-        given.update(changes)
-        held = parse_all(&fresh, given["a"], given["b"], given["c"], given["bias"], given["aux"], None)
+        _reset.check_names(self.problem, named, changes)
+        named.update(changes)
+        held = parse_all(&fresh, named["a"], named["b"], named["c"], named["bias"], named["aux"], None)
         operands = {"a": info(&fresh.a), "b": info(&fresh.b, fresh.packed), "c": info(&fresh.c), "bias": info(&fresh.bias),
                     "aux": info(&fresh.aux)}
         problem = self.problem
         if values is not None and values is not self.scale_values or scales is not None and (same or "a" in changes or "b" in changes):
             scales = self.read(values, &fresh)
             _reset.check_scales(self.scales.problem, scales.problem)
-        turned = fresh.a.conjugated != bool(problem.conj_a) or fresh.b.conjugated != bool(problem.conj_b)
-        if _reset.check(problem, operands, changes, self.options.dynamic) or turned:
+        conjugation_changed = fresh.a.conjugated != bool(problem.conj_a) or fresh.b.conjugated != bool(problem.conj_b)
+        if _reset.check(problem, operands, changes, self.options.dynamic) or conjugation_changed:
             problem = problem_of(&fresh, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, scales)
-        reset_factors(&factors, alpha, beta, given["c"], fresh.a.type)
+        reset_factors(&factors, alpha, beta, named["c"], fresh.a.type)
         if problem is not self.problem:
             self.change_problem(problem)
         self.factors, self.scales, self.scale_values = factors, scales, values
         self.released = False
         memcpy(&self.operands, &fresh, sizeof(Operands))
-        self.given, self.held, self.originals = given, held, originals
+        self.given, self.held, self.originals = named, held, originals
         self.record_memory()
         self.weight, self.taken = weight, taken
-        self.owner = (<Packed>given["a"]).memory if type(given["a"]) is Packed else given["a"]
+        self.owner = (<Packed>named["a"]).memory if type(named["a"]) is Packed else named["a"]
         if self.unfused is not None:
-            self.unfused.reset(given, self.scalars(), _scale_arguments.scale_arguments(given["b"], values))
+            self.unfused.reset(named, self.scalars(), _scale_arguments.scale_arguments(named["b"], values))
         return 0
 
     def release_operands(self):
@@ -388,7 +388,7 @@ cdef class Matmul(Planned):
         self.held = self.records = ()
         self.given = self.originals = {}
         self.owner = self.weight = self.taken = None
-        self.kept = {}
+        self.cached_plans = {}
         self.found = self.unfused = None
 
     def __enter__(self):

@@ -44,21 +44,21 @@ def check_all(problem: Problem, changed: Iterable[str]) -> None:
         )
 
 
-def check_names(problem: Problem, given: Mapping[str, Any], changed: Iterable[str]) -> None:
+def check_names(problem: Problem, operands: Mapping[str, Any], changed: Iterable[str]) -> None:
     """Refuse operands that the product was made without."""
     for name in changed:
-        if given[name] is None and getattr(problem, name) is None:
+        if operands[name] is None and getattr(problem, name) is None:
             raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with {name}=")
 
 
 def scales(before: tuple[Any, ...] | None, changes: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the scales of a product with new ones in their places: ``before`` itself where none is given."""
-    for place, (name, value) in enumerate(zip(("scale_a", "scale_b", "scale_c", "scale_d"), changes, strict=True)):
+    for index, (name, value) in enumerate(zip(("scale_a", "scale_b", "scale_c", "scale_d"), changes, strict=True)):
         if value is None:
             continue
-        if before is None or before[place] is None:
+        if before is None or before[index] is None:
             raise InvalidProblemError(f"{name}: this product was created without it; create a new Matmul with {name}=")
-        before = (*before[:place], value, *before[place + 1 :])
+        before = (*before[:index], value, *before[index + 1 :])
     return before
 
 
@@ -86,5 +86,5 @@ def _only_m(problem: Problem, name: str, old: tuple[int, ...], new: tuple[int, .
     axis = -2 if name in ("a", "bias") or len(problem.b.shape) > 1 else -1
     if len(old) < -axis:
         return False
-    place = len(old) + axis
-    return old[:place] == new[:place] and old[place + 1 :] == new[place + 1 :]
+    position = len(old) + axis
+    return old[:position] == new[:position] and old[position + 1 :] == new[position + 1 :]

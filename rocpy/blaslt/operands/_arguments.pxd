@@ -24,7 +24,7 @@ cdef object sole_aux(object aux)
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out)
 cdef bint must_be_staged(object a, tuple others) except? -1
 cdef dict staged_infos(object a, object b, object c, object bias, object aux, object out)
-cdef int same_place(const Operand *a, const Operand *other, str name) except -1
+cdef int check_same_device(const Operand *a, const Operand *other, str name) except -1
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a)
 cdef int check_out(const Operands *operands, const Operand *out) except -1
 cdef bint read_out(const CachedCall *call, const Operands *operands, object out, object prototype, object problem, object options, Operand *target) except? -1

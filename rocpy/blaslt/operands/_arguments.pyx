@@ -234,13 +234,13 @@ cdef object sole_aux(object aux):
     """Return the matrix of an aux given as the dict that a forward epilogue returned, or as itself."""
     if type(aux) is not dict:
         return aux
-    found = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
-    if len(found) != 1:
+    values = [value for key, value in aux.items() if isinstance(key, str) and key.endswith("_aux")]
+    if len(values) != 1:
         raise InvalidProblemError(
             f"aux: got a dict with keys {list(aux)}, expected one that ends in _aux, as the dict of an _aux epilogue "
             "has"
         )
-    return found[0]
+    return values[0]
 
 
 cdef tuple parse_all(Operands *operands, object a, object b, object c, object bias, object aux, object out):
@@ -249,28 +249,28 @@ cdef tuple parse_all(Operands *operands, object a, object b, object c, object bi
     cdef WeightSnapshot weight
     operands.packed = False
     operands.c.ndim = operands.bias.ndim = operands.aux.ndim = operands.out.ndim = -1
-    cdef object kept_a = parse_factor(a, "a", &operands.a)
-    cdef object kept_b, kept_c = None, kept_bias = None, kept_aux = None, kept_out = None
+    cdef object owner_a = parse_factor(a, "a", &operands.a)
+    cdef object owner_b, owner_c = None, owner_bias = None, owner_aux = None, owner_out = None
     if isinstance(b, WeightOperand):
         weight = <WeightSnapshot>(<WeightOperand>b).read()
         operands.b = weight.operand
         operands.packed = weight.packed
-        kept_b = weight
+        owner_b = weight
     else:
-        kept_b = parse_factor(b, "b", &operands.b)
-    same_place(&operands.a, &operands.b, "b")
+        owner_b = parse_factor(b, "b", &operands.b)
+    check_same_device(&operands.a, &operands.b, "b")
     if c is not None:
-        kept_c = parse_one(c, "c", &operands.c, &operands.a)
+        owner_c = parse_one(c, "c", &operands.c, &operands.a)
     if bias is not None:
-        kept_bias = parse_one(bias, "bias", &operands.bias, &operands.a)
+        owner_bias = parse_one(bias, "bias", &operands.bias, &operands.a)
     if aux is not None:
-        kept_aux = parse_one(aux, "aux", &operands.aux, &operands.a)
+        owner_aux = parse_one(aux, "aux", &operands.aux, &operands.a)
     if out is not None:
-        kept_out = parse_one(out, "out", &operands.out, &operands.a)
+        owner_out = parse_one(out, "out", &operands.out, &operands.a)
         check_out(operands, &operands.out)
-    if kept_a is a and kept_b is b and kept_c is c and kept_bias is bias and kept_aux is aux and kept_out is out:
+    if owner_a is a and owner_b is b and owner_c is c and owner_bias is bias and owner_aux is aux and owner_out is out:
         return None
-    return (kept_a, kept_b, kept_c, kept_bias, kept_aux, kept_out)
+    return (owner_a, owner_b, owner_c, owner_bias, owner_aux, owner_out)
 
 
 cdef inline object parse_factor(object array, str name, Operand *operand):
@@ -328,12 +328,12 @@ cdef dict staged_infos(object a, object b, object c, object bias, object aux, ob
 
 cdef object parse_one(object array, str name, Operand *operand, const Operand *a):
     """Parse an operand that must lie where a lies; returns what must be kept alive."""
-    cdef object kept = _operand.parse(array, name, operand) if name != "out" else _operand.parse_output(array, name, operand)
-    same_place(a, operand, name)
-    return kept
+    cdef object owner = _operand.parse(array, name, operand) if name != "out" else _operand.parse_output(array, name, operand)
+    check_same_device(a, operand, name)
+    return owner
 
 
-cdef int same_place(const Operand *a, const Operand *other, str name) except -1:
+cdef int check_same_device(const Operand *a, const Operand *other, str name) except -1:
     if a.device_type != other.device_type or a.device_id != other.device_id:
         raise InvalidOperandError(
             f"{name} is on {device_name(other.device_type, other.device_id)} and a on "
@@ -404,15 +404,15 @@ cdef bint read_out(const CachedCall *call, const Operands *operands, object out,
         dense = dense and (target.strides[axis] == step or target.shape[axis] == 1)
         step *= target.shape[axis]
     if not same:
-        given = info(target)
+        actual = info(target)
         raise InvalidProblemError(
-            f"out: shape {given.shape}, {given.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
+            f"out: shape {actual.shape}, {actual.dtype}; the result has shape {problem.result_shape}, {problem.dtype}"
         )
     if target.type != call.result_type:
-        given = array_type_of_hip(target.type).name.decode()
-        check_cast(problem.dtype, given)
+        actual = array_type_of_hip(target.type).name.decode()
+        check_cast(problem.dtype, actual)
         if options.copies == "error":
-            raise cast_refused(given, problem.dtype)
+            raise cast_refused(actual, problem.dtype)
         return False
     return dense and prototype is None and not call.transposed
 

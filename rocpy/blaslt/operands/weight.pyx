@@ -128,20 +128,20 @@ cdef class Weight(WeightOperand):
 
     cdef WeightOperand read(self):
         """Return what a product reads; reads the source again where that has changed."""
-        cdef WeightSnapshot found
+        cdef WeightSnapshot snapshot
         with cython.critical_section(self):
-            found = self.published
-        if found is None:
+            snapshot = self.published
+        if snapshot is None:
             raise self.closed_error()
-        if found.outdated():
-            return self.renew(found)
-        if found.checksum is not None and found.changed_unnoticed(self.origin):
+        if snapshot.outdated():
+            return self.renew(snapshot)
+        if snapshot.checksum is not None and snapshot.changed_unnoticed(self.origin):
             warnings.warn(
                 "w: the array that this Weight was created from has changed without rocpy's knowledge (a write "
                 "through numpy, .data or a pointer), "
                 "and products still read the earlier copy; call its refresh(), or repack() of a "
                 "layer", RocpyWarning, stacklevel=2)
-        return found
+        return snapshot
 
     cdef object closed_error(self):
         return ClosedError("w: this Weight was closed")
@@ -149,22 +149,22 @@ cdef class Weight(WeightOperand):
     cdef WeightSnapshot renew(self, WeightSnapshot before):
         """Read the source and publish what was read; nothing where another thread did since `before` was found outdated. One thread reads
         at a time, so that none publishes values older than those that stand."""
-        cdef WeightSnapshot found, fresh
+        cdef WeightSnapshot snapshot, fresh
         if self.process != os.getpid():  # a thread that the child of a fork does not have may hold the lock
             self.reading, self.process = reentrant_lock(), os.getpid()
         with self.reading:
             with cython.critical_section(self):
-                found = self.published
-            if found is None:
+                snapshot = self.published
+            if snapshot is None:
                 raise self.closed_error()
-            if before is not None and found is not before and not found.outdated():
-                return found
+            if before is not None and snapshot is not before and not snapshot.outdated():
+                return snapshot
             fresh = read_weight(self.source, self.origin, self.scale, self.layout)
             with cython.critical_section(self):
-                found = self.published  # kept until the lock is given back: freeing it waits for the device
-                if found is not None:
+                snapshot = self.published  # kept until the lock is given back: freeing it waits for the device
+                if snapshot is not None:
                     self.published = fresh
-        if found is None:
+        if snapshot is None:
             raise self.closed_error()
         return fresh
 
@@ -186,18 +186,18 @@ cdef class Weight(WeightOperand):
     @property
     def bias(self):
         """The bias that products take; a copy of what was given where nothing tells that that has changed."""
-        cdef WeightSnapshot found
+        cdef WeightSnapshot snapshot
         with cython.critical_section(self):
-            found = self.published
-        return self.origin if found is None else found.bias
+            snapshot = self.published
+        return self.origin if snapshot is None else snapshot.bias
 
     @property
     def packed(self):
         """Whether it is packed for the platform; otherwise products read the source or a copy of it."""
-        cdef WeightSnapshot found
+        cdef WeightSnapshot snapshot
         with cython.critical_section(self):
-            found = self.published
-        return found is not None and found.packed
+            snapshot = self.published
+        return snapshot is not None and snapshot.packed
 
     def matrix(self):
         """Return the weight as an array of shape (K, N), as it was when it was read last."""
@@ -221,12 +221,12 @@ cdef class Weight(WeightOperand):
         return (_rebuild, (self.source, self.origin, self.layout, self.scale))
 
     def __repr__(self):
-        cdef WeightSnapshot found
+        cdef WeightSnapshot snapshot
         with cython.critical_section(self):
-            found = self.published
-        if found is None:
+            snapshot = self.published
+        if snapshot is None:
             return "<rocpy.Weight, closed>"
-        return f"<rocpy.Weight {self.shape} {self.dtype}{', packed' if found.packed else ''}{', with bias' if found.bias is not None else ''}>"
+        return f"<rocpy.Weight {self.shape} {self.dtype}{', packed' if snapshot.packed else ''}{', with bias' if snapshot.bias is not None else ''}>"
 
 
 def _rebuild(source, bias, layout, scale=None):

@@ -94,7 +94,7 @@ cdef bint is_tensor(object array) except -1:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-cdef object kept_copy(object array):
+cdef object private_copy(object array):
     """Return what stands for an array from now on: a copy, unless it tells by a version counter that it changes. Numbers are themselves."""
     if isinstance(array, np.generic) or not hasattr(array, "shape") or version_of(array) is not None:
         return array
@@ -106,16 +106,16 @@ cdef object address_of(object array):
     return array.data_ptr() if hasattr(array, "data_ptr") else 0
 
 
-cdef object checksum_of(WeightSnapshot made, object bias):
+cdef object checksum_of(WeightSnapshot snapshot, object bias):
     """Return a number that tells whether arrays have changed that products read copies of, or tensors have other memory; None where
     nobody asks."""
     if _platform.environment("ROCPY_DEBUG") != "1":
         return None
-    scale = made.scale
+    scale = snapshot.scale
     return (
-        _copies.checksum(made.source) if made.copied else address_of(made.source),
-        _copies.checksum(bias) if made.bias is not bias else 0,
-        _copies.checksum(scale) if made.factors is not scale or made.memory is not None and _blocks.are_blocks(scale) else 0,
+        _copies.checksum(snapshot.source) if snapshot.copied else address_of(snapshot.source),
+        _copies.checksum(bias) if snapshot.bias is not bias else 0,
+        _copies.checksum(scale) if snapshot.factors is not scale or snapshot.memory is not None and _blocks.are_blocks(scale) else 0,
     )
 
 
@@ -179,24 +179,24 @@ cdef WeightSnapshot read_weight(object source, object bias, object scale, str la
     """Read a weight as it is now."""
     cdef DefaultFpEnvironment environment
     environment.hold()
-    cdef WeightSnapshot made = WeightSnapshot.__new__(WeightSnapshot)
+    cdef WeightSnapshot snapshot = WeightSnapshot.__new__(WeightSnapshot)
     # Before anything is read: what changes meanwhile makes the snapshot outdated.
-    made.epoch = _epoch.load()
-    made.version, made.scale_version = version_of(source), version_of(scale)
-    made.of_torch = is_tensor(source) or is_tensor(scale)
-    made.source, made.scale, made.layout = source, scale, layout
+    snapshot.epoch = _epoch.load()
+    snapshot.version, snapshot.scale_version = version_of(source), version_of(scale)
+    snapshot.of_torch = is_tensor(source) or is_tensor(scale)
+    snapshot.source, snapshot.scale, snapshot.layout = source, scale, layout
     if _blocks.are_blocks(scale):
-        read_by_blocks(made)
+        read_by_blocks(snapshot)
     else:
-        read_matrix(made)
-        made.factors = kept_copy(scale)
+        read_matrix(snapshot)
+        snapshot.factors = private_copy(scale)
     if _staging.has_own_memory():
-        made.factors = _staging.upload_scales((None, made.factors))[1]
-    made.bias = kept_copy(bias)
-    made.checksum = checksum_of(made, bias)
-    made.device = device_of(&made.operand)
-    made.generation = _device.generation_of(made.device)
-    return made
+        snapshot.factors = _staging.upload_scales((None, snapshot.factors))[1]
+    snapshot.bias = private_copy(bias)
+    snapshot.checksum = checksum_of(snapshot, bias)
+    snapshot.device = device_of(&snapshot.operand)
+    snapshot.generation = _device.generation_of(snapshot.device)
+    return snapshot
 
 
 cdef object memory_of(object array):
@@ -204,56 +204,56 @@ cdef object memory_of(object array):
     return array.detach() if is_tensor(array) else array
 
 
-cdef int read_by_blocks(WeightSnapshot made) except -1:
+cdef int read_by_blocks(WeightSnapshot snapshot) except -1:
     """Read a source that has scales by blocks: packed with them where the platform packs, else as the library reads both."""
     cdef Operand view, seen
     cdef PackSpec spec
-    cdef object kept, b, scales
+    cdef object owner, b, scales
     cdef bint ours = False
-    if is_tensor(made.source) and _operand.dispatch_reason(made.source) is not None:
-        _operand.parse(made.source, "w", &view)  # says why
-    b, scales = _blocks.of_weight(made, memory_of(made.source))
+    if is_tensor(snapshot.source) and _operand.dispatch_reason(snapshot.source) is not None:
+        _operand.parse(snapshot.source, "w", &view)  # says why
+    b, scales = _blocks.of_weight(snapshot, memory_of(snapshot.source))
     if _staging.needed(b):
         b = _staging.upload(b, "b", blocks=True)
         ours = True
-    kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
+    owner = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
     cdef int64_t k = view.shape[0], n = view.shape[1]
     if tuple(scales.shape) != (k // 32, n) or k % 32:
         raise InvalidProblemError(
-            f"scale: got shape {tuple(made.scale.shape)} for a weight of K = {k} and N = {n} with "
-            f"layout={made.layout!r}, expected one for "
+            f"scale: got shape {tuple(snapshot.scale.shape)} for a weight of K = {k} and N = {n} with "
+            f"layout={snapshot.layout!r}, expected one for "
             "each 32 consecutive elements along K, and K must be a multiple of 32")
     if has(b"rocpyExtPackBlocks") and k > 0 and n > 0:
         dense = scales.swapaxes(-1, -2)
         if _staging.needed(dense):
             dense = _staging.upload_scales((None, dense))[1]
-        _kept = _operand.parse(dense, "scale", &seen)
+        _owner = _operand.parse(dense, "scale", &seen)
         # Lines along K: the library's A, transposed, in columns.
         spec.op, spec.rows, spec.columns = _TRANSPOSE, k, n
         spec.ld = max(1, view.strides[1] if n > 1 else k)
         spec.scales = seen.data
-        pack(made, &view, &spec)
-        del _kept
-    if made.memory is not None:
-        kept = b = None
-        made.plain = kept_copy(made.source)
-    elif made.version is None and not ours:
+        pack(snapshot, &view, &spec)
+        del _owner
+    if snapshot.memory is not None:
+        owner = b = None
+        snapshot.plain = private_copy(snapshot.source)
+    elif snapshot.version is None and not ours:
         b = _blocks.copied(b)  # nothing would tell that the source has changed
-        kept = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
+        owner = parse_packed(<Packed>b, "w", &view) if type(b) is Packed else _operand.parse(b, "w", &view)
     # What is brought into the library's order is a copy for the most part, and the scales always are.
-    made.copied = True
-    made.held = (kept, b)
-    made.prepared, made.factors = b, scales
-    memcpy(&made.operand, &view, sizeof(Operand))
+    snapshot.copied = True
+    snapshot.held = (owner, b)
+    snapshot.prepared, snapshot.factors = b, scales
+    memcpy(&snapshot.operand, &view, sizeof(Operand))
     return 0
 
 
-cdef int read_matrix(WeightSnapshot made) except -1:
+cdef int read_matrix(WeightSnapshot snapshot) except -1:
     """Read a source without scales by blocks: pack it where the platform packs, else take its memory or a copy of it."""
     cdef Operand view
     cdef PackSpec spec
-    cdef object source = made.source
-    cdef object kept = _operand.parse(source, "w", &view)
+    cdef object source = snapshot.source
+    cdef object owner = _operand.parse(source, "w", &view)
     if view.ndim != 2:
         raise InvalidProblemError(f"w: got shape {tuple([view.shape[i] for i in range(view.ndim)])}, expected two axes")
     if view.shape[0] > MAX_EXTENT or view.shape[1] > MAX_EXTENT:
@@ -263,20 +263,20 @@ cdef int read_matrix(WeightSnapshot made) except -1:
     cdef bint ours = False
     if is_tensor(source):
         source = memory_of(source)
-        kept = _operand.parse(source, "w", &view)
+        owner = _operand.parse(source, "w", &view)
     if _staging.needed(source):
         source = _staging.upload(source, "w")
         ours = True
-        kept = _operand.parse(source, "w", &view)
-    made.copied = ours or view.copied
+        owner = _operand.parse(source, "w", &view)
+    snapshot.copied = ours or view.copied
     cdef bint packs = has(b"rocpyExtPack") and view.shape[0] > 0 and view.shape[1] > 0 and is_packable(&view)
     cdef object lies = _lowering.matrix_layout((view.shape[0], view.shape[1]), (view.strides[0], view.strides[1]))
-    if lies is None or (made.version is None and not packs and not ours):
+    if lies is None or (snapshot.version is None and not packs and not ours):
         source = _copies.contiguous(source)
-        made.copied = True
-        kept = _operand.parse(source, "w", &view)
+        snapshot.copied = True
+        owner = _operand.parse(source, "w", &view)
         lies = ("row", max(1, view.shape[1]))
-    if made.layout == "nk":
+    if snapshot.layout == "nk":
         view.shape[0], view.shape[1] = view.shape[1], view.shape[0]
         view.strides[0], view.strides[1] = view.strides[1], view.strides[0]
         lies = ("column" if lies[0] == "row" else "row", lies[1])
@@ -286,11 +286,11 @@ cdef int read_matrix(WeightSnapshot made) except -1:
         spec.op = _NO_TRANSPOSE if lies[0] == "row" else _TRANSPOSE
         spec.rows, spec.columns = (n, k) if lies[0] == "row" else (k, n)
         spec.ld = max(lies[1], spec.rows)
-        pack(made, &view, &spec)
-        kept, made.copied = None, True
-    made.held = kept
-    made.plain = None if made.version is not None else (kept_copy(made.source) if packs or ours else source)
-    memcpy(&made.operand, &view, sizeof(Operand))
+        pack(snapshot, &view, &spec)
+        owner, snapshot.copied = None, True
+    snapshot.held = owner
+    snapshot.plain = None if snapshot.version is not None else (private_copy(snapshot.source) if packs or ours else source)
+    memcpy(&snapshot.operand, &view, sizeof(Operand))
     return 0
 
 
@@ -307,19 +307,19 @@ cdef bint is_packable(const Operand *view) except? -1:
     cdef Status status
     cdef bint answer = False
     cdef int device = device_of(view)
-    found = _PACKABLE.get(view.type)
-    if found is None:
+    packable = _PACKABLE.get(view.type)
+    if packable is None:
         with nogil:
             status = borrow_context(device, NULL, &context)
             if status.ok():
                 answer = packs_type(context.handle, view.type)
                 release_context(context)
         _core.check(status)
-        found = _PACKABLE[view.type] = bool(answer)
-    return found
+        packable = _PACKABLE[view.type] = bool(answer)
+    return packable
 
 
-cdef int pack(WeightSnapshot made, Operand *view, PackSpec *spec) except -1:
+cdef int pack(WeightSnapshot snapshot, Operand *view, PackSpec *spec) except -1:
     """Pack what the view describes and let it name the packed memory; leaves all as it is where the platform does not pack such blocks."""
     cdef StreamContext *context = NULL
     cdef hipStream_t stream = NULL
@@ -345,10 +345,10 @@ cdef int pack(WeightSnapshot made, Operand *view, PackSpec *spec) except -1:
             release_context(context)
     _core.check(status)
     if packs:
-        made.memory = PackedMemory.__new__(PackedMemory)
-        made.memory.weight = packed
-        made.memory.generation = _device.forks
-        made.packed = True
+        snapshot.memory = PackedMemory.__new__(PackedMemory)
+        snapshot.memory.weight = packed
+        snapshot.memory.generation = _device.forks
+        snapshot.packed = True
         view.data = packed.data()
         view.strides[0], view.strides[1] = view.shape[1], 1
     return 0

@@ -36,9 +36,9 @@ class Verdict:
 
 def record_path() -> Path:
     """Return the file of the record; each schema has one of its own, so that no rocpy writes over another's."""
-    from rocpy.runtime import _kept  # here: `import rocpy` does without what it brings
+    from rocpy.runtime import _disk_cache  # here: `import rocpy` does without what it brings
 
-    return _kept.cache_folder(f"selftest-{SCHEMA}.json")
+    return _disk_cache.cache_folder(f"selftest-{SCHEMA}.json")
 
 
 def scope_of(version: int, arch: str) -> str:
@@ -78,7 +78,7 @@ def forget_loaded() -> None:
 
 def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
     """Add what a self-test found to the file; what it found earlier of the same classes is replaced."""
-    from rocpy.runtime import _kept
+    from rocpy.runtime import _disk_cache
 
     path = record_path()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
         found[scope] = merged
         kept = dict(list(found.items())[-MOST_SCOPES:])
         document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in kept.items()}}
-        _kept.replace(path, json.dumps(document, indent=1).encode())
+        _disk_cache.replace(path, json.dumps(document, indent=1).encode())
     forget_loaded()
     return path
 

@@ -48,8 +48,8 @@ class Collectives(Queries):
         _first_only(signal_index, context, flags)
         if not isinstance(peer_window, RegisteredWindowHandle) or peer_window.window is None:
             raise NcclInvalid(f"peer_window: got {peer_window!r}, expected the result of register_window")
-        given = row_of(local_buffer, "local_buffer").array
-        self.own.put_signal(given, peer, peer_window.window, peer_window_offset, stream=_stream(stream))
+        source = row_of(local_buffer, "local_buffer").array
+        self.own.put_signal(source, peer, peer_window.window, peer_window_offset, stream=_stream(stream))
 
     @translated
     def signal(
@@ -130,11 +130,11 @@ class Collectives(Queries):
         """Give the root's buffer to every rank; elsewhere `sendbuf` is ignored."""
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
-        given = received
+        source = received
         if root == self.rank:
-            given = row_of(sendbuf, "sendbuf")
-            check_pair(given, received, given.count, exactly=True)
-        own.broadcast(given.array, root=root, out=received.array, stream=_stream(stream))
+            source = row_of(sendbuf, "sendbuf")
+            check_pair(source, received, source.count, exactly=True)
+        own.broadcast(source.array, root=root, out=received.array, stream=_stream(stream))
 
     @translated
     def allgather(
@@ -187,8 +187,8 @@ class Collectives(Queries):
         sent, received = row_of(sendbuf, "sendbuf"), row_of(recvbuf, "recvbuf", is_written=True)
         part = self._part(sent)
         check_pair(sent, received, part)
-        given, out = sent.first(part * self.nranks), received.first(part)
-        own.reduce_scatter(given, op=operator, out=out, stream=_stream(stream))
+        source, out = sent.first(part * self.nranks), received.first(part)
+        own.reduce_scatter(source, op=operator, out=out, stream=_stream(stream))
 
     @translated
     def alltoall(
@@ -219,13 +219,13 @@ class Collectives(Queries):
         """Give each rank its part of the root's buffer; elsewhere `sendbuf` is ignored."""
         check_call_config(config)
         own, received = self.own, row_of(recvbuf, "recvbuf", is_written=True)
-        given = None
+        source = None
         if root == self.rank:
             sent = row_of(sendbuf, "sendbuf")
             part = self._part(sent)
             check_pair(sent, received, part, exactly=True)
-            given = sent.first(part * self.nranks)
-        own.scatter(given, root=root, out=received.array, stream=_stream(stream))
+            source = sent.first(part * self.nranks)
+        own.scatter(source, root=root, out=received.array, stream=_stream(stream))
 
     def _part(self, sent: Row) -> int:
         """Return how many elements of a buffer each rank gets."""

@@ -82,9 +82,9 @@ class Communicator(Collectives):
         config: NCCLConfig | None = None,
     ) -> Communicator:
         """Join a communicator; every rank calls this. Of several unique ids the first is used."""
-        made = cls()
-        made.initialize(nranks, rank, unique_id, config)
-        return made
+        communicator = cls()
+        communicator.initialize(nranks, rank, unique_id, config)
+        return communicator
 
     @classmethod
     @translated
@@ -226,9 +226,9 @@ class Communicator(Collectives):
     def register_buffer(self, buffer: NcclBufferSpec) -> RegisteredBufferHandle:
         """Let this rank's collectives use a buffer as it lies."""
         row = row_of(buffer, "buffer", is_written=True)
-        made = RegisteredBufferHandle(self.own.register_buffer(row.array), row)
-        self._resources.append(made)
-        return made
+        handle = RegisteredBufferHandle(self.own.register_buffer(row.array), row)
+        self._resources.append(handle)
+        return handle
 
     @translated
     def register_window(self, buffer: NcclBufferSpec, flags: WindowFlag | None = None) -> RegisteredWindowHandle:
@@ -252,9 +252,9 @@ class Communicator(Collectives):
             window = own.window(row.array, flags=_WINDOW_FLAGS[int(chosen)])
         except UnsupportedError:
             window = None
-        made = RegisteredWindowHandle(window, row, chosen)
-        self._resources.append(made)
-        return made
+        handle = RegisteredWindowHandle(window, row, chosen)
+        self._resources.append(handle)
+        return handle
 
     @translated
     def create_pre_mul_sum(self, scalar: NcclScalarSpec, datatype: NcclDataType | None = None) -> CustomRedOp:
@@ -269,9 +269,9 @@ class Communicator(Collectives):
             raise NcclInvalid(f"datatype: got {datatype!r}, expected a NcclDataType") from None
         if not isinstance(scalar, int | float | np.ndarray) and chosen is not own_type:
             raise NcclInvalid(f"datatype: got {chosen.name}, but the scalar is {own_type.name}")
-        made = CustomRedOp(self.own.premul_sum(value, chosen.name_of_dtype))
-        self._resources.append(made)
-        return made
+        custom = CustomRedOp(self.own.premul_sum(value, chosen.name_of_dtype))
+        self._resources.append(custom)
+        return custom
 
     def create_dev_comm(self, requirements: NCCLDevCommRequirements | None = None) -> NoReturn:  # noqa: ARG002  (nccl4py's)
         """Refuse: RCCL has no device API that Python could use."""
@@ -319,10 +319,10 @@ def _scalar(scalar: Any) -> tuple[Any, NcclDataType]:
     if isinstance(scalar, int | float):
         return scalar, NcclDataType.FLOAT64 if isinstance(scalar, float) else NcclDataType.INT64
     if isinstance(scalar, np.ndarray | np.generic):
-        given = np.asarray(scalar)
-        if given.size != 1:
-            raise NcclInvalid(f"scalar: has {given.size} elements, expected 1")
-        return given.reshape(()), NcclDataType.from_numpy_dtype(given.dtype)
+        value = np.asarray(scalar)
+        if value.size != 1:
+            raise NcclInvalid(f"scalar: has {value.size} elements, expected 1")
+        return value.reshape(()), NcclDataType.from_numpy_dtype(value.dtype)
     if not any(hasattr(scalar, name) for name in ("__dlpack__", "__cuda_array_interface__")):
         raise NcclInvalid(f"scalar: got {type(scalar).__name__}, expected a number, or an array of one element")
     row = row_of(scalar, "scalar")

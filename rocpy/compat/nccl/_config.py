@@ -109,10 +109,10 @@ class VendorOption:
 
     def __post_init__(self) -> None:
         values = {name: getattr(self, name) for name in ("int_value", "str_value", "raw_value")}
-        given = [name for name, value in values.items() if value is not None]
-        if len(given) != 1:
+        names = [name for name, value in values.items() if value is not None]
+        if len(names) != 1:
             raise NcclInvalid(
-                f"VendorOption: got {', '.join(given) or 'no value'}, expected one of {', '.join(values)}"
+                f"VendorOption: got {', '.join(names) or 'no value'}, expected one of {', '.join(values)}"
             )
 
 
@@ -163,7 +163,7 @@ def check_call_config(config: NCCLCollConfig | None) -> None:
         raise NcclInvalid(f"config: got {type(config).__name__}, expected NCCLCollConfig or None")
     config.__post_init__()  # fields can be assigned
     ignored = ("vendor_options", "user_profiler_tag")
-    given = [field.name for field in fields(config) if field.name not in ignored]
-    given = [name for name in given if getattr(config, name) is not None]
-    if given:
-        raise unsupported(f"NCCLCollConfig.{given[0]}", PER_CALL)
+    names = [field.name for field in fields(config) if field.name not in ignored]
+    names = [name for name in names if getattr(config, name) is not None]
+    if names:
+        raise unsupported(f"NCCLCollConfig.{names[0]}", PER_CALL)

@@ -43,12 +43,12 @@ class UniqueId:
         self._data = np.zeros(_ID_BYTES, np.uint8)
         if data is not None:
             try:
-                given = np.frombuffer(data, np.uint8)
+                words = np.frombuffer(data, np.uint8)
             except (TypeError, ValueError) as error:
                 raise NcclInvalid(f"unique id: got {type(data).__name__}, expected {_ID_BYTES} bytes") from error
-            if given.size != _ID_BYTES:
-                raise NcclInvalid(f"unique id: got {given.size} bytes, expected {_ID_BYTES}")
-            self._data[:] = given
+            if words.size != _ID_BYTES:
+                raise NcclInvalid(f"unique id: got {words.size} bytes, expected {_ID_BYTES}")
+            self._data[:] = words
 
     @staticmethod
     def from_bytes(b: bytes | bytearray | memoryview) -> UniqueId:
@@ -106,8 +106,8 @@ def get_last_error() -> str:
 def _stack() -> list[AbstractContextManager[None]]:
     if not hasattr(_open, "groups"):
         _open.groups = []
-    found: list[AbstractContextManager[None]] = _open.groups
-    return found
+    groups: list[AbstractContextManager[None]] = _open.groups
+    return groups
 
 
 def group_start() -> None:

@@ -197,10 +197,10 @@ class Queries:
         NcclInvalid
             The team has no such rank, or reaches beyond the communicator.
         """
-        found = self.rank + (team_rank - team.rank) * team.stride
-        if not 0 <= team_rank < team.n_ranks or not 0 <= found < self.nranks:
+        world_rank = self.rank + (team_rank - team.rank) * team.stride
+        if not 0 <= team_rank < team.n_ranks or not 0 <= world_rank < self.nranks:
             raise NcclInvalid(f"team_rank: got {team_rank} of {team}, which is not a rank of this communicator")
-        return found
+        return world_rank
 
     def team_rank_to_lsa(self, team: NCCLTeam, team_rank: int) -> NoReturn:  # noqa: ARG002  (nccl4py's)
         """Refuse: it belongs to the device API."""

@@ -49,10 +49,10 @@ class Version:
         return self.release == self._other(other)
 
     def __lt__(self, other: object) -> bool:
-        given = self._other(other)
-        if given is None:
+        release = self._other(other)
+        if release is None:
             return NotImplemented
-        return self.release < given
+        return self.release < release
 
     def __hash__(self) -> int:
         return hash(self.release)
@@ -128,8 +128,8 @@ def get_version() -> VersionInfo:
 
 def show_versions() -> None:
     """Print what `get_version` gives."""
-    found = get_version()
+    versions = get_version()
     print("rocpy.compat.nccl")  # noqa: T201  (what it is for)
-    print(f"names of nccl4py : {found.nccl4py}")  # noqa: T201
-    print(f"bindings of RCCL : {found.nccl_bindings}")  # noqa: T201
-    print(f"RCCL             : {found.libnccl}")  # noqa: T201
+    print(f"names of nccl4py : {versions.nccl4py}")  # noqa: T201
+    print(f"bindings of RCCL : {versions.nccl_bindings}")  # noqa: T201
+    print(f"RCCL             : {versions.libnccl}")  # noqa: T201

@@ -126,8 +126,8 @@ class Algorithm:
 
     def __getattr__(self, name: str) -> Any:
         if name == "tile":
-            found = _TILE.search(self.record.name)
-            return (int(found[1]), int(found[2])) if found else _UNTOLD[name]
+            match = _TILE.search(self.record.name)
+            return (int(match[1]), int(match[2])) if match else _UNTOLD[name]
         if name in _UNTOLD:
             return _UNTOLD[name]
         raise AttributeError(f"an Algorithm has no attribute {name!r}")

@@ -71,7 +71,7 @@ def is_row_major(array: Any) -> bool:
     return strides_of(array)[-1] == 1 and not is_column_major(array)
 
 
-def turned(array: Any) -> Any:
+def transposed(array: Any) -> Any:
     """Return the view with the last two axes swapped, ``None`` for none."""
     return None if array is None else array.swapaxes(-1, -2)
 

@@ -106,7 +106,7 @@ def shape_of(operand_or_shape: Any, axis: int | None) -> tuple[tuple[int, ...], 
             axis = -2 if _arrays.is_column_major(operand_or_shape) else -1
         along = len(shape) + axis
         packing = packing_of(operand_or_shape)
-        shape = tuple(extent * packing if place == along else extent for place, extent in enumerate(shape))
+        shape = tuple(extent * packing if position == along else extent for position, extent in enumerate(shape))
     if axis not in (-1, -2) or len(shape) < 2:
         raise InvalidProblemError(f"axis={axis!r}, shape {shape}; blocks lie along -1 or -2 of two axes or more")
     return shape, axis
@@ -161,8 +161,8 @@ def widened(operand: Any, scale: Any, axis: int, dtype: Any) -> Any:
     factors = small.astype(np.float32) if isinstance(small, np.ndarray) else small.float()
     repeated = np.repeat(factors, 16, -1) if isinstance(factors, np.ndarray) else factors.repeat_interleave(16, -1)
     product = numbers * repeated
-    made = product.astype(dtype) if isinstance(product, np.ndarray) else product.to(dtype)
-    return made if axis == -1 else made.swapaxes(-1, -2)
+    result = product.astype(dtype) if isinstance(product, np.ndarray) else product.to(dtype)
+    return result if axis == -1 else result.swapaxes(-1, -2)
 
 
 # ---- nvmath-python's helpers ----
@@ -236,8 +236,8 @@ def get_block_scale_offset(
         raise InvalidProblemError(f"index: {len(index)} members; the operand has {len(batch) + 2} axes")
     line, block = (index[-2], index[-1]) if axis == -1 else (index[-1], index[-2])
     entry: Any = 0
-    for place, extent in zip(index[:-2], batch, strict=True):
-        entry = entry * extent + place
+    for position, extent in zip(index[:-2], batch, strict=True):
+        entry = entry * extent + position
     tile = line // _LINES * (blocks // _BLOCKS) + block // _BLOCKS
     within = line % 32 * 16 + line % _LINES // 32 * 4 + block % _BLOCKS
     return (entry * lines * blocks) + tile * (_LINES * _BLOCKS) + within
@@ -258,7 +258,7 @@ def get_mxfp8_scale_offset(x: Any, index: tuple[Any, ...]) -> Any:
     if len(index) != len(x.shape):
         raise InvalidProblemError(f"index: {len(index)} members; the operand has {len(x.shape)} axes")
     at = len(index) + axis
-    blocks = tuple(entry // block if place == at else entry for place, entry in enumerate(index))
+    blocks = tuple(entry // block if position == at else entry for position, entry in enumerate(index))
     return get_block_scale_offset(blocks, x, BlockScalingFormat.MXFP8, axis=axis)
 
 
@@ -279,10 +279,10 @@ def to_block_scale(
             f"out: got shape {tuple(out.shape)}, {out.dtype}, expected ({count},), {scale_tensor.dtype}"
         )
     seen = as_bytes(scale_tensor)
-    made = _tiled(seen if axis == -1 else seen.swapaxes(-1, -2)).view(scale_tensor.dtype)
+    tiled = _tiled(seen if axis == -1 else seen.swapaxes(-1, -2)).view(scale_tensor.dtype)
     if out is None:
-        return made
-    out[...] = made
+        return tiled
+    out[...] = tiled
     return out
 
 
@@ -382,14 +382,14 @@ def _as_asked(wide: Any, output_dtype: Any) -> Any:
     if not smallest and wanted not in _WIDTHS:
         raise InvalidOperandError(f"output_dtype: got {output_dtype!r}, expected 'smallest', {', '.join(_WIDTHS)}")
     for name in _WIDTHS:
-        made = _cast(wide, name)
-        again = _cast(made, "float64")
+        result = _cast(wide, name)
+        again = _cast(result, "float64")
         if bool(((abs(again) == float("inf")) == (abs(wide) == float("inf"))).all()) and bool(
             ((again == 0) == (wide == 0)).all()
         ):
             break
     if smallest or wanted == name:
-        return made
+        return result
     if _WIDTHS.index(wanted) < _WIDTHS.index(name):
         raise InvalidProblemError(f"output_dtype: {wanted} does not hold these numbers; {name} does")
     return _cast(wide, wanted)
@@ -462,10 +462,10 @@ def _dense(array: Any) -> Any:
     return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array.contiguous()
 
 
-def _format(given: Any) -> BlockScalingFormat:
+def _format(value: Any) -> BlockScalingFormat:
     try:
-        return BlockScalingFormat(given)
+        return BlockScalingFormat(value)
     except ValueError:
         raise InvalidProblemError(
-            f"block_scaling_format: got {given!r}, expected a BlockScalingFormat, 'NVFP4' or 'MXFP8'"
+            f"block_scaling_format: got {value!r}, expected a BlockScalingFormat, 'NVFP4' or 'MXFP8'"
         ) from None

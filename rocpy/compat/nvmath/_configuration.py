@@ -193,21 +193,21 @@ class MatmulQuantizationScales:
 _Record = TypeVar("_Record")
 
 
-def coerce(kind: type[_Record], given: Any, name: str) -> _Record:
+def coerce(kind: type[_Record], value: Any, name: str) -> _Record:
     """Return a record given as itself, as a dict, or not at all. The user's own object is never changed."""
-    if given is None:
+    if value is None:
         return kind()
-    if isinstance(given, kind):
-        return dataclasses.replace(given)  # type: ignore[type-var]
-    if isinstance(given, Mapping):
+    if isinstance(value, kind):
+        return dataclasses.replace(value)  # type: ignore[type-var]
+    if isinstance(value, Mapping):
         known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-        wrong = [key for key in given if key not in known]
+        wrong = [key for key in value if key not in known]
         if wrong:
             raise InvalidOperandError(
                 f"{name}: there is no {', '.join(map(repr, wrong))}; there are {', '.join(known)}"
             )
-        return kind(**given)
-    raise InvalidOperandError(f"{name}: got {type(given).__name__}, expected a {kind.__name__}, a dict, or None")
+        return kind(**value)
+    raise InvalidOperandError(f"{name}: got {type(value).__name__}, expected a {kind.__name__}, a dict, or None")
 
 
 @functools.cache

@@ -42,7 +42,7 @@ class Engine:
     _epilog: MatmulEpilog
     _inner: rocpy.Matmul | None
     _algorithms: list[Algorithm]
-    _turned: bool
+    _transposed: bool
     _dirty: bool
     _freed: bool
     _released: bool
@@ -64,11 +64,11 @@ class Engine:
         """Return rocpy's product of the operands as they are."""
         spec, options = self._specification, self.options
         row = _epilogs.ROWS[epilog]
-        turned = row.column or spec.column_major
+        transposed = row.column or spec.column_major
         # Not turned, a is rocpy's a, and the sums of its rows are rocpy's too.
-        epilogue = row.epilogue if turned or epilog is not MatmulEpilog.BGRADA else "bgrada"
-        views = self._views(epilog, inputs, turned)
-        scales = self._turned_scales(turned)
+        epilogue = row.epilogue if transposed or epilog is not MatmulEpilog.BGRADA else "bgrada"
+        views = self._views(epilog, inputs, transposed)
+        scales = self._transposed_scales(transposed)
         settings: dict[str, Any] = {"epilogue": epilogue, "dtype": spec.result_dtype, "compute": spec.compute}
         return rocpy.Matmul(
             views.pop("a"),
@@ -86,7 +86,7 @@ class Engine:
             **scales,
         )
 
-    def _views(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], turned: bool) -> dict[str, Any]:
+    def _views(self, epilog: MatmulEpilog, inputs: Mapping[str, Any], transposed: bool) -> dict[str, Any]:
         """Return the operands as rocpy takes them: views, except for masks and numpy's conjugates."""
         spec = self._specification
         for name, value in self._operands.items():
@@ -100,8 +100,8 @@ class Engine:
         a = _arrays.conjugate(a) if spec.conjugate[0] else a
         b = _arrays.conjugate(b) if spec.conjugate[1] else b
         views = {"a": a, "b": b, "c": c}
-        if turned:
-            views = {"a": _arrays.turned(b), "b": _arrays.turned(a), "c": _arrays.turned(c)}
+        if transposed:
+            views = {"a": _arrays.transposed(b), "b": _arrays.transposed(a), "c": _arrays.transposed(c)}
         for name in _epilogs.ROWS[epilog].inputs:
             if name == "bias":
                 views["bias"] = _epilogs.bias(inputs[name], spec.extents)
@@ -117,18 +117,18 @@ class Engine:
         kind = _torch_dtype(dtype) if self._specification.extents.package == "torch" else dtype.numpy
         return _block_scaling.widened(operand, self._scales[name], _AXES[name], kind)
 
-    def _block_scales(self, turned: bool) -> dict[str, Any]:
+    def _block_scales(self, transposed: bool) -> dict[str, Any]:
         if self._specification.dtype == "float4_e2m1fn":
             return {}
         lines = {name: _block_scaling.lines_of(self._scales[name], self._operands[name], _AXES[name]) for name in "ab"}
-        left, right = ("b", "a") if turned else ("a", "b")
+        left, right = ("b", "a") if transposed else ("a", "b")
         return {"scale_a": lines[left], "scale_b": lines[right].swapaxes(-1, -2)}
 
-    def _turned_scales(self, turned: bool) -> dict[str, Any]:
+    def _transposed_scales(self, transposed: bool) -> dict[str, Any]:
         if self.options.block_scaling:
-            return self._block_scales(turned)
-        places = {"a": "b", "b": "a", "c": "c", "d": "d"} if turned else {name: name for name in SCALES}
-        return {f"scale_{places[name]}": value for name, value in self._scales.items() if value is not None}
+            return self._block_scales(transposed)
+        names_of = {"a": "b", "b": "a", "c": "c", "d": "d"} if transposed else {name: name for name in SCALES}
+        return {f"scale_{names_of[name]}": value for name, value in self._scales.items() if value is not None}
 
     def _refresh(self, inner: rocpy.Matmul) -> None:
         """Give rocpy the operands anew where they changed, or where what it has is a copy of them."""
@@ -140,10 +140,10 @@ class Engine:
             return
         views = {
             name: view
-            for name, view in self._views(self._epilog, self._inputs, self._turned).items()
+            for name, view in self._views(self._epilog, self._inputs, self._transposed).items()
             if view is not None
         }
-        inner.reset_operands(**views, alpha=self._alpha, beta=self._beta, **self._turned_scales(self._turned))
+        inner.reset_operands(**views, alpha=self._alpha, beta=self._beta, **self._transposed_scales(self._transposed))
         self._view_c = views.get("c")
         if self._dirty or moved:
             scales = {f"quantization_scales.{name}": value for name, value in self._scales.items()}
@@ -180,14 +180,14 @@ class Engine:
 
     def _auxiliary(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Return the dict beside a result under nvmath's names and in its shapes."""
-        found = {}
+        outputs = {}
         for name, value in extra.items():
             if name == "amax":
-                found["result_amax"] = value.reshape(1)
+                outputs["result_amax"] = value.reshape(1)
             else:
                 output = _epilogs.ROWS[self._epilog].output
-                found[output] = _epilogs.output(output, value, self._specification.extents)
-        return found
+                outputs[output] = _epilogs.output(output, value, self._specification.extents)
+        return outputs
 
     # ---- checks ----
 
@@ -218,10 +218,10 @@ class Engine:
                 f"{fresh[1]}, on {fresh[2]}; create a new Matmul for another problem"
             )
 
-    def _check_scales(self, given: Any) -> dict[str, Any]:
+    def _check_scales(self, requested: Any) -> dict[str, Any]:
         """Return the scales by name; missing and superfluous ones are reported."""
         spec = self._specification
-        record = coerce(MatmulQuantizationScales, given, "quantization_scales")
+        record = coerce(MatmulQuantizationScales, requested, "quantization_scales")
         scales = {name: getattr(record, name) for name in SCALES}
         narrow = dtypes.lookup(spec.dtype).bits <= 8
         if not narrow:
@@ -256,22 +256,22 @@ class Engine:
                 "float32 of shape () or (1,)"
             )
 
-    def _merged_scales(self, given: Any) -> dict[str, Any]:
-        record = coerce(MatmulQuantizationScales, given, "quantization_scales")
+    def _merged_scales(self, value: Any) -> dict[str, Any]:
+        record = coerce(MatmulQuantizationScales, value, "quantization_scales")
         changes = {name: getattr(record, name) for name in SCALES if getattr(record, name) is not None}
         return self._check_scales({**self._scales, **changes})
 
-    def _merged_inputs(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        if given is None:
+    def _merged_inputs(self, changes: Mapping[str, Any] | None) -> dict[str, Any]:
+        if changes is None:
             return self._inputs
-        unknown = [name for name in given if name not in self._inputs]
+        unknown = [name for name in changes if name not in self._inputs]
         if unknown:
             raise InvalidProblemError(
                 f"epilog_inputs: {', '.join(map(repr, unknown))}; the plan's epilog takes "
                 f"{list(self._inputs) or 'none'}"
             )
-        merged = {**self._inputs, **given}
-        for name, value in given.items():
+        merged = {**self._inputs, **changes}
+        for name, value in changes.items():
             if name == "bias":
                 _epilogs.bias(value, self._specification.extents)
             else:

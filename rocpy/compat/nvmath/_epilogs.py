@@ -69,14 +69,14 @@ def check_inputs(epilog: MatmulEpilog, inputs: Mapping[str, Any] | None) -> dict
     """Return the inputs of an epilog; missing and surplus ones are refused by name."""
     if inputs is not None and not isinstance(inputs, Mapping):
         raise InvalidOperandError(f"epilog_inputs: got {type(inputs).__name__}, expected a dict of arrays")
-    given = dict(inputs or {})
+    arguments = dict(inputs or {})
     wanted = ROWS[epilog].inputs
-    if set(given) != set(wanted):
+    if set(arguments) != set(wanted):
         raise InvalidProblemError(
             f"epilog {epilog.name} takes the inputs {list(wanted) or 'none'}, and epilog_inputs has "
-            f"{list(given) or 'none'}"
+            f"{list(arguments) or 'none'}"
         )
-    return given
+    return arguments
 
 
 def bias(array: Any, extents: Extents) -> Any:
@@ -106,7 +106,7 @@ def auxiliary(name: str, array: Any, extents: Extents, dtype: Any) -> Any:
         )
     if mask and not str(array.dtype).endswith("uint8"):
         raise InvalidProblemError(f"relu_aux: got {array.dtype}, expected uint8, a bit for each element")
-    lying = _arrays.turned(array)
+    lying = _arrays.transposed(array)
     full = _arrays.unpack_bits(lying, extents.m, dtype) if mask else lying[..., : extents.m]
     return full if len(shape) > 2 or not extents.batch else _arrays.expand(full, (*extents.batch, *full.shape))
 
@@ -114,9 +114,9 @@ def auxiliary(name: str, array: Any, extents: Extents, dtype: Any) -> Any:
 def output(name: str, array: Any, extents: Extents) -> Any:
     """Return an auxiliary output in nvmath's shape from that of the transposed product."""
     if name == "relu_aux":
-        return _arrays.turned(_arrays.pack_bits(array))
+        return _arrays.transposed(_arrays.pack_bits(array))
     if name == "gelu_aux":
-        return _arrays.turned(_arrays.padded(array, _arrays.round_up(extents.m, 8)))
+        return _arrays.transposed(_arrays.padded(array, _arrays.round_up(extents.m, 8)))
     # A gradient: along the last axis, a batch has one more.
     if not extents.batch:
         return array

@@ -129,14 +129,14 @@ class Matmul:
             if isinstance(value, (list, tuple)):
                 raise InvalidOperandError(f"{name}: got {type(value).__name__}; there is one for all products")
         self.options = coerce(MatmulOptions, options, "options")
-        given = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta, "qualifiers": qualifiers}
-        self._sequences = _are_sequences({name: given[name] for name in ("a", "b", "c", "qualifiers")})
-        self._lengths = {name: _length(value) for name, value in given.items()}
+        arguments = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta, "qualifiers": qualifiers}
+        self._sequences = _are_sequences({name: arguments[name] for name in ("a", "b", "c", "qualifiers")})
+        self._lengths = {name: _length(value) for name, value in arguments.items()}
         if self.options.inplace and self._sequences and _length(c) != max(self._lengths.values()):
             raise InvalidProblemError(
                 "inplace: the results are written into c, and there must be one c for each product"
             )
-        rows = _rows(given) if self._sequences else [tuple(given.values())]
+        rows = _rows(arguments) if self._sequences else [tuple(arguments.values())]
         self.execution = _execution(execution, rows[0][0])
         plain = {field.name: getattr(self.options, field.name) for field in dataclasses.fields(self.options)}
         plain["device_id"] = self.execution.device_id if isinstance(self.execution, ExecutionCUDA) else 0
@@ -184,11 +184,11 @@ class Matmul:
             its length; then nothing is changed.
         """
         self._check_alive("reset_operands")
-        given = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta}
+        arguments = {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta}
         if not self._sequences:
-            self._parts[0].reset_operands(**given, stream=stream)
+            self._parts[0].reset_operands(**arguments, stream=stream)
             return
-        for name, value in given.items():
+        for name, value in arguments.items():
             if value is not None and _length(value) != self._lengths[name]:
                 raise InvalidProblemError(
                     f"{name}: {_length(value)} of them, and there were {self._lengths[name] or 'none'}; create a "
@@ -196,8 +196,8 @@ class Matmul:
                 )
         before = [part.state() for part in self._parts]
         try:
-            for part, row in zip(self._parts, _rows(given, len(self._parts)), strict=True):
-                part.reset_operands(**dict(zip(given, row, strict=True)), stream=stream)
+            for part, row in zip(self._parts, _rows(arguments, len(self._parts)), strict=True):
+                part.reset_operands(**dict(zip(arguments, row, strict=True)), stream=stream)
         except BaseException:
             for part, state in zip(self._parts, before, strict=True):
                 part.restore(state)
@@ -232,26 +232,30 @@ class Matmul:
         self.free()
 
 
-def _execution(given: Any, a: Any) -> ExecutionCPU | ExecutionCUDA:
+def _execution(requested: Any, a: Any) -> ExecutionCPU | ExecutionCUDA:
     """Return where to compute, after a look at whether the platform computes there."""
-    if isinstance(given, ExecutionCPU) or (isinstance(given, str) and given == "cpu"):
+    if isinstance(requested, ExecutionCPU) or (isinstance(requested, str) and requested == "cpu"):
         name = platform.current().name
         if name != "host":
             raise UnsupportedError(
                 f"execution: the CPU, and this process runs on the {name} platform; set ROCPY_PLATFORM=host before it "
                 "starts"
             )
-        return given if isinstance(given, ExecutionCPU) else ExecutionCPU()
-    if not (given is None or isinstance(given, ExecutionCUDA) or (isinstance(given, str) and given == "cuda")):
+        return requested if isinstance(requested, ExecutionCPU) else ExecutionCPU()
+    if not (
+        requested is None
+        or isinstance(requested, ExecutionCUDA)
+        or (isinstance(requested, str) and requested == "cuda")
+    ):
         raise InvalidProblemError(
-            f"execution: got {given!r}, expected None, 'cpu', 'cuda', ExecutionCPU() or ExecutionCUDA()"
+            f"execution: got {requested!r}, expected None, 'cpu', 'cuda', ExecutionCPU() or ExecutionCUDA()"
         )
     lies_on = _arrays.device_index(a)
     if lies_on is not None:
         return ExecutionCUDA(device_id=lies_on)
-    if given is None and platform.current().name == "host":
+    if requested is None and platform.current().name == "host":
         return ExecutionCPU()
-    return given if isinstance(given, ExecutionCUDA) else ExecutionCUDA()
+    return requested if isinstance(requested, ExecutionCUDA) else ExecutionCUDA()
 
 
 def _is_sequence(value: Any) -> bool:
@@ -263,23 +267,25 @@ def _length(value: Any) -> int:
     return 0 if value is None else len(value) if _is_sequence(value) else 1
 
 
-def _are_sequences(given: dict[str, Any]) -> bool:
+def _are_sequences(arguments: dict[str, Any]) -> bool:
     """Return whether the operands are sequences: all that are given, or none."""
-    found = {name: _is_sequence(value) for name, value in given.items() if value is not None}
-    if len(set(found.values())) != 1:
-        which = ", ".join(name for name, one in found.items() if one)
-        raise InvalidProblemError(f"{which}: a sequence; all of {', '.join(found)} must be sequences, or none of them")
-    if not found["a"]:
+    are_sequences = {name: _is_sequence(value) for name, value in arguments.items() if value is not None}
+    if len(set(are_sequences.values())) != 1:
+        which = ", ".join(name for name, one in are_sequences.items() if one)
+        raise InvalidProblemError(
+            f"{which}: a sequence; all of {', '.join(are_sequences)} must be sequences, or none of them"
+        )
+    if not are_sequences["a"]:
         return False
-    for name in found:
-        if not given[name] or any(map(_is_sequence, given[name])):
+    for name in are_sequences:
+        if not arguments[name] or any(map(_is_sequence, arguments[name])):
             raise InvalidProblemError(f"{name}: it must be a sequence of one array or more, not of sequences")
     return True
 
 
-def _rows(given: dict[str, Any], count: int = 0) -> list[tuple[Any, ...]]:
+def _rows(arguments: dict[str, Any], count: int = 0) -> list[tuple[Any, ...]]:
     """Return what belongs to each product."""
-    columns = {name: list(value) if _is_sequence(value) else [value] for name, value in given.items()}
+    columns = {name: list(value) if _is_sequence(value) else [value] for name, value in arguments.items()}
     count = count or max(map(len, columns.values()))
     for name, column in columns.items():
         if len(column) not in (1, count):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 from rocpy.blaslt.engine.lending import Lending
-from rocpy.blaslt.engine.streams import Settle
+from rocpy.blaslt.engine.streams import SynchronizeStream
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 
 __all__ = ["BaseCUDAMemoryManager", "BaseCUDAMemoryManagerAsync", "MemoryPointer"]
@@ -101,20 +101,20 @@ class Resources:
         self.handle, self.allocator = handle, allocator
         self._lent: dict[tuple[int, int], tuple[Lending, int]] = {}
 
-    def on(self, place: tuple[int, int], stream: Any, workspace_bytes: int) -> AbstractContextManager[Any]:
+    def on(self, device_and_stream: tuple[int, int], stream: Any, workspace_bytes: int) -> AbstractContextManager[Any]:
         """Return the block in which products on a device's stream use what the user gave."""
         if self.handle is None and self.allocator is None:
             return nullcontext()
-        lending, size = self._lent.get(place, (None, 0))
+        lending, size = self._lent.get(device_and_stream, (None, 0))
         if lending is None:
-            lending = Lending(*place, self.handle or 0)
+            lending = Lending(*device_and_stream, self.handle or 0)
         if self.allocator is not None and workspace_bytes > size:
             if size:
-                Settle(place[1])()  # what is queued uses the one before
+                SynchronizeStream(device_and_stream[1])()  # what is queued uses the one before
             size = workspace_bytes
             memory = self._allocate(size + _ALIGNMENT - 1, stream)
             lending.give_workspace(memory, -(-_address(memory) // _ALIGNMENT) * _ALIGNMENT, size)
-        self._lent[place] = lending, size
+        self._lent[device_and_stream] = lending, size
         return lending
 
     def _allocate(self, size: int, stream: Any) -> Any:
@@ -127,15 +127,15 @@ class Resources:
         lent, self._lent = self._lent, {}
         for (_, stream), (lending, size) in lent.items():
             if size:
-                Settle(stream)()
+                SynchronizeStream(stream)()
             lending.close()
 
 
 def _address(memory: Any) -> int:
     for name in ("device_ptr", "device_pointer", "ptr"):
         if hasattr(memory, name):
-            found = getattr(memory, name)
-            return int(found() if callable(found) else found)
+            address = getattr(memory, name)
+            return int(address() if callable(address) else address)
     raise InvalidOperandError(
         f"allocator: it gave a {type(memory).__name__}, which has none of device_ptr, device_pointer and ptr"
     )

@@ -137,7 +137,7 @@ class Matmul(Engine):
         inner = self._make(member, inputs, wanted)
         try:
             with self._lent(inner, self._stream):
-                found = inner.plan(max_algorithms=max(1, wanted.limit), algorithms=records)
+                planned = inner.plan(max_algorithms=max(1, wanted.limit), algorithms=records)
         except BaseException:
             inner.close()
             raise
@@ -146,10 +146,10 @@ class Matmul(Engine):
         if self._inner is not None:
             self._inner.close()
         self._inner, self._epilog, self._inputs = inner, member, inputs
-        self._turned = _epilogs.ROWS[member].column or self._specification.column_major
+        self._transposed = _epilogs.ROWS[member].column or self._specification.column_major
         self._dirty = True
-        self._algorithms = [Algorithm(record) for record in found]
-        self._log("planned with %s: %d algorithms, the first %s", member.name, len(found), found[0])
+        self._algorithms = [Algorithm(record) for record in planned]
+        self._log("planned with %s: %d algorithms, the first %s", member.name, len(planned), planned[0])
         return list(self._algorithms)
 
     def autotune(
@@ -231,7 +231,7 @@ class Matmul(Engine):
         if self.options.inplace:
             result = self._operands["c"]
         else:
-            result = _arrays.turned(result) if self._turned else result
+            result = _arrays.transposed(result) if self._transposed else result
             if self._specification.vector_a and self._specification.vector_b:
                 result = result[..., 0, 0]
             elif self._specification.vector_a:
@@ -239,7 +239,7 @@ class Matmul(Engine):
             elif self._specification.vector_b:
                 result = result[..., 0]
         if self._specification.quantized:
-            result, auxiliary["d_out_scale"] = quantized(result, self._specification.quantized, self._turned)
+            result, auxiliary["d_out_scale"] = quantized(result, self._specification.quantized, self._transposed)
         if release_workspace:
             self._resources.release()
         return (result, auxiliary) if auxiliary else result
@@ -305,7 +305,7 @@ class Matmul(Engine):
         """Return the ids of algorithms that can compute the product."""
         self._check_ready("applicable_algorithm_ids")
         with self._make(self._epilog, self._inputs, MatmulPlanPreferences()) as inner:
-            return [found.id for found in inner.plan(max_algorithms=max(1, limit))]
+            return [record.id for record in inner.plan(max_algorithms=max(1, limit))]
 
     @property
     def algorithms(self) -> list[Algorithm]:

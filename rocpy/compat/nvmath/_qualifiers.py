@@ -39,7 +39,7 @@ class _Qualifier:
         raise UnsupportedError(f"a {type(self).__name__} is made by {type(self).__name__}.create()")
 
     @classmethod
-    def _made(
+    def _create(
         cls, conjugate: bool, uplo: Any = FillMode.FULL, diag: Any = DiagType.NON_UNIT, incx: int = 0
     ) -> MatrixQualifier:
         return np.array((cls.abbreviation, conjugate, uplo, diag, incx), matrix_qualifiers_dtype)
@@ -73,7 +73,7 @@ class GeneralMatrixQualifier(_Qualifier):
     @classmethod
     def create(cls, conjugate: bool = False) -> MatrixQualifier:
         """Return the qualifier of a general matrix."""
-        return cls._made(conjugate)
+        return cls._create(conjugate)
 
 
 class DiagonalMatrixQualifier(_Qualifier):
@@ -86,7 +86,7 @@ class DiagonalMatrixQualifier(_Qualifier):
         """Return the qualifier of a diagonal matrix whose vector is read forward (1) or backward (-1)."""
         if incx not in (-1, 1):
             raise InvalidProblemError(f"incx: got {incx!r}, expected 1 or -1")
-        return cls._made(conjugate, incx=incx)
+        return cls._create(conjugate, incx=incx)
 
     @classmethod
     def is_valid(cls, other: Any) -> bool:
@@ -101,7 +101,7 @@ class _Square(_Qualifier):
     def _half(cls, conjugate: bool, uplo: Any, diag: Any = DiagType.NON_UNIT) -> MatrixQualifier:
         if uplo not in (FillMode.LOWER, FillMode.UPPER):
             raise InvalidProblemError(f"uplo: got {uplo!r}, expected FillMode.LOWER or FillMode.UPPER")
-        return cls._made(conjugate, uplo=uplo, diag=diag)
+        return cls._create(conjugate, uplo=uplo, diag=diag)
 
     @classmethod
     def is_valid(cls, other: Any) -> bool:
@@ -162,9 +162,9 @@ _KINDS: tuple[type[_Qualifier], ...] = (
 
 def read(qualifiers: Any, with_c: bool) -> MatrixQualifier:
     """Return the qualifiers of a, b and c; the user's own array is never changed."""
-    found = np.full(3, GeneralMatrixQualifier.create(), matrix_qualifiers_dtype)
+    rows = np.full(3, GeneralMatrixQualifier.create(), matrix_qualifiers_dtype)
     if qualifiers is None:
-        return found
+        return rows
     if not isinstance(qualifiers, np.ndarray) or qualifiers.dtype != matrix_qualifiers_dtype:
         seen = f"an array of {qualifiers.dtype}" if hasattr(qualifiers, "dtype") else f"a {type(qualifiers).__name__}"
         raise InvalidOperandError(f"qualifiers: {seen}; they must be an array of linalg.matrix_qualifiers_dtype")
@@ -172,15 +172,15 @@ def read(qualifiers: Any, with_c: bool) -> MatrixQualifier:
         raise InvalidProblemError(
             f"qualifiers: shape {qualifiers.shape}; there must be one for each operand: {3 if with_c else 2}"
         )
-    found[: len(qualifiers)] = qualifiers
-    for name, qualifier in zip("abc", found, strict=True):
+    rows[: len(qualifiers)] = qualifiers
+    for name, qualifier in zip("abc", rows, strict=True):
         if not any(kind.is_valid(qualifier) for kind in _KINDS):
             raise InvalidProblemError(
                 f"qualifiers: the one for {name} is {qualifier}; create qualifiers by create() of their class"
             )
-    if found[2]["conjugate"] or found[2]["abbreviation"] != GeneralMatrixQualifier.abbreviation:
-        raise InvalidProblemError(f"qualifiers: the one for c is {found[2]}; c must be general and not conjugated")
-    return found
+    if rows[2]["conjugate"] or rows[2]["abbreviation"] != GeneralMatrixQualifier.abbreviation:
+        raise InvalidProblemError(f"qualifiers: the one for c is {rows[2]}; c must be general and not conjugated")
+    return rows
 
 
 def is_structured(qualifier: Any) -> bool:
@@ -203,16 +203,16 @@ def matrix(array: Any, qualifier: Any, name: str) -> Any:
         raise InvalidProblemError(f"{name}: shape {shape}; a structured matrix is square")
     library, index = _arrays.positions(array)
     rows, columns = index[:, None], index[None, :]
-    kept = rows >= columns if qualifier["uplo"] == FillMode.LOWER else rows <= columns
+    mask = rows >= columns if qualifier["uplo"] == FillMode.LOWER else rows <= columns
     if kind == TriangularMatrixQualifier.abbreviation:
-        half = library.where(kept, array, library.zeros_like(array))
+        half = library.where(mask, array, library.zeros_like(array))
         return (
             half
             if qualifier["diag"] == DiagType.NON_UNIT
             else library.where(rows == columns, library.ones_like(array), half)
         )
-    mirrored = _arrays.turned(array)
+    mirrored = _arrays.transposed(array)
     if kind == SymmetricMatrixQualifier.abbreviation:
-        return library.where(kept, array, mirrored)
-    full = library.where(kept, array, _arrays.conjugate(mirrored))
+        return library.where(mask, array, mirrored)
+    full = library.where(mask, array, _arrays.conjugate(mirrored))
     return library.where(rows == columns, array.real, full)

@@ -37,13 +37,15 @@ class Single(_product.Matmul):
         stream: Any,
     ) -> None:
         self._freed = True  # until the advanced constructor has begun
-        given = {"a": a, "b": b, "c": c}
-        for name, value in given.items():
+        operands = {"a": a, "b": b, "c": c}
+        for name, value in operands.items():
             if value is not None:
                 _arrays.package_of(value, name)
         self._qualifiers = _qualifiers.read(qualifiers, c is not None)
         self._copies = any(map(_qualifiers.is_structured, self._qualifiers))
-        full_a, full_b = (_qualifiers.matrix(given[name], self._qualifiers[at], name) for at, name in enumerate("ab"))
+        full_a, full_b = (
+            _qualifiers.matrix(operands[name], self._qualifiers[at], name) for at, name in enumerate("ab")
+        )
         self._vectors = len(full_a.shape) == 1, len(full_b.shape) == 1
         if c is not None:
             _check_c(c, full_a, full_b)
@@ -55,8 +57,8 @@ class Single(_product.Matmul):
         if c is None:
             column = not all(len(x.shape) > 1 and _arrays.is_row_major(x) for x in (a, b))
             self._specification = dataclasses.replace(self._specification, column_major=column)
-        self._operands = given
-        self._kinds = kinds_of(given)
+        self._operands = operands
+        self._kinds = kinds_of(operands)
 
     def _lifted(self, c: Any) -> Any:
         """Return c with the axes that a and b lack."""

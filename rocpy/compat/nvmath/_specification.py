@@ -247,13 +247,13 @@ def _conjugation(qualifiers: Any) -> tuple[bool, bool]:
         raise InvalidOperandError(
             f"qualifiers: got {type(qualifiers).__name__}, expected an array of matrix_qualifiers_dtype"
         )
-    given = qualifiers
-    if given.dtype.names is None or "is_conjugate" not in given.dtype.names or given.shape not in ((2,), (3,)):
+    rows = qualifiers
+    if rows.dtype.names is None or "is_conjugate" not in rows.dtype.names or rows.shape not in ((2,), (3,)):
         raise InvalidProblemError(
-            f"qualifiers: an array of {given.dtype}, shape {given.shape}; it must be of matrix_qualifiers_dtype, with "
+            f"qualifiers: an array of {rows.dtype}, shape {rows.shape}; it must be of matrix_qualifiers_dtype, with "
             "an element for each of a, b and c"
         )
-    marks = [bool(mark) for mark in given["is_conjugate"]]
+    marks = [bool(mark) for mark in rows["is_conjugate"]]
     if len(marks) == 3 and marks[2]:
         raise InvalidProblemError("qualifiers: c cannot be conjugated; conjugate it beforehand")
     return marks[0], marks[1]

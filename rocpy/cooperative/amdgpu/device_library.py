@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocpy._messages.distribution import install_command
 from rocpy.errors import InvalidProblemError, LibraryError, UnsupportedError
-from rocpy.runtime import _kept
+from rocpy.runtime import _disk_cache
 
 _CDNA = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950")
 _RDNA = (
@@ -165,17 +165,17 @@ def _toolchain() -> str:
 
 def cache_folder() -> Path:
     """Return where compiled code is kept."""
-    return _kept.cache_folder("cooperative")
+    return _disk_cache.cache_folder("cooperative")
 
 
 def read_cached(key: str, suffix: str) -> bytes | None:
     """Return what was kept under a key, whole; None otherwise."""
-    return _kept.read_bytes(cache_folder() / f"{key}{suffix}")
+    return _disk_cache.read_bytes(cache_folder() / f"{key}{suffix}")
 
 
 def keep(key: str, suffix: str, content: bytes) -> None:
     """Keep a result; a folder that cannot be written is no error."""
-    _kept.write_bytes(cache_folder() / f"{key}{suffix}", content)
+    _disk_cache.write_bytes(cache_folder() / f"{key}{suffix}", content)
 
 
 def key_of(*parts: str) -> str:

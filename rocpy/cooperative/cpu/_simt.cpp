@@ -180,11 +180,11 @@ class Packed {
   bool add_array(PyObject *value) {
     using py::detail::npy_api;
     const auto *array = py::detail::array_proxy(value);
-    constexpr int kKept = npy_api::NPY_ARRAY_C_CONTIGUOUS_ | npy_api::NPY_ARRAY_F_CONTIGUOUS_ |
-                          npy_api::NPY_ARRAY_ALIGNED_ | npy_api::NPY_ARRAY_WRITEABLE_;
+    constexpr int kDescribedFlags = npy_api::NPY_ARRAY_C_CONTIGUOUS_ | npy_api::NPY_ARRAY_F_CONTIGUOUS_ |
+                                    npy_api::NPY_ARRAY_ALIGNED_ | npy_api::NPY_ARRAY_WRITEABLE_;
     key += 'A';
     describe(static_cast<int32_t>(array->nd));
-    describe(static_cast<int32_t>(array->flags & kKept));
+    describe(static_cast<int32_t>(array->flags & kDescribedFlags));
     describe(static_cast<const void *>(array->descr));
     words.push_back(reinterpret_cast<uintptr_t>(array->data));
     for (int axis = 0; axis < array->nd; ++axis) words.push_back(static_cast<uint64_t>(array->dimensions[axis]));
@@ -266,12 +266,12 @@ py::object run(const py::dict &entries, const Config &config, const py::tuple &v
     if (!packed.add(value.ptr())) return py::none();
   }
   const py::bytes key(packed.key);
-  PyObject *found = PyDict_GetItemWithError(entries.ptr(), key.ptr());
-  if (!found) {
+  PyObject *item = PyDict_GetItemWithError(entries.ptr(), key.ptr());
+  if (!item) {
     if (PyErr_Occurred()) throw py::error_already_set();
     return py::none();
   }
-  const auto entry = py::reinterpret_borrow<py::tuple>(found);  // kept from being freed while it runs
+  const auto entry = py::reinterpret_borrow<py::tuple>(item);  // kept from being freed while it runs
   const auto function = reinterpret_cast<rocpy_simt_kernel>(PyLong_AsVoidPtr(entry[0].ptr()));
   const bool resumable = entry[1].ptr() == Py_True;
   std::unique_ptr<Error> error;

@@ -22,7 +22,7 @@ from typing import Any
 
 from rocpy.cooperative.cpu import _simt
 from rocpy.cooperative.kernel.fingerprint import own_sources
-from rocpy.runtime import _kept
+from rocpy.runtime import _disk_cache
 
 FORMAT = 2  # of the files: raise it when what is in them, or the runtime's C interface, changes
 _lock = threading.Lock()
@@ -157,7 +157,7 @@ class Store:
     def read(self, types: str) -> Compiled | None:
         """Return the code for arguments of these types, if it is there and whole."""
         path, _ = self._paths(types)
-        head, _, code = (_kept.read_bytes(path) or b"").partition(b"\n")
+        head, _, code = (_disk_cache.read_bytes(path) or b"").partition(b"\n")
         try:
             told = json.loads(head)
             return Compiled(told["name"], code, told["resumable"], tuple(told["needed"]))
@@ -170,7 +170,7 @@ class Store:
         head = {"name": compiled.name, "resumable": compiled.resumable, "needed": compiled.needed}
         with contextlib.suppress(OSError):
             old = [each for each in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.o") if each != path]
-            _kept.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)
+            _disk_cache.write_bytes(path, json.dumps(head).encode() + b"\n" + compiled.code)
             for each in old:
                 each.unlink(missing_ok=True)
 

@@ -144,4 +144,4 @@ def _wait(call: re.Match[str], number: int) -> list[str]:
 
 
 def _renamed(line: str, last: dict[str, str]) -> str:
-    return re.sub(r', %("[^"]*"|[-\w$.]+) \]', lambda found: f", %{last.get(found[1], found[1])} ]", line)
+    return re.sub(r', %("[^"]*"|[-\w$.]+) \]', lambda match: f", %{last.get(match[1], match[1])} ]", line)

@@ -5,7 +5,7 @@ import json
 from time import monotonic, sleep
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import MADE_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS
 from rocpy._messages.suggestions import did_you_mean
 from rocpy.errors import ClosedError, InvalidArgumentError, InvalidOperandError, UnsupportedError
 from rocpy.platform import current as current_platform
@@ -35,7 +35,7 @@ OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 cdef class PreMulSum:
     """A sum whose inputs are first multiplied, each by its own rank's scalar: made by `Communicator.premul_sum`."""
 
-    __signature__ = MADE_BY_METHODS
+    __signature__ = CREATED_BY_METHODS
 
     @property
     def handle(self):

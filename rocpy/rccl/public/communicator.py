@@ -13,7 +13,7 @@ import numpy as np
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.keywords import suggest_keywords
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import MADE_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.errors import ClosedError, InvalidArgumentError, RocpyWarning
 from rocpy.rccl.engine import library
 from rocpy.rccl.engine.call import NAMES
@@ -76,7 +76,7 @@ class Communicator(Joining, Remote, Family):
     array([0., 1., 2.])
     """
 
-    __signature__ = MADE_BY_METHODS
+    __signature__ = CREATED_BY_METHODS
 
     @classmethod
     @suggest_keywords

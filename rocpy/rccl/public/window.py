@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import MADE_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.rccl.handles.memory import WindowHandle
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Window(WindowHandle):
     [3.0, 3.0, 3.0, 3.0]
     """
 
-    __signature__ = MADE_BY_METHODS
+    __signature__ = CREATED_BY_METHODS
 
     def peer(self, rank: int) -> Buffer:
         """Return another rank's part as an array, by DLPack, where this process reaches it.

@@ -36,15 +36,15 @@ def hold_stream(stream):
     ClosedError
         If the stream has been closed.
     """
-    cdef StreamHandle given, made
+    cdef StreamHandle source, copy
     if not isinstance(stream, StreamHandle):
         return stream
-    given = stream
-    given.check()
-    made = StreamHandle.__new__(StreamHandle)
-    made.c_stream, made.use = given.c_stream, given.use
-    made.device_index, made.generation, made.closed = given.device_index, given.generation, False
-    return made
+    source = stream
+    source.check()
+    copy = StreamHandle.__new__(StreamHandle)
+    copy.c_stream, copy.use = source.c_stream, source.use
+    copy.device_index, copy.generation, copy.closed = source.device_index, source.generation, False
+    return copy
 
 
 _ACCEPTED = "rocpy.Stream, a stream of hip-python, torch or CuPy, an object with __cuda_stream__, or a handle as an int"

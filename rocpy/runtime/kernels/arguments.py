@@ -27,13 +27,13 @@ def pack(arguments: Sequence[Any]) -> tuple[list[bytes], list[Any]]:
     numpy scalar or an object of ctypes is what it says, None a null pointer, and an array its address.
     """
     packed: list[bytes] = []
-    kept: list[Any] = []
+    owners: list[Any] = []
     for index, argument in enumerate(arguments):
-        packed.append(_bytes_of(argument, f"argument {index}", kept))
-    return packed, kept
+        packed.append(_bytes_of(argument, f"argument {index}", owners))
+    return packed, owners
 
 
-def _bytes_of(argument: Any, name: str, kept: list[Any]) -> bytes:
+def _bytes_of(argument: Any, name: str, owners: list[Any]) -> bytes:
     if argument is None:
         return _POINTER.pack(0)
     if isinstance(argument, np.generic):
@@ -50,14 +50,14 @@ def _bytes_of(argument: Any, name: str, kept: list[Any]) -> bytes:
         return struct.pack("=dd", argument.real, argument.imag)
     if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Array, ctypes.Union)):
         if isinstance(argument, (ctypes.c_void_p, ctypes.c_char_p)):
-            kept.append(argument)
+            owners.append(argument)
         return bytes(argument)
-    kept.append(argument)
+    owners.append(argument)
     if isinstance(argument, Buffer):
         return _POINTER.pack(argument.handle)
     if hasattr(argument, "__dlpack__"):
         view = Buffer.from_dlpack(argument)
-        kept.append(view)
+        owners.append(view)
         if view.__dlpack_device__()[0] == _CPU and not platform.current().host_memory:
             raise InvalidOperandError(
                 f"{name}: got {type(argument).__name__} in CPU memory, which the device cannot access; copy it into a "

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rocpy import platform
 from rocpy.errors import LibraryError, UnsupportedError
-from rocpy.runtime import _kept
+from rocpy.runtime import _disk_cache
 from rocpy.runtime.kernels import hiprtc
 
 __all__ = ["Compiler", "clang", "code_object", "compiler", "device_arch", "isa_text"]
@@ -116,12 +116,14 @@ def code_object(
     """
     using = compiler() if using is None else using
     record = "\0".join([str(_FORMAT), source, arch, using.name, using.version, *_LANGUAGE])
-    path = (_kept.folder() if folder is None else folder) / f"{hashlib.sha256(record.encode()).hexdigest()[:32]}.json"
-    found = _kept.read(path)
-    if found is None:
-        found = {"code": using.run(source, f"{name}.hip", arch), "name": name, "arch": arch, "source": source}
-        _kept.write(path, found)
-    code: bytes = found["code"]
+    path = (
+        _disk_cache.folder() if folder is None else folder
+    ) / f"{hashlib.sha256(record.encode()).hexdigest()[:32]}.json"
+    record_read = _disk_cache.read(path)
+    if record_read is None:
+        record_read = {"code": using.run(source, f"{name}.hip", arch), "name": name, "arch": arch, "source": source}
+        _disk_cache.write(path, record_read)
+    code: bytes = record_read["code"]
     return code
 
 
@@ -149,13 +151,13 @@ def _zig(*arguments: str) -> None:
 
 def isa_text(source: str, arch: str, folder: Path) -> str:
     """Return the instructions that ziglang's clang makes of a source, as text; ``folder`` is for its files."""
-    given, made = folder / "source.hip", folder / "code.s"
-    given.write_text(source, encoding="utf-8")
+    script, assembly = folder / "source.hip", folder / "code.s"
+    script.write_text(source, encoding="utf-8")
     _zig(
         "clang", "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-mcode-object-version=5", *_LANGUAGE,
-        f"--offload-arch={arch}", "-S", str(given), "-o", str(made),
+        f"--offload-arch={arch}", "-S", str(script), "-o", str(assembly),
     )  # fmt: skip
-    return made.read_text(encoding="utf-8")
+    return assembly.read_text(encoding="utf-8")
 
 
 def _by_clang(source: str, name: str, arch: str) -> bytes:
@@ -165,10 +167,10 @@ def _by_clang(source: str, name: str, arch: str) -> bytes:
             isa_text(source, arch, folder)
         except LibraryError as error:
             raise LibraryError(f"{name} does not compile: {error}") from None
-        assembly, item, made = folder / "code.s", folder / "code.o", folder / "code.co"
+        assembly, item, linked = folder / "code.s", folder / "code.o", folder / "code.co"
         _zig(
             "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-mcode-object-version=5", "-x", "assembler",
             "-c", str(assembly), "-o", str(item),
         )  # fmt: skip
-        _zig("ld.lld", "-shared", "-m", "elf64_amdgpu", "--no-undefined", str(item), "-o", str(made))
-        return made.read_bytes()
+        _zig("ld.lld", "-shared", "-m", "elf64_amdgpu", "--no-undefined", str(item), "-o", str(linked))
+        return linked.read_bytes()

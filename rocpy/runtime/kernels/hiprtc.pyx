@@ -48,15 +48,15 @@ def compile_source(str source, str name, options):
         If the platform has no hipRTC.
     """
     cdef abi.hiprtcProgram program = NULL
-    cdef bytes text = source.encode(), file = name.encode(), kept
+    cdef bytes text = source.encode(), file = name.encode(), word
     cdef list words = [option.encode() for option in options]
     cdef vector[const char*] pointers
     cdef size_t size = 0
     cdef int count, answer
-    cdef bytearray made
+    cdef bytearray code
     cdef char* target
-    for kept in words:
-        pointers.push_back(<const char*>kept)
+    for word in words:
+        pointers.push_back(<const char*>word)
     count = <int>pointers.size()
     abi.hiprtcCreateProgram(&program, <const char*>text, <const char*>file, 0, NULL, NULL)
     try:
@@ -69,10 +69,10 @@ def compile_source(str source, str name, options):
         if answer != 0:
             _core.raise_status(_core.Library.hiprtc, answer, b"hiprtcCompileProgram")
         abi.hiprtcGetCodeSize(program, &size)
-        made = bytearray(size)
-        target = made
+        code = bytearray(size)
+        target = code
         abi.hiprtcGetCode(program, target)
-        return bytes(made)
+        return bytes(code)
     finally:
         abi.slot_hiprtcDestroyProgram(&program)
 

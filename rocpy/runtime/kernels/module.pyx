@@ -2,7 +2,7 @@
 """Module and Kernel: a code object that is loaded on a device, and the launch of what is in it."""
 
 from rocpy._messages.pickling import refuse_pickling
-from rocpy._signatures import MADE_BY_METHODS
+from rocpy._signatures import CREATED_BY_METHODS
 from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.runtime.kernels.arguments import extents, pack
 
@@ -37,7 +37,7 @@ cdef class Module(Owner):
     LibraryError
     """
 
-    __signature__ = MADE_BY_METHODS
+    __signature__ = CREATED_BY_METHODS
 
     cdef abi.hipModule_t c_module
 
@@ -69,21 +69,21 @@ cdef class Module(Owner):
         InvalidOperandError
             It is no bytes-like object.
         """
-        cdef Module made = Module.__new__(Module)
+        cdef Module module = Module.__new__(Module)
         cdef bytes image
         try:
             image = bytes(memoryview(code)) + b"\0" * 64  # HIP takes no size: a short image must end in what no header has
         except TypeError:
             raise InvalidOperandError(f"code: got {type(code).__name__}, expected bytes") from None
         _core.ensure()
-        made.device_index = _device.index_of(device)
-        previous = _device.enter(made.device_index)
+        module.device_index = _device.index_of(device)
+        previous = _device.enter(module.device_index)
         try:
-            abi.hipModuleLoadData(&made.c_module, <const char*>image)
+            abi.hipModuleLoadData(&module.c_module, <const char*>image)
         finally:
             _device.leave(previous)
-        made.opened()
-        return made
+        module.opened()
+        return module
 
     cdef int give_back(self) except -1:
         abi.hipModuleUnload(self.c_module)
@@ -108,13 +108,13 @@ cdef class Module(Owner):
         Kernel
             The kernel, which keeps the module.
         """
-        cdef Kernel made = Kernel.__new__(Kernel)
+        cdef Kernel kernel = Kernel.__new__(Kernel)
         cdef bytes text = name.encode()
         self.check()
-        abi.hipModuleGetFunction(&made.c_function, self.c_module, text)
-        made.module = self
-        made.name = name
-        return made
+        abi.hipModuleGetFunction(&kernel.c_function, self.c_module, text)
+        kernel.module = self
+        kernel.name = name
+        return kernel
 
     def __repr__(self):
         return f"rocpy.Module(device={self.device_index}{', closed' if self.closed else ''})"
@@ -131,7 +131,7 @@ cdef class Kernel:
         Its name.
     """
 
-    __signature__ = MADE_BY_METHODS
+    __signature__ = CREATED_BY_METHODS
 
     cdef abi.hipFunction_t c_function
     cdef readonly Module module
@@ -169,7 +169,7 @@ cdef class Kernel:
         shared = shared_bytes
         g[0], g[1], g[2] = extents(grid, "grid")
         b[0], b[1], b[2] = extents(block, "block")
-        values, kept = pack(arguments)
+        values, owners = pack(arguments)
         for value in values:
             pointers.push_back(<void*><const char*>value)
         device = self.module.device_index
@@ -185,9 +185,9 @@ cdef class Kernel:
             _device.leave(previous)
         if capturing is not None:
             capturing.objects.append(self)
-            capturing.keep(kept)
+            capturing.keep(owners)
         else:
-            hold(c_stream, device, (self, kept))
+            hold(c_stream, device, (self, owners))
 
     def __repr__(self):
         return f"rocpy.Kernel({self.name!r})"

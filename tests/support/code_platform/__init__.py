@@ -22,7 +22,7 @@ from host_platform import folder as host_folder
 
 HERE = Path(__file__).resolve().parent
 OWN = ("hipGetDevicePropertiesR0600",)
-_kept: list[tempfile.TemporaryDirectory] = []
+_retained: list[tempfile.TemporaryDirectory] = []
 
 
 def _forwarding(library: str, file: str, own: tuple[str, ...]) -> str:
@@ -51,7 +51,7 @@ def tree() -> Path:
     if compiler is None or _cxx() is None:
         pytest.skip("no C and C++ compiler to build the platform of code objects with")
     scratch = tempfile.TemporaryDirectory(prefix="code-platform-")
-    _kept.append(scratch)
+    _retained.append(scratch)
     root = Path(scratch.name)
     lib = root / "lib"
     lib.mkdir()
@@ -74,9 +74,9 @@ def _cxx() -> str | None:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Return the environment of a process on this platform, with its files in a folder of the test's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROCPY_", "ROCM_", "HIP_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROCPY_", "ROCM_", "HIP_"))}
     return {
-        **kept,
+        **inherited,
         "ROCPY_PLATFORM": "amd",
         "ROCM_PATH": str(tree()),
         "XDG_CACHE_HOME": str(folder / "cache"),

@@ -10,11 +10,11 @@
 #define KERNEL extern "C"
 #define DEVICE static inline
 
-static thread_local unsigned place_in_grid[4];
-#define BLOCK_X place_in_grid[0]
-#define BLOCK_Y place_in_grid[1]
-#define BLOCK_Z place_in_grid[2]
-#define THREAD place_in_grid[3]
+static thread_local unsigned grid_position[4];
+#define BLOCK_X grid_position[0]
+#define BLOCK_Y grid_position[1]
+#define BLOCK_Z grid_position[2]
+#define THREAD grid_position[3]
 
 typedef int (*Check)(const void *);
 

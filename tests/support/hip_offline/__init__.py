@@ -48,12 +48,12 @@ def start() -> types.SimpleNamespace:
 
 def _sysdeps(folder: Path, name: str) -> Path:
     """Compile a library that LLVM is linked with."""
-    script, made = folder / "version.map", folder / f"librocm_sysdeps_{name}.so.1"
+    script, library = folder / "version.map", folder / f"librocm_sysdeps_{name}.so.1"
     script.write_text(_VERSION, encoding="utf-8")
     command = [device_library.zig(), "cc", "-shared", "-fPIC", "-O1", f"-Wl,--version-script={script}"]
-    command += [f"-Wl,-soname,{made.name}", "-o", str(made), str(_HERE / f"sysdeps_{name}.c")]
+    command += [f"-Wl,-soname,{library.name}", "-o", str(library), str(_HERE / f"sysdeps_{name}.c")]
     subprocess.run(command, check=True, capture_output=True, text=True)
-    return made
+    return library
 
 
 def _rocm_tree(root: Path) -> None:
@@ -107,15 +107,15 @@ def _object(bitcode: bytes, arch: str) -> bytes:
     optimised = machine.optimize_module(bitcode, to_bc=True)
     context = core.LLVMContextCreate()
     (module,) = llvmutils._get_module_in_context(context, optimised)
-    made, message = Path(tempfile.mkdtemp(prefix="rocpy-hip-")) / "kernel.o", bytearray(8)
+    code, message = Path(tempfile.mkdtemp(prefix="rocpy-hip-")) / "kernel.o", bytearray(8)
     kind = targetmachine.LLVMCodeGenFileType.LLVMObjectFile
     status = targetmachine.LLVMTargetMachineEmitToFile(
-        machine._target_machine, module, str(made).encode(), kind, message
+        machine._target_machine, module, str(code).encode(), kind, message
     )
     if status:
         raise RuntimeError(ctypes.string_at(int.from_bytes(message, "little")).decode())
     core.LLVMContextDispose(context)
-    return made.read_bytes()
+    return code.read_bytes()
 
 
 @functools.cache

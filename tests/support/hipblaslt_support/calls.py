@@ -91,11 +91,11 @@ def set_desc(desc, attribute, value):
 @contextlib.contextmanager
 def handle():
     """A hipBLASLt handle."""
-    made = unwrap(lt.hipblasLtCreate())
+    created = unwrap(lt.hipblasLtCreate())
     try:
-        yield made
+        yield created
     finally:
-        unwrap(lt.hipblasLtDestroy(made))
+        unwrap(lt.hipblasLtDestroy(created))
 
 
 def make_layout(type_, rows, columns, ld, batch=1, stride=0, order=0, mode=0):
@@ -224,8 +224,8 @@ class Call:
         layouts = [self.layouts[name] for name in "abcd"]
         status, count = lt.hipblasLtMatmulAlgoGetHeuristic(handle_, self.desc, *layouts, preference, requested, results)
         unwrap(lt.hipblasLtMatmulPreferenceDestroy(preference))
-        found = [results[i * RESULT_BYTES : (i + 1) * RESULT_BYTES] for i in range(count)]
-        return int(status), found, results
+        entries = [results[i * RESULT_BYTES : (i + 1) * RESULT_BYTES] for i in range(count)]
+        return int(status), entries, results
 
     def matmul(self, handle_, alpha, a, b, beta, c, d, algo=None, workspace=None, workspace_bytes=None, stream=None):
         """Status of hipblasLtMatmul. Arrays are passed by address; None is a null pointer."""
@@ -271,10 +271,10 @@ def run(handle_, problem, a, b, c=None, alpha=1.0, beta=0.0, algo_index=0):
     memory_c = stored(np.full((p.batch, p.m, p.n), np.nan) if c is None else c, p.result, letter("c"))
     memory_d = np.zeros(p.batch * p.m * p.n, DTYPES[p.result][0])
     with Call(p) as call:
-        status, found, _ = call.heuristic(handle_)
-        if status or not found:
-            raise StatusError(f"heuristic: status {status}, {len(found)} found")
-        result = found[algo_index]
+        status, entries, _ = call.heuristic(handle_)
+        if status or not entries:
+            raise StatusError(f"heuristic: status {status}, {len(entries)} found")
+        result = entries[algo_index]
         workspace = np.zeros(workspace_of(result), np.uint8) if workspace_of(result) else None
         status = call.matmul(handle_, alpha, memory_a, memory_b, beta, memory_c, memory_d, algo_of(result), workspace)
         if status:

@@ -13,14 +13,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 def rows(library):
     """The library's rows, those of extension.def among them: name -> (result, parameters, rocpy's own or not)."""
-    found = {}
+    entries = {}
     for file in (f"{library}.def", "extension.def"):
         text = (ROOT / "csrc" / "abi" / file).read_text()
         pattern = r"ROCPY_FUNCTION\((\w+), ([^,]+), (\w+), \((.*)\), (\w+)\)"
         for row_library, result, name, parameters, _ in re.findall(pattern, text):
             if row_library == library:
-                found[name] = (result, parameters, file == "extension.def")
-    return found
+                entries[name] = (result, parameters, file == "extension.def")
+    return entries
 
 
 @functools.cache

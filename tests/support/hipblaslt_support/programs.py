@@ -64,8 +64,8 @@ def program(instructions, *, result, inputs=(), outputs=(), registers=None, flag
     arrays = [(Operand * len(group))(*(Operand(x[0], 0, *x[1:]) for x in group)) for group in (inputs, outputs)]
     if registers is None:
         registers = 1 + max(x.destination for x in instructions)
-    made = Program(
+    built = Program(
         len(instructions), registers, len(inputs), len(outputs), result, flags, *map(ctypes.addressof, (code, *arrays))
     )
-    made.memory = (code, arrays)  # as long as the program
-    return made
+    built.memory = (code, arrays)  # as long as the program
+    return built

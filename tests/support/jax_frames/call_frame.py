@@ -59,8 +59,8 @@ class Caller:
         self.errors = []
 
         def create(arguments):
-            given = c.cast(arguments, c.POINTER(ErrorArguments)).contents
-            self.errors.append((given.code, given.message.decode()))
+            fields = c.cast(arguments, c.POINTER(ErrorArguments)).contents
+            self.errors.append((fields.code, fields.message.decode()))
             return 1
 
         def stream_get(arguments):
@@ -70,49 +70,51 @@ class Caller:
             c.cast(arguments, c.POINTER(OrdinalArguments)).contents.ordinal = device
 
         self.functions = {ERROR_CREATE: create, STREAM_GET: stream_get, ORDINAL_GET: ordinal_get}
-        self.functions = {place: Function(function) for place, function in self.functions.items()}
+        self.functions = {slot: Function(function) for slot, function in self.functions.items()}
         self.api = Api(struct_size=c.sizeof(Api))
-        for place, function in self.functions.items():
-            self.api.functions[place] = c.cast(function, POINTER)
+        for slot, function in self.functions.items():
+            self.api.functions[slot] = c.cast(function, POINTER)
 
     def metadata(self):
         """Return the version that the handler was built for."""
-        found = Metadata(struct_size=c.sizeof(Metadata))
-        extension = Extension(struct_size=24, type=1, metadata=c.addressof(found))
+        metadata_ = Metadata(struct_size=c.sizeof(Metadata))
+        extension = Extension(struct_size=24, type=1, metadata=c.addressof(metadata_))
         frame = Frame(struct_size=c.sizeof(Frame), extension=c.addressof(extension), api=c.addressof(self.api))
         assert self.call(c.addressof(frame)) is None
-        return found.version.major, found.version.minor
+        return metadata_.version.major, metadata_.version.minor
 
     def __call__(self, operands, results, /, **attributes):
         """Call with (address, shape, dtype name) of each array; returns None, or code and text of the error."""
-        kept = []
+        retained = []
 
         def pointers(items):
-            kept.append((POINTER * max(1, len(items)))(*(c.addressof(item) for item in items)))
-            return c.addressof(kept[-1])
+            retained.append((POINTER * max(1, len(items)))(*(c.addressof(item) for item in items)))
+            return c.addressof(retained[-1])
 
         def types(values):
-            kept.append((c.c_int * max(1, len(values)))(*values))
-            return c.addressof(kept[-1])
+            retained.append((c.c_int * max(1, len(values)))(*values))
+            return c.addressof(retained[-1])
 
         def buffers(arrays):
-            made = []
+            descriptors = []
             for address, shape, dtype in arrays:
-                kept.append((c.c_int64 * max(1, len(shape)))(*shape))
-                made.append(Buffer(c.sizeof(Buffer), None, TYPES[dtype], address, len(shape), c.addressof(kept[-1])))
-            kept.append(made)
-            return Array(c.sizeof(Array), None, len(made), types([1] * len(made)), pointers(made))
+                retained.append((c.c_int64 * max(1, len(shape)))(*shape))
+                descriptors.append(
+                    Buffer(c.sizeof(Buffer), None, TYPES[dtype], address, len(shape), c.addressof(retained[-1]))
+                )
+            retained.append(descriptors)
+            return Array(c.sizeof(Array), None, len(descriptors), types([1] * len(descriptors)), pointers(descriptors))
 
         def value_of(value):
             if isinstance(value, str):
                 text = value.encode()
                 return 4, Span(text, len(text))
-            kept.append(c.c_double(value) if isinstance(value, float) else c.c_int32(value))
-            return 3, Scalar(TYPES["float64" if isinstance(value, float) else "int32"], c.addressof(kept[-1]))
+            retained.append(c.c_double(value) if isinstance(value, float) else c.c_int32(value))
+            return 3, Scalar(TYPES["float64" if isinstance(value, float) else "int32"], c.addressof(retained[-1]))
 
         names = [Span(name.encode(), len(name)) for name in sorted(attributes)]
         values = [value_of(attributes[name]) for name in sorted(attributes)]
-        kept.append((names, values))
+        retained.append((names, values))
         frame = Frame(
             struct_size=c.sizeof(Frame), api=c.addressof(self.api), stage=3, arguments=buffers(operands),
             results=buffers(results),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The rules of the source tree, as functions of path and text; test_layout.py runs them and shows that each bites."""
 
-from layout_rules import documents, house, native, python_layers, rooms, structure
+from layout_rules import documents, folder_layers, house, native, python_layers, structure
 from layout_rules.tree import RULES, Rule, read_tree
 
-__all__ = ["RULES", "Rule", "documents", "house", "native", "python_layers", "read_tree", "rooms", "structure"]
+__all__ = ["RULES", "Rule", "documents", "folder_layers", "house", "native", "python_layers", "read_tree", "structure"]

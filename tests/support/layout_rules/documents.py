@@ -29,12 +29,12 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
 
 def anchors(text: str) -> set[str]:
     """Return the anchors of a page's headings, as renderers of Markdown make them."""
-    found = set()
+    headings = set()
     for _, line in prose(text):
         if match := re.match(r"#+\s+(.*)", line):
             heading = re.sub(r"[^\w\- ]", "", match[1].strip().lower().replace("`", ""))
-            found.add(heading.replace(" ", "-"))
-    return found
+            headings.add(heading.replace(" ", "-"))
+    return headings
 
 
 @rule(

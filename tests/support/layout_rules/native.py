@@ -159,7 +159,7 @@ def core_names_no_platform_outside_its_loader(tree: Tree) -> Iterator[str]:
     {"csrc/platforms/host/bad.cpp": 'const char *value = std::getenv("ROCPY_NUM_THREADS");\n'},
     {"csrc/core/bad.cpp": "extern char **environ;\n"},
 )
-def one_native_place_reads_the_environment(tree: Tree) -> Iterator[str]:
+def one_native_module_reads_the_environment(tree: Tree) -> Iterator[str]:
     """C and C++ read the environment through csrc/abi/environment.h."""
     if tree.get(ENVIRONMENT_READER) is not None and not GETENV.search(tree[ENVIRONMENT_READER]):
         yield f"{ENVIRONMENT_READER}: reads nothing; move the rule along with the reader"

@@ -172,7 +172,7 @@ def libraries_are_independent(tree: Tree) -> Iterator[str]:
     {"rocpy/runtime/bad.py": "import triton.language as tl\n"},
     {"rocpy/blaslt/bad.py": "if TYPE_CHECKING:\n    import torch\nelse:\n    import torch as t\n"},
 )
-def optional_packages_stay_in_their_place(tree: Tree) -> Iterator[str]:
+def optional_packages_stay_in_their_modules(tree: Tree) -> Iterator[str]:
     """Torch, jax, numba and triton are imported by their own layer alone; others look into sys.modules.
 
     What stands under `if TYPE_CHECKING` is imported by nobody.
@@ -193,7 +193,7 @@ def optional_packages_stay_in_their_place(tree: Tree) -> Iterator[str]:
     {"rocpy/cli/bad.py": "import os\nfor name in names:\n    os.environ.get(name)\n"},
     {"rocpy/_core.pyx": "import os\nvalue = os.environ.get('ROCPY_PLATFORM')\n"},
 )
-def one_python_place_reads_our_variables(tree: Tree) -> Iterator[str]:
+def one_python_module_reads_our_variables(tree: Tree) -> Iterator[str]:
     """ROCPY_* variables are read in rocpy/platform.py; others may read foreign variables by a literal name."""
     for path, text in sources(tree):
         if path == ENVIRONMENT_READER:

@@ -16,7 +16,7 @@ MAXIMUM_LINES = 80
 MAXIMUM_PARAMETERS = 8
 CYTHON_FUNCTION = re.compile(r"^([ \t]*)(?:cdef|cpdef|def)\b(?! +class\b)[^=\n]*?\b(\w+)\s*\(", re.MULTILINE)
 # Functions whose parameters are those of a C function, or of a protocol that another package sets.
-GIVEN_SIGNATURES = re.compile(r"^(?:hip|hiprtc|hipblas|hipblaslt|nccl|rccl)[A-Z]\w*$")
+FOREIGN_SIGNATURES = re.compile(r"^(?:hip|hiprtc|hipblas|hipblaslt|nccl|rccl)[A-Z]\w*$")
 
 
 def module_of(path: str) -> str:
@@ -42,7 +42,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -57,12 +57,12 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
             component = stack[stack.index(node) :]
             del stack[stack.index(node) :]
             if len(component) > 1:
-                found.append(sorted(component))
+                components.append(sorted(component))
 
     for node in graph:
         if node not in index:
             visit(node)
-    return sorted(found, key=len, reverse=True)
+    return sorted(components, key=len, reverse=True)
 
 
 def file_of(tree: Tree, module: str) -> str:
@@ -144,10 +144,10 @@ def cython_functions(text: str) -> Iterator[tuple[str, int, int, list[str]]]:
 def closing(text: str, start: int) -> int | None:
     """Return where the bracket at ``start`` is closed."""
     depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[place], 0)
+    for position in range(start, len(text)):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[position], 0)
         if depth == 0:
-            return place
+            return position
     return None
 
 
@@ -167,8 +167,8 @@ def functions(tree: Tree) -> Iterator[tuple[str, str, int, int, list[str]]]:
     """Yield (file, name, line, number of lines, positional parameters) of the package's functions."""
     for path, text in sources(tree):
         if path.endswith((".py", ".pyx")):
-            for found in functions_of(path, text):
-                yield path, *found
+            for function in functions_of(path, text):
+                yield path, *function
 
 
 @functools.cache
@@ -206,7 +206,11 @@ def signatures_are_short(tree: Tree) -> Iterator[str]:
     """A function takes no more than 8 positional parameters, self apart; more belong together in a class."""
     for path, name, line, _, names in functions(tree):
         count = len([each for each in names if each not in ("self", "cls", "ctx")])
-        if count > MAXIMUM_PARAMETERS and not GIVEN_SIGNATURES.match(name) and f"{path}:{name}" not in LONG_SIGNATURES:
+        if (
+            count > MAXIMUM_PARAMETERS
+            and not FOREIGN_SIGNATURES.match(name)
+            and f"{path}:{name}" not in LONG_SIGNATURES
+        ):
             yield f"{path}:{line}: {name} takes {count} positional parameters, more than {MAXIMUM_PARAMETERS}"
 
 

@@ -45,8 +45,8 @@ def tracked_paths() -> list[str]:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         return sorted({path for path in listed.stdout.split("\0") if path and (ROOT / path).is_file()})
-    found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
-    return sorted(str(path) for path in found if not SKIPPED_FOLDERS & set(path.parts))
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+    return sorted(str(path) for path in paths if not SKIPPED_FOLDERS & set(path.parts))
 
 
 def read_tree() -> dict[str, str]:

@@ -46,9 +46,9 @@ def empty(shape: int | Sequence[int], dtype: Any = float, order: Literal["C", "F
         raise MissingPackageError("cupy", "rocpy.compat.nccl.cupy.empty") from None
     if order not in ("C", "F"):
         raise NcclInvalid(f"order: got {order!r}, expected 'C' or 'F'")
-    given: Any = shape
-    extents = tuple(given) if isinstance(given, Sequence) else (given,)
-    if isinstance(given, str) or not all(isinstance(extent, int) and extent >= 0 for extent in extents):
+    requested: Any = shape
+    extents = tuple(requested) if isinstance(requested, Sequence) else (requested,)
+    if isinstance(requested, str) or not all(isinstance(extent, int) and extent >= 0 for extent in extents):
         raise NcclInvalid(f"shape: got {shape}, expected extents of 0 or more")
     try:
         chosen = np.dtype(dtype)

@@ -32,12 +32,12 @@ def _index(device: torch.device | int | str | None) -> int | None:
     if device is None or isinstance(device, int):
         return device
     try:
-        given = _torch().device(device)
+        requested = _torch().device(device)
     except (RuntimeError, TypeError) as error:
         raise NcclInvalid(f"device: got {device!r}: {error}") from error
-    if given.type not in ("cuda", "cpu"):
-        raise NcclInvalid(f"device: got {given}, expected a GPU ('cuda'), or the CPU on the host platform")
-    return None if given.index is None else int(given.index)
+    if requested.type not in ("cuda", "cpu"):
+        raise NcclInvalid(f"device: got {requested}, expected a GPU ('cuda'), or the CPU on the host platform")
+    return None if requested.index is None else int(requested.index)
 
 
 @translated
@@ -83,18 +83,18 @@ def empty(
     if morder not in ("C", "F"):
         raise NcclInvalid(f"morder: got {morder!r}, expected 'C' or 'F'")
     single = size[0] if len(size) == 1 else None
-    given: Any = single if isinstance(single, Sequence) else size
+    requested: Any = single if isinstance(single, Sequence) else size
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if not isinstance(chosen, torch.dtype):
         raise NcclInvalid(f"dtype: got {chosen!r}, expected a dtype of torch's")
-    if isinstance(given, str) or not all(isinstance(extent, int) and extent >= 0 for extent in given):
-        raise NcclInvalid(f"size: got {given}, expected extents of 0 or more")
-    shape = tuple(given)
+    if isinstance(requested, str) or not all(isinstance(extent, int) and extent >= 0 for extent in requested):
+        raise NcclInvalid(f"size: got {requested}, expected extents of 0 or more")
+    shape = tuple(requested)
     nbytes = int(np.prod(shape, dtype=np.int64)) * chosen.itemsize
-    made = torch.from_dlpack(rccl.empty(nbytes, "uint8", device=_index(device))).view(chosen)
+    tensor = torch.from_dlpack(rccl.empty(nbytes, "uint8", device=_index(device))).view(chosen)
     if morder == "F":
-        return made.view(shape[::-1]).permute(*reversed(range(len(shape))))
-    return made.view(shape)
+        return tensor.view(shape[::-1]).permute(*reversed(range(len(shape))))
+    return tensor.view(shape)
 
 
 @translated

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from rocpy.runtime import _kept
+from rocpy.runtime import _disk_cache
 
 CONTENT = b"BC\xc0\xde" + bytes(range(256)) * 3
 
@@ -30,37 +30,37 @@ def damages(whole):
 
 def test_what_is_not_whole_is_absent_and_is_written_over(tmp_path):
     path = tmp_path / "folder" / "code.bc"
-    assert _kept.read_bytes(path) is None
-    _kept.write_bytes(path, CONTENT)
+    assert _disk_cache.read_bytes(path) is None
+    _disk_cache.write_bytes(path, CONTENT)
     whole = path.read_bytes()
-    assert _kept.read_bytes(path) == CONTENT
+    assert _disk_cache.read_bytes(path) == CONTENT
     for name, damaged in damages(whole):
         path.write_bytes(damaged)
-        assert _kept.read_bytes(path) is None, name
-        _kept.write_bytes(path, CONTENT)
-        assert _kept.read_bytes(path) == CONTENT, name
+        assert _disk_cache.read_bytes(path) is None, name
+        _disk_cache.write_bytes(path, CONTENT)
+        assert _disk_cache.read_bytes(path) == CONTENT, name
     assert [file.name for file in path.parent.iterdir()] == ["code.bc"]
 
 
 def test_records_that_cannot_be_read_are_absent(tmp_path):
     path = tmp_path / "kernel.json"
     record = {"code": CONTENT, "name": "kernel"}
-    _kept.write(path, record)
-    assert _kept.read(path) == record
+    _disk_cache.write(path, record)
+    assert _disk_cache.read(path) == record
     for name, damaged in damages(path.read_bytes()):
         path.write_bytes(damaged)
-        assert _kept.read(path) is None, name
+        assert _disk_cache.read(path) is None, name
     for content in (b"[" * 100_000, b"[]", b"7", b"{}", b'{"code": 7}', b'{"code": "zz"}', b"\xff", b"null"):
-        _kept.write_bytes(path, content)  # whole, and no record
-        assert _kept.read(path) is None, content[:20]
+        _disk_cache.write_bytes(path, content)  # whole, and no record
+        assert _disk_cache.read(path) is None, content[:20]
 
 
 def test_nothing_is_kept_where_nothing_can_be_written(tmp_path):
     file = tmp_path / "a file"
     file.write_bytes(b"")
-    _kept.write_bytes(file / "below" / "code", CONTENT)
-    assert _kept.read_bytes(file / "below" / "code") is None
-    _kept.write_bytes(tmp_path / "empty", b"")
+    _disk_cache.write_bytes(file / "below" / "code", CONTENT)
+    assert _disk_cache.read_bytes(file / "below" / "code") is None
+    _disk_cache.write_bytes(tmp_path / "empty", b"")
     assert not (tmp_path / "empty").exists()
 
 
@@ -71,19 +71,19 @@ def test_the_content_is_on_the_disk_before_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(
         type(tmp_path), "replace", lambda self, target: (order.append("replace"), replace(self, target))[1]
     )
-    _kept.write_bytes(tmp_path / "code", CONTENT)
+    _disk_cache.write_bytes(tmp_path / "code", CONTENT)
     assert order == ["sync", "replace"]
 
 
 def test_a_write_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypatch):
     path = tmp_path / "code"
-    _kept.write_bytes(path, CONTENT)
+    _disk_cache.write_bytes(path, CONTENT)
 
     def stop(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", stop)
     with pytest.raises(KeyboardInterrupt):
-        _kept.write_bytes(path, b"another")
-    assert _kept.read_bytes(path) == CONTENT
+        _disk_cache.write_bytes(path, b"another")
+    assert _disk_cache.read_bytes(path) == CONTENT
     assert [file.name for file in tmp_path.iterdir()] == ["code"]

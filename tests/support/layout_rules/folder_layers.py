@@ -7,7 +7,7 @@ from layout_rules.python_layers import imports, sources
 from layout_rules.tree import Tree, matching, rule
 
 # Of each package its folders and modules, lowest first. One imports itself and what is lower, not what is beside it.
-ROOMS = {
+LAYERS = {
     "rocpy.blaslt": (
         {"model"},
         {"arrays"},
@@ -30,7 +30,7 @@ ROOMS = {
         {"__init__"},
     ),
     "rocpy.runtime": (
-        {"_kept", "device"},
+        {"_disk_cache", "device"},
         {"_allocation", "_capture"},
         {"handles"},
         {"event", "memory"},
@@ -139,7 +139,7 @@ def files_are_in_known_folders(tree: Tree) -> Iterator[str]:
                 yield f"{path}: is in no folder that layout_rules/rooms.py knows"
 
 
-def room_of(package: str, name: str) -> str:
+def layer_of(package: str, name: str) -> str:
     """Return the folder or module of a package that a name is in, as `kernel` of rocpy.cooperative.kernel.mode."""
     return name.removeprefix(f"{package}.").split(".")[0]
 
@@ -156,22 +156,22 @@ def room_of(package: str, name: str) -> str:
     {"rocpy/torch/layers/bad.py": "import rocpy.torch\n"},
     {"rocpy/rccl/engine/bad.pyx": "from rocpy.rccl.handles.communicator cimport Handle\n"},
 )
-def rooms_import_downwards(tree: Tree) -> Iterator[str]:
+def layers_import_downwards(tree: Tree) -> Iterator[str]:
     """The folders of a library have an order, too: none imports what is above it or beside it."""
     for path, text in sources(tree):
-        for package, rooms in ROOMS.items():
+        for package, layers in LAYERS.items():
             folder = package.replace(".", "/") + "/"
             if not path.startswith(folder):
                 continue
-            rank = {room: number for number, beside in enumerate(rooms) for room in beside}
+            rank = {member: number for number, members in enumerate(layers) for member in members}
             here = path.removeprefix(folder).split("/")[0].split(".")[0]
             if here not in rank:
-                yield f"{path}: {here!r} is in no room of {package}; give it one in layout_rules/rooms.py"
+                yield f"{path}: {here!r} is in no layer of {package}; add it to one in layout_rules/folder_layers.py"
                 continue
             for number, name in imports(path, text):
                 if name != package and not name.startswith(f"{package}."):
                     continue
-                there = room_of(package, name)
+                there = layer_of(package, name)
                 if there not in rank and here != "__init__":
                     yield f"{path}:{number}: {here} imports {name} of the package itself; name the module that has it"
                 elif there in rank and there != here and rank[there] >= rank[here]:

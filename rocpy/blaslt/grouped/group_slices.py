@@ -26,7 +26,7 @@ __all__: list[str] = []
 _SHARED = {"m": {"a": 0}, "n": {"b": 1, "bias": 0}, "k": {"a": 1, "b": 0}}
 
 
-class Pieces:
+class GroupSlices:
     """The groups of one grouped product.
 
     Parameters
@@ -107,7 +107,7 @@ class Pieces:
             a, b = self.a[:, shared], self.b[shared]
         if bias is not None:
             bias = bias[shared] if self.form == "n" else bias[group] if len(bias.shape) == 2 else bias
-        found = {"a": a, "b": b, "bias": bias}
+        operands = {"a": a, "b": b, "bias": bias}
         lines = {
             "scale_a": Lines(self.a.shape[-2], self.form == "m"),
             "scale_b": Lines(self.b.shape[-1], self.form == "n"),
@@ -115,8 +115,8 @@ class Pieces:
         for name, each in lines.items():
             value = getattr(self, name)
             if value is not None:
-                found[name] = of_group(value, name, each, groups, group, low, high)
-        return found
+                operands[name] = of_group(value, name, each, groups, group, low, high)
+        return operands
 
     def measure(self, problem: Problem, options: Options, first: int, count: int) -> None:
         """Measure the product of some groups of one size, where nothing was measured of it before."""
@@ -124,12 +124,14 @@ class Pieces:
         if not hasattr(self.a, "__getitem__"):
             return  # there is no view of a part of it
         if count == 1:
-            found = self.operands(first)
+            operands = self.operands(first)
         else:
-            found = self._together(problem, first, count)
-        a, b, bias = found.pop("a"), found.pop("b"), found.pop("bias")
+            operands = self._together(problem, first, count)
+        a, b, bias = operands.pop("a"), operands.pop("b"), operands.pop("bias")
         arguments = {name: value for name, value in self.arguments.items() if name != "options"}
-        _choice.measure(problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **found})
+        _choice.measure(
+            problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **operands}
+        )
 
     def _together(self, problem: Problem, first: int, count: int) -> dict[str, Any]:
         """Return the operands of neighbouring groups of one size as those of one product with a batch axis."""
@@ -149,25 +151,25 @@ class Pieces:
             bias = bias[shared].reshape(count, -1)
         # Groups whose scales differ are no batch.
         scales = {"scale_a": self.scale_a, "scale_b": self.scale_b}
-        given = {name: value for name, value in scales.items() if value is not None}
-        shapes = {name: len(getattr(value, "shape", ())) for name, value in given.items()}
+        present = {name: value for name, value in scales.items() if value is not None}
+        shapes = {name: len(getattr(value, "shape", ())) for name, value in present.items()}
         return {"a": a, "b": b, "bias": bias} | {
-            name: value[0] if shapes[name] == 3 else value for name, value in given.items()
+            name: value[0] if shapes[name] == 3 else value for name, value in present.items()
         }
 
-    def one_by_one(self, settle: Callable[[], None]) -> Any:
+    def one_by_one(self, synchronize: Callable[[], None]) -> Any:
         """Compute each group of what the library cannot fuse by itself, with the operations of the framework."""
         if isinstance(self.a, Buffer):
-            return self._by_numpy(settle)
+            return self._by_numpy(synchronize)
         groups = len(self.starts) - 1
         shape: tuple[int, ...] = (self.a.shape[-2], self.b.shape[-1])
         shape = (groups, *shape) if self.form == "k" else shape
 
         def zeros() -> Any:
-            made = allocate_like(self.a, shape, self.dtype)
-            if hasattr(made, "__setitem__"):
-                made[...] = 0
-            return made
+            array = allocate_like(self.a, shape, self.dtype)
+            if hasattr(array, "__setitem__"):
+                array[...] = 0
+            return array
 
         target = zeros() if self.out is None else self.out
         if not hasattr(target, "__setitem__"):
@@ -176,21 +178,21 @@ class Pieces:
                 "requires numpy arrays or torch tensors"
             )
         name = next(iter(find_epilogue(self.arguments["epilogue"]).outputs), None)
-        beside = None if name is None else zeros()
+        auxiliary = None if name is None else zeros()
         for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
             if low == high and self.form != "k":
                 continue
-            found = self.operands(group)
-            result = matmul(found.pop("a"), found.pop("b"), **{"dtype": self.dtype, **found, **self.arguments})
-            settle()
-            place: Any = group
+            operands = self.operands(group)
+            result = matmul(operands.pop("a"), operands.pop("b"), **{"dtype": self.dtype, **operands, **self.arguments})
+            synchronize()
+            position: Any = group
             if self.form != "k":
-                place = slice(low, high) if self.form == "m" else (slice(None), slice(low, high))
-            if beside is not None:
+                position = slice(low, high) if self.form == "m" else (slice(None), slice(low, high))
+            if auxiliary is not None:
                 result, extra = result
-                beside[place] = extra[name]
-            target[place] = result
-        return target if beside is None else (target, {name: beside})
+                auxiliary[position] = extra[name]
+            target[position] = result
+        return target if auxiliary is None else (target, {name: auxiliary})
 
     def _fetch(self) -> None:
         """Take what lies in bare memory of the device as numpy's, which has views of its parts."""
@@ -199,29 +201,29 @@ class Pieces:
             if isinstance(value, Buffer):
                 setattr(self, name, value.to_numpy())
 
-    def _by_numpy(self, settle: Callable[[], None]) -> Any:
+    def _by_numpy(self, synchronize: Callable[[], None]) -> Any:
         """Compute groups that lie in bare memory of the device by numpy's operations, and give results of that kind."""
-        settle()
+        synchronize()
         self._fetch()
         out, self.out = self.out, None
-        outputs = self.one_by_one(settle)
+        outputs = self.one_by_one(synchronize)
         result, extra = outputs if isinstance(outputs, tuple) else (outputs, {})
-        made = Buffer(result.shape, result.dtype) if out is None else out
+        returned = Buffer(result.shape, result.dtype) if out is None else out
         for low, high in itertools.pairwise(self.starts):
             if out is None:
                 break
             # What no group covers keeps what it held.
             whole = out.to_numpy()
-            place: Any = slice(low, high) if self.form == "m" else (slice(None), slice(low, high))
-            whole[... if self.form == "k" else place] = result[... if self.form == "k" else place]
+            position: Any = slice(low, high) if self.form == "m" else (slice(None), slice(low, high))
+            whole[... if self.form == "k" else position] = result[... if self.form == "k" else position]
             out.copy_from(whole)
         if out is None:
-            made.copy_from(result)
-        beside = {}
+            returned.copy_from(result)
+        auxiliaries = {}
         for name, value in extra.items():
-            beside[name] = Buffer(value.shape, value.dtype)
-            beside[name].copy_from(value)
-        return (made, beside) if beside else made
+            auxiliaries[name] = Buffer(value.shape, value.dtype)
+            auxiliaries[name].copy_from(value)
+        return (returned, auxiliaries) if auxiliaries else returned
 
     def explained(self) -> Iterator[tuple[int, int, int, Explanation]]:
         """Yield the explanation of each group that is computed by itself."""
@@ -229,10 +231,10 @@ class Pieces:
         for group, (low, high) in enumerate(itertools.pairwise(self.starts)):
             if low == high and self.form != "k":
                 continue
-            found = self.operands(group)
+            operands = self.operands(group)
             yield (
                 group,
                 1,
                 high - low,
-                explain_product(found.pop("a"), found.pop("b"), dtype=self.dtype, **found, **self.arguments),
+                explain_product(operands.pop("a"), operands.pop("b"), dtype=self.dtype, **operands, **self.arguments),
             )
