@@ -15,6 +15,7 @@ from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuner as _tuner
 
 __all__ = ["by_algorithm", "executable_of"]
 
@@ -118,7 +119,7 @@ cdef Executable plan(ProductCall call):
             passed = arguments_of(call)
             for name in ("options", "bias", "aux", "amax"):
                 passed.pop(name, None)
-            _choice.measure(planned.launched, planned.options, (call.a, call.b, call.c, None, None, None), passed)
+            _tuner.measure(planned.launched, planned.options, (call.a, call.b, call.c, None, None, None), passed)
         planned.plan()
         return planned.executable
 

@@ -184,10 +184,14 @@ class CustomProduct(ComposingMatmul):
             return [chosen, *found[:place], *found[place + 1 :]]
         return found
 
+    def _list(self, max_algorithms: int) -> list[Algorithm]:
+        return self.plan(max_algorithms=max_algorithms)
+
     def _find(self, algorithm: Any) -> Algorithm:
-        found = _algorithms.find(algorithm, self.algorithms, self.device_index)
+        listed = self.found or []
+        found = _algorithms.find(algorithm, listed, self.device_index)
         if found is None:
-            raise _algorithms.missing(algorithm, self.algorithms)
+            raise _algorithms.missing(algorithm, listed)
         return found
 
     @_exclusive
@@ -199,7 +203,7 @@ class CustomProduct(ComposingMatmul):
             self.plan()
         mine = self._find(algorithm)
         pinned = dataclasses.replace(mine, source="pinned")
-        self.found = [pinned if one is mine else one for one in self.algorithms]
+        self.found = [pinned if one is mine else one for one in self.found or []]
         self.chosen = pinned.rank
         return pinned
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The function form: parse the operands, find the plan, launch. A call whose plan is kept does nothing else."""
 
+from cpython.array cimport array
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
@@ -33,6 +34,7 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.selection import library as _library
@@ -55,33 +57,26 @@ cdef int _staged = -1
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 # What a plan's key holds of tuning; -1 until a product asks, and again after a change.
-cdef int64_t _tuning = -1
+cdef array _WORD = _choice.WORD
+cdef int64_t *_tuning = <int64_t *>_WORD.data.as_longlongs
 cdef list _OVERRIDDEN = _choice.OVERRIDDEN
 cdef object _USER_EPILOGUE = UserEpilogue
 cdef list _TAKES_BIAS = [row.bias for row in EPILOGUES.values()]
 cdef list _EXTRA_NAMES = [row.outputs[0] if row.outputs else None for row in EPILOGUES.values()]
 
 
-def _tuning_changed():
-    global _tuning
-    _tuning = -1
-
-
-_choice.on_change(_tuning_changed)
-
-
 cdef int get_ready() except -1:
     """Learn what holds for every product of the process until tuning changes."""
-    global _staged, _tuning
+    global _staged
     if _staged < 0:
         _staged = not platform.current().host_memory
-    if _tuning < 0:
-        _tuning = _choice.process_key_word()
+    if _tuning[0] < 0:
+        _tuning[0] = _choice.process_key_word()
     return 0
 
 
 cdef int64_t tuning_word() noexcept nogil:
-    return _tuning
+    return _tuning[0]
 
 
 cdef bint stages_arrays() noexcept nogil:
@@ -126,7 +121,7 @@ cdef object product(Arguments *call):
     if <object>call.scales is not None:
         scales = read_scales(<tuple>call.scales, &operands.a, &operands.b, launch.device)
 
-    tuning = _choice.key_word() if _OVERRIDDEN else _tuning
+    tuning = _choice.key_word() if _OVERRIDDEN else _tuning[0]
     fill_key(&key, call, &launch, scales, tuning)
     if key.fits():
         planned = plan_cache().find(key)
@@ -229,7 +224,7 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
     problem = problem_of_call(call, launch, scales)
     options = _options.resolve_options(<object>call.options)
     if <object>call.algorithm is None and launch.after != after_capture and _choice.measures(tuning):
-        _choice.measure(problem, options, arrays_of(call), dict(
+        _tuner.measure(problem, options, arrays_of(call), dict(
             alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
             compute=<object>call.compute, stream=hold_stream(<object>call.stream),
             **_scale_arguments.scale_arguments(<object>call.b, <object>call.scales)))
@@ -350,7 +345,7 @@ cdef object custom_product(ProductCall call):
     if call.algorithm is not None:
         return _custom.by_algorithm(call)
     get_ready()
-    cdef Executable executable = _custom.executable_of(call, _choice.key_word() if _OVERRIDDEN else _tuning)
+    cdef Executable executable = _custom.executable_of(call, _choice.key_word() if _OVERRIDDEN else _tuning[0])
     cdef ProductCall first = executable.begin(call)
     cdef object base = None if first is None else outputs_of(first)
     cdef tuple results = executable.finish(call, base)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
+from cpython.array cimport array
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr
@@ -19,6 +20,7 @@ from rocpy.blaslt.engine.launch cimport (
 from rocpy.blaslt.engine._scales cimport Scales, read_number
 
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.selection import library as _library
@@ -35,24 +37,16 @@ cdef list _OVERRIDDEN = _choice.OVERRIDDEN
 cdef list _ACTIVE = _options.ACTIVE
 cdef object _DEFAULT = _options.DEFAULT
 # What a plan's key holds of tuning; -1 until a product asks, and again after a change.
-cdef int64_t _tuning = -1
-
-
-def _tuning_changed():
-    global _tuning
-    _tuning = -1
-
-
-_choice.on_change(_tuning_changed)
+cdef array _WORD = _choice.WORD
+cdef int64_t *_tuning = <int64_t *>_WORD.data.as_longlongs
 
 
 cdef int64_t tuning_word() except? -1:
-    global _tuning
     if _OVERRIDDEN:
         return _choice.key_word()
-    if _tuning < 0:
-        _tuning = _choice.process_key_word()
-    return _tuning
+    if _tuning[0] < 0:
+        _tuning[0] = _choice.process_key_word()
+    return _tuning[0]
 
 
 cdef bint measuring() except? -1:
@@ -124,7 +118,7 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
     problem = problem_of(operands, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
     options = _options.current_options() if call.resolved is None else call.resolved
     if live is not None and measuring():
-        _choice.measure(problem, options, live[0], live[1])
+        _tuner.measure(problem, options, live[0], live[1])
     with nogil:
         status = borrow_context(device, c_stream, &context)
     _core.check(status)

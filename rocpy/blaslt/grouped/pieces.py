@@ -16,7 +16,7 @@ from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -129,7 +129,7 @@ class Pieces:
             found = self._together(problem, first, count)
         a, b, bias = found.pop("a"), found.pop("b"), found.pop("bias")
         arguments = {name: value for name, value in self.arguments.items() if name != "options"}
-        _choice.measure(problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **found})
+        _tuner.measure(problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **found})
 
     def _together(self, problem: Problem, first: int, count: int) -> dict[str, Any]:
         """Return the operands of neighbouring groups of one size as those of one product with a batch axis."""

@@ -175,6 +175,14 @@ cdef class Planned:
     def _prepare(self):
         """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
 
+    def _list(self, int max_algorithms):
+        """Plan as the user's plan() does, and return the algorithms."""
+        return Planned.plan(self, max_algorithms=max_algorithms)
+
+    def _select(self, list algorithms, size_t rank):
+        """List the algorithms in this order, and take the one of a rank."""
+        self.found, self.chosen = algorithms, rank
+
     cdef int restrict(self, list wanted) except -1:
         """Leave only the algorithms that the user names, in his order, and take the first."""
         cdef list chosen = [self.find(one) for one in wanted]

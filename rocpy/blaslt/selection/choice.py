@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,8 +17,8 @@ from rocpy._messages.log import info
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
+from rocpy.blaslt.selection.stored import Choice, stored_choices
 from rocpy.blaslt.selection.trials import OVERRIDDEN, is_trial
-from rocpy.blaslt.selection.tuner import Choice, tuner
 from rocpy.errors import InvalidProblemError
 
 # What a product does about tuning: nothing; take what was measured; measure what was not.
@@ -35,7 +36,8 @@ _environment_mode: int | None = None
 _override: ContextVar[int | None] = ContextVar("rocpy_autotune", default=None)
 # Counts what makes kept plans out of date: a record stored, another mode, a recorder that wants to see every problem.
 _generation = 0
-_listeners: list[Callable[[], None]] = []
+# process_key_word() as it was last asked for, -1 after a change: read by the per-call path at its address.
+WORD = array("q", [-1])
 _recorders: list[Callable[[Problem], None]] = []
 # Gives the algorithms, by id and name, that gave wrong numbers for products like one on a device of this machine.
 _known_wrong: Callable[[Problem, int], frozenset[tuple[int, str]]] | None = None
@@ -105,15 +107,7 @@ def changed() -> None:
     global _generation
     with _lock:
         _generation += 1
-        listeners = list(_listeners)
-    for listener in listeners:
-        listener()
-
-
-def on_change(listener: Callable[[], None]) -> None:
-    """Call a function whenever :func:`key_word` may have changed."""
-    with _lock:
-        _listeners.append(listener)
+        WORD[0] = -1
 
 
 def add_recorder(recorder: Callable[[Problem], None]) -> None:
@@ -133,7 +127,7 @@ def stored(problem: Problem, options: Options, device: int) -> Choice | None:
     """Return the record of a problem on a device, where one may be used."""
     if options.reproducible or mode() == OFF:
         return None
-    return tuner().lookup(problem, options, device)
+    return stored_choices().lookup(problem, options, device)
 
 
 def labelled(algorithm: Algorithm, source: str, problem: Problem, options: Options, device: int) -> Algorithm:
@@ -191,10 +185,3 @@ def place_of(record: Choice, algorithms: Sequence[Algorithm]) -> int | None:
         if algorithm.id == record.solution and algorithm.name == record.kernel:
             return place
     return None
-
-
-def measure(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
-    """Measure a problem that the function form meets for the first time, unless a record of it can be used."""
-    if options.reproducible:
-        return
-    tuner().on_first_use(problem, options, operands, arguments)
