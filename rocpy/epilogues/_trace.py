@@ -114,7 +114,7 @@ class Traced(Value):
         return DTypeOf(self)
 
     def _cast(self, dtype: str) -> Traced:
-        return Traced(self.builder, self.builder.op("cast", self.place, value=dtype), self.half)
+        return Traced(self.builder, self.builder.op("cast", self.node, value=dtype), self.half)
 
     def __getitem__(self, index: Any) -> Traced:
         lane = _lane_of(index)
@@ -129,7 +129,7 @@ class Traced(Value):
                 f"{where_written()}[{index!r}]: this has half of the product's columns already, and cannot be halved "
                 "again"
             )
-        return Traced(self.builder, self.builder.op("pick", self.place, value=lane), True)
+        return Traced(self.builder, self.builder.op("pick", self.node, value=lane), True)
 
     # ---- what would need a value ----
 
@@ -237,7 +237,9 @@ def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         raise UnsupportedError(f"{where_written()}{label}: not in an epilogue's vocabulary: {_vocabulary.LISTED}")
     builder = next(one.builder for one in _flat(args, kwargs) if isinstance(one, Traced))
     try:
-        return meaning(Writer(builder, Traced), *args, **{key: value for key, value in kwargs.items() if value is not None})
+        return meaning(
+            Writer(builder, Traced), *args, **{key: value for key, value in kwargs.items() if value is not None}
+        )
     except RocpyError as error:
         raise type(error)(f"{where_written()}{label}: {error}") from None
     except TypeError as error:
@@ -280,7 +282,7 @@ def trace(function: Callable[..., Any]) -> Expression:
         raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
     name = getattr(function, "__name__", "epilogue")
     expression = builder.finish(
-        [value.place for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
+        [value.node for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
     )
     for output in expression.outputs:
         if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):

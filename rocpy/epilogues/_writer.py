@@ -13,13 +13,13 @@ __all__ = ["TypeOf", "Value", "Writer"]
 
 
 class Value:
-    """The product, an input, or what was computed of them, by its place among the nodes of an expression."""
+    """The product, an input, or what was computed of them, by its index among the nodes of an expression."""
 
-    __slots__ = ("builder", "half", "place")
+    __slots__ = ("builder", "half", "node")
 
-    def __init__(self, builder: Builder, place: int, half: bool | None = None) -> None:
+    def __init__(self, builder: Builder, node: int, half: bool | None = None) -> None:
         self.builder = builder
-        self.place = place
+        self.node = node
         self.half = half  # whether it has half the product's columns; None: it goes with either
 
 
@@ -46,15 +46,15 @@ class Writer:
                 "one operand has all of the product's columns and another has half of them; take [..., 0::2] or "
                 "[..., 1::2] of both"
             )
-        indices = [self.place(arg) for arg in args]
+        indices = [self.node_of(arg) for arg in args]
         return self.kind(self.builder, self.builder.op(name, *indices, value=value), halves.pop() if halves else None)
 
-    def place(self, value: Any) -> int:
-        """Return the place of an operand, a constant or a traced value."""
+    def node_of(self, value: Any) -> int:
+        """Return the node of an operand, a constant or a traced value."""
         if isinstance(value, Value):
             if value.builder is not self.builder:
                 raise InvalidOperandError("a value of another function's trace; pass what it needs as a named input")
-            return value.place
+            return value.node
         return self.builder.const(self.number(value))
 
     def number(self, value: Any) -> bool | int | float:

@@ -10,7 +10,7 @@ import statistics
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rocpy._fp_environment import default_arithmetic
@@ -28,9 +28,7 @@ from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection.stored import Choice
 from rocpy.blaslt.selection.tuner import Tunable
 from rocpy.errors import (
-    InvalidOperandError,
     InvalidProblemError,
-    LibraryError,
     RocpyError,
     RocpyWarning,
     UnsupportedError,
@@ -188,7 +186,10 @@ def _conclude(
     ordered = (trials[verdict.winner], *rest)
     gain = first.score / best.score if verdict.winner else 1.0
     source = "tuned" if verdict.decided else "heuristic"
-    ordered = (dataclasses.replace(ordered[0], algorithm=dataclasses.replace(ordered[0].algorithm, source=source)), *rest)
+    ordered = (
+        dataclasses.replace(ordered[0], algorithm=dataclasses.replace(ordered[0].algorithm, source=source)),
+        *rest,
+    )
     product._select([trial.algorithm for trial in ordered], ordered[0].algorithm.rank)
     stored = ""
     if verdict.decided:

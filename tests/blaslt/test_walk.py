@@ -92,7 +92,7 @@ def show_compiled_functions(monkeypatch):
             if id(value) not in shown:
                 file = PACKAGE.joinpath(*value.__module__.split(".")[1:]).with_suffix(".pyx")
                 source = "lambda *args, **keywords: function(*args, **keywords)"
-                shown[id(value)] = eval(compile(source, str(file), "eval"), {"function": value})  # noqa: S307
+                shown[id(value)] = eval(compile(source, str(file), "eval"), {"function": value})
             monkeypatch.setattr(module, name, shown[id(value)])
 
 
@@ -222,7 +222,7 @@ def files_of_a_first_call(call, a, b, tmp_path, monkeypatch):
     [
         (call_with_an_epilogue, {"rocpy/epilogues/_trace.py", "rocpy/blaslt/custom/call.pyx"}),
         (execute_with_an_epilogue, {"rocpy/epilogues/_trace.py", "rocpy/blaslt/custom/plan.py"}),
-        (tune_on_first_use, {"rocpy/blaslt/front/call.pyx", "rocpy/tuning/_trials.py"}),
+        (tune_on_first_use, {"rocpy/blaslt/front/function.pyx", "rocpy/tuning/_trials.py"}),
         (tune_a_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
         (tune_a_composed_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
         (tune_on_first_use_with_an_epilogue, {"rocpy/blaslt/custom/plan.py", "rocpy/tuning/_trials.py"}),
@@ -233,6 +233,58 @@ def test_the_files_that_a_first_call_enters_have_no_circle(call, enters, tmp_pat
     a, b = np.ones((8, 16), np.float32), np.ones((16, 8), np.float32)
     entered, pairs = files_of_a_first_call(call, a, b, tmp_path, monkeypatch)
     assert entered >= enters
+    assert not circles(pairs)
+
+
+def elementwise_in_torch(x, scale):
+    return (x * scale).relu() + x
+
+
+def multiply(a, b):
+    rocpy.matmul(a, b)
+
+
+def multiply_and_activate(a, b):
+    rocpy.matmul(a, b, epilogue="gelu")
+
+
+def multiply_and_compose(a, b):
+    rocpy.matmul(a, b, epilogue="silu_aux")
+
+
+def multiply_with_an_epilogue(a, b):
+    rocpy.matmul(a, b, epilogue=rocpy.epilogue(elementwise_in_torch), epilogue_inputs={"scale": 2.0})
+
+
+def multiply_vectors_with_an_epilogue(a, b):
+    rocpy.matmul(a[0], b, epilogue=rocpy.epilogue(elementwise_in_torch), epilogue_inputs={"scale": 2.0})
+
+
+def multiply_lists(a, b):
+    rocpy.grouped_matmul([a, a.detach()], [b, b])
+
+
+def multiply_groups(a, b):
+    rocpy.grouped_matmul(a, b.expand(2, *b.shape), offsets=[0, 4, 8])
+
+
+@pytest.mark.parametrize(
+    ("call", "enters"),
+    [
+        (multiply, "rocpy/blaslt/front/function.pyx"),
+        (multiply_and_activate, "rocpy/blaslt/front/function.pyx"),
+        (multiply_and_compose, "rocpy/blaslt/front/function.pyx"),
+        (multiply_with_an_epilogue, "rocpy/blaslt/custom/call.pyx"),
+        (multiply_vectors_with_an_epilogue, "rocpy/blaslt/front/function.pyx"),
+        (multiply_lists, "rocpy/blaslt/grouped/function.pyx"),
+        (multiply_groups, "rocpy/blaslt/grouped/_packed.pyx"),
+    ],
+)
+def test_the_files_that_a_recorded_call_enters_have_no_circle(call, enters, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    a, b = torch.ones(8, 16, requires_grad=True), torch.ones(16, 8)
+    entered, pairs = files_of_a_first_call(call, a, b, tmp_path, monkeypatch)
+    assert entered >= {enters, "rocpy/torch/operators/dispatch.py", "rocpy/torch/operators/kernels.py"}
     assert not circles(pairs)
 
 

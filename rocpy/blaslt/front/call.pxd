@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
-# What the function form knows of the process, for whoever builds its plans' keys without the GIL.
+# What the function form calls, and what it knows of the process, for whoever builds its plans' keys without the GIL.
 from libc.stdint cimport int64_t
+
+from rocpy.blaslt.front.steps cimport Arguments
+from rocpy.blaslt.model.product_call cimport ProductCall
 
 
 # Learns both of the following; takes the GIL.
@@ -9,3 +12,7 @@ cdef int get_ready() except -1
 cdef int64_t tuning_word() noexcept nogil
 # Whether arrays in CPU memory are copied to the device, or that is not known yet.
 cdef bint stages_arrays() noexcept nogil
+# Makes a call and returns its outputs.
+cdef object outputs(Arguments *call)
+# Makes a call with an epilogue of the user's.
+cdef object custom_matmul(ProductCall call, object autotune)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rocpy.blaslt.model.tuning_report import TuningReport
     from rocpy.typing import StreamLike, SupportsDetach
 
-    # The kinds of arrays and of results are those of call.pyi.
+    # The kinds of arrays and of results are those of function.pyi.
     _Numpy: TypeAlias = npt.NDArray[Any]
     _Array = TypeVar("_Array", bound=ArrayLike)
     _Detached = TypeVar("_Detached")

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from rocpy._operand import allocate_like
-from rocpy.blaslt.front.call import matmul
 from rocpy.blaslt.front.explain_product import explain_product
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.scales import Lines, of_group
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import Explanation
