@@ -82,6 +82,10 @@ class Tunable(Protocol):
         """Do what the first execution of an algorithm would do besides computing."""
         ...
 
+    def close(self) -> None:
+        """Let go of the plan and the operands."""
+        ...
+
 
 class Tuner(Protocol):
     """What measures choices and stores them."""

@@ -158,7 +158,7 @@ def record_product(
     if row.gradient or row.aux == "load" or not _recorded(name):
         return _composed(below.of(product), row, a, b, c, bias, aux, settings)
     if ACTIVATIONS[name].saves == "input" and row.aux == "none":
-        stored = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
+        stored: Any = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
         return record_product(below.of(product_extra), a, b, c, bias, aux, stored, *settings)[0]
     alpha, beta, _, _, compute = settings
     return _apply(
