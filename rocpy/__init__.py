@@ -15,6 +15,7 @@ from rocpy._messages.keywords import suggest_keywords_in as _suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute as _missing_attribute
 from rocpy.blaslt import Epilogue, Matmul, Options, Weight, explain, matmul, options
 from rocpy.blaslt.front import plan_cache
+from rocpy.blaslt.selection import stored as _stored
 from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import (
     ClosedError,
@@ -85,13 +86,20 @@ _suggest_keywords_in(globals(), __all__)
 _torch_hook.install()
 
 
-def _make_tuner() -> _tuner.Tuner:
-    from rocpy.tuning._tuner import make_tuner  # a third of the time of `import rocpy`
+def _stored_choices() -> _stored.StoredChoices:
+    from rocpy.tuning._lookup import read_choices  # a third of the time of `import rocpy`
 
-    return make_tuner()
+    return read_choices()
 
 
-_tuner.register(_make_tuner)
+def _import_tuner() -> _tuner.Tuner:
+    from rocpy.tuning import _live  # most programs only look choices up
+
+    return _live
+
+
+_stored.register(_stored_choices)
+_tuner.register(_import_tuner)
 
 
 # Most programs never name them: their modules are imported when they are first named.

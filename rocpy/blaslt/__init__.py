@@ -8,7 +8,7 @@ from rocpy._messages.keywords import suggest_keywords, suggest_keywords_in
 from rocpy._messages.suggestions import missing_attribute
 from rocpy._signatures import public_names
 from rocpy.blaslt._explain import explain
-from rocpy.blaslt.front.call import matmul as matmul
+from rocpy.blaslt.front.function import matmul as matmul
 from rocpy.blaslt.front.stateful import Matmul
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.epilogues import EPILOGUES, Epilogue

@@ -9,7 +9,7 @@ from typing import Any
 
 from rocpy.blaslt.model.epilogues import UserEpilogue
 from rocpy.epilogues._evaluate import evaluate
-from rocpy.epilogues._expression import Builder, Expression
+from rocpy.epilogues._expression import Expression, with_bias
 from rocpy.epilogues._gradient import Gradient, gradient_of
 from rocpy.epilogues._trace import trace
 from rocpy.errors import InvalidProblemError
@@ -51,7 +51,7 @@ class CustomEpilogue(UserEpilogue):
         self.text = expression.to_json()  # what operators and problems carry
         # Of the product and a bias, for a layer that has one. Made here: torch's compiler cannot follow the making.
         taken = "bias" in expression.inputs
-        self.biased: CustomEpilogue = self if taken else CustomEpilogue(_with_bias(expression))
+        self.biased: CustomEpilogue = self if taken else CustomEpilogue(with_bias(expression))
         self._function = function
         if function is not None:
             functools.update_wrapper(self, function)
@@ -209,15 +209,6 @@ class CustomEpilogue(UserEpilogue):
     def __reduce__(self) -> Any:
         """Pickle by the expression."""
         return CustomEpilogue.from_json, (self.to_json(),)
-
-
-def _with_bias(expression: Expression) -> Expression:
-    """Return an expression of the product plus an input ``bias``."""
-    builder = Builder((*expression.inputs, "bias"))
-    x = builder.op("add", builder.x(), builder.input("bias"))
-    positions = builder.copy(expression, lambda node: x if node.op == "x" else None)
-    outputs = [positions[position] for position in expression.outputs]
-    return builder.finish(outputs, expression.single, expression.defaults, expression.name)
 
 
 def epilogue(function: Callable[..., Any]) -> CustomEpilogue:

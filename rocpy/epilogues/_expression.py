@@ -15,7 +15,7 @@ from rocpy.epilogues._operations import OPERATIONS
 from rocpy.epilogues._types import ARRAY, NAMES, NUMBER, category, result_type
 from rocpy.errors import InvalidProblemError
 
-__all__ = ["Builder", "Expression", "Node"]
+__all__ = ["Builder", "Expression", "Node", "with_bias"]
 
 FORMAT = 1
 Number = bool | int | float
@@ -414,6 +414,15 @@ class Builder:
             tuple(sorted(defaults)),
             name,
         )
+
+
+def with_bias(expression: Expression) -> Expression:
+    """Return an expression of the product plus an input ``bias``."""
+    builder = Builder((*expression.inputs, "bias"))
+    x = builder.op("add", builder.x(), builder.input("bias"))
+    positions = builder.copy(expression, lambda node: x if node.op == "x" else None)
+    outputs = [positions[position] for position in expression.outputs]
+    return builder.finish(outputs, expression.single, expression.defaults, expression.name)
 
 
 # ---- text ----

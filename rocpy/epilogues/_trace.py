@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rocpy.epilogues import _vocabulary
 from rocpy.epilogues._expression import Builder, Expression
 from rocpy.epilogues._names import CASTS, CHANGES_RANK, canonical, shown
-from rocpy.epilogues._types import name_of
+from rocpy.epilogues._writer import TypeOf, Value, Writer
 from rocpy.errors import InvalidOperandError, InvalidProblemError, RocpyError, UnsupportedError
 
 __all__ = ["Traced", "trace"]
@@ -56,13 +56,10 @@ class _OtherShapeError(InvalidProblemError, AttributeError):
     """An attribute that would give another shape."""
 
 
-class DTypeOf:
+class DTypeOf(TypeOf):
     """What ``x.dtype`` gives while a function is traced: the type of another value, whichever that will be."""
 
-    __slots__ = ("of",)
-
-    def __init__(self, of: Traced) -> None:
-        self.of = of
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return "the dtype of a traced value"
@@ -76,15 +73,10 @@ class DTypeOf:
     __hash__ = object.__hash__
 
 
-class Traced:
+class Traced(Value):
     """Stands for the product or an input while a function is traced."""
 
-    __slots__ = ("builder", "half", "position")
-
-    def __init__(self, builder: Builder, position: int, half: bool | None = None) -> None:
-        self.builder = builder
-        self.position = position
-        self.half = half  # whether it has half the product's columns; None: it goes with either
+    __slots__ = ()
 
     # ---- what functions see ----
 
@@ -122,7 +114,7 @@ class Traced:
         return DTypeOf(self)
 
     def _cast(self, dtype: str) -> Traced:
-        return Traced(self.builder, self.builder.op("cast", self.position, value=dtype), self.half)
+        return Traced(self.builder, self.builder.op("cast", self.node, value=dtype), self.half)
 
     def __getitem__(self, index: Any) -> Traced:
         lane = _lane_of(index)
@@ -137,7 +129,7 @@ class Traced:
                 f"{where_written()}[{index!r}]: this has half of the product's columns already, and cannot be halved "
                 "again"
             )
-        return Traced(self.builder, self.builder.op("pick", self.position, value=lane), True)
+        return Traced(self.builder, self.builder.op("pick", self.node, value=lane), True)
 
     # ---- what would need a value ----
 
@@ -245,7 +237,9 @@ def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         raise UnsupportedError(f"{where_written()}{label}: not in an epilogue's vocabulary: {_vocabulary.LISTED}")
     builder = next(one.builder for one in _flat(args, kwargs) if isinstance(one, Traced))
     try:
-        return meaning(_Writer(builder), *args, **{key: value for key, value in kwargs.items() if value is not None})
+        return meaning(
+            Writer(builder, Traced), *args, **{key: value for key, value in kwargs.items() if value is not None}
+        )
     except RocpyError as error:
         raise type(error)(f"{where_written()}{label}: {error}") from None
     except TypeError as error:
@@ -256,54 +250,6 @@ def apply(label: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return [*args, *kwargs.values()]
-
-
-class _Writer:
-    """What the vocabulary writes with: operations on traced values and constants."""
-
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-
-    def op(self, name: str, *args: Any, value: Any = None) -> Traced:
-        """Return a new value, an operation on others."""
-        halves = {arg.half for arg in args if isinstance(arg, Traced)} - {None}
-        if len(halves) > 1:
-            raise InvalidProblemError(
-                "one operand has all of the product's columns and another has half of them; take [..., 0::2] or "
-                "[..., 1::2] of both"
-            )
-        indices = [self.position(arg) for arg in args]
-        return Traced(self.builder, self.builder.op(name, *indices, value=value), halves.pop() if halves else None)
-
-    def position(self, value: Any) -> int:
-        """Return the place of an operand, a constant or a traced value."""
-        if isinstance(value, Traced):
-            if value.builder is not self.builder:
-                raise InvalidOperandError("a value of another function's trace; pass what it needs as a named input")
-            return value.position
-        return self.builder.const(self.number(value))
-
-    def number(self, value: Any) -> bool | int | float:
-        """Return a constant as a Python number."""
-        if isinstance(value, (bool, int, float)):
-            return value if type(value) in (bool, int, float) else float(value)
-        shape = getattr(value, "shape", None)
-        if shape is not None and tuple(shape) == () and hasattr(value, "item"):
-            return self.number(value.item())
-        if shape is not None:
-            raise InvalidOperandError(
-                f"an array of shape {tuple(shape)} from outside the function; give the function a parameter for it, "
-                "and pass it in epilogue_inputs"
-            )
-        raise InvalidOperandError(f"a {type(value).__name__} is not an operand of an epilogue")
-
-    def cast(self, value: Any, target: Any) -> Traced:
-        """Return a value in another type: a named one, or that of a traced value."""
-        if isinstance(target, DTypeOf):
-            target = target.of
-        if isinstance(target, Traced):
-            return self.op("cast_like", value, target)
-        return self.op("cast", value, value=name_of(target))
 
 
 # ---- functions ----
@@ -336,10 +282,7 @@ def trace(function: Callable[..., Any]) -> Expression:
         raise InvalidProblemError(f"{location}one result has half the product's columns and another all of them")
     name = getattr(function, "__name__", "epilogue")
     expression = builder.finish(
-        [value.position for value in values],
-        not isinstance(result, tuple),
-        defaults,
-        name if name != "<lambda>" else "f",
+        [value.node for value in values], not isinstance(result, tuple), defaults, name if name != "<lambda>" else "f"
     )
     for output in expression.outputs:
         if not any(expression.nodes[one].op == "x" for one in expression.uses(output)):

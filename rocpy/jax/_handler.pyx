@@ -28,7 +28,7 @@ from rocpy import platform
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
 from rocpy.blaslt.model.options import DEFAULT, Options
 from rocpy.blaslt.model.product_types import unit_scales
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
 from rocpy.errors import InvalidOperandError, InvalidProblemError, OutOfMemoryError, UnsupportedError
 from rocpy.runtime.memory import Buffer

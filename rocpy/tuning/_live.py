@@ -5,54 +5,45 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import statistics
-import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from rocpy import platform
 from rocpy._fp_environment import default_arithmetic
 from rocpy._messages.log import info
 from rocpy.blaslt.arrays.copies import contiguous
-from rocpy.blaslt.engine.streams import device_and_stream
-from rocpy.blaslt.front.stateful import Matmul
+from rocpy.blaslt.composed.plan import ComposingMatmul
+from rocpy.blaslt.custom.plan import CustomProduct
+from rocpy.blaslt.model.epilogues import is_custom
 from rocpy.blaslt.model.lowering import lower
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 from rocpy.blaslt.model.scale_arguments import scale_arguments
 from rocpy.blaslt.model.tuning_report import Trial, TuningReport
 from rocpy.blaslt.selection import choice as _choice
-from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.selection import tuning_state as _tuning_state
-from rocpy.blaslt.selection.tuner import Choice
+from rocpy.blaslt.selection.stored import Choice
+from rocpy.blaslt.selection.tuner import Tunable
 from rocpy.errors import (
-    InvalidOperandError,
     InvalidProblemError,
-    LibraryError,
     RocpyError,
     RocpyWarning,
     UnsupportedError,
 )
-from rocpy.runtime.device import Device
 from rocpy.runtime.handles.stream_handle import hold_stream
-from rocpy.runtime.memory import Buffer
 from rocpy.tuning import _race
 from rocpy.tuning._files import Record
 from rocpy.tuning._keys import library_tunes_itself, problem_key, scope
-from rocpy.tuning._timing import Stopwatch, is_capturing
-from rocpy.tuning._verification import Sample, sample_of
+from rocpy.tuning._timing import is_capturing
+from rocpy.tuning._trials import device_and_stream_of, progress_bar, trials, verified, without_wrong_first
+from rocpy.tuning._verification import sample_of
 from rocpy.tuning.database import current
 
 DEFAULT_BUDGET_MS = 200.0
-# The bar is shown once a tuning took this long.
-PATIENCE_S = 1.0
-# What flushing writes on a GPU: above the largest cache behind the L2, which HIP does not tell (256 MB on MI300X).
-GPU_FLUSH_BYTES = 512 << 20
 
 # One tuning at a time: two would measure each other.
 _lock = threading.RLock()
@@ -60,7 +51,6 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 _budget_ms = DEFAULT_BUDGET_MS
 _clock = time.perf_counter
 _warned_of: set[str] = set()
-_FAILED = "failed: "
 
 
 def set_budget_ms(budget_ms: float) -> float:
@@ -90,7 +80,7 @@ def refuse_double_tuning() -> None:
 
 @default_arithmetic
 def tune(
-    product: Matmul,
+    product: Tunable,
     *,
     budget_ms: float = DEFAULT_BUDGET_MS,
     max_algorithms: int = _choice.LISTED,
@@ -112,10 +102,10 @@ def tune(
         )
     # Another thread may close the product's Stream: the next trial raises, and the handle is good until then.
     with _lock, contextlib.nullcontext(hold_stream(product.stream)):
-        algorithms = product.plan(max_algorithms=max_algorithms)
+        algorithms = product._list(max_algorithms)
         if product.unfused is not None:
             return _tune_native(product, budget_ms, max_algorithms, force, measure, clock)
-        device, stream = _device_and_stream(product)
+        device, stream = device_and_stream_of(product)
         if is_capturing(stream):
             raise UnsupportedError(
                 "autotune: the stream is being captured into a graph, where nothing can be timed; tune before the "
@@ -130,17 +120,17 @@ def tune(
                 return _remembered(problem, algorithms[0], record)
         by_rank = sorted(algorithms, key=lambda algorithm: algorithm.rank)
         sample = sample_of(product)
-        by_rank, wrong = _without_wrong_first(product, by_rank, sample)
+        by_rank, wrong = without_wrong_first(product, by_rank, sample)
         with contextlib.ExitStack() as scratch:
             if measure is None:
                 resident = _resident(product)
                 if resident is not product:
                     scratch.callback(resident.close)
-                    resident.plan(max_algorithms=max_algorithms)
+                    resident._list(max_algorithms)
                 resident._prepare()
-                measure = scratch.enter_context(_trials(resident, device, stream, by_rank))
-            measure = _verified(product, by_rank, measure, sample)
-            progress = scratch.enter_context(_progress_bar(str(problem)))
+                measure = scratch.enter_context(trials(resident, device, stream, by_rank))
+            measure = verified(product, by_rank, measure, sample)
+            progress = scratch.enter_context(progress_bar(str(problem)))
             verdict = _race.race(len(by_rank), measure, budget_ms=budget_ms, clock=clock or _clock, progress=progress)
         if wrong and verdict.runners[verdict.winner].cold:  # else the budget ended before any trial: nothing to store
             verdict = dataclasses.replace(
@@ -154,95 +144,25 @@ def tune(
         return dataclasses.replace(report, trials=(*report.trials, *wrong))
 
 
-def _without_wrong_first(product: Matmul, by_rank: list[Any], sample: Sample | None) -> tuple[list[Any], list[Trial]]:
-    """Drop algorithms with wrong results from the front of the list, so that the race begins with a right one."""
-    wrong: list[Trial] = []
-    while sample is not None:
-        message = _wrong(product, by_rank[0], sample)
-        if not message:
-            break
-        warnings.warn(
-            f"algorithm {by_rank[0].name or by_rank[0].id} gives wrong results for {product.problem} and is not used: "
-            f"{message}",
-            RocpyWarning,
-            stacklevel=7,
-        )
-        wrong.append(Trial(by_rank[0], None, 0.0, 0, message))
-        by_rank = by_rank[1:]
-        if not by_rank:
-            if not any(
-                trial.dropped.startswith(_FAILED) for trial in wrong
-            ):  # one that fails may be right for other sizes
-                _library.keep_wrong(
-                    product.launched, _device_and_stream(product)[0], None, f"all algorithms are wrong: {message}"
-                )
-            raise UnsupportedError(
-                f"autotune: each of the library's {len(wrong)} algorithms fails or is wrong for {product.problem}: "
-                f"{message}; `rocpy doctor --selftest` shows what else is wrong"
-            )
-    return by_rank, wrong
-
-
-def _verified(
-    product: Matmul, by_rank: Sequence[Any], measure: Callable[[int], tuple[float, float]], sample: Sample | None
-) -> Callable[[int], tuple[float, float]]:
-    """Return a measurer that compares a candidate's result with float64 before its first trial counts."""
-    right = {0}
-
-    def checked(rank: int) -> tuple[float, float]:
-        if sample is not None and rank not in right:
-            message = _wrong(product, by_rank[rank], sample)
-            if message:
-                raise WrongResultError(message.removeprefix(_FAILED))
-            right.add(rank)
-        return measure(rank)
-
-    return checked
-
-
-def _wrong(product: Matmul, algorithm: Any, sample: Sample) -> str:
-    try:
-        result, additional = _outputs(product.execute(algorithm=algorithm))
-    except (LibraryError, UnsupportedError) as error:
-        return f"{_FAILED}{error}"
-    message = sample.wrong(result, additional)
-    if message:
-        _library.keep_wrong(product.launched, _device_and_stream(product)[0], algorithm, message)
-    return message
-
-
-def _outputs(result: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a product's result, and by name what it gives beside that."""
-    return result if isinstance(result, tuple) else (result, {})
-
-
-class WrongResultError(RocpyError):
-    """An algorithm whose numbers are not those of the product: it is left out of the race."""
-
-
-def _tune_native(product: Matmul, *arguments: Any) -> TuningReport:
+def _tune_native(product: Tunable, *arguments: Any) -> TuningReport:
     """Tune the native product inside one that the library cannot fuse; the rest of it is no choice."""
     budget_ms, max_algorithms, force, measure, clock = arguments
     native = product.unfused.native
     report = tune(native, budget_ms=budget_ms, max_algorithms=max_algorithms, force=force, measure=measure, clock=clock)
-    product.found = [dataclasses.replace(one, lowering="unfused") for one in native.algorithms]
-    product.chosen = product.found[0].rank
+    listed = [dataclasses.replace(one, lowering="unfused") for one in native.algorithms]
+    product._select(listed, listed[0].rank)
     return report
 
 
-def _device_and_stream(product: Matmul) -> tuple[int, int]:
-    return device_and_stream(product.given["a"], product.stream)
-
-
-def _resident(product: Matmul) -> Matmul:
+def _resident(product: Any) -> Tunable:
     """Return a product to measure in this one's place: itself, unless each of its executions copies operands."""
     if product.problem.expression or (product.prototype is None and not product.copies):
-        return product  # each way to compute a custom epilogue has its own copies
-    operands = dict(product.given)
+        return cast("Tunable", product)  # each way to compute a custom epilogue has its own copies
+    operands = dict(product.operand_arrays)
     for name in product.copies:
         operands[name] = contiguous(operands[name], product.problem.result_shape if name == "c" else None)
     settings: dict[str, Any] = {"epilogue": product.problem.epilogue, "compute": product.compute}
-    return Matmul(
+    return ComposingMatmul(
         operands["a"],
         operands["b"],
         operands["c"],
@@ -258,7 +178,7 @@ def _resident(product: Matmul) -> Matmul:
 
 
 def _conclude(
-    product: Matmul, problem: Problem, options: Options, device: int, by_rank: Sequence[Any], verdict: _race.Verdict
+    product: Tunable, problem: Problem, options: Options, device: int, by_rank: Sequence[Any], verdict: _race.Verdict
 ) -> TuningReport:
     trials = [_trial(algorithm, runner) for algorithm, runner in zip(by_rank, verdict.runners, strict=True)]
     first, best = verdict.runners[0], verdict.runners[verdict.winner]
@@ -267,9 +187,11 @@ def _conclude(
     ordered = (trials[verdict.winner], *rest)
     gain = first.score / best.score if verdict.winner else 1.0
     source = "tuned" if verdict.decided else "heuristic"
-    product.found = [dataclasses.replace(ordered[0].algorithm, source=source), *(trial.algorithm for trial in rest)]
-    product.chosen = ordered[0].algorithm.rank
-    ordered = (dataclasses.replace(ordered[0], algorithm=product.found[0]), *rest)
+    ordered = (
+        dataclasses.replace(ordered[0], algorithm=dataclasses.replace(ordered[0].algorithm, source=source)),
+        *rest,
+    )
+    product._select([trial.algorithm for trial in ordered], ordered[0].algorithm.rank)
     stored = ""
     if verdict.decided:
         chosen = ordered[0].algorithm
@@ -321,77 +243,6 @@ def _remembered(problem: Problem, algorithm: Any, record: Choice) -> TuningRepor
     )
 
 
-@contextlib.contextmanager
-def _trials(
-    product: Matmul, device: int, stream: int, by_rank: Sequence[Any]
-) -> Iterator[Callable[[int], tuple[float, float]]]:
-    """Give the function that makes one trial of one algorithm: right after the caches were flushed, then once more.
-
-    Results go to scratch arrays, so that neither the user's result nor a C that it would replace is touched.
-    """
-    algorithms = by_rank
-    flush = Buffer(_flush_bytes(device), "uint8", device=device)
-    watch = Stopwatch(device, stream)
-    result = product.execute(algorithm=algorithms[0])
-    scratch = result[0] if isinstance(result, tuple) else result
-    try:
-        product.execute(algorithm=algorithms[0], out=scratch)
-    except InvalidOperandError:  # an immutable array: each trial makes a result of its own
-        scratch = None
-
-    def measure(index: int) -> tuple[float, float]:
-        algorithm = algorithms[index]
-
-        def work() -> None:
-            product.execute(algorithm=algorithm, out=scratch)
-
-        flush.fill(index & 0xFF, stream=stream)
-        cold = watch.time_ms(work)
-        return max(cold, 1e-6), max(watch.time_ms(work), 1e-6)
-
-    try:
-        yield measure
-    finally:
-        watch.close()
-        flush.close()
-
-
-def _flush_bytes(device: int) -> int:
-    chosen = Device(device)
-    wanted = 2 * int(chosen.properties["l2_cache_bytes"])
-    if not platform.current().is_emulated:
-        wanted = max(wanted, GPU_FLUSH_BYTES)
-    return max(1 << 20, min(wanted, chosen.memory.free_bytes // 4))
-
-
-@contextlib.contextmanager
-def _progress_bar(title: str) -> Iterator[Callable[[float], None] | None]:
-    """Give a function that moves a bar on a terminal, which appears after a second, where rich is installed."""
-    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        yield None
-        return
-    started = time.perf_counter()
-    shown: list[Any] = []
-
-    def move(part: float) -> None:
-        if not shown:
-            if time.perf_counter() - started < PATIENCE_S:
-                return
-            from rich.console import Console
-            from rich.progress import Progress
-
-            bar = Progress(console=Console(stderr=True), transient=True)
-            bar.start()
-            shown.extend((bar, bar.add_task(f"tuning {title}", total=1.0)))
-        shown[0].update(shown[1], completed=part)
-
-    try:
-        yield move
-    finally:
-        if shown:
-            shown[0].stop()
-
-
 def tune_on_first_use(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
     """Tune a problem of the function form, unless a stored choice of it can be used; the product itself follows."""
     if problem.k == 0 or 0 in problem.result_shape or lower(problem).copies:
@@ -400,15 +251,16 @@ def tune_on_first_use(problem: Problem, options: Options, operands: Sequence[Any
         _warn_once("double", refuse_double_tuning)
         return
     a, b, c, bias, aux, _ = operands
+    kind: Any = CustomProduct if is_custom(arguments.get("epilogue")) else ComposingMatmul
     try:
-        with _lock, Matmul(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:
-            product.plan()
-            if product.unfused is not None or is_capturing(_device_and_stream(product)[1]):
+        with _lock, kind(a, b, c, bias=bias, aux=aux, options=options, **arguments) as product:
+            product._list(_choice.LISTED)
+            if product.unfused is not None or is_capturing(device_and_stream_of(product)[1]):
                 return  # the native product of an unfused one comes here by itself
             tune(product, budget_ms=_budget_ms, force=False)
     except RocpyError as error:
         # What would fail for the user's product fails there, with the message it deserves.
-        warnings.warn(f"autotuning {problem} failed, the heuristic decides: {error}", RocpyWarning, stacklevel=4)
+        warnings.warn(f"autotuning {problem} failed, the heuristic decides: {error}", RocpyWarning, stacklevel=3)
 
 
 def _warn_once(topic: str, refusal: Callable[[], None]) -> None:
@@ -418,4 +270,4 @@ def _warn_once(topic: str, refusal: Callable[[], None]) -> None:
     try:
         refusal()
     except RocpyError as error:
-        warnings.warn(str(error), RocpyWarning, stacklevel=5)
+        warnings.warn(str(error), RocpyWarning, stacklevel=4)

@@ -21,7 +21,7 @@ from rocpy.blaslt.model.scale_arguments import SCALES
 from rocpy.runtime.memory import Buffer
 
 if TYPE_CHECKING:
-    from rocpy.blaslt.front.stateful import Matmul
+    from rocpy.blaslt.selection.tuner import Tunable
 
 Array = np.ndarray[Any, Any]
 
@@ -187,7 +187,7 @@ def _limits(dtype: str) -> tuple[float, float]:
 class _Inputs:
     """What the expected numbers are computed from: a planned product, operands, scales, a and b wide."""
 
-    product: Matmul
+    product: Tunable
     problem: Problem
     operands: dict[str, Any]
     scales: dict[str, Any]
@@ -195,12 +195,12 @@ class _Inputs:
     b: Any
 
 
-def sample_of(product: Matmul) -> Sample | None:
+def sample_of(product: Tunable) -> Sample | None:
     """Return what a planned product's results are compared with; ``None`` where its operands cannot be read here."""
     problem: Problem = product.problem
     if problem.expression or not problem.k or 0 in problem.result_shape:
         return None
-    operands = dict(product.given)
+    operands = dict(product.operand_arrays)
     operands |= {name: _indexable(operands[name]) for name in ("c", "bias", "aux")}
     scales = dict(zip(SCALES, map(_indexable, product.scale_values or (None,) * len(SCALES)), strict=False))
     a, b = (_operand(operands[name], scales, name, problem) for name in ("a", "b"))

@@ -178,7 +178,7 @@ def test_other_shapes_and_layouts_are_refused_by_name(name, how, torch):
         given["bias"] = torch.ones(4)
     with rocpy.Matmul(given.pop("a"), given.pop("b"), epilogue=epilogue, **given) as mm:
         mm.execute()
-        array = mm.given[name]
+        array = mm.operand_arrays[name]
         if name == "bias":
             change, word = (lambda t, torch: setattr(t, "data", torch.ones(5))), "(5,)"
         before = array.detach()
@@ -290,7 +290,7 @@ def test_conjugates(torch):
         torch.testing.assert_close(mm.execute(), a.conj() @ b.conj())
         mm.reset_operands(b=b)
         a.data = torch.randn(3, 4, dtype=torch.complex128)
-        torch.testing.assert_close(mm.execute(), mm.given["a"] @ b)
+        torch.testing.assert_close(mm.execute(), mm.operand_arrays["a"] @ b)
 
 
 @pytest.mark.torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A call enters the files that docs/developing/walk.md lists, from the top to the bottom."""
+"""A call enters the files that docs/developing/walk.md lists, from the top to the bottom; no call goes in a circle."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 import rocpy
+from rocpy.blaslt.selection import tuning_state as _tuning_state
+from rocpy.tuning import _live, database
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(rocpy.__file__).parent
 PAGE = ROOT / "docs" / "developing" / "walk.md"
 FILE = re.compile(r"^\| `((?:rocpy|csrc)/[^`]+)` \|", re.MULTILINE)
+# What a decorator adds to a function is that function's.
+DECORATORS = {"rocpy/_fp_environment.py", "rocpy/_messages/suggestions.py", "rocpy/torch/operators/arithmetic.py"}
 CIMPORT = re.compile(r"^from (rocpy[\w.]*) cimport|^from (rocpy[\w.]*) import (\w+)", re.MULTILINE)
 
 
@@ -55,7 +59,41 @@ def calls_between_files(run):
 
 def file_of(frame):
     path = Path(frame.f_code.co_filename)
-    return "rocpy/" + path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
+    file = "rocpy/" + path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
+    return "" if file in DECORATORS else file
+
+
+def circles(pairs):
+    """Return the pairs of files that call each other, directly or by way of others."""
+    below = {}
+    for upper, lower in pairs:
+        below.setdefault(upper, set()).add(lower)
+
+    def reached(file):
+        found, waiting = set(), [file]
+        while waiting:
+            waiting += below.get(waiting.pop(), set()) - found
+            found |= set(waiting)
+        return found
+
+    return sorted((upper, lower) for upper, lower in pairs if upper in reached(lower))
+
+
+def show_compiled_functions(monkeypatch):
+    """Let Python functions stand before the package's compiled ones, as frames of the files that define them."""
+    modules = [module for name, module in sorted(sys.modules.items()) if name.split(".")[0] == "rocpy"]
+    shown = {}
+    for module in modules:
+        if module.__name__.replace(".", "/") + ".py" in DECORATORS:
+            continue
+        for name, value in list(vars(module).items()):
+            if type(value).__name__ != "cython_function_or_method" or not str(value.__module__).startswith("rocpy."):
+                continue
+            if id(value) not in shown:
+                file = PACKAGE.joinpath(*value.__module__.split(".")[1:]).with_suffix(".pyx")
+                source = "lambda *args, **keywords: function(*args, **keywords)"
+                shown[id(value)] = eval(compile(source, str(file), "eval"), {"function": value})
+            monkeypatch.setattr(module, name, shown[id(value)])
 
 
 def upward(pairs, files):
@@ -120,3 +158,135 @@ def test_listed_files_exist_once():
 
 def test_a_call_upwards_is_found():
     assert upward({("a", "b"), ("b", "a")}, ["a", "b"]) == [("b", "a")]
+
+
+# ---- other kinds of calls: the files that one enters have no circle ----
+
+
+def elementwise(x, scale):
+    return np.maximum(x * scale, 0) + np.exp(x)
+
+
+def call_with_an_epilogue(a, b):
+    rocpy.matmul(a, b, epilogue=rocpy.epilogue(elementwise), epilogue_inputs={"scale": 2.0})
+
+
+def execute_with_an_epilogue(a, b):
+    with rocpy.Matmul(a, b, epilogue=rocpy.epilogue(elementwise), epilogue_inputs={"scale": 2.0}) as product:
+        product.execute()
+
+
+def tune_on_first_use(a, b):
+    rocpy.matmul(a, b, autotune=True)
+
+
+def tune_a_product(a, b):
+    with rocpy.Matmul(a, b) as product:
+        product.autotune(5.0)
+
+
+def tune_a_composed_product(a, b):
+    with rocpy.Matmul(a, b, epilogue="silu") as product:
+        product.autotune(5.0)
+
+
+def tune_on_first_use_with_an_epilogue(a, b):
+    epilogue = rocpy.epilogue(elementwise)
+    rocpy.matmul(a, b, epilogue=epilogue, epilogue_inputs={"scale": 2.0}, autotune=True)
+
+
+def tune_a_product_with_an_epilogue(a, b):
+    with rocpy.Matmul(a, b, epilogue=rocpy.epilogue(elementwise), epilogue_inputs={"scale": 2.0}) as product:
+        product.autotune(5.0)
+
+
+def files_of_a_first_call(call, a, b, tmp_path, monkeypatch):
+    """Return the files and pairs of a call without a plan, with an empty database, after one that imports all."""
+    before = _live.set_budget_ms(5.0)
+    try:
+        for number in range(2):
+            monkeypatch.setattr(database, "_current", rocpy.tuning.Database([tmp_path / f"{number}.sqlite3"]))
+            _tuning_state.changed()
+            rocpy.plan_cache.clear()
+            if number == 0:
+                call(a, b)
+        with monkeypatch.context() as shown:
+            show_compiled_functions(shown)
+            return calls_between_files(lambda: call(a, b))
+    finally:
+        _live.set_budget_ms(before)
+
+
+@pytest.mark.parametrize(
+    ("call", "enters"),
+    [
+        (call_with_an_epilogue, {"rocpy/epilogues/_trace.py", "rocpy/blaslt/custom/call.pyx"}),
+        (execute_with_an_epilogue, {"rocpy/epilogues/_trace.py", "rocpy/blaslt/custom/plan.py"}),
+        (tune_on_first_use, {"rocpy/blaslt/front/function.pyx", "rocpy/tuning/_trials.py"}),
+        (tune_a_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
+        (tune_a_composed_product, {"rocpy/blaslt/front/stateful.py", "rocpy/tuning/_trials.py"}),
+        (tune_on_first_use_with_an_epilogue, {"rocpy/blaslt/custom/plan.py", "rocpy/tuning/_trials.py"}),
+        (tune_a_product_with_an_epilogue, {"rocpy/blaslt/custom/plan.py", "rocpy/tuning/_trials.py"}),
+    ],
+)
+def test_the_files_that_a_first_call_enters_have_no_circle(call, enters, tmp_path, monkeypatch):
+    a, b = np.ones((8, 16), np.float32), np.ones((16, 8), np.float32)
+    entered, pairs = files_of_a_first_call(call, a, b, tmp_path, monkeypatch)
+    assert entered >= enters
+    assert not circles(pairs)
+
+
+def elementwise_in_torch(x, scale):
+    return (x * scale).relu() + x
+
+
+def multiply(a, b):
+    rocpy.matmul(a, b)
+
+
+def multiply_and_activate(a, b):
+    rocpy.matmul(a, b, epilogue="gelu")
+
+
+def multiply_and_compose(a, b):
+    rocpy.matmul(a, b, epilogue="silu_aux")
+
+
+def multiply_with_an_epilogue(a, b):
+    rocpy.matmul(a, b, epilogue=rocpy.epilogue(elementwise_in_torch), epilogue_inputs={"scale": 2.0})
+
+
+def multiply_vectors_with_an_epilogue(a, b):
+    rocpy.matmul(a[0], b, epilogue=rocpy.epilogue(elementwise_in_torch), epilogue_inputs={"scale": 2.0})
+
+
+def multiply_lists(a, b):
+    rocpy.grouped_matmul([a, a.detach()], [b, b])
+
+
+def multiply_groups(a, b):
+    rocpy.grouped_matmul(a, b.expand(2, *b.shape), offsets=[0, 4, 8])
+
+
+@pytest.mark.parametrize(
+    ("call", "enters"),
+    [
+        (multiply, "rocpy/blaslt/front/function.pyx"),
+        (multiply_and_activate, "rocpy/blaslt/front/function.pyx"),
+        (multiply_and_compose, "rocpy/blaslt/front/function.pyx"),
+        (multiply_with_an_epilogue, "rocpy/blaslt/custom/call.pyx"),
+        (multiply_vectors_with_an_epilogue, "rocpy/blaslt/front/function.pyx"),
+        (multiply_lists, "rocpy/blaslt/grouped/function.pyx"),
+        (multiply_groups, "rocpy/blaslt/grouped/_packed.pyx"),
+    ],
+)
+def test_the_files_that_a_recorded_call_enters_have_no_circle(call, enters, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    a, b = torch.ones(8, 16, requires_grad=True), torch.ones(16, 8)
+    entered, pairs = files_of_a_first_call(call, a, b, tmp_path, monkeypatch)
+    assert entered >= {enters, "rocpy/torch/operators/dispatch.py", "rocpy/torch/operators/kernels.py"}
+    assert not circles(pairs)
+
+
+def test_a_circle_is_found():
+    assert circles({("a", "b"), ("b", "c"), ("c", "b")}) == [("b", "c"), ("c", "b")]

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 WORDS = re.compile(
     r"places?|given|made|found|kept|ways?|pieces?|settle[sd]?|meets?|met|turned|beside|who|rooms?|lonely|dawdle|mend(?:ed)?"
 )
-# Names of the public API that are nvmath's, and those of a plan's internals that its stub shows.
-ALLOWED = frozenset({"AlgorithmCapabilities.out_of_place_result_support", "Matmul.found", "Matmul.given"})
+# Names of the public API that are nvmath's.
+ALLOWED = frozenset({"AlgorithmCapabilities.out_of_place_result_support"})
 # What ROCm's, torch's and Python's docs say otherwise, with what they say.
 PHRASES = {
     r"\bleaves? with (?:code )?\d": "exits with",
@@ -45,7 +45,7 @@ CODE = {
     **dict.fromkeys((".py", ".pyx", ".pxd"), _PYTHON),
     **dict.fromkeys((".cpp", ".hpp", ".h", ".inc", ".def"), _NATIVE),
 }
-FOREIGN = re.compile(r"NotFound(?:Error)?$")  # Python's and HIP's own names
+FOREIGN = re.compile(r"NotFound(?:Error)?$|^out_of_place_result_support$")  # names of Python, HIP and nvmath
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 

@@ -89,12 +89,12 @@ class ComposingMatmul(NativeMatmul):
     __slots__ = ("__weakref__",)
 
     def _compose(self, copies: int) -> UnfusedPlan:
-        scales = scale_arguments(self.given["b"], self.scale_values)
+        scales = scale_arguments(self.operand_arrays["b"], self.scale_values)
         arguments = {**self.scalars(), "clamp": self.clamp, "compute": self.compute, **scales}
-        return UnfusedPlan(copies, self.problem, self.given, self.options, self.stream, arguments)
+        return UnfusedPlan(copies, self.problem, self.operand_arrays, self.options, self.stream, arguments)
 
     def _bias_gradient_of_empty(self, result: Any) -> Any:
-        problem, operands = self.problem, self.given
+        problem, operands = self.problem, self.operand_arrays
         return bias_gradient_of_empty(
             problem.epilogue, operands["a"], operands["b"], self.scale_values, result, problem.dtype
         )

@@ -16,6 +16,7 @@ from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection.tuning_state cimport measures
+from rocpy.blaslt.selection import tuner as _tuner
 
 __all__ = ["by_algorithm", "executable_of"]
 
@@ -119,7 +120,7 @@ cdef Executable plan(ProductCall call):
             passed = arguments_of(call)
             for name in ("options", "bias", "aux", "amax"):
                 passed.pop(name, None)
-            _choice.measure(planned.launched, planned.options, (call.a, call.b, call.c, None, None, None), passed)
+            _tuner.measure(planned.launched, planned.options, (call.a, call.b, call.c, None, None, None), passed)
         planned.plan()
         return planned.executable
 

@@ -120,7 +120,7 @@ class CustomProduct(ComposingMatmul):
         self.bound, self.numbers = _custom.bound_of(self.epilogue, self.inputs, problem)
         self._problem = _custom.problem_of(self.bound)
         self._plain = plain
-        self.device_index = device_and_stream(plain.given["a"], self.requested_stream)[0]
+        self.device_index = device_and_stream(plain.operand_arrays["a"], self.requested_stream)[0]
         # The function's inputs are read where they lie, in the shapes that they had when they were bound.
         self._records = records_of({f"epilogue_inputs[{name!r}]": value for name, value in self.inputs.items()})
 
@@ -167,12 +167,12 @@ class CustomProduct(ComposingMatmul):
                 offers.append(dataclasses.replace(one, name=name, lowering=strategy.lowering, rank=len(offers)))
         if refusal is not None and not self._strategies:
             raise refusal
-        self.found = self._tuned(offers)
+        self.planned_algorithms = self._tuned(offers)
         if algorithms is not None:
             chosen = [self._find(one) for one in algorithms]
-            self.found = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
-        self.chosen = self.found[0].rank if self.found else 0
-        return Algorithms(self.found)
+            self.planned_algorithms = [dataclasses.replace(one, source="pinned") for one in dict.fromkeys(chosen)]
+        self.chosen = self.planned_algorithms[0].rank if self.planned_algorithms else 0
+        return Algorithms(self.planned_algorithms)
 
     def _tuned(self, candidates: list[Algorithm]) -> list[Algorithm]:
         """Put what was measured to be the fastest first."""
@@ -184,10 +184,14 @@ class CustomProduct(ComposingMatmul):
             return [chosen, *candidates[:position], *candidates[position + 1 :]]
         return candidates
 
+    def _list(self, max_algorithms: int) -> list[Algorithm]:
+        return self.plan(max_algorithms=max_algorithms)
+
     def _find(self, algorithm: Any) -> Algorithm:
-        match = _algorithms.find(algorithm, self.algorithms, self.device_index)
+        listed = self.algorithms or []
+        match = _algorithms.find(algorithm, listed, self.device_index)
         if match is None:
-            raise _algorithms.missing(algorithm, self.algorithms)
+            raise _algorithms.missing(algorithm, listed)
         return match
 
     @_exclusive
@@ -199,7 +203,7 @@ class CustomProduct(ComposingMatmul):
             self.plan()
         mine = self._find(algorithm)
         pinned = dataclasses.replace(mine, source="pinned")
-        self.found = [pinned if one is mine else one for one in self.algorithms]
+        self.planned_algorithms = [pinned if one is mine else one for one in self.planned_algorithms or []]
         self.chosen = pinned.rank
         return pinned
 
@@ -391,9 +395,9 @@ class CustomProduct(ComposingMatmul):
         return with_copies(problem, lower(problem).copies)
 
     @property
-    def given(self) -> dict[str, Any]:
+    def operand_arrays(self) -> dict[str, Any]:
         """The operands by name, as the products inside have them."""
-        return dict(self._plain.given)
+        return dict(self._plain.operand_arrays)
 
     @property
     def prototype(self) -> Any:
@@ -419,7 +423,7 @@ class CustomProduct(ComposingMatmul):
     def _close_strategies(self) -> None:
         for strategy in self._strategies.values():
             strategy.close()
-        self._strategies, self._positions, self.absent, self.found = {}, {}, {}, None
+        self._strategies, self._positions, self.absent, self.planned_algorithms = {}, {}, {}, None
 
     @_exclusive
     def close(self) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The function form: parse the operands, find the plan, launch. A call whose plan is kept does nothing else."""
+"""A call of the function form: parse the operands, find the plan, launch. A call whose plan is kept does nothing else."""
 
+from cpython.array cimport array
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
@@ -35,6 +36,7 @@ from rocpy.runtime.handles.stream_handle cimport StreamUse
 from rocpy import platform
 from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection.tuning_state import override
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.model import algorithms as _algorithms
 from rocpy.blaslt.composed import product as _composed
 from rocpy.blaslt.selection import library as _library
@@ -44,11 +46,9 @@ from rocpy.blaslt.arrays.staging import on_device_of
 from rocpy.blaslt.model import refusals as _refusals
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.model import settings as _settings
-from rocpy.blaslt.front.stateful import forced_product
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.operands._arguments import EPILOGUE_NAMES
-from rocpy.blaslt.model.epilogues import EPILOGUES, UserEpilogue, refuse_inputs
-from rocpy._operand import TorchLayerRequired, torch_dispatcher
+from rocpy.blaslt.model.epilogues import EPILOGUES, UserEpilogue
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 
@@ -80,7 +80,7 @@ cdef object product(Arguments *call):
     cdef Launch launch
     cdef PlanKey key
     cdef shared_ptr[CachedCall] planned
-    cdef CachedCall *found
+    cdef CachedCall *cached
     cdef StreamUse use
     cdef int64_t tuning
     cdef object aux, _weight, _prepared  # what the arguments borrow from this function
@@ -119,18 +119,18 @@ cdef object product(Arguments *call):
         planned = make_plan(call, &launch, scales)
         if key.fits():
             plan_cache().insert(key, planned)
-    found = launch.call = planned.get()
-    if found.copies:
+    cached = launch.call = planned.get()
+    if cached.copies:
         return preparing_step(call, &launch)
-    if found.integer_factors:
+    if cached.integer_factors:
         check_whole(&factors)
-    if found.transposed:
+    if cached.transposed:
         check_turning(call, &launch)
 
     launch.program = NULL
-    launch.algorithm = found.algorithm
+    launch.algorithm = cached.algorithm
     launch.out = NULL
-    if <object>call.out is not None and not found.transposed:
+    if <object>call.out is not None and not cached.transposed:
         launch.out = &operands.out
     if launch.after >= after_hold:
         held = (held, pinned_memories(arrays_of(call)))
@@ -140,12 +140,12 @@ cdef object product(Arguments *call):
         if not is_composed_after(error, call, &launch, scales):
             raise
         return product(call)  # whose plan is to compose
-    if found.transposed:
+    if cached.transposed:
         result = _copies.transposed_product(
             result, <object>call.out, (lambda: None) if launch.after == after_wait else SynchronizeStream(<size_t>launch.stream))
     elif launch.out != NULL:
         _operand.written(<object>call.out, operands.out.provider)
-    if found.extra_ndim < 0 and (scales is None or not scales.amax):
+    if cached.extra_ndim < 0 and (scales is None or not scales.amax):
         return result
     return with_further_outputs(call, &launch, scales, result)
 
@@ -153,8 +153,8 @@ cdef object product(Arguments *call):
 cdef inline object read_weight(Arguments *call):
     """Read the Weight that b is; returns what owns it. From then on b, its bias and its scale are of one time."""
     cdef WeightSnapshot weight = <WeightSnapshot>(<WeightOperand><object>call.b).read()
-    cdef object b = weight, bias = <object>call.bias, given = <object>call.scales
-    cdef object scales = given
+    cdef object b = weight, bias = <object>call.bias, passed = <object>call.scales
+    cdef object scales = passed
     if bias is None and _TAKES_BIAS[call.row]:
         bias = weight.bias
     if weight.scale is not None and (scales is None or len(scales) == 5):
@@ -162,7 +162,7 @@ cdef inline object read_weight(Arguments *call):
     if bias is not None:
         b = _copies.unpacked(weight, bias)
     call.weight, call.b, call.bias, call.scales = <PyObject *>weight, <PyObject *>b, <PyObject *>bias, <PyObject *>scales
-    return weight if b is weight and scales is given else (weight, b, scales)  # the weight owns its bias
+    return weight if b is weight and scales is passed else (weight, b, scales)  # the weight owns its bias
 
 
 cdef object prepare_blocks(Arguments *call):
@@ -214,7 +214,7 @@ cdef shared_ptr[CachedCall] make_plan(const Arguments *call, const Launch *launc
     problem = problem_of_call(call, launch, scales)
     options = _options.resolve_options(<object>call.options)
     if <object>call.algorithm is None and launch.after != after_capture and measures():
-        _choice.measure(problem, options, arrays_of(call), dict(
+        _tuner.measure(problem, options, arrays_of(call), dict(
             alpha=<object>call.alpha, beta=<object>call.beta, epilogue=<object>call.epilogue, clamp=<object>call.clamp, dtype=<object>call.dtype,
             compute=<object>call.compute, stream=hold_stream(<object>call.stream),
             **_scale_arguments.scale_arguments(<object>call.b, <object>call.scales)))
@@ -244,17 +244,17 @@ cdef bint is_composed_after(object error, const Arguments *call, const Launch *l
 
 cdef object with_further_outputs(const Arguments *call, const Launch *launch, Scales scales, tuple outputs):
     """Return the result and the dict of what the epilogue and amax give beside it."""
-    cdef dict beside = {}
+    cdef dict extras = {}
     if launch.call.extra_ndim >= 0:
         name = _EXTRA_NAMES[call.row]
-        beside[name] = outputs[1]
+        extras[name] = outputs[1]
         if launch.call.plan == NULL and name in ("bgrada", "bgradb"):
-            beside[name] = _composed.bias_gradient_of_empty(
+            extras[name] = _composed.bias_gradient_of_empty(
                 EPILOGUE_NAMES[call.row], <object>call.a, <object>call.b, <object>call.scales, outputs[0],
                 array_type_of_hip(launch.call.result_type).name.decode())
     if scales is not None and scales.amax:
-        beside["amax"] = outputs[2]
-    return outputs[0], beside
+        extras["amax"] = outputs[2]
+    return outputs[0], extras
 
 
 cdef object finished(Step step):
@@ -267,18 +267,22 @@ cdef object finished(Step step):
         step.preparation.close()
 
 
-cdef object outputs_of(ProductCall call):
+cdef object outputs(Arguments *call):
     """Make a call, with the steps that it needs."""
+    cdef object outcome = product(call)
+    return finished(<Step>outcome) if type(outcome) is Step else outcome
+
+
+cdef object outputs_of(ProductCall call):
+    """Make a call whose arguments are an object."""
     cdef Arguments arguments
-    cdef object outcome
     arguments.a, arguments.b, arguments.c = <PyObject *>call.a, <PyObject *>call.b, <PyObject *>call.c
     arguments.bias, arguments.aux, arguments.out = <PyObject *>call.bias, <PyObject *>call.aux, <PyObject *>call.out
     arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>call.alpha, <PyObject *>call.beta, <PyObject *>call.epilogue
     arguments.clamp, arguments.dtype, arguments.compute = <PyObject *>call.clamp, <PyObject *>call.dtype, <PyObject *>call.compute
     arguments.options, arguments.stream, arguments.scales = <PyObject *>call.options, <PyObject *>call.stream, <PyObject *>call.scales
     arguments.algorithm, arguments.row = <PyObject *>call.algorithm, epilogue_index(call.epilogue)
-    outcome = product(&arguments)
-    return finished(<Step>outcome) if type(outcome) is Step else outcome
+    return outputs(&arguments)
 
 
 def run(preparation):
@@ -342,144 +346,12 @@ cdef object custom_product(ProductCall call):
     return results[0] if executable.single else results
 
 
-def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
-           scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, out=None,
-           options=None, algorithm=None, autotune=None, stream=None):
-    """Return ``epilogue(alpha * a @ b + beta * c + bias)``, fused into one product.
-
-    Plans are cached: a second call with the same shapes, types and epilogue does no planning. To choose among algorithms, use a
-    :class:`rocpy.Matmul`.
-
-    Parameters
-    ----------
-    a
-        Left operand, shape ``(..., M, K)`` or ``(K,)``: torch, numpy (with ml_dtypes) or any array with DLPack.
-    b
-        Right operand, shape ``(..., K, N)`` or ``(K,)``, of a's dtype and on a's device, or a :class:`rocpy.Weight`. Batch axes broadcast.
-        8-bit floats of one dialect may be mixed, and the types of the MX formats.
-    c
-        Addend of the result's dtype, broadcast to the result's shape.
-    alpha, beta
-        Host scalars, complex for complex operands, whole for integer results without scales; ``beta`` defaults to 1 when ``c`` is given. With
-        ``beta=0``, ``c`` is not read.
-    epilogue
-        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
-        tuple makes matmul return one, and ``out`` is a tuple then.
-    bias
-        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or of shape ``(M, 1)``, one value per row,
-        unless that shape means ``(batch, N)``.
-    aux
-        For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
-    clamp
-        ``(low, high)`` of the clamp epilogues.
-    epilogue_inputs
-        Inputs of an epilogue made by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
-    scale_a, scale_b
-        Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
-        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: write
-        all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape
-        ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are required, except for int8 products with integer results; pass 1.0 for
-        unscaled values.
-    scale_c, scale_d
-        Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
-    amax
-        Whether the dict holds ``"amax"``, the largest magnitude of the result before ``scale_d``; of operands of 8 bits and fewer.
-    dtype
-        Element type of the result: that of ``a`` by default; float16 and bfloat16 products also give float32. 8-bit and narrower
-        floats give bfloat16 by default, int8 gives int32.
-    compute
-        ``"tf32"`` allows reduced precision inside a float32 product.
-    out
-        Array that receives the result; any layout, but not memory that is read. A result of another dtype is cast into it.
-    options
-        :class:`rocpy.blaslt.Options` or a dict.
-    algorithm
-        A :class:`rocpy.blaslt.Algorithm` of this problem, instead of the first.
-    autotune
-        ``True``: measure this problem's algorithms now unless that was done before, and remember the choice; ``False``: neither
-        measure nor use what was measured; ``None``: as :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE`` say.
-    stream
-        Stream that orders the product; ``None``: the current stream of the operands' framework.
-
-    Returns
-    -------
-    array
-        Of a's framework, on its device, row-major unless ``out`` says otherwise. With an ``_aux`` or bias-gradient epilogue, a pair
-        of it and a dict.
-
-    Raises
-    ------
-    InvalidOperandError
-        If an operand is not an array, is on another device, or ``out`` cannot be written.
-    InvalidProblemError
-        If shapes or dtypes do not fit, or an operand of the epilogue is missing or superfluous.
-    UnsupportedError
-        If the platform has no algorithm, or a torch operand requires a gradient.
-
-    Notes
-    -----
-    Stream: CPU arrays with ``stream=None`` are done on return; otherwise the call returns when the product is queued.
-
-    References
-    ----------
-    ``hipblasLtMatmul``.
-
-    Examples
-    --------
-    >>> import numpy as np, rocpy
-    >>> a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
-    >>> rocpy.matmul(a, b, epilogue="relu_bias", bias=np.full(4, -1, np.float32))
-    array([[2., 2., 2., 2.],
-           [2., 2., 2., 2.]], dtype=float32)
-    """
-    cdef Arguments arguments
-    cdef ProductCall call
-    cdef tuple given = None
-    cdef object outcome
-    if epilogue is not None and type(epilogue) is not str and isinstance(epilogue, _USER_EPILOGUE):
-        call = ProductCall.__new__(ProductCall)
-        call.a, call.b, call.c, call.bias, call.aux, call.out, call.alpha, call.beta = a, b, c, bias, aux, out, alpha, beta
-        call.epilogue, call.inputs, call.clamp, call.dtype, call.compute = epilogue, epilogue_inputs, clamp, dtype, compute
-        call.options, call.stream, call.algorithm = options, stream, algorithm
-        if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
-            call.scales = (scale_a, scale_b, scale_c, scale_d, amax)
-        try:
-            return custom_matmul(call, autotune)
-        except TorchLayerRequired:
-            dispatcher = torch_dispatcher()
-            if dispatcher is None:
-                raise
-        return dispatcher("matmul", (a, b, c), dict(
-            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
-            compute=compute, out=out, options=options, stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
-            amax=amax, algorithm=algorithm, autotune=autotune))
-    if epilogue_inputs is not None:
-        refuse_inputs(epilogue)
-    if autotune is not None:
-        with override(autotune):
-            return matmul(
-                a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, scale_a=scale_a, scale_b=scale_b,
-                scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,
-                stream=stream)
-    if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
-        given = (scale_a, scale_b, scale_c, scale_d, amax)
-    if type(algorithm) is dict:  # a record that was exported tells its problem too, which is compared
-        return forced_product(a, b, c, algorithm, out, stream, dict(
-            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
-            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
-    arguments.a, arguments.b, arguments.c = <PyObject *>a, <PyObject *>b, <PyObject *>c
-    arguments.bias, arguments.aux, arguments.out = <PyObject *>bias, <PyObject *>aux, <PyObject *>out
-    arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>alpha, <PyObject *>beta, <PyObject *>epilogue
-    arguments.clamp, arguments.dtype, arguments.compute = <PyObject *>clamp, <PyObject *>dtype, <PyObject *>compute
-    arguments.options, arguments.stream, arguments.scales = <PyObject *>options, <PyObject *>stream, <PyObject *>given
-    arguments.algorithm, arguments.row = <PyObject *>algorithm, epilogue_index(epilogue)
-    try:
-        outcome = product(&arguments)
-        return finished(<Step>outcome) if type(outcome) is Step else outcome
-    except TorchLayerRequired:
-        dispatcher = torch_dispatcher()
-        if dispatcher is None or algorithm is not None:
-            raise
-    return dispatcher("matmul", (a, b, c), dict(
-        alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,
-        stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
+def compute_product(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
+                    dtype=None, compute=None, options=None):
+    """Return what rocpy.matmul returns, for those whom it calls: nothing is handed to torch's dispatcher, TorchLayerRequired is raised."""
+    cdef ProductCall call = ProductCall.__new__(ProductCall)
+    call.a, call.b, call.c, call.bias, call.aux, call.alpha, call.beta = a, b, c, bias, aux, alpha, beta
+    call.epilogue, call.inputs, call.clamp, call.dtype, call.compute, call.options = epilogue, epilogue_inputs, clamp, dtype, compute, options
+    if isinstance(epilogue, _USER_EPILOGUE):
+        return custom_matmul(call, None)
+    return outputs_of(call)

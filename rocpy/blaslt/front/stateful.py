@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rocpy.blaslt.model.tuning_report import TuningReport
     from rocpy.typing import StreamLike, SupportsDetach
 
-    # The kinds of arrays and of results are those of call.pyi.
+    # The kinds of arrays and of results are those of function.pyi.
     _Numpy: TypeAlias = npt.NDArray[Any]
     _Array = TypeVar("_Array", bound=ArrayLike)
     _Detached = TypeVar("_Detached")
@@ -218,8 +218,7 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         >>> only[0].name == found[-1].name, only[0].source
         (True, 'pinned')
         """
-        if not isinstance(max_algorithms, int) or max_algorithms < 1:
-            raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
+        _check_count(max_algorithms)
         if algorithms is None:
             return Algorithms(super().plan(max_algorithms=max_algorithms))
         if isinstance(algorithms, (str, Algorithm, Mapping)) or not isinstance(algorithms, Sequence):
@@ -270,6 +269,7 @@ class Matmul(ComposingMatmul, Generic[_Result]):
         ...     mm.algorithms[0] == report.best
         True
         """
+        _check_count(max_algorithms)
         return tuner().tune(self, budget_ms=budget_ms, max_algorithms=max_algorithms)
 
     @suggest_keywords
@@ -387,6 +387,11 @@ class Matmul(ComposingMatmul, Generic[_Result]):
             a=a, b=b, c=c, bias=bias, aux=aux, alpha=alpha, beta=beta,
             scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
         )  # fmt: skip
+
+
+def _check_count(max_algorithms: object) -> None:
+    if not isinstance(max_algorithms, int) or max_algorithms < 1:
+        raise InvalidProblemError(f"max_algorithms: got {max_algorithms!r}, expected 1 or more")
 
 
 def forced_product(a: Any, b: Any, c: Any, algorithm: Any, out: Any, stream: Any, arguments: dict[str, Any]) -> Any:

@@ -23,18 +23,18 @@ cdef str layout(const Operand *operand):
     return info(operand).text if operand.ndim >= 0 else ""
 
 
-cdef object preparation(object call, const Operands *operands, CachedCall *found, str epilogue, object options):
+cdef object preparation(object call, const Operands *operands, CachedCall *cached, str epilogue, object options):
     """Return how a product is computed that the library cannot launch as it is: composed, or of copies."""
-    cdef str dtype = array_type_of_hip(found.result_type).name.decode()
-    if found.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
-        recipe = _recipes.recipe_of(found.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
+    cdef str dtype = array_type_of_hip(cached.result_type).name.decode()
+    if cached.copies >> 7 & 1:  # _recipes.UNFUSED_BIT
+        recipe = _recipes.recipe_of(cached.copies, epilogue, array_type_of_hip(operands.a.type).name.decode(), dtype)
         return _composed.Composed(call, recipe, epilogue, dtype, options)
-    names = tuple([name for name, bit in _settings.COPY_BITS.items() if found.copies >> bit & 1])
+    names = tuple([name for name, bit in _settings.COPY_BITS.items() if cached.copies >> bit & 1])
     if options.copies == "error":
         _copies.refuse_copied(names, dict(zip(_settings.COPY_BITS, (
             layout(&operands.a), layout(&operands.b), layout(&operands.c), layout(&operands.bias), layout(&operands.aux),
             layout(&operands.out)))), dtype)
-    return _copies.Copied(call, names, tuple([found.result_shape[axis] for axis in range(found.result_ndim)]), dtype)
+    return _copies.Copied(call, names, tuple([cached.result_shape[axis] for axis in range(cached.result_ndim)]), dtype)
 
 
 cdef class Step:
@@ -86,10 +86,10 @@ cdef object preparing_step(const Arguments *call, Launch *launch):
 
 cdef object as_data(const Arguments *call):
     """Return a call that outlives this one's arguments; it holds its stream."""
-    cdef ProductCall made = ProductCall.__new__(ProductCall)
-    made.a, made.b, made.c, made.bias = <object>call.a, <object>call.b, <object>call.c, <object>call.bias
-    made.aux, made.out, made.alpha, made.beta = <object>call.aux, <object>call.out, <object>call.alpha, <object>call.beta
-    made.epilogue, made.clamp, made.dtype, made.compute = <object>call.epilogue, <object>call.clamp, <object>call.dtype, <object>call.compute
-    made.options, made.scales, made.algorithm = <object>call.options, <object>call.scales, <object>call.algorithm
-    made.stream = hold_stream(<object>call.stream)
-    return made
+    cdef ProductCall data = ProductCall.__new__(ProductCall)
+    data.a, data.b, data.c, data.bias = <object>call.a, <object>call.b, <object>call.c, <object>call.bias
+    data.aux, data.out, data.alpha, data.beta = <object>call.aux, <object>call.out, <object>call.alpha, <object>call.beta
+    data.epilogue, data.clamp, data.dtype, data.compute = <object>call.epilogue, <object>call.clamp, <object>call.dtype, <object>call.compute
+    data.options, data.scales, data.algorithm = <object>call.options, <object>call.scales, <object>call.algorithm
+    data.stream = hold_stream(<object>call.stream)
+    return data

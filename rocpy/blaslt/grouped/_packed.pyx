@@ -9,7 +9,7 @@ from libcpp.vector cimport vector
 from abi cimport hipStream_t
 from rocpy cimport _core
 from rocpy cimport _operand
-from rocpy._core cimport Status
+from rocpy._core cimport DefaultFpEnvironment, Status
 from rocpy._dlpack cimport array_type_of_hip
 from rocpy._memory_record cimport pinned_memories
 from rocpy._operand cimport Operand
@@ -102,6 +102,16 @@ cdef inline void moves(GroupedProduct *product, int slot, void *data, int32_t ty
     product.operands[slot].element_bytes = size
     product.operands[slot].per_index = per_index * size
     product.operands[slot].per_group = per_group * size
+
+
+def compute_packed(a, b, **arguments):
+    """Return what rocpy.grouped_matmul returns for groups in one operand; nothing is handed to torch's dispatcher, which calls this."""
+    cdef DefaultFpEnvironment environment
+    cdef GroupedCall call = GroupedCall.__new__(GroupedCall)
+    environment.hold()
+    for name, value in dict(arguments, a=a, b=b).items():
+        setattr(call, name, value)
+    return packed(call, compute_packed, None)
 
 
 cdef object packed(GroupedCall call, object run, list explained):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
+from cpython.array cimport array
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr
@@ -20,6 +21,7 @@ from rocpy.blaslt.engine._scales cimport Scales, read_number
 
 from rocpy.blaslt.selection.tuning_state cimport measures, tuning_word
 from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.blaslt.grouped import scales as _group_scales
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.selection import library as _library
@@ -100,7 +102,7 @@ cdef shared_ptr[CachedCall] find(PlanKey *key, Operands *operands, GroupedCall c
     problem = problem_of(operands, EPILOGUE_NAMES[call.epilogue_index], call.dtype, None, call.bounds, scales)
     options = _options.current_options() if call.resolved is None else call.resolved
     if live is not None and measures():
-        _choice.measure(problem, options, live[0], live[1])
+        _tuner.measure(problem, options, live[0], live[1])
     with nogil:
         status = borrow_context(device, c_stream, &context)
     _core.check(status)

@@ -30,7 +30,7 @@ from rocpy.blaslt.selection import library as _library
 from rocpy.blaslt.grouped import groups as _groups
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
 from rocpy.blaslt.arrays.blocks import are_blocks
-from rocpy.blaslt.front.call import matmul as _matmul
+from rocpy.blaslt.front.function import matmul as _matmul
 from rocpy.errors import LibraryError, UnsupportedError
 from rocpy.runtime.handles.stream_handle import hold_stream
 

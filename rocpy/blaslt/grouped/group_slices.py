@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from rocpy._operand import allocate_like
-from rocpy.blaslt.front.call import matmul
 from rocpy.blaslt.front.explain_product import explain_product
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.scales import Lines, of_group
 from rocpy.blaslt.model.epilogues import find_epilogue
 from rocpy.blaslt.model.explanation import Explanation
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import OperandInfo, Problem
-from rocpy.blaslt.selection import choice as _choice
+from rocpy.blaslt.selection import tuner as _tuner
 from rocpy.errors import UnsupportedError
 from rocpy.runtime.memory import Buffer
 
@@ -129,9 +129,7 @@ class GroupSlices:
             operands = self._together(problem, first, count)
         a, b, bias = operands.pop("a"), operands.pop("b"), operands.pop("bias")
         arguments = {name: value for name, value in self.arguments.items() if name != "options"}
-        _choice.measure(
-            problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **operands}
-        )
+        _tuner.measure(problem, options, (a, b, None, bias, None, None), {**arguments, "dtype": self.dtype, **operands})
 
     def _together(self, problem: Problem, first: int, count: int) -> dict[str, Any]:
         """Return the operands of neighbouring groups of one size as those of one product with a batch axis."""

@@ -20,7 +20,7 @@ cdef enum:
 cdef class Planned:
     cdef Operands operands
     cdef shared_ptr[CachedCall] call
-    cdef readonly dict given  # the operands as they are launched, by name
+    cdef readonly dict operand_arrays  # the operands as they are launched, by name
     cdef dict originals  # what the user gave for those that are read at each execution
     cdef tuple records  # where the memory of originals and scales was when it was read
     cdef bint copied  # some of that was copied when it was read
@@ -35,7 +35,7 @@ cdef class Planned:
     cdef bint weight_bias  # the bias is the one that the Weight carries
     cdef readonly object options, stream, clamp, dtype, compute
     cdef readonly object launched  # the problem as it is launched: with dense operands where copies are made
-    cdef public list found  # the algorithms of the plan; the rank of each is its place there
+    cdef public list planned_algorithms  # the algorithms of the plan; the rank of each is its place there
     cdef public size_t chosen  # the rank of the one that is taken
     cdef dict cached_plans  # plans by problem, the one used last at the end
     cdef str extra_name

@@ -33,7 +33,7 @@ cdef class CachedPlan:
     """The plan of a problem that is not the present one."""
 
     cdef shared_ptr[CachedCall] call
-    cdef list found
+    cdef list planned_algorithms
     cdef size_t chosen
 
 
@@ -62,7 +62,7 @@ cdef class Planned:
             launched = _lowering.with_copies(problem, copies)
         self.problem, self.copies, self.launched = problem, copies, launched
         self.call.reset()
-        self.found = self.unfused = None
+        self.planned_algorithms = self.unfused = None
         return 0
 
     cdef int change_problem(self, object problem) except -1:
@@ -71,7 +71,7 @@ cdef class Planned:
         cdef object before = self.problem
         if self.call.get() != NULL and self.call.get().plan != NULL:
             entry = CachedPlan()
-            entry.call, entry.found, entry.chosen = self.call, self.found, self.chosen
+            entry.call, entry.planned_algorithms, entry.chosen = self.call, self.planned_algorithms, self.chosen
         self.state_problem(problem)
         if entry is not None:
             self.cached_plans[before] = entry
@@ -79,7 +79,7 @@ cdef class Planned:
                 del self.cached_plans[next(iter(self.cached_plans))]
         entry = self.cached_plans.pop(problem, None)
         if entry is not None:
-            self.call, self.found, self.chosen = entry.call, entry.found, entry.chosen
+            self.call, self.planned_algorithms, self.chosen = entry.call, entry.planned_algorithms, entry.chosen
         return 0
 
     cdef int enter(self, bint resetting=False) except -1:
@@ -131,7 +131,7 @@ cdef class Planned:
             self.make_plan(max_algorithms)
             if algorithms is not None:
                 self.restrict(algorithms)
-            return list(self.found)
+            return list(self.planned_algorithms)
         finally:
             self.busy = False
 
@@ -154,14 +154,14 @@ cdef class Planned:
         self.unfused = None
         if self.call.get().copies:
             self.unfused = self._compose(self.call.get().copies)
-            self.found = self.unfused.plan(requested)
-            self.chosen = self.found[0].rank
+            self.planned_algorithms = self.unfused.plan(requested)
+            self.chosen = self.planned_algorithms[0].rank
             return 0
         algorithms = algorithms_of(self.call.get(), device)
         self.chosen = self.call.get().algorithm
         if algorithms:
             algorithms.insert(0, _choice.labelled(algorithms.pop(self.chosen), self.call.get().source.c_str().decode(), self.launched, self.options, device))
-        self.found = algorithms
+        self.planned_algorithms = algorithms
         return 0
 
     def _compose(self, copies):
@@ -175,11 +175,19 @@ cdef class Planned:
     def _prepare(self):
         """Do what the first execution of an algorithm would do besides computing, so that it is not measured."""
 
+    def _list(self, int max_algorithms):
+        """Plan as the user's plan() does, and return the algorithms."""
+        return Planned.plan(self, max_algorithms=max_algorithms)
+
+    def _select(self, list algorithms, size_t rank):
+        """List the algorithms in this order, and take the one of a rank."""
+        self.planned_algorithms, self.chosen = algorithms, rank
+
     cdef int restrict(self, list wanted) except -1:
         """Leave only the algorithms that the user names, in his order, and take the first."""
         cdef list chosen = [self.find(one) for one in wanted]
-        self.found = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
-        self.chosen = self.found[0].rank
+        self.planned_algorithms = [replace(one, source="pinned") for one in dict.fromkeys(chosen)]
+        self.chosen = self.planned_algorithms[0].rank
         return 0
 
     cdef bint is_pinned(self):
@@ -193,37 +201,37 @@ cdef class Planned:
         cdef hipStream_t c_stream = NULL
         cdef StreamUse use
         resolve_device_and_stream(&self.operands.a, self.stream, &device, &c_stream, &use)
-        mine = _algorithms.find(algorithm, self.found, device)
-        if mine is None and self.found:
+        mine = _algorithms.find(algorithm, self.planned_algorithms, device)
+        if mine is None and self.planned_algorithms:
             mine = self.find_among_all(algorithm, device)
         if mine is None:
-            raise _algorithms.missing(algorithm, self.found)
+            raise _algorithms.missing(algorithm, self.planned_algorithms)
         return mine
 
     cdef object find_among_all(self, object algorithm, int device):
         cdef shared_ptr[CachedCall] call = self.call
-        cdef list before = self.found
+        cdef list before = self.planned_algorithms
         cdef size_t chosen = self.chosen
         taken = self.algorithm
         self.make_plan(all_algorithms)
-        mine = _algorithms.find(algorithm, self.found, device)
+        mine = _algorithms.find(algorithm, self.planned_algorithms, device)
         if mine is None:
-            self.call, self.found, self.chosen = call, before, chosen
+            self.call, self.planned_algorithms, self.chosen = call, before, chosen
             return None
         # The plan is that of all from now on; what the user has seen keeps its order, its times and its choice.
-        ranks = {(one.id, one.name): one.rank for one in self.found}
-        self.found = [replace(one, rank=ranks[one.id, one.name]) for one in before if (one.id, one.name) in ranks] + [mine]
+        ranks = {(one.id, one.name): one.rank for one in self.planned_algorithms}
+        self.planned_algorithms = [replace(one, rank=ranks[one.id, one.name]) for one in before if (one.id, one.name) in ranks] + [mine]
         self.chosen = ranks.get((taken.id, taken.name), mine.rank)
         return mine
 
     def pin(self, algorithm):
         self.enter()
         try:
-            if self.found is None:
+            if self.planned_algorithms is None:
                 self.make_plan(first_algorithms)
             mine = self.find(algorithm)
             pinned = replace(mine, source="pinned")
-            self.found = [pinned if one is mine else one for one in self.found]
+            self.planned_algorithms = [pinned if one is mine else one for one in self.planned_algorithms]
             self.chosen = pinned.rank
             return pinned
         finally:
@@ -237,12 +245,12 @@ cdef class Planned:
     @property
     def algorithms(self):
         """The algorithms of the last plan(), best first; empty before."""
-        return list(self.found or ())
+        return list(self.planned_algorithms or ())
 
     @property
     def algorithm(self):
         """The algorithm that execute() takes by itself; ``None`` before plan(), and where there is nothing to compute."""
-        for one in self.found or ():
+        for one in self.planned_algorithms or ():
             if one.rank == self.chosen:
                 return one
         return None

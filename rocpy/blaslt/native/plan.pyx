@@ -108,7 +108,7 @@ cdef class Matmul(Planned):
         self.dtype = dtype
         self.compute = compute
         self.cached_plans = {}
-        self.given = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
+        self.operand_arrays = {"a": a, "b": b, "c": c, "bias": bias, "aux": aux}
         self.owner = (<Packed>a).memory if type(a) is Packed else a
         self.state_problem(problem_of(&self.operands, EPILOGUE_NAMES[self.epilogue], self.dtype, self.compute, self.clamp, self.scales))
         # Copies on the device hold what the operands were when they were given.
@@ -183,9 +183,9 @@ cdef class Matmul(Planned):
         cdef StreamUse use
         cdef object result
         cdef tuple held = self.held
-        if self.found is None:
+        if self.planned_algorithms is None:
             self.make_plan(first_algorithms)
-        launch.algorithm = self.find(algorithm).rank if algorithm is not None and self.found else self.chosen
+        launch.algorithm = self.find(algorithm).rank if algorithm is not None and self.planned_algorithms else self.chosen
         launch.call, launch.operands, launch.factors = self.call.get(), &self.operands, &self.factors
         launch.out = NULL
         launch.program = NULL
@@ -217,7 +217,7 @@ cdef class Matmul(Planned):
             synchronize_stream(launch.stream)
         memcpy(copied, &self.operands, sizeof(Operands))
         for name in self.copies:
-            array = _copies.copy_of(self.given[name], name, self.problem)
+            array = _copies.copy_of(self.operand_arrays[name], name, self.problem)
             arrays.append(parse_one(array, name, operand_named(copied, name), &copied.a))
         launch.operands = copied
         return tuple(arrays)
@@ -233,7 +233,7 @@ cdef class Matmul(Planned):
         cdef object result
         try:
             result = execute(launch, self.owner, out,
-                             (held, pinned_memories((*self.given.values(), out))) if launch.after >= after_hold else held, self.scales)
+                             (held, pinned_memories((*self.operand_arrays.values(), out))) if launch.after >= after_hold else held, self.scales)
             if launch.call.transposed:
                 if launch.after != after_wait:
                     synchronize_stream(launch.stream)
@@ -311,7 +311,7 @@ cdef class Matmul(Planned):
         cdef object scale_a, scale_b, scale_c, scale_d
         cdef DefaultFpEnvironment environment
         environment.hold()
-        named = dict(self.given)
+        named = dict(self.operand_arrays)
         scale_a, scale_b, scale_c, scale_d = new_scales
         if "b" in changes and not same:
             b = changes["b"]
@@ -322,7 +322,7 @@ cdef class Matmul(Planned):
             if self.weight_bias and "bias" not in changes and taken.bias is not None:
                 changes["bias"] = taken.bias
             else:
-                changes["b"] = _copies.unpacked(taken, changes.get("bias", self.given["bias"]))
+                changes["b"] = _copies.unpacked(taken, changes.get("bias", self.operand_arrays["bias"]))
             if scale_b is None:
                 scale_b = taken.factors
         if self.released:
@@ -359,7 +359,7 @@ cdef class Matmul(Planned):
         self.factors, self.scales, self.scale_values = factors, scales, values
         self.released = False
         memcpy(&self.operands, &fresh, sizeof(Operands))
-        self.given, self.held, self.originals = named, held, originals
+        self.operand_arrays, self.held, self.originals = named, held, originals
         self.record_memory()
         self.weight, self.taken = weight, taken
         self.owner = (<Packed>named["a"]).memory if type(named["a"]) is Packed else named["a"]
@@ -373,7 +373,7 @@ cdef class Matmul(Planned):
         self.released = True
         self.held = self.records = ()
         self.originals = {}
-        self.given = dict.fromkeys(self.given)
+        self.operand_arrays = dict.fromkeys(self.operand_arrays)
         self.owner = self.weight = self.taken = None
         if self.unfused is not None:
             self.unfused.release()
@@ -386,10 +386,10 @@ cdef class Matmul(Planned):
         self.closed = True
         self.call.reset()
         self.held = self.records = ()
-        self.given = self.originals = {}
+        self.operand_arrays = self.originals = {}
         self.owner = self.weight = self.taken = None
         self.cached_plans = {}
-        self.found = self.unfused = None
+        self.planned_algorithms = self.unfused = None
 
     def __enter__(self):
         if self.closed:

@@ -7,13 +7,12 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rocpy._messages.log import info
 from rocpy.blaslt.model.algorithms import Algorithm
 from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
-from rocpy.blaslt.selection.tuner import Choice, tuner
+from rocpy.blaslt.selection.stored import Choice, stored_choices
 from rocpy.blaslt.selection.tuning_state import OFF, changed, mode
 
 # Algorithms that are asked for where one is to be found again or a best one to be measured: more than the heuristic
@@ -46,7 +45,7 @@ def stored(problem: Problem, options: Options, device: int) -> Choice | None:
     """Return the record of a problem on a device, where one may be used."""
     if options.reproducible or mode() == OFF:
         return None
-    return tuner().lookup(problem, options, device)
+    return stored_choices().lookup(problem, options, device)
 
 
 def labelled(algorithm: Algorithm, source: str, problem: Problem, options: Options, device: int) -> Algorithm:
@@ -80,34 +79,27 @@ def choose(problem: Problem, options: Options, device: int, algorithms: Sequence
     for recorder in tuple(_recorders):
         recorder(problem)
     wrong = wrong_ones(problem, device)
-    right = [place for place, one in enumerate(algorithms) if (one.id, one.name) not in wrong]
+    right = [position for position, one in enumerate(algorithms) if (one.id, one.name) not in wrong]
     record = stored(problem, options, device)
-    place = None if record is None else place_of(record, algorithms)
+    position = None if record is None else position_of(record, algorithms)
     source = "heuristic"
-    if place is not None and place in right:
+    if position is not None and position in right:
         source = "tuned"
     else:
-        place = right[0] if right else -1
-    if place >= 0:
-        info("planned %s: %s of %d, %s", problem, algorithms[place], len(algorithms), source)
-    return place, source
+        position = right[0] if right else -1
+    if position >= 0:
+        info("planned %s: %s of %d, %s", problem, algorithms[position], len(algorithms), source)
+    return position, source
 
 
-def place_of(record: Choice, algorithms: Sequence[Algorithm]) -> int | None:
+def position_of(record: Choice, algorithms: Sequence[Algorithm]) -> int | None:
     """Return where a record's kernel is among the algorithms of the live problem; ``None``: the record is stale.
 
     The list holds what the library supports for exactly this problem. A solution index alone means nothing, so that
     the kernel's name must be the same too; where the library tells no names, the record's scope already made sure that
     it is the same build.
     """
-    for place, algorithm in enumerate(algorithms):
+    for position, algorithm in enumerate(algorithms):
         if algorithm.id == record.solution and algorithm.name == record.kernel:
-            return place
+            return position
     return None
-
-
-def measure(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
-    """Measure a problem that the function form meets for the first time, unless a record of it can be used."""
-    if options.reproducible:
-        return
-    tuner().on_first_use(problem, options, operands, arguments)

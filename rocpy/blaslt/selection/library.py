@@ -60,16 +60,16 @@ def library(device: int, version: int = 0) -> Library:
     """Return the loaded library on a device; ``version`` spares asking it."""
     chosen = platform.current()
     path = chosen.origin
-    found = _known.get((path, device))
-    if found is None:
+    library = _known.get((path, device))
+    if library is None:
         arch = chosen.devices[max(device, 0)].arch
         if not version:
             _core.probe_versions()
             version = next(row[3] for row in _core.library_facts() if row[0] == "hipblaslt")
         scope = _selftest_record.scope_of(version, arch)
-        found = Library(version, arch.partition(":")[0], chosen.is_emulated, scope)
-        _known[path, device] = found
-    return found
+        library = Library(version, arch.partition(":")[0], chosen.is_emulated, scope)
+        _known[path, device] = library
+    return library
 
 
 def epilogue_number(row: EpilogueRow, version: int) -> int | None:
@@ -185,9 +185,9 @@ def refusal(problem: Problem, device: int = 0, version: int = 0) -> str:
     absent = _absent(problem, here, number) or _lacking(problem, here) or _doubt(problem, here, final=True)
     if absent or _tuning_state.is_trial():
         return absent
-    kept = _selftest_record.verdict(here.scope, class_of(problem, here))
-    if kept is not None:
-        return "" if kept.passed else f"{here.name}: {kept.reason}"
+    recorded = _selftest_record.verdict(here.scope, class_of(problem, here))
+    if recorded is not None:
+        return "" if recorded.passed else f"{here.name}: {recorded.reason}"
     return _doubt(problem, here, final=False)
 
 

@@ -84,30 +84,34 @@ def recipes(
     ) or (dtypes.lookup(result).kind == "int" and function_of(row) not in _EXACT):
         return ()
     first = ("bias", "default") if row.bias and not column_bias else ("default",)
-    given = RESULT_TYPES.get(operand, ())
+    native_types = RESULT_TYPES.get(operand, ())
     # A sum along a or b leaves the result as it is; everything else is computed from the widest product there is.
     unchanged = row.gradient in ("bgrada", "bgradb") and not amax
     wanted = (result,) if unchanged else (working_type(result), result)
-    direct = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in given for name in first]
+    direct = [Recipe(name, dtype) for dtype in dict.fromkeys(wanted) if dtype in native_types for name in first]
     # A product that is rounded to the result's type before its epilogue is not the same one: it comes last.
-    found = [recipe for recipe in direct if recipe.dtype == wanted[0]]
+    candidates = [recipe for recipe in direct if recipe.dtype == wanted[0]]
     if operand == "int8" and (scales or result != "int32"):
         # Sums of int8 are exact in nothing else, and an int8 result would be saturated already.
-        found.insert(0 if scales or result == "int8" else len(found), Recipe("default", "int32", scaled=False))
+        candidates.insert(
+            0 if scales or result == "int8" else len(candidates), Recipe("default", "int32", scaled=False)
+        )
     if scales:
-        found += [Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in given]
+        candidates += [
+            Recipe("default", dtype, scaled=False) for dtype in ("float32", "bfloat16") if dtype in native_types
+        ]
     narrow = dtypes.lookup(operand)
     if narrow.kind == "float" and narrow.bits <= 16:
         # Every value of eight bits is one of bfloat16's too, and every one of sixteen is float32's.
         for wider in ("bfloat16", "float32") if narrow.bits == 8 else ("float32",):
-            found += [Recipe("default", "float32", wider, scaled=not scales)]
+            candidates += [Recipe("default", "float32", wider, scaled=not scales)]
     if blocks:
-        found += [Recipe(name, "float32", "float32", blocks=True) for name in first]
-    found += direct
+        candidates += [Recipe(name, "float32", "float32", blocks=True) for name in first]
+    candidates += direct
     if amax:  # of values that are not rounded yet
-        found = [recipe for recipe in found if recipe.dtype in ("int32", "float32", working_type(result))]
+        candidates = [recipe for recipe in candidates if recipe.dtype in ("int32", "float32", working_type(result))]
     # The product itself serves where only its largest magnitude is missing.
-    return tuple(dict.fromkeys(recipe for recipe in found if amax or recipe != Recipe(epilogue, result)))
+    return tuple(dict.fromkeys(recipe for recipe in candidates if amax or recipe != Recipe(epilogue, result)))
 
 
 def recipes_of(problem: Problem) -> tuple[Recipe, ...]:
@@ -133,9 +137,9 @@ def _has_blocks(problem: Problem) -> bool:
     return "block32" in (problem.scale_a, problem.scale_b)
 
 
-def kind_bits(problem: Problem, place: int) -> int:
+def kind_bits(problem: Problem, position: int) -> int:
     """Return the bits of a cached call that is done by the problem's recipe of that place."""
-    kind = problem.column_bias | _movable_scales(problem) << 1 | place << 2
+    kind = problem.column_bias | _movable_scales(problem) << 1 | position << 2
     kind |= _has_blocks(problem) << _BLOCKS_BIT | problem.amax << _AMAX_BIT
     return 1 << UNFUSED_BIT | kind << RECIPE_SHIFT
 
@@ -208,10 +212,10 @@ def _scales_of(problem: Problem, recipe: Recipe) -> dict[str, Any]:
     names = ["conj_a", "conj_b"]
     if recipe.scaled and not recipe.operands:
         names += ["scale_a", "scale_b", "scale_a_batch", "scale_b_batch"]
-    found = {name: getattr(problem, name) for name in names}
+    candidates = {name: getattr(problem, name) for name in names}
     if has_unit_scales(recipe, problem.a.dtype, problem.b.dtype):
-        found.update(scale_a="scalar", scale_b="scalar")
-    return found
+        candidates.update(scale_a="scalar", scale_b="scalar")
+    return candidates
 
 
 def has_unit_scales(recipe: Recipe, a: str, b: str) -> bool:

@@ -84,8 +84,8 @@ class Row:
 
     def number(self, version: int) -> int | None:
         """Return the number in a version, ``None`` where that has none."""
-        place = bisect.bisect_right(self.numbers, version, key=lambda pair: pair[0])
-        return self.numbers[place - 1][1] if place else None
+        index = bisect.bisect_right(self.numbers, version, key=lambda pair: pair[0])
+        return self.numbers[index - 1][1] if index else None
 
     def doubt(self, version: int, final: bool = False) -> str:
         """Return why a version's row is not to be relied on, empty where it is; ``final``: whatever a test finds."""

@@ -83,11 +83,11 @@ def keep(scope: str, verdicts: dict[str, Verdict]) -> Path:
     path = record_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(path):
-        found = _read(path)
-        merged = {**found.pop(scope, {}), **verdicts}
-        found[scope] = merged
-        kept = dict(list(found.items())[-MOST_SCOPES:])
-        document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in kept.items()}}
+        verdicts_by_scope = _read(path)
+        merged = {**verdicts_by_scope.pop(scope, {}), **verdicts}
+        verdicts_by_scope[scope] = merged
+        retained = dict(list(verdicts_by_scope.items())[-MOST_SCOPES:])
+        document = {"schema": SCHEMA, "scopes": {name: _as_json(rows) for name, rows in retained.items()}}
         _disk_cache.replace(path, json.dumps(document, indent=1).encode())
     forget_loaded()
     return path
@@ -100,8 +100,8 @@ def note(scope: str, verdicts: dict[str, Verdict]) -> None:
     except OSError as error:
         global _loaded
         with _lock:
-            found = _read(record_path()) if _loaded is None else _loaded
-            _loaded = {**found, scope: {**found.get(scope, {}), **verdicts}}
+            verdicts_by_scope = _read(record_path()) if _loaded is None else _loaded
+            _loaded = {**verdicts_by_scope, scope: {**verdicts_by_scope.get(scope, {}), **verdicts}}
         warnings.warn(f"the self-test's record was not written: {error}", RocpyWarning, stacklevel=3)
 
 
@@ -122,12 +122,12 @@ def wrong_algorithms(scope: str, products: str) -> frozenset[tuple[int, str]]:
         rows = _loaded.get(scope)
     if not rows:
         return frozenset()
-    prefix, found = products + _ALGORITHM, set()
+    prefix, verdicts_by_scope = products + _ALGORITHM, set()
     for row, one in rows.items():
         number, _, name = row.removeprefix(prefix).partition(" ")
         if row.startswith(prefix) and not one.passed and number.lstrip("-").isdecimal():
-            found.add((int(number), name))
-    return frozenset(found)
+            verdicts_by_scope.add((int(number), name))
+    return frozenset(verdicts_by_scope)
 
 
 def _as_json(verdicts: dict[str, Verdict]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What products ask of tuning, and the tuner that answers: registered from above, made when the first plan asks."""
+"""What products ask to be measured, what the tuner asks of a product, and the tuner: registered from above.
+
+Planning looks stored choices up in :mod:`rocpy.blaslt.selection.stored` and calls nothing here: a tuner plans.
+"""
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,48 +13,84 @@ from rocpy.blaslt.model.options import Options
 from rocpy.blaslt.model.problem import Problem
 
 if TYPE_CHECKING:
+    from rocpy.blaslt.model.algorithms import Algorithm
     from rocpy.blaslt.model.tuning_report import TuningReport
 
-__all__ = ["Choice", "Tuner", "register", "tuner"]
+__all__ = ["Tunable", "Tuner", "measure", "register", "tuner"]
 
 
-class Choice(Protocol):
-    """An algorithm that was measured to be the fastest for a problem."""
+class Tunable(Protocol):
+    """A planned product as the tuner sees it: operations below those that call the tuner."""
 
     @property
-    def solution(self) -> int:
-        """Its number in the library."""
+    def problem(self) -> Problem:
+        """The validated problem."""
         ...
 
     @property
-    def kernel(self) -> str:
-        """The kernel's name; empty if the library does not report one."""
+    def launched(self) -> Problem:
+        """The problem that is measured."""
         ...
 
     @property
-    def measured_us(self) -> float:
-        """Its time in microseconds."""
+    def options(self) -> Options:
+        """The options in force."""
         ...
 
     @property
-    def spread(self) -> float:
-        """Half the distance of the quartiles of its times, relative to their median."""
+    def stream(self) -> Any:
+        """The stream of the trials, as the user gave it."""
         ...
 
     @property
-    def gain(self) -> float:
-        """How many times faster it is than the heuristic's first."""
+    def operand_arrays(self) -> dict[str, Any]:
+        """The operands by name."""
+        ...
+
+    @property
+    def scale_values(self) -> tuple[Any, ...] | None:
+        """The scales and amax, as the user gave them."""
+        ...
+
+    def scalars(self) -> dict[str, Any]:
+        """Return alpha and beta as keyword arguments."""
+        ...
+
+    @property
+    def choice(self) -> tuple[Algorithm | None, str]:
+        """The algorithm that is taken, and where the choice came from."""
+        ...
+
+    @property
+    def unfused(self) -> Any:
+        """How it is composed, ``None`` where it is not; the native product inside is tuned instead."""
+        ...
+
+    def _list(self, max_algorithms: int) -> list[Algorithm]:
+        """Plan, and return the algorithms among which it chooses."""
+        ...
+
+    def execute(self, *, out: Any = None, algorithm: Any = None) -> Any:
+        """Compute the product by an algorithm."""
+        ...
+
+    def _select(self, algorithms: list[Algorithm], rank: int) -> None:
+        """Take the algorithm of a rank from now on, and list the algorithms in this order."""
+        ...
+
+    def _prepare(self) -> None:
+        """Do what the first execution of an algorithm would do besides computing."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the plan and the operands."""
         ...
 
 
 class Tuner(Protocol):
-    """What remembers and measures choices."""
+    """What measures choices and stores them."""
 
-    def lookup(self, problem: Problem, options: Options, device: int) -> Choice | None:
-        """Return the stored choice for a problem, ``None`` where there is none."""
-        ...
-
-    def on_first_use(
+    def tune_on_first_use(
         self, problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]
     ) -> None:
         """Measure a problem of the function form, unless a stored choice for it can be used."""
@@ -65,25 +102,23 @@ class Tuner(Protocol):
 
 
 _provider: Callable[[], Tuner] | None = None
-_tuner: Tuner | None = None
-# Held while the tuner is made, which imports and opens files, and by whoever forks: a child forked in the middle of
-# another thread's import would wait for that import for ever.
-_first_use = threading.RLock()
-os.register_at_fork(before=_first_use.acquire, after_in_parent=_first_use.release, after_in_child=_first_use.release)
 
 
 def register(provider: Callable[[], Tuner]) -> None:
-    """Name the function that makes the tuner when the first plan asks for it: ``import rocpy`` does without it."""
+    """Name the function that gives the tuner: ``import rocpy`` does without it."""
     global _provider
     _provider = provider
 
 
 def tuner() -> Tuner:
     """Return the tuner."""
-    global _tuner
-    if _tuner is None:
-        with _first_use:
-            if _provider is None:
-                raise RuntimeError("no tuner is registered; import rocpy first")
-            _tuner = _provider()
-    return _tuner
+    if _provider is None:
+        raise RuntimeError("no tuner is registered; import rocpy first")
+    return _provider()
+
+
+def measure(problem: Problem, options: Options, operands: Sequence[Any], arguments: dict[str, Any]) -> None:
+    """Measure a problem that the function form plans for the first time, unless a record of it can be used."""
+    if options.reproducible:
+        return
+    tuner().tune_on_first_use(problem, options, operands, arguments)

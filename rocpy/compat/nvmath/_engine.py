@@ -168,13 +168,13 @@ class Engine:
         """Return the block in which products use the user's handle and memory."""
         if self.options.handle is None and self.options.allocator is None:
             return nullcontext()
-        a = inner.given["a"]
+        a = inner.operand_arrays["a"]
         needed = max((one.workspace_bytes for one in inner.algorithms), default=0)
         return self._resources.on(device_and_stream(getattr(a, "memory", a), stream), stream, needed)
 
     def _stopwatch(self, inner: rocpy.Matmul, stream: Any) -> Stopwatch:
         """Return what measures work on the stream that the product runs on."""
-        a = inner.given["a"]
+        a = inner.operand_arrays["a"]
         with rocpy.Device(self.options.device_id):
             return Stopwatch(*device_and_stream(getattr(a, "memory", a), stream))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.grouped.function import grouped_matmul
 from rocpy.torch.operators.dispatch import dispatched_grouped, dispatched_matmul
 

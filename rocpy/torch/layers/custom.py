@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers import packing
 from rocpy.torch.operators.dispatch import dispatched_matmul

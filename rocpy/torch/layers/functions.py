@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rocpy._producers.torch_tensors import route
-from rocpy.blaslt.front.call import matmul as _matmul
+from rocpy.blaslt.front.function import matmul as _matmul
 from rocpy.blaslt.model.epilogues import is_custom, refuse_inputs
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.layers.custom import check_epilogue, custom_linear

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rocpy._producers.torch_tensors import route
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.operators.activations import Activation

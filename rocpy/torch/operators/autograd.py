@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count_gradients, watched

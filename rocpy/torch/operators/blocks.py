@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rocpy._producers.torch_tensors import route
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation, Fused
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.autograd import as_matrix, linear_backward

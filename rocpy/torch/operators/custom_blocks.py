@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.epilogues import CustomEpilogue, Expression
 from rocpy.epilogues._expression import Builder
 from rocpy.epilogues._gradient import gradient_of

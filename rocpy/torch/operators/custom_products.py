@@ -3,56 +3,30 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.custom.binding import complete, refuse_operands
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES
-from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
-from rocpy.epilogues import CustomEpilogue, Expression
-from rocpy.epilogues._evaluate import evaluate, is_number
+from rocpy.epilogues import Expression
+from rocpy.epilogues._evaluate import evaluate
 from rocpy.epilogues._gradient import gradient_of
-from rocpy.errors import InvalidOperandError, UnsupportedError
 from rocpy.torch.operators.arithmetic import in_default_environment
-from rocpy.torch.operators.products import product
+from rocpy.torch.operators.kernels import custom_kernel
+from rocpy.torch.operators.products import product, record_product
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import ProductSettings, check_devices, check_product, product_shapes
-from rocpy.torch.operators.sharding import is_sharded, register_for
 
-__all__ = ["custom_product"]
+__all__ = ["composed", "operator"]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor[] inputs, str[] names, str expression, float alpha, float beta,"
     " ScalarType? dtype, str? compute) -> Tensor[]"
 )
-
-
-def _kernel(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    inputs: Sequence[Tensor],
-    names: Sequence[str],
-    expression: str,
-    *settings: Any,
-) -> list[Tensor]:
-    alpha, beta, dtype, compute = settings
-    result = matmul(
-        a,
-        b,
-        c,
-        alpha=alpha,
-        beta=None if c is None else beta,
-        epilogue=CustomEpilogue.from_json(expression),
-        epilogue_inputs=dict(zip(names, inputs, strict=True)),
-        dtype=dtype,
-        compute=compute,
-    )
-    return list(result) if isinstance(result, tuple) else [result]
 
 
 def _fake(
@@ -82,7 +56,7 @@ def _narrow(cast: Callable[[Any], Any], args: Sequence[Any]) -> tuple[Any, ...]:
     return (cast(a), cast(b), cast(c), inputs, names, *rest)
 
 
-operator = define("epilogue", _SCHEMA, _kernel, _fake, narrow=_narrow)
+operator = define("epilogue", _SCHEMA, custom_kernel, _fake, narrow=_narrow)
 
 
 class EpilogueFunction(torch.autograd.Function):  # type: ignore[misc]
@@ -192,72 +166,25 @@ def _record(
 ) -> list[Tensor]:
     read = Expression.from_json(expression)
     if min(a.dim(), b.dim()) < 2 or read.halved:
-        return _composed(a, b, c, dict(zip(names, inputs, strict=True)), read, settings)
+        multiply = functools.partial(record_product, below.of(product))
+        return composed(multiply, a, b, c, dict(zip(names, inputs, strict=True)), read, settings)
     results = _apply(below, a, b, c, names, read, settings, *inputs)
     return list(results[: len(read.outputs)])
 
 
-def _composed(
-    a: Tensor, b: Tensor, c: Tensor | None, named: dict[str, Any], expression: Expression, settings: Any
+def composed(
+    multiply: Callable[..., Any],
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    named: dict[str, Any],
+    expression: Expression,
+    settings: Any,
 ) -> list[Tensor]:
     """Return the recorded product followed by torch's own functions, which are recorded too."""
     alpha, beta, dtype, compute = settings
-    x = product(a, b, c, None, None, "default", alpha, beta, None, dtype, compute)
+    x = multiply(a, b, c, None, None, "default", alpha, beta, None, dtype, compute)
     return list(evaluate(expression, x, named))
 
 
 record(operator, _record)
-
-
-def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
-    """Return an epilogue's text with numbers in the place of inputs."""
-    return Expression.from_json(text).with_values(dict(numbers)).to_json()
-
-
-_text_with._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler runs it, and keeps its answer
-
-
-def custom_product(
-    a: Any,
-    b: Any,
-    c: Any,
-    epilogue: CustomEpilogue,
-    epilogue_inputs: Any,
-    scalars: tuple[float, float],
-    **settings: Any,
-) -> Any:
-    """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
-    refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
-    if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
-        b = snapshot_of(b)
-    named = complete(epilogue, epilogue_inputs, b)
-    if isinstance(b, WeightOperand):
-        b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
-    for name, value in named.items():
-        if not is_number(value) and not isinstance(value, Tensor):
-            raise InvalidOperandError(
-                f"epilogue_inputs[{name!r}]: got {type(value).__name__} beside torch tensors that need autograd, a "
-                "transform or a compiler; pass a torch tensor"
-            )
-    if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
-        # A changed number would be another graph each time: the graph makes a tensor of it.
-        wide = torch.float64 if a.dtype == torch.float64 else torch.float32
-        for name, value in named.items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                named[name] = torch.ones((), dtype=wide, device=a.device) * value
-    numbers = {name: value for name, value in named.items() if is_number(value)}
-    tensors = {name: value for name, value in named.items() if name not in numbers}
-    arguments = (*scalars, settings["dtype"], settings["compute"])
-    compiling = torch.compiler.is_compiling()
-    if not compiling and torch._C._functorch.peek_interpreter_stack() is not None:
-        if c is not None:
-            raise UnsupportedError("c: with a custom epilogue under a transform of torch.func; give it as an input")
-        results = _composed(a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
-    elif not compiling and is_sharded((a, b, c, *tensors.values())):
-        # torch knows how its own functions are computed on the parts of a DTensor.
-        register_for((a, b, c))
-        results = _composed(a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
-    else:
-        text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
-        results = operator(a, b, c, list(tensors.values()), list(tensors), text, *arguments)
-    return results[0] if epilogue.expression.single else tuple(results)

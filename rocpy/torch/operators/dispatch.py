@@ -12,7 +12,8 @@ from torch.autograd import forward_ad
 from torch.fx import Proxy
 
 from rocpy import dtypes
-from rocpy.blaslt.front.call import matmul
+from rocpy._producers.torch_refusals import TorchLayerRequired
+from rocpy.blaslt.front.call import compute_product
 from rocpy.blaslt.grouped.groups import aligned, check_epilogue
 from rocpy.blaslt.model.epilogues import find_epilogue, is_custom, refuse_inputs
 from rocpy.blaslt.model.options import options as _options
@@ -23,9 +24,8 @@ from rocpy.blaslt.model.weight_operand import snapshot_of
 from rocpy.blaslt.operands.weight import Weight
 from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
-from rocpy.torch.operators.custom_products import custom_product
-from rocpy.torch.operators.grouped import grouped_with_epilogue
-from rocpy.torch.operators.kernels import inside
+from rocpy.torch.operators.below import refuse_inside
+from rocpy.torch.operators.forms import custom_product, grouped_with_epilogue
 from rocpy.torch.operators.products import product, product_extra
 from rocpy.torch.operators.sharding import register_for
 
@@ -36,10 +36,7 @@ _DEFAULTS = {"stream": None, "algorithm": None, "autotune": None, "amax": False}
 
 def dispatch(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one of rocpy's functions through torch's dispatcher; what the function form calls."""
-    if inside():
-        raise UnsupportedError(
-            "unsupported tensor subclass or dispatch mode: its memory cannot be read; pass plain tensors"
-        )
+    refuse_inside()
     if name == "grouped_matmul":
         return dispatched_grouped(*args, **kwargs)
     return dispatched_matmul(*args, **kwargs)
@@ -204,9 +201,8 @@ def dispatched_grouped(
     if offsets is None:
         lefts, rights, biases, _ = aligned(a, b, bias, None, groups)
         settings = {"epilogue": row.name, "clamp": clamp, "alpha": alpha, "dtype": dtype, "options": options}
-        # Products that need no recording go their own way; this one does not return here.
         results = [
-            matmul(left, right, bias=vector, **settings)
+            _product_of_group(left, right, bias=vector, **settings)
             for left, right, vector in zip(lefts, rights, biases, strict=True)
         ]
         if not row.outputs:
@@ -223,6 +219,16 @@ def dispatched_grouped(
     _refuse_traced_options()
     with _options(**dataclasses.asdict(resolve_options(options))):
         return grouped_with_epilogue(*operands, **settings)
+
+
+def _product_of_group(a: Any, b: Any, **settings: Any) -> Any:
+    """Return the product of one group; one that needs no recording goes its own way."""
+    if not torch.compiler.is_compiling():
+        try:
+            return compute_product(a, b, **settings)
+        except TorchLayerRequired:
+            pass
+    return dispatched_matmul(a, b, **settings)
 
 
 def _refuse_untraced(others: dict[str, Any]) -> None:

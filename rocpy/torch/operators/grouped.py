@@ -3,32 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from rocpy.blaslt.grouped import groups as _groups
-from rocpy.blaslt.grouped.function import grouped_matmul
-from rocpy.blaslt.model.epilogues import EPILOGUES
-from rocpy.errors import InvalidOperandError, InvalidProblemError
 from rocpy.torch.operators.arithmetic import in_default_environment
-from rocpy.torch.operators.counters import count, watched
-from rocpy.torch.operators.products import apply_epilogue, plain_name
+from rocpy.torch.operators.kernels import grouped_kernel
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import check_devices
 
-__all__ = ["grouped", "grouped_with_epilogue"]
-
-
-def _kernel(
-    a: Tensor, b: Tensor, boundaries: Tensor, bias: Tensor | None, alpha: float, dtype: torch.dtype | None
-) -> Tensor:
-    if watched:
-        count(grouped=1)
-    epilogue: Literal["default", "bias"] = "default" if bias is None else "bias"
-    result: Tensor = grouped_matmul(a, b, offsets=boundaries, epilogue=epilogue, bias=bias, alpha=alpha, dtype=dtype)
-    return result
+__all__ = ["covered_by", "grouped"]
 
 
 def _fake(
@@ -56,7 +41,7 @@ def _fake(
 grouped = define(
     "grouped_matmul",
     "(Tensor a, Tensor b, Tensor boundaries, Tensor? bias, Scalar alpha, ScalarType? dtype) -> Tensor",
-    _kernel,
+    grouped_kernel,
     _fake,
 )
 
@@ -101,7 +86,7 @@ def _bias_gradient(d: Tensor, boundaries: Tensor, axes: tuple[int, int], bias_ax
     if axes == (2, 2):
         return d.sum(1) if bias_axes == 2 else d.sum((0, 1))
     if axes == (3, 2):
-        return torch.where(_covered(boundaries, d, 1), d.sum(0), 0)
+        return torch.where(covered_by(boundaries, d, 1), d.sum(0), 0)
     sums = grouped(d.new_ones(1, d.shape[0]), d.contiguous(), boundaries, None, 1.0, None).squeeze(1)
     return sums if bias_axes == 2 else sums.sum(0)
 
@@ -127,63 +112,8 @@ def _record(
 record(grouped, _record)
 
 
-# ---- the function form's arguments ----
-
-
-def grouped_with_epilogue(
-    a: Tensor,
-    b: Tensor,
-    offsets: Any,
-    groups: Any,
-    epilogue: str,
-    bias: Tensor | None,
-    *,
-    clamp: Any,
-    alpha: float,
-    dtype: torch.dtype | None,
-) -> Any:
-    """Return what ``rocpy.grouped_matmul`` with offsets returns: the recorded product, then torch's functions."""
-    row = EPILOGUES[epilogue]
-    _groups.check_epilogue(row)
-    if bias is not None and not row.bias:
-        raise InvalidProblemError(f"bias: given, but epilogue {row.name!r} adds none; pass an epilogue with a bias")
-    if bias is None and row.bias:
-        raise InvalidProblemError(f"epilogue {row.name!r} needs bias=")
-    count_ = -1 if groups is None else _groups.count_of(groups)
-    stacked = b if b.dim() == 3 else a if a.dim() == 3 else None
-    if stacked is not None:
-        _groups.check_count(count_, stacked.shape[0])
-        count_ = stacked.shape[0]
-    boundaries = _boundaries(offsets, count_)
-    pre = grouped(a, b, boundaries, bias, alpha, dtype)
-    if row.name == plain_name(row):
-        return pre
-    y = apply_epilogue(row, pre, None, clamp)
-    if pre.dim() == 2:
-        # No epilogue runs where no group is.
-        covered = _covered(boundaries, pre, 0 if a.dim() == 2 else 1)
-        y = torch.where(covered.unsqueeze(-1) if a.dim() == 2 else covered, y, 0)
-    return (y, {row.outputs[0]: pre}) if row.outputs else y
-
-
-def _covered(boundaries: Tensor, d: Tensor, axis: int) -> Tensor:
+def covered_by(boundaries: Tensor, d: Tensor, axis: int) -> Tensor:
     """Return which indices of an axis some group has."""
     at = torch.arange(d.shape[axis], device=d.device)
     first, last = (boundaries[i].to(d.device) for i in (0, -1))
     return (at >= first) & (at < last)
-
-
-def _boundaries(offsets: Any, groups: int) -> Tensor:
-    """Return E + 1 boundaries as a tensor, from those or from the E ends."""
-    line = offsets if isinstance(offsets, Tensor) else torch.tensor(_groups.offset_numbers(offsets), dtype=torch.int64)
-    if line.dim() != 1 or line.is_floating_point() or line.is_complex() or line.dtype == torch.bool:
-        raise InvalidOperandError(
-            f"offsets: {line.dtype} of shape {tuple(line.shape)}; pass integers along one axis, where the groups begin "
-            "and end"
-        )
-    length = line.shape[0]
-    if groups >= 0 and length == groups:
-        return torch.cat((line.new_zeros(1), line))
-    if length < 1 or (groups >= 0 and length != groups + 1):
-        raise _groups.wrong_count(length, groups)
-    return line

@@ -4,53 +4,34 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.fx import Proxy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from rocpy._fp_environment import default_arithmetic
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.call import compute_product
+from rocpy.blaslt.front.function import matmul
+from rocpy.blaslt.grouped._packed import compute_packed
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.epilogues import CustomEpilogue
 from rocpy.errors import InvalidProblemError
 from rocpy.torch.operators.activations import Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
 from rocpy.torch.operators.counters import count, watched
-from rocpy.torch.operators.shapes import check_layer_input
+from rocpy.torch.operators.shapes import ProductSettings, check_layer_input
 
-__all__ = ["below_torch", "computes_products_itself", "has_layer_shapes", "inside", "is_distributed", "linear_forward"]
-
-_local = threading.local()
-
-
-def inside() -> bool:
-    """Whether this thread is in an operator's kernel, from where there is no way back to the dispatcher."""
-    return getattr(_local, "depth", 0) > 0
-
-
-def _plain(value: Any) -> Any:
-    # A subclass without a dispatch of its own arrives here as it is; its memory is a tensor's.
-    if isinstance(value, Tensor) and type(value) is not Tensor and type(value) is not torch.nn.Parameter:
-        return value.as_subclass(Tensor)
-    return value
-
-
-def below_torch(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that runs with everything of torch's already done: no grad mode, no subclasses, no way back."""
-
-    @default_arithmetic
-    def run(*args: Any, **kwargs: Any) -> Any:
-        _local.depth = getattr(_local, "depth", 0) + 1
-        try:
-            with torch.no_grad():
-                return kernel(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
-        finally:
-            _local.depth -= 1
-
-    return run
+__all__ = [
+    "computes_products_itself",
+    "custom_kernel",
+    "grouped_kernel",
+    "has_layer_shapes",
+    "is_distributed",
+    "linear_forward",
+    "product_kernel",
+]
 
 
 def has_layer_shapes(weight: Tensor, bias: Tensor | None) -> bool:
@@ -77,6 +58,67 @@ def is_distributed(x: Any) -> bool:
         return False
     distributed = sys.modules.get("torch.distributed.tensor")
     return distributed is not None and isinstance(x, distributed.DTensor)
+
+
+def product_kernel(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
+    aux: Tensor | None,
+    epilogue: str,
+    *settings: Any,
+) -> Any:
+    """Return a product, or a pair of it and what goes with it."""
+    alpha, beta, clamp, dtype, compute = ProductSettings(*settings)
+    if watched:
+        count(matmuls=1)
+    row = EPILOGUES[epilogue]
+    arguments: dict[str, Any] = {
+        "epilogue": epilogue,
+        "alpha": alpha,
+        "beta": None if c is None else beta,
+        "dtype": dtype,
+        "compute": compute,
+    }
+    result = compute_product(a, b, c, bias=bias, aux=aux, clamp=None if clamp is None else tuple(clamp), **arguments)
+    return (result[0], next(iter(result[1].values()))) if row.outputs else result
+
+
+def custom_kernel(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    inputs: Sequence[Tensor],
+    names: Sequence[str],
+    expression: str,
+    *settings: Any,
+) -> list[Tensor]:
+    """Return the results of a product with an epilogue of the user's."""
+    alpha, beta, dtype, compute = settings
+    result = compute_product(
+        a,
+        b,
+        c,
+        alpha=alpha,
+        beta=None if c is None else beta,
+        epilogue=CustomEpilogue.from_json(expression),
+        epilogue_inputs=dict(zip(names, inputs, strict=True)),
+        dtype=dtype,
+        compute=compute,
+    )
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def grouped_kernel(
+    a: Tensor, b: Tensor, boundaries: Tensor, bias: Tensor | None, alpha: float, dtype: torch.dtype | None
+) -> Tensor:
+    """Return the products of groups in one operand."""
+    if watched:
+        count(grouped=1)
+    epilogue: Literal["default", "bias"] = "default" if bias is None else "bias"
+    result: Tensor = compute_packed(a, b, offsets=boundaries, epilogue=epilogue, bias=bias, alpha=alpha, dtype=dtype)
+    return result
 
 
 def linear_forward(

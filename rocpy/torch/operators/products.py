@@ -9,45 +9,23 @@ import torch
 from torch import Tensor
 
 from rocpy.blaslt.composed.product import activation
-from rocpy.blaslt.front.call import matmul
+from rocpy.blaslt.front.function import matmul
 from rocpy.blaslt.model.epilogues import EPILOGUES, EpilogueRow
 from rocpy.errors import InvalidProblemError, UnsupportedError
 from rocpy.torch.operators.activations import ACTIVATIONS, Activation
 from rocpy.torch.operators.arithmetic import in_default_environment
-from rocpy.torch.operators.counters import count, count_gradients, watched
+from rocpy.torch.operators.below import Below
+from rocpy.torch.operators.counters import count_gradients, watched
+from rocpy.torch.operators.kernels import product_kernel
 from rocpy.torch.operators.registration import define, record
 from rocpy.torch.operators.shapes import ProductSettings, check_product, check_scalars, product_shapes
 
-__all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra"]
+__all__ = ["apply_epilogue", "composed_activation", "plain_name", "product", "product_extra", "record_product"]
 
 _SCHEMA = (
     "(Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? aux, str epilogue, Scalar alpha, Scalar beta,"
     " float[]? clamp, ScalarType? dtype, str? compute)"
 )
-
-
-def _kernel(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    bias: Tensor | None,
-    aux: Tensor | None,
-    epilogue: str,
-    *settings: Any,
-) -> Any:
-    alpha, beta, clamp, dtype, compute = ProductSettings(*settings)
-    if watched:
-        count(matmuls=1)
-    row = EPILOGUES[epilogue]
-    arguments: dict[str, Any] = {
-        "epilogue": epilogue,
-        "alpha": alpha,
-        "beta": None if c is None else beta,
-        "dtype": dtype,
-        "compute": compute,
-    }
-    result = matmul(a, b, c, bias=bias, aux=aux, clamp=None if clamp is None else tuple(clamp), **arguments)
-    return (result[0], next(iter(result[1].values()))) if row.outputs else result
 
 
 def _fake(a: Tensor, b: Tensor, c: Any, bias: Any, aux: Any, epilogue: str, *settings: Any) -> Any:
@@ -59,8 +37,8 @@ def _fake(a: Tensor, b: Tensor, c: Any, bias: Any, aux: Any, epilogue: str, *set
     return result if extra is None else (result, a.new_empty(extra, dtype=read.dtype))
 
 
-product = define("matmul", f"{_SCHEMA} -> Tensor", _kernel, _fake)
-product_extra = define("matmul_extra", f"{_SCHEMA} -> (Tensor, Tensor)", _kernel, _fake)
+product = define("matmul", f"{_SCHEMA} -> Tensor", product_kernel, _fake)
+product_extra = define("matmul_extra", f"{_SCHEMA} -> (Tensor, Tensor)", product_kernel, _fake)
 
 
 def activation_of(row: EpilogueRow) -> str:
@@ -164,8 +142,8 @@ def _bias_gradient(a: Tensor, b: Tensor, d: Tensor, shape: Any) -> Tensor:
     return d.sum(-2).sum_to_size(shape)
 
 
-def _record(
-    below: Any,
+def record_product(
+    below: Below,
     a: Tensor,
     b: Tensor,
     c: Tensor | None,
@@ -174,13 +152,14 @@ def _record(
     epilogue: str,
     *settings: Any,
 ) -> Any:
+    """Return an operator's results, recorded: by one product, or by one and torch's functions."""
     row = EPILOGUES[epilogue]
     name = activation_of(row)
     if row.gradient or row.aux == "load" or not _recorded(name):
-        return _composed(row, a, b, c, bias, aux, settings)
+        return _composed(below.of(product), row, a, b, c, bias, aux, settings)
     if ACTIVATIONS[name].saves == "input" and row.aux == "none":
-        stored = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
-        return product_extra(a, b, c, bias, aux, stored, *settings)[0]
+        stored: Any = ACTIVATIONS[name].fused.aux_bias if row.bias else ACTIVATIONS[name].fused.aux
+        return record_product(below.of(product_extra), a, b, c, bias, aux, stored, *settings)[0]
     alpha, beta, _, _, compute = settings
     return _apply(
         a,
@@ -200,7 +179,14 @@ def _recorded(name: str) -> bool:
 
 
 def _composed(
-    row: EpilogueRow, a: Tensor, b: Tensor, c: Tensor | None, bias: Tensor | None, aux: Tensor | None, settings: Any
+    below: Below,
+    row: EpilogueRow,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    bias: Tensor | None,
+    aux: Tensor | None,
+    settings: Any,
 ) -> Any:
     """Return an epilogue as the recorded product followed by torch's functions, which are recorded too."""
     alpha, beta, clamp, dtype, compute = settings
@@ -208,7 +194,7 @@ def _composed(
         raise UnsupportedError(
             f"epilogue {row.name!r}: not for complex numbers; use 'default' or 'bias' and a function after it"
         )
-    pre = product(a, b, c, bias, None, plain_name(row), alpha, beta, None, dtype, compute)
+    pre = record_product(below, a, b, c, bias, None, plain_name(row), alpha, beta, None, dtype, compute)
     y = apply_epilogue(row, pre, aux, clamp)
     if row.aux == "store":
         return y, pre
@@ -277,5 +263,5 @@ def composed_activation(activation: Activation, pre: Tensor) -> Tensor:
     return result
 
 
-record(product, _record)
-record(product_extra, _record)
+record(product, record_product)
+record(product_extra, record_product)

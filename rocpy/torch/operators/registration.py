@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from rocpy._fp_environment import default_arithmetic
 from rocpy.errors import UnsupportedError
 from rocpy.torch.operators.autograd import needs_grad
-from rocpy.torch.operators.kernels import below_torch
+from rocpy.torch.operators.below import Below, below_torch
 from rocpy.torch.operators.sharding import register_for
 
 __all__ = ["LIBRARY", "define", "record"]
@@ -52,15 +52,12 @@ def define(
 def record(operator: Any, recorded: Callable[..., Any]) -> None:
     """Register what records an operator: ``recorded(below, *args)`` is called where a gradient is needed.
 
-    ``below(*args)`` is the operator itself, without recording.
+    ``below(*args)`` is the operator itself, without recording: a :class:`Below`.
     """
     recorded = default_arithmetic(recorded)
 
     def autograd(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        def below(*args: Any, **kwargs: Any) -> Any:
-            with torch._C._AutoDispatchBelowAutograd():
-                return operator.redispatch(keyset & _AFTER_AUTOGRAD, *args, **kwargs)
-
+        below = Below(operator, keyset & _AFTER_AUTOGRAD)
         operands = [*args, *kwargs.values()]
         for x in args:
             if type(x) is list:
@@ -71,14 +68,8 @@ def record(operator: Any, recorded: Callable[..., Any]) -> None:
         if needs_grad(*operands):
             if torch._C._functorch.peek_interpreter_stack() is None:
                 return recorded(below, *args, **kwargs)
-
-            def below_this_level(*args: Any, **kwargs: Any) -> Any:
-                # An autograd function turns grad mode off; the levels of torch.func below this one still record.
-                with torch.enable_grad():
-                    return below(*args, **kwargs)
-
             with enable_single_level_autograd_function():
-                return recorded(below_this_level, *args, **kwargs)
+                return recorded(Below(operator, keyset & _AFTER_AUTOGRAD, records=True), *args, **kwargs)
         return below(*args, **kwargs)
 
     LIBRARY.impl(operator._opname, autograd, "Autograd", with_keyset=True)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""The function form: its arguments, and who takes them. It is entered once a call: what it calls does not call it."""
+
+from cpython.ref cimport PyObject
+
+from rocpy.blaslt.front.call cimport custom_matmul, outputs
+from rocpy.blaslt.front.steps cimport Arguments
+from rocpy.blaslt.model.product_call cimport ProductCall
+from rocpy.blaslt.operands._arguments cimport epilogue_index
+
+from rocpy._operand import TorchLayerRequired, torch_dispatcher
+from rocpy.blaslt.front.stateful import forced_product
+from rocpy.blaslt.model.epilogues import UserEpilogue, refuse_inputs
+from rocpy.blaslt.selection.tuning_state import override
+
+cdef object _USER_EPILOGUE = UserEpilogue
+
+
+def matmul(a, b, /, c=None, *, alpha=1.0, beta=None, epilogue=None, bias=None, aux=None, clamp=None, epilogue_inputs=None,
+           scale_a=None, scale_b=None, scale_c=None, scale_d=None, bint amax=False, dtype=None, compute=None, out=None,
+           options=None, algorithm=None, autotune=None, stream=None):
+    """Return ``epilogue(alpha * a @ b + beta * c + bias)``, fused into one product.
+
+    Plans are cached: a second call with the same shapes, types and epilogue does no planning. To choose among algorithms, use a
+    :class:`rocpy.Matmul`.
+
+    Parameters
+    ----------
+    a
+        Left operand, shape ``(..., M, K)`` or ``(K,)``: torch, numpy (with ml_dtypes) or any array with DLPack.
+    b
+        Right operand, shape ``(..., K, N)`` or ``(K,)``, of a's dtype and on a's device, or a :class:`rocpy.Weight`. Batch axes broadcast.
+        8-bit floats of one dialect may be mixed, and the types of the MX formats.
+    c
+        Addend of the result's dtype, broadcast to the result's shape.
+    alpha, beta
+        Host scalars, complex for complex operands, whole for integer results without scales; ``beta`` defaults to 1 when ``c`` is given. With
+        ``beta=0``, ``c`` is not read.
+    epilogue
+        Name or :class:`rocpy.Epilogue`; ``"gelu"`` is the tanh form. Or a function made by :func:`rocpy.epilogue`; one that returns a
+        tuple makes matmul return one, and ``out`` is a tuple then.
+    bias
+        For epilogues with a bias: length N, the last axis of the result, or ``(batch, N)``; or of shape ``(M, 1)``, one value per row,
+        unless that shape means ``(batch, N)``.
+    aux
+        For gradient epilogues: the pre-activation, as the array or as the dict that the forward call returned.
+    clamp
+        ``(low, high)`` of the clamp epilogues.
+    epilogue_inputs
+        Inputs of an epilogue made by :func:`rocpy.epilogue`: a dict of arrays that broadcast to the result, and numbers, by name.
+    scale_a, scale_b
+        Factors of the elements of 8-bit and narrower operands: a number, or float32 for each row of a (``(M,)`` or ``(M, 1)``) and column
+        of b (``(N,)`` or ``(1, N)``), behind batch axes that broadcast to the product's. An ambiguous shape is refused: write
+        all batch axes out. For the MX formats ``float8_e8m0fnu`` or uint8 for each 32 consecutive elements along K, of shape
+        ``(..., M, K / 32)`` and ``(..., K / 32, N)``. Both are required, except for int8 products with integer results; pass 1.0 for
+        unscaled values.
+    scale_c, scale_d
+        Numbers that a c of 8-bit floats is multiplied by, and a result of 8-bit floats before it is rounded.
+    amax
+        Whether the dict holds ``"amax"``, the largest magnitude of the result before ``scale_d``; of operands of 8 bits and fewer.
+    dtype
+        Element type of the result: that of ``a`` by default; float16 and bfloat16 products also give float32. 8-bit and narrower
+        floats give bfloat16 by default, int8 gives int32.
+    compute
+        ``"tf32"`` allows reduced precision inside a float32 product.
+    out
+        Array that receives the result; any layout, but not memory that is read. A result of another dtype is cast into it.
+    options
+        :class:`rocpy.blaslt.Options` or a dict.
+    algorithm
+        A :class:`rocpy.blaslt.Algorithm` of this problem, instead of the first.
+    autotune
+        ``True``: measure this problem's algorithms now unless that was done before, and remember the choice; ``False``: neither
+        measure nor use what was measured; ``None``: as :mod:`rocpy.tuning` and ``ROCPY_AUTOTUNE`` say.
+    stream
+        Stream that orders the product; ``None``: the current stream of the operands' framework.
+
+    Returns
+    -------
+    array
+        Of a's framework, on its device, row-major unless ``out`` says otherwise. With an ``_aux`` or bias-gradient epilogue, a pair
+        of it and a dict.
+
+    Raises
+    ------
+    InvalidOperandError
+        If an operand is not an array, is on another device, or ``out`` cannot be written.
+    InvalidProblemError
+        If shapes or dtypes do not fit, or an operand of the epilogue is missing or superfluous.
+    UnsupportedError
+        If the platform has no algorithm, or a torch operand requires a gradient.
+
+    Notes
+    -----
+    Stream: CPU arrays with ``stream=None`` are done on return; otherwise the call returns when the product is queued.
+
+    References
+    ----------
+    ``hipblasLtMatmul``.
+
+    Examples
+    --------
+    >>> import numpy as np, rocpy
+    >>> a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    >>> rocpy.matmul(a, b, epilogue="relu_bias", bias=np.full(4, -1, np.float32))
+    array([[2., 2., 2., 2.],
+           [2., 2., 2., 2.]], dtype=float32)
+    """
+    cdef Arguments arguments
+    cdef ProductCall call
+    cdef tuple scales = None
+    if epilogue is not None and type(epilogue) is not str and isinstance(epilogue, _USER_EPILOGUE):
+        call = ProductCall.__new__(ProductCall)
+        call.a, call.b, call.c, call.bias, call.aux, call.out, call.alpha, call.beta = a, b, c, bias, aux, out, alpha, beta
+        call.epilogue, call.inputs, call.clamp, call.dtype, call.compute = epilogue, epilogue_inputs, clamp, dtype, compute
+        call.options, call.stream, call.algorithm = options, stream, algorithm
+        if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
+            call.scales = (scale_a, scale_b, scale_c, scale_d, amax)
+        try:
+            return custom_matmul(call, autotune)
+        except TorchLayerRequired:
+            dispatcher = torch_dispatcher()
+            if dispatcher is None:
+                raise
+        return dispatcher("matmul", (a, b, c), dict(
+            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, epilogue_inputs=epilogue_inputs, dtype=dtype,
+            compute=compute, out=out, options=options, stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d,
+            amax=amax, algorithm=algorithm, autotune=autotune))
+    if epilogue_inputs is not None:
+        refuse_inputs(epilogue)
+    if autotune is not None:
+        with override(autotune):
+            return matmul(
+                a, b, c, alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, scale_a=scale_a, scale_b=scale_b,
+                scale_c=scale_c, scale_d=scale_d, amax=amax, dtype=dtype, compute=compute, out=out, options=options, algorithm=algorithm,
+                stream=stream)
+    if scale_a is not None or scale_b is not None or scale_c is not None or scale_d is not None or amax:
+        scales = (scale_a, scale_b, scale_c, scale_d, amax)
+    if type(algorithm) is dict:  # a record that was exported tells its problem too, which is compared
+        return forced_product(a, b, c, algorithm, out, stream, dict(
+            alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, options=options,
+            scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))
+    arguments.a, arguments.b, arguments.c = <PyObject *>a, <PyObject *>b, <PyObject *>c
+    arguments.bias, arguments.aux, arguments.out = <PyObject *>bias, <PyObject *>aux, <PyObject *>out
+    arguments.alpha, arguments.beta, arguments.epilogue = <PyObject *>alpha, <PyObject *>beta, <PyObject *>epilogue
+    arguments.clamp, arguments.dtype, arguments.compute = <PyObject *>clamp, <PyObject *>dtype, <PyObject *>compute
+    arguments.options, arguments.stream, arguments.scales = <PyObject *>options, <PyObject *>stream, <PyObject *>scales
+    arguments.algorithm, arguments.row = <PyObject *>algorithm, epilogue_index(epilogue)
+    try:
+        return outputs(&arguments)
+    except TorchLayerRequired:
+        dispatcher = torch_dispatcher()
+        if dispatcher is None or algorithm is not None:
+            raise
+    return dispatcher("matmul", (a, b, c), dict(
+        alpha=alpha, beta=beta, epilogue=epilogue, bias=bias, aux=aux, clamp=clamp, dtype=dtype, compute=compute, out=out, options=options,
+        stream=stream, scale_a=scale_a, scale_b=scale_b, scale_c=scale_c, scale_d=scale_d, amax=amax))

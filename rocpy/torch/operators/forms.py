@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""What the function forms do by operators, for epilogues of the user's and for groups in one operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rocpy.blaslt.custom.binding import complete, refuse_operands
+from rocpy.blaslt.grouped import groups as _groups
+from rocpy.blaslt.model.epilogues import EPILOGUES
+from rocpy.blaslt.model.weight_operand import WeightOperand, snapshot_of
+from rocpy.epilogues import CustomEpilogue, Expression
+from rocpy.epilogues._evaluate import is_number
+from rocpy.errors import InvalidOperandError, InvalidProblemError, UnsupportedError
+from rocpy.torch.operators.custom_products import composed, operator
+from rocpy.torch.operators.grouped import covered_by, grouped
+from rocpy.torch.operators.products import apply_epilogue, plain_name, product
+from rocpy.torch.operators.sharding import is_sharded, register_for
+
+__all__ = ["custom_product", "grouped_with_epilogue"]
+
+
+def _text_with(text: str, numbers: tuple[tuple[str, Any], ...]) -> str:
+    """Return an epilogue's text with numbers in the place of inputs."""
+    return Expression.from_json(text).with_values(dict(numbers)).to_json()
+
+
+_text_with._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler runs it, and keeps its answer
+
+
+def custom_product(
+    a: Any,
+    b: Any,
+    c: Any,
+    epilogue: CustomEpilogue,
+    epilogue_inputs: Any,
+    scalars: tuple[float, float],
+    **settings: Any,
+) -> Any:
+    """Return what ``rocpy.matmul`` returns for an epilogue of the user's, by the operator."""
+    refuse_operands(bias=settings["bias"], aux=settings["aux"], clamp=settings["clamp"])
+    if not torch.compiler.is_compiling():  # a graph reads the source itself, whenever it runs
+        b = snapshot_of(b)
+    named = complete(epilogue, epilogue_inputs, b)
+    if isinstance(b, WeightOperand):
+        b = b.source if b.layout == "kn" else b.source.transpose(-1, -2)
+    for name, value in named.items():
+        if not is_number(value) and not isinstance(value, Tensor):
+            raise InvalidOperandError(
+                f"epilogue_inputs[{name!r}]: got {type(value).__name__} beside torch tensors that need autograd, a "
+                "transform or a compiler; pass a torch tensor"
+            )
+    if torch.compiler.is_dynamo_compiling() and a.is_floating_point():
+        # A changed number would be another graph each time: the graph makes a tensor of it.
+        wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+        for name, value in named.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                named[name] = torch.ones((), dtype=wide, device=a.device) * value
+    numbers = {name: value for name, value in named.items() if is_number(value)}
+    tensors = {name: value for name, value in named.items() if name not in numbers}
+    arguments = (*scalars, settings["dtype"], settings["compute"])
+    compiling = torch.compiler.is_compiling()
+    if not compiling and torch._C._functorch.peek_interpreter_stack() is not None:
+        if c is not None:
+            raise UnsupportedError("c: with a custom epilogue under a transform of torch.func; give it as an input")
+        results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
+    elif not compiling and is_sharded((a, b, c, *tensors.values())):
+        # torch knows how its own functions are computed on the parts of a DTensor.
+        register_for((a, b, c))
+        results = composed(product, a, b, c, tensors, epilogue.expression.with_values(numbers), arguments)
+    else:
+        text = _text_with(epilogue.text, tuple(numbers.items())) if numbers else epilogue.text
+        results = operator(a, b, c, list(tensors.values()), list(tensors), text, *arguments)
+    return results[0] if epilogue.expression.single else tuple(results)
+
+
+def grouped_with_epilogue(
+    a: Tensor,
+    b: Tensor,
+    offsets: Any,
+    groups: Any,
+    epilogue: str,
+    bias: Tensor | None,
+    *,
+    clamp: Any,
+    alpha: float,
+    dtype: torch.dtype | None,
+) -> Any:
+    """Return what ``rocpy.grouped_matmul`` with offsets returns: the recorded product, then torch's functions."""
+    row = EPILOGUES[epilogue]
+    _groups.check_epilogue(row)
+    if bias is not None and not row.bias:
+        raise InvalidProblemError(f"bias: given, but epilogue {row.name!r} adds none; pass an epilogue with a bias")
+    if bias is None and row.bias:
+        raise InvalidProblemError(f"epilogue {row.name!r} needs bias=")
+    count_ = -1 if groups is None else _groups.count_of(groups)
+    stacked = b if b.dim() == 3 else a if a.dim() == 3 else None
+    if stacked is not None:
+        _groups.check_count(count_, stacked.shape[0])
+        count_ = stacked.shape[0]
+    boundaries = _boundaries(offsets, count_)
+    pre = grouped(a, b, boundaries, bias, alpha, dtype)
+    if row.name == plain_name(row):
+        return pre
+    y = apply_epilogue(row, pre, None, clamp)
+    if pre.dim() == 2:
+        # No epilogue runs where no group is.
+        covered = covered_by(boundaries, pre, 0 if a.dim() == 2 else 1)
+        y = torch.where(covered.unsqueeze(-1) if a.dim() == 2 else covered, y, 0)
+    return (y, {row.outputs[0]: pre}) if row.outputs else y
+
+
+def _boundaries(offsets: Any, groups: int) -> Tensor:
+    """Return E + 1 boundaries as a tensor, from those or from the E ends."""
+    line = offsets if isinstance(offsets, Tensor) else torch.tensor(_groups.offset_numbers(offsets), dtype=torch.int64)
+    if line.dim() != 1 or line.is_floating_point() or line.is_complex() or line.dtype == torch.bool:
+        raise InvalidOperandError(
+            f"offsets: {line.dtype} of shape {tuple(line.shape)}; pass integers along one axis, where the groups begin "
+            "and end"
+        )
+    length = line.shape[0]
+    if groups >= 0 and length == groups:
+        return torch.cat((line.new_zeros(1), line))
+    if length < 1 or (groups >= 0 and length != groups + 1):
+        raise _groups.wrong_count(length, groups)
+    return line

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""The stored choices that products look up: those of the process's database."""
+
+from __future__ import annotations
+
+from rocpy.blaslt.model.options import Options
+from rocpy.blaslt.model.problem import Problem
+from rocpy.tuning._keys import problem_key, scope
+from rocpy.tuning.database import Record, current
+
+__all__ = ["DatabaseChoices", "read_choices"]
+
+
+class DatabaseChoices:
+    """Stored choices of :func:`rocpy.tuning.current`."""
+
+    def lookup(self, problem: Problem, options: Options, device: int) -> Record | None:
+        """Return the record of a problem on a device, ``None`` where there is none."""
+        database = current()
+        return None if database.is_empty() else database.find(scope(device), problem_key(problem, options))
+
+
+def read_choices() -> DatabaseChoices:
+    """Return the choices, with the files of the database read."""
+    current().is_empty()  # reads the files, and imports what that takes
+    return DatabaseChoices()
