@@ -2,6 +2,8 @@
 """Kernels launch on numpy, torch and DLPack arguments; what they may name works; mistakes are told in their terms."""
 
 import math
+import os
+import textwrap
 import threading
 
 import numpy as np
@@ -438,9 +440,6 @@ def test_compiled_code_is_kept_on_disk(run_python, tmp_path):
             if coop.threadIdx.x == 0:
                 out[coop.blockIdx.x] = scaled(total)
     """
-    import os
-    import textwrap
-
     source = tmp_path / "kept.py"
     hits = []
     for factor in (2, 2, 3):
@@ -448,11 +447,8 @@ def test_compiled_code_is_kept_on_disk(run_python, tmp_path):
         source.write_text(text)
         os.utime(source, ns=(10**18, 10**18))  # the same stamp: what the kernel names decides
         # Python's own cache of the module goes by the stamp, and would give the earlier one.
-        done = run_python(
-            program.format(folder=str(tmp_path)),
-            NUMBA_CACHE_DIR=str(tmp_path / "cache"),
-            PYTHONDONTWRITEBYTECODE="1",
-        )
+        folders = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = run_python(program.format(folder=str(tmp_path)), **folders)
         hits.append(int(done.stdout))
     assert hits == [0, 1, 0]
 

@@ -14,7 +14,6 @@ from rocpy.blaslt.custom import binding as _custom
 from rocpy.blaslt.custom.plan import CustomProduct
 from rocpy.blaslt.model import options as _options
 from rocpy.blaslt.model import scale_arguments as _scale_arguments
-from rocpy.blaslt.selection import choice as _choice
 from rocpy.blaslt.selection.tuning_state cimport measures
 from rocpy.blaslt.selection import tuner as _tuner
 

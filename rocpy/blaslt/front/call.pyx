@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A call of the function form: parse the operands, find the plan, launch. A call whose plan is kept does nothing else."""
 
-from cpython.array cimport array
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr

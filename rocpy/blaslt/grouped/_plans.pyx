@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Calls of grouped_matmul and their plans: settings, scales, and the choice among the algorithms of each run of groups."""
 
-from cpython.array cimport array
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr
