@@ -276,14 +276,14 @@ def test_counts_are_judged_where_nothing_else_changes_them(counts, before, judge
     # A newer record of other packages is no better where this one lets more be compared.
     history = [{"versions": before, "rows": [row]}]
     history = [*history, other] if len(judged) > 1 else [other, *history]
-    assert counts.grown([row], history) == ([], tuple(judged))
+    assert counts.grown([row], history) == ([], [], tuple(judged))
     for name, count in MORE.items():
-        worse, _ = counts.grown([{**row, name: count}], history)
-        assert worse == (["rocpy matmul"] if name in judged else [])
+        failures, _, _ = counts.grown([{**row, name: count}], history)
+        assert [line.partition(",")[0] for line in failures] == ([f"rocpy matmul: {name}"] if name in judged else [])
 
 
 def test_without_a_history_nothing_is_judged(counts):
-    assert counts.grown([{**counted("rocpy matmul", 7800), "versions": {}}], []) == ([], ())
+    assert counts.grown([{**counted("rocpy matmul", 7800), "versions": {}}], []) == ([], [], ())
 
 
 def test_the_history_is_of_counts():

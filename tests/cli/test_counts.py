@@ -43,14 +43,3 @@ def compared(counts, **changed):
 )
 def test_growth_is_reported(counts, changed, failures, remarks):
     assert compared(counts, **changed)[:2] == (failures, remarks)
-
-
-def test_other_versions_compare_library_calls_alone(counts):
-    now = {**BEFORE, "library calls": 6, "allocations": 9, "instructions": 9000, "versions": VERSIONS, "isa": "avx2"}
-    other = {**counts.versions(now), "python": "3.13"}
-    failures, remarks, judged = counts.grown([now], [{"versions": other, "rows": [BEFORE]}])
-    assert (failures, remarks, judged) == (["rocpy matmul: library calls, 5 -> 6"], [], ("library calls",))
-
-
-def test_nothing_is_compared_without_history(counts):
-    assert counts.grown([BEFORE], []) == ([], [], ())
