@@ -188,7 +188,7 @@ class CustomProduct(ComposingMatmul):
         return self.plan(max_algorithms=max_algorithms)
 
     def _find(self, algorithm: Any) -> Algorithm:
-        listed = self.algorithms or []
+        listed = self.planned_algorithms or []
         match = _algorithms.find(algorithm, listed, self.device_index)
         if match is None:
             raise _algorithms.missing(algorithm, listed)
