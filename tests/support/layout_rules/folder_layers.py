@@ -136,7 +136,7 @@ def files_are_in_known_folders(tree: Tree) -> Iterator[str]:
             below = path.removeprefix(f"{folder}/") if path.startswith(f"{folder}/") else ""
             name, _, rest = below.partition("/")
             if below and (name not in children if rest else folder.startswith("csrc")):
-                yield f"{path}: is in no folder that layout_rules/rooms.py knows"
+                yield f"{path}: is in no folder that layout_rules/folder_layers.py knows"
 
 
 def layer_of(package: str, name: str) -> str:

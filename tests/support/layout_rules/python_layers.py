@@ -21,7 +21,7 @@ LAYERS = (
     {"_producers"},
     {"_memory_record", "_operand"},
     {"rccl", "cooperative"},
-    {"blaslt", "epilogues", "tuning"},  # whose folders have an order of their own: rooms.py
+    {"blaslt", "epilogues", "tuning"},  # whose folders have an order of their own: folder_layers.py
     {"torch", "jax", "compat"},
     {"distributed"},
     {"testing"},
