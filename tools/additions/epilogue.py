@@ -99,7 +99,10 @@ def change(texts: dict[str, str]) -> dict[str, str]:
                 row.format("", "") + row.format("_bias", ", bias=True"),
             ),
             ('    CLAMP = "clamp"\n', '    MISH = "mish"\n    MISH_BIAS = "mish_bias"\n'),
-            ('    "gelu_erf", "gelu_erf_bias", "clamp",', '    "mish", "mish_bias",\n'),
+            (
+                '    "gelu_erf", "gelu_erf_bias", "clamp",',
+                '    "mish", "mish_bias", Epilogue.MISH, Epilogue.MISH_BIAS,\n',
+            ),
         ),
         FORMULA: edited(
             FORMULA,
