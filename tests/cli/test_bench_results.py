@@ -282,6 +282,21 @@ def test_counts_are_judged_where_nothing_else_changes_them(counts, before, judge
         assert [line.partition(",")[0] for line in failures] == ([f"rocpy matmul: {name}"] if name in judged else [])
 
 
+@pytest.mark.parametrize(
+    ("instructions", "failures", "remarks"),
+    [
+        (7900, [], []),
+        (8400, [], ["rocpy matmul: instructions, 7,800 -> 8,400"]),
+        (9000, ["rocpy matmul: instructions, 7,800 -> 9,000"], []),
+        (7000, [], []),
+    ],
+)
+def test_a_few_more_instructions_are_only_remarked(counts, instructions, failures, remarks):
+    row = {**counted("rocpy matmul", 7800), "versions": {}}
+    history = [{"versions": counts.versions(row), "rows": [row]}]
+    assert counts.grown([{**row, "instructions": instructions}], history)[:2] == (failures, remarks)
+
+
 def test_without_a_history_nothing_is_judged(counts):
     assert counts.grown([{**counted("rocpy matmul", 7800), "versions": {}}], []) == ([], [], ())
 
