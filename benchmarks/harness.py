@@ -85,13 +85,15 @@ class Session:
         flops: float | None = None,
         dtype: str = "float32",
         quiet: bool = False,
+        starting: Callable[[str], None] = lambda _: None,
         **facts: object,
     ) -> list[Row]:
         """Measure the rivals against each other, and print it unless `quiet`.
 
-        `against` is the one that the others' speed is given relative to.
+        `against` is the one that the others' speed is given relative to. `starting` is called with the label of a rival
+        before each of its samples.
         """
-        samples, calls = measure(entries, self.effort, CLOCKS[self.clock], settle=self.threads > 1)
+        samples, calls = measure(entries, self.effort, CLOCKS[self.clock], starting, settle=self.threads > 1)
         rows = []
         for entry in entries:
             row: Row = {"case": case, "dtype": dtype, "threads": self.threads, "clock": self.clock}
@@ -110,12 +112,18 @@ class Session:
 
 
 def measure(
-    entries: Sequence[Entry], effort: Effort, clock: Callable[[], float], *, settle: bool
+    entries: Sequence[Entry],
+    effort: Effort,
+    clock: Callable[[], float],
+    starting: Callable[[str], None],
+    *,
+    settle: bool,
 ) -> tuple[dict[str, list[float]], dict[str, int]]:
     """Return microseconds a call of every round, and how many calls made one sample, by label."""
     timers = {entry.label: timeit.Timer(entry.statement, timer=clock, globals=dict(entry.names)) for entry in entries}
     calls, once = {}, 0.0
     for label, timer in timers.items():
+        starting(label)
         timer.timeit(1)  # loads libraries, plans, and compiles
         count, taken = 1, timer.timeit(1)
         while taken < effort.window_s and count < 1_000_000:
@@ -131,6 +139,7 @@ def measure(
     for _ in range(rounds):
         shuffler.shuffle(order)
         for label in order:
+            starting(label)
             if settle:
                 # A rival's threads still spin after its last call and would take the other core.
                 time.sleep(0.004)

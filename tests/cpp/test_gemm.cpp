@@ -48,6 +48,13 @@ void sizes() {
         c.n = 3;
         run_case(c);
       }
+      if (v.family != Family::direct && v.family != Family::blocked) continue;
+      // A block that is full in all extents, in two passes: the most that a thread's scratch must hold.
+      c.a_layout = c.b_layout = Layout::row;
+      c.m = v.rows;
+      c.n = v.columns / (f64 ? 2 : 1);
+      c.k = 2 * v.depth;
+      run_case(c);
     }
   }
 }

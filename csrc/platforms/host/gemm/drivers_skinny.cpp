@@ -4,6 +4,7 @@
 // sums.
 #include <type_traits>
 
+#include "blocking.hpp"
 #include "blocks.hpp"
 #include "drivers.hpp"
 
@@ -17,6 +18,18 @@ constexpr int64_t kHeldStride = kDepth + 16;
 // Tasks for each thread, and the lines of the large matrix below which a task is not cut for them.
 constexpr int64_t kTasksOfThread = 2, kLeastChunk = 256;
 constexpr int64_t kDotColumns = 16;  // columns that all small rows visit before the next
+
+// A task's scratch: the small matrix's values, and sums of at most 16 lines, each as long as a chunk.
+constexpr bool scratch_suffices() {
+  for (const Variant &variant : kVariants) {
+    if (variant.family != Family::skinny) continue;
+    const int64_t held = kMostRows * kHeldStride + 64, sums = kMostRows * variant.columns;
+    if (static_cast<size_t>(held + sums / 2) * sizeof(double) > kScratchBytes) return false;
+    if (static_cast<size_t>(held + sums) * sizeof(float) > kScratchBytes) return false;
+  }
+  return true;
+}
+static_assert(scratch_suffices());
 
 // Rows of the large matrix read side by side. Where kernels leave fetching to the hardware it follows no more than
 // these.

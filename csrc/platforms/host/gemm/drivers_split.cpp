@@ -10,7 +10,9 @@ namespace rocpy_host::gemm {
 namespace {
 
 constexpr int64_t kMostValues = int64_t{1} << 16;  // of the result
-constexpr int64_t kTileValues = 4096;              // added at a time
+constexpr int64_t kTileValues = 4096;              // added at a time, or one row
+
+static_assert((kMostValues + kTileValues) * sizeof(double) <= kScratchBytes);
 
 template <class T>
 struct Join {

@@ -4,6 +4,7 @@
 // workspace first, as many chunks at a time as stay in the outermost cache.
 #include <type_traits>
 
+#include "blocking.hpp"
 #include "blocks.hpp"
 #include "drivers.hpp"
 #include "expression.hpp"
@@ -26,6 +27,26 @@ constexpr int64_t kPanelsTogether = 8, kRowsTogether = 16;
 
 // Four panels of two of the widest vectors.
 constexpr int64_t kMostStripColumns = 4 * 2 * 16;
+
+// What a task of a variant has in its thread's scratch at most: a's block and a pass's sums of all its panels, and as
+// many panels as are copied together, one where b is packed.
+template <class T>
+constexpr size_t scratch_needed(const Variant &variant) {
+  constexpr int64_t value = sizeof(T), width = 2 * 64 / value;
+  const bool wide = value == 8;
+  const int64_t panels = variant.family == Family::blocked ? 1 : kPanelsTogether;
+  const int64_t a_values = round_up(variant.rows * variant.depth + 64, 64), sums = variant.rows * variant.columns;
+  return static_cast<size_t>(value * (a_values + panels * variant.depth * width + sums / (wide ? 2 : 1)));
+}
+
+constexpr bool scratch_suffices() {
+  for (const Variant &variant : kVariants) {
+    if (variant.family != Family::direct && variant.family != Family::blocked) continue;
+    if (scratch_needed<float>(variant) > kScratchBytes || scratch_needed<double>(variant) > kScratchBytes) return false;
+  }
+  return true;
+}
+static_assert(scratch_suffices());
 
 // Matrices that the epilogue reads as well as the sums. A tile's part of them is a few bytes of many rows, far apart,
 // which no hardware fetches ahead.
@@ -294,7 +315,7 @@ struct Tiled {
     const int64_t a_values = round_up(tiles * blocks.tile_rows * blocks.depth + 64, 64);
     T *sliver = a_block + a_values;
     const int64_t sliver_values = blocks.depth * width;
-    T *acc = sliver + kPanelsTogether * sliver_values;
+    T *acc = sliver + (panels ? 1 : kPanelsTogether) * sliver_values;
 
     const char *a_data = offset(p.a.data, p.a.type, g * p.a.batch_stride);
     const char *b_data = offset(p.b.data, p.b.type, g * p.b.batch_stride);
